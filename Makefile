@@ -8,6 +8,7 @@ GUEST    := pod-daemon exec-daemon sandbox
 EMBEDDED := cmd/aloft/embedded
 LINT     := v2.5.0
 GOPLS    := v0.21.1
+LIGHTHOUSE := 12.8.2
 # A Node from npm, where the system's is too old for the dashboard.
 export PATH := $(CURDIR)/.bin/node/bin:$(PATH)
 # Machines need root: a person who is not gets it for the one command.
@@ -44,6 +45,10 @@ web-shots: web/node_modules ## take a picture of every view of the dashboard (VI
 	@hack/deps.sh browser
 	@npm run --silent --prefix web types >/dev/null
 	@npm run --silent --prefix web shots
+
+web-lighthouse: build web/node_modules .bin/lighthouse/node_modules ## measure the dashboard by Lighthouse, as a phone and as a desktop (RUNS=3 for the median of three)
+	@hack/deps.sh browser
+	@$(SUDO) npm run --silent --prefix web lighthouse
 
 demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
@@ -138,6 +143,9 @@ deps-test:
 .bin/runsc: hack/build-runsc.sh
 	@hack/build-runsc.sh
 
+.bin/lighthouse/node_modules:
+	@npm install --prefix .bin/lighthouse --no-save --no-audit --no-fund --loglevel=error lighthouse@$(LIGHTHOUSE)
+
 .bin/gopls:
 	@mkdir -p .bin
 	GOBIN=$(CURDIR)/.bin go install golang.org/x/tools/gopls@$(GOPLS)
@@ -158,4 +166,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help fuzz quick ci generated build web web-test web-demo web-shots demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
+.PHONY: help fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test

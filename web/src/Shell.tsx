@@ -3,6 +3,8 @@ import { AgentList } from "./agents/List";
 import { Spawn } from "./agents/Spawn";
 import { openSpawn, spawning } from "./agents/spawn";
 import { useApprovals } from "./approvals/store";
+import { foreseeAgents } from "./agents/store";
+import type { Client } from "./api/client";
 import { useClient } from "./api/use";
 import { keyName, useKey } from "./keys";
 import { KeySheet, keySheetOpen } from "./help/Keys";
@@ -15,15 +17,24 @@ import { link, usePlace, type Place } from "./route";
 import { ended } from "./session";
 import { words } from "./words";
 
+const agentPage = () => import("./agent/Page");
+const AgentPage = lazy(agentPage);
 const Account = lazy(() => import("./account/Account"));
 const Team = lazy(() => import("./team/Team"));
-const AgentPage = lazy(() => import("./agent/Page"));
 const Environments = lazy(() => import("./environments/Environments"));
 const Environment = lazy(() => import("./environments/Environment"));
 const BeginSetUp = lazy(() => import("./environments/BeginSetUp"));
 const SetUp = lazy(() => import("./environments/SetUp"));
 const Settings = lazy(() => import("./settings/Settings"));
 const Approvals = lazy(() => import("./approvals/Approvals"));
+
+/** Begins to get the code and the data of a place, before it is known who has signed in. */
+export function foresee(client: Client, place: Place): void {
+  if (place.page === "agents") foreseeAgents(client);
+  if (place.page !== "agent") return;
+  agentPage().catch(() => undefined); // who shows the page is told
+  client.foresee(place.id);
+}
 
 export function Brand() {
   return (

@@ -1,12 +1,13 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { foresee, forgetAgents } from "./agents/store";
+import { forgetAgents } from "./agents/store";
 import { Client } from "./api/client";
 import { network, type Transport } from "./api/transport";
 import { asFailure, ClientContext, offline } from "./api/use";
 import { Loading, OfflineBar } from "./parts/State";
+import { placeOf } from "./route";
 import { session } from "./session";
-import { Shell } from "./Shell";
+import { foresee, Shell } from "./Shell";
 import { SignIn } from "./SignIn";
 import "./style/base.css";
 import "./style/parts.css";
@@ -44,10 +45,13 @@ async function start(): Promise<void> {
   const client = new Client(transport);
   session.subscribe(() => {
     const { signedIn } = session.get() ?? {};
-    if (!signedIn) forgetAgents();
+    if (!signedIn) {
+      forgetAgents();
+      client.forget();
+    }
     localStorage.setItem(wasIn, signedIn ? "yes" : "");
   });
-  if (localStorage.getItem(wasIn)) foresee(client); // at the same time as who has signed in
+  if (localStorage.getItem(wasIn)) foresee(client, placeOf(location.pathname)); // at the same time as who has signed in
   const theme = localStorage.getItem("aloft.theme");
   if (theme) document.documentElement.dataset["theme"] = theme;
   const root = document.getElementById("app");

@@ -5,7 +5,8 @@ import { gunzipSync } from "node:zlib";
 import { build } from "vite";
 import { expect, test } from "vitest";
 
-const firstLoad = 300 << 10; // bytes, compressed
+const firstLoad = 140 << 10; // bytes, compressed
+const firstFiles = 6; // each costs a round trip, or a part of one
 const root = join(import.meta.dirname, "..");
 
 // What a browser fetches before it shows the agents: the page, and all that the
@@ -16,7 +17,8 @@ test("the first load is small, and everything is packed", async () => {
     process.env["NODE_ENV"] = "production"; // not the test's own
     await build({ root, mode: "production", logLevel: "error", build: { outDir: dir } });
     const names = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((n) => statSync(join(dir, n)).isFile());
-    expect(names.filter((n) => !n.endsWith(".gz"))).toEqual([]);
+    expect(names.filter((n) => !/\.(gz|br)$/.test(n))).toEqual([]);
+    expect(names.filter((n) => n.endsWith(".br")).length).toBe(names.filter((n) => n.endsWith(".gz")).length);
     const seen = new Set(["index.html"]);
     let total = 0;
     for (const name of seen) {
@@ -28,6 +30,7 @@ test("the first load is small, and everything is packed", async () => {
     }
     console.log(`first load: ${(total / 1024).toFixed(0)} KiB in ${seen.size} files`);
     expect(total).toBeLessThan(firstLoad);
+    expect(seen.size).toBeLessThanOrEqual(firstFiles);
     const page = gunzipSync(readFileSync(join(dir, "index.html.gz"))).toString();
     expect(page).not.toMatch(/<script(?![^>]*src=)|<style|\sstyle=|\son[a-z]+=|https?:\/\//);
   } finally {

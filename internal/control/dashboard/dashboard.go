@@ -29,6 +29,7 @@ const (
 	index  = "index.html"
 	assets = "assets/"
 	packed = ".gz" // files are kept compressed, and only so
+	small  = ".br" // the same file by Brotli, which a build may have besides
 )
 
 // pages are the addresses that the dashboard has a screen for, and what is below
@@ -40,6 +41,7 @@ type file struct {
 	media  string
 	tag    string // its ETag
 	packed []byte // by gzip
+	small  []byte // by Brotli; nil if the build has none
 	size   int    // unpacked, in bytes
 }
 
@@ -98,9 +100,14 @@ func load(files fs.FS) (map[string]file, error) {
 			return err
 		}
 		name = strings.TrimSuffix(name, packed)
-		if all[name], err = unpack(name, data); err != nil {
+		f, err := unpack(name, data)
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if f.small, err = fs.ReadFile(files, name+small); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		all[name] = f
 		return nil
 	})
 	return all, err
@@ -171,11 +178,18 @@ func (f file) handler(cache string) http.Handler {
 			return
 		}
 		h.Set("Content-Type", f.media)
-		if takesGzip(r.Header.Get("Accept-Encoding")) {
-			h.Set("Content-Encoding", "gzip")
-			h.Set("Content-Length", strconv.Itoa(len(f.packed)))
+		takes := r.Header.Get("Accept-Encoding")
+		for _, one := range []struct {
+			coding string
+			data   []byte
+		}{{"br", f.small}, {"gzip", f.packed}} {
+			if one.data == nil || !accepts(takes, one.coding) {
+				continue
+			}
+			h.Set("Content-Encoding", one.coding)
+			h.Set("Content-Length", strconv.Itoa(len(one.data)))
 			if r.Method == http.MethodGet {
-				_, _ = w.Write(f.packed) // the connection's error has nobody left to tell
+				_, _ = w.Write(one.data) // the connection's error has nobody left to tell
 			}
 			return
 		}
@@ -198,11 +212,12 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// takesGzip reports whether an Accept-Encoding takes gzip.
-func takesGzip(header string) bool {
+// accepts reports whether an Accept-Encoding names the coding, and with a weight
+// above 0.
+func accepts(header, coding string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		name, weight, _ := strings.Cut(one, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+		if strings.EqualFold(strings.TrimSpace(name), coding) {
 			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.ReplaceAll(weight, " ", ""), "q="), 64)
 			return err != nil || q > 0
 		}

@@ -30,6 +30,7 @@ func built(t *testing.T) fstest.MapFS {
 		}
 		files[name+".gz"] = &fstest.MapFile{Data: b.Bytes()}
 	}
+	files["assets/main-1a.js.br"] = &fstest.MapFile{Data: []byte("by Brotli")}
 	return files
 }
 
@@ -78,7 +79,7 @@ func TestWhatNeedsNoKey(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/v1/agents", "/v0/agents", "/v1/me", "/metrics", "/healthz", "/openapi.json", "/.well-known/jwks.json", "/assets/other.js", "/assets/", "/index.html",
-		"//v1/agents", "/v1//agents", "/agents/../v1/me", "/index.html.gz", "/assets/main-1a.js.gz", "/agentsx", "/approvals/x", "/unknown",
+		"//v1/agents", "/v1//agents", "/agents/../v1/me", "/index.html.gz", "/assets/main-1a.js.gz", "/assets/main-1a.js.br", "/agentsx", "/approvals/x", "/unknown",
 	} {
 		if r := get(h, "GET", path); r.StatusCode != http.StatusTeapot {
 			t.Errorf("%s: status %d, want the API's", path, r.StatusCode)
@@ -122,10 +123,17 @@ func TestEncodings(t *testing.T) {
 	if plain.Header.Get("Content-Encoding") != "" || !strings.HasPrefix(body(t, plain), "let a = 1\nlet a") {
 		t.Error("whoever does not say that they take gzip must get it plain")
 	}
-	if r := get(h, "GET", path, "Accept-Encoding", "br, gzip;q=0"); r.Header.Get("Content-Encoding") != "" {
-		t.Error("gzip was sent to a client that refuses it")
+	if r := get(h, "GET", path, "Accept-Encoding", "br;q=0, gzip;q=0.0"); r.Header.Get("Content-Encoding") != "" {
+		t.Error("a coding was sent to a client that refuses it")
 	}
-	small := get(h, "GET", path, "Accept-Encoding", "br, gzip")
+	best := get(h, "GET", path, "Accept-Encoding", "gzip, deflate, br, zstd")
+	if best.Header.Get("Content-Encoding") != "br" || best.Header.Get("Vary") != "Accept-Encoding" || body(t, best) != "by Brotli" {
+		t.Errorf("a browser gets Content-Encoding %q, Vary %q", best.Header.Get("Content-Encoding"), best.Header.Get("Vary"))
+	}
+	if r := get(h, "GET", "/agents", "Accept-Encoding", "br, gzip"); r.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("a file that the build has by gzip only has Content-Encoding %q", r.Header.Get("Content-Encoding"))
+	}
+	small := get(h, "GET", path, "Accept-Encoding", "gzip")
 	if small.Header.Get("Content-Encoding") != "gzip" {
 		t.Fatal("not compressed")
 	}

@@ -141,8 +141,8 @@ export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore,
   return { ...useSyncExternalStore(store.subscribe, store.get), see: store.see };
 }
 
-/** Asks for what the first screen shows, before anybody looks at it. */
-export function foresee(client: Client): void {
+/** Asks for what the list shows, before anybody looks at it. */
+export function foreseeAgents(client: Client): void {
   for (const find of [{}, asking]) void storeOf(client, find).refresh();
 }
 

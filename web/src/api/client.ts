@@ -1,7 +1,7 @@
 import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
-  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, NewEnvironment, NewKey, Passkey,
+  EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
@@ -21,6 +21,8 @@ const screenful = "last=300&pieces=false"; // of events: some screens
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
 
+const recentOf = (id: string) => `/v1/agents${at(id)}/events?${newest}`;
+
 /** Whose a secret is: a person's own, the team's, or an environment's by its id. */
 export type SecretOwner = "personal" | "team" | { environment: string };
 const placeOfSecrets = (owner: SecretOwner) => (owner === "personal" ? "/secrets" : owner === "team" ? "/team/secrets" : `/environments${at(owner.environment)}/secrets`);
@@ -38,6 +40,13 @@ export class Client {
   private send<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
     return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
   }
+
+  /** Begins to get what the page of an agent shows first. */
+  foresee(id: string): void {
+    for (const path of [`/v1/agents${at(id)}`, `/v1/agents${at(id)}/journal`, recentOf(id)]) this.transport.ahead(path);
+  }
+  /** Drops what was foreseen for somebody who is signed out. */
+  forget = () => this.transport.forget();
 
   session = () => this.get<SignedIn>("/session");
   signIn = (body: SignInRequest) => this.send<SignedIn>("POST", "/session", body);
@@ -79,7 +88,7 @@ export class Client {
   agent = (id: string) => this.get<Agent>(`/agents${at(id)}`);
   spawn = (body: CreateAgent, key: string) => this.send<{ agent: Agent; run: Run }>("POST", "/agents", body, once(key));
   followUp = (id: string, prompt: Prompt, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/runs`, { prompt }, once(key));
-  queue = (id: string, prompt: Prompt, key: string) => this.send<Queued>("POST", `/agents${at(id)}/queue`, { prompt }, once(key));
+  queue = (id: string, prompt: Prompt, key: string, model?: ModelRef) => this.send<Queued>("POST", `/agents${at(id)}/queue`, { prompt, ...(model ? { model } : {}) }, once(key));
   unqueue = (id: string, runId: string) => this.send("DELETE", `/agents${at(id)}/queue${at(runId)}`);
   retry = (id: string, body: Retry, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/retry`, body, once(key));
   /** Where an image of an event is. */
@@ -98,7 +107,7 @@ export class Client {
   /** What the agent's whole journal comes to. */
   journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);
   /** The agent's newest events. */
-  recent = (id: string, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?${newest}`, signal));
+  recent = (id: string, signal: AbortSignal) => lines(this.transport.pieces(recentOf(id), signal));
   /** The agent's events after a number, and those to come. An empty line says that the server is there. */
   follow = (id: string, after: number, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
   /** The events that come before a number, from where a turn begins. */

@@ -16,6 +16,10 @@ export class Failure extends Error {
 
 /** How requests reach a server: over the network, or a demonstration in the page. */
 export interface Transport {
+  /** Begins to get what is at a path. Whoever gets it next has that reply. */
+  ahead(path: string): void;
+  /** Drops what was begun ahead. */
+  forget(): void;
   /** Sends a request and returns the reply's JSON. A Blob goes as it is. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
   /** Puts a file there, tells which share of it has been sent, from 0 to 1, and returns the reply's JSON. */
@@ -41,10 +45,16 @@ export interface Socket {
 
 const unreachable = "the server cannot be reached";
 
+const begun = new Map<string, Promise<Response>>(); // by the path, until somebody gets it
+
+const begin = (path: string, init: RequestInit) => fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
+
 async function fetched(path: string, init: RequestInit): Promise<Response> {
   let reply: Response;
   try {
-    reply = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
+    const ahead = (init.method ?? "GET") === "GET" ? begun.get(path) : undefined;
+    begun.delete(path);
+    reply = await (ahead ?? begin(path, init));
   } catch (e) {
     if (init.signal?.aborted) throw e;
     throw new Failure(0, "unreachable", unreachable);
@@ -70,6 +80,12 @@ function refusal(path: string, status: number, text: string): Failure {
 
 /** The server that this page came from. */
 export const network: Transport = {
+  ahead(path) {
+    const reply = begin(path, {});
+    reply.catch(() => undefined); // whoever gets it is told
+    begun.set(path, reply);
+  },
+  forget: () => begun.clear(),
   async json(method, path, body, headers) {
     const init: RequestInit = { method, headers: { ...headers } };
     if (body instanceof Blob) {

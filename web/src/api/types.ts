@@ -20,6 +20,7 @@ export type CreateAgent = Schemas["CreateAgentRequest"];
 export type Amount = Schemas["Amount"];
 export type RunMode = NonNullable<CreateAgent["runMode"]>;
 export type Model = Schemas["ModelListItem"];
+export type ModelRef = Schemas["ModelRef"];
 export type Environment = Schemas["Environment"];
 export type EnvironmentDetail = Schemas["EnvironmentDetail"];
 export type EnvironmentVersion = Schemas["EnvironmentVersion"];

@@ -10,6 +10,7 @@ import { buildLog, builds, checked, environments, environmentSecrets, proposal, 
 import { bytesOf, listOf, move, remove, write } from "./files";
 import { approval, branchDiff, journalOf, longDiff, picture, summary } from "./journal";
 import { hostileDiff } from "./names";
+import { models } from "./models";
 import { openPull, proposedPull, standings } from "./pulls";
 import { recording } from "./video";
 import { asks } from "./questions";
@@ -35,7 +36,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["POST", /^\/v1\/me\/keys$/, () => ({ ...keys[1], key: "aloft_example" })],
   ["GET", /^\/v1\/me\/passkeys$/, () => page(passkeys)],
   ["GET", /^\/v1\/me$/, () => ({ apiKeyName: "admin", createdAt: new Date().toISOString(), userFirstName: "Ada", userEmail: "ada@example.com" })],
-  ["GET", /^\/v1\/models$/, () => ({ items: [{ id: "opus", displayName: "Claude Opus" }, { id: "local", displayName: "Qwen on this machine" }] })],
+  ["GET", /^\/v1\/models$/, () => ({ items: models })],
   ["GET", /^\/v1\/repositories$/, () => page([{ url: "https://git.example.com/acme/shop" }, { url: "https://git.example.com/acme/web" }])],
   [
     "GET", /^\/v1\/agents$/,
@@ -96,6 +97,8 @@ const taken = (path: string) => (state === "slow" ? new Promise((r) => setTimeou
 const never = new Promise<never>(() => undefined);
 
 export const demonstration: Transport = {
+  ahead: () => undefined,
+  forget: () => undefined,
   async put(path, contents, headers, sent) {
     sent(1);
     return this.json("PUT", path, contents, headers);
