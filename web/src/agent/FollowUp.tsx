@@ -1,8 +1,9 @@
-import { memo, useState, type FormEvent } from "react";
+import { lazy, memo, Suspense, useState, type FormEvent } from "react";
 import type { Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
 import { kindOf } from "../approvals/kind";
 import { keyName } from "../keys";
+import { choiceOf, refOf, type Choice } from "../models/choice";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Pictures, usePictures } from "../parts/Pictures";
@@ -13,13 +14,16 @@ import type { Waiting } from "../journal/fold";
 import { toast } from "../parts/toast";
 import { drop, enqueue, type Outgoing } from "./queue";
 
+const PickModel = lazy(() => import("../models/PickModel"));
 const w = words.agent;
 
 /** The box for what comes next. While the agent works the server queues it. */
-export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outgoing, asked }: { id: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
+export const FollowUp = memo(function FollowUp({ id, model, busy, archived, queue, outgoing, asked }: { id: string; model: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
   const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
+  const [picking, pick] = useState(false);
+  const [other, setOther, keep] = useDraft<{ choice: Choice; name: string } | undefined>(`model.${id}`, undefined); // another model, from what is sent next on
   const [used, setUsed] = useState(false); // it stays as high then: what moves under a click is not clicked
   const { answer, busy: answering } = useAnswer();
   const answers = asked !== undefined && pictures.pictures.length === 0; // what is written while the agent asks is the answer
@@ -30,8 +34,9 @@ export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outg
       void answer(asked, kindOf(asked) === "plan" ? "deny" : "answer", { message: text }).then((counts) => counts && clear());
       return;
     }
-    enqueue(id, text.trim(), pictures.pictures); // it is sent from there, at once if the agent is free
+    enqueue(id, text.trim(), pictures.pictures, other && refOf(other.choice)); // it is sent from there, at once if the agent is free
     clear();
+    keep();
     pictures.clear();
   };
   if (archived) return <div className="follow-up muted small">{w.archivedHint}</div>;
@@ -64,6 +69,14 @@ export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outg
         </ul>
       )}
       {pictures.problem && <Problem>{pictures.problem}</Problem>}
+      {other && !answers && (
+        <p className="row small muted">
+          <span className="cut">{words.models.next(other.name)}</span>
+          <button type="button" className="button quiet square small" aria-label={words.models.drop} title={words.models.drop} onClick={keep}>
+            <Icon name="close" />
+          </button>
+        </p>
+      )}
       <form onSubmit={submit} className="drop" data-over={pictures.over ? "" : undefined} {...pictures.handlers}>
         <Pictures pictures={pictures.pictures} remove={pictures.remove} />
         <textarea
@@ -73,10 +86,26 @@ export const FollowUp = memo(function FollowUp({ id, busy, archived, queue, outg
             if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) submit(e);
           }}
         />
+        {!answers && (
+          <button type="button" className="button quiet square" aria-label={words.models.pick(other?.name ?? model)} title={words.models.pick(other?.name ?? model)} onClick={() => pick(true)}>
+            <Icon name="settings" />
+          </button>
+        )}
         <button type="submit" className="button first" disabled={!text.trim() || answering} title={busy && !answers ? w.queuedHint : keyName("mod+") + "↵"}>
           <Icon name="send" /> {answers ? w.reply : busy ? w.queue : w.send}
         </button>
       </form>
+      {picking && (
+        <Suspense>
+          <PickModel
+            now={other?.choice ?? choiceOf(model)} close={() => pick(false)}
+            done={(choice, name) => {
+              setOther({ choice, name });
+              pick(false);
+            }}
+          />
+        </Suspense>
+      )}
     </div>
   );
 });

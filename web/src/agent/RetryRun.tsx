@@ -1,6 +1,8 @@
 import { useContext, useRef, useState, type FormEvent } from "react";
 import { newKey } from "../api/key";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { choiceOf, refOf, type Choice } from "../models/choice";
+import { ModelFields } from "../models/ModelFields";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import { Loading, Problem } from "../parts/State";
@@ -44,17 +46,21 @@ export function RetryRun() {
 function RetryWith({ id, used, close, done }: { id: string; used: string; close: () => void; done: () => void }) {
   const client = useClient();
   const models = useLoad(client.models, []);
-  const [model, setModel] = useState("");
+  const [picked, pick] = useState<Choice>();
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
-  const others = models.data?.items ?? [];
-  const chosen = model || (others.find((m) => m.id !== used) ?? others[0])?.id || "";
+  const items = models.data?.items ?? [];
+  const before = choiceOf(used);
+  const other = items.find((m) => m.id !== before.id);
+  const choice = picked ?? (other ? { id: other.id, params: {} } : before);
+  const chosen = refOf(choice);
   const submit = async (e: FormEvent) => {
     e.preventDefault();
+    if (!chosen) return;
     setBusy(true);
     try {
-      await client.retry(id, { model: { id: chosen } }, key.current);
+      await client.retry(id, { model: chosen }, key.current);
       close();
       done();
     } catch (e) {
@@ -71,15 +77,8 @@ function RetryWith({ id, used, close, done }: { id: string; used: string; close:
           {models.loading ? (
             <Loading rows={1} />
           ) : (
-            <div className="field">
-              <label htmlFor="retry-model">{w.retryModel}</label>
-              <select id="retry-model" className="input" value={chosen} onChange={(e) => setModel(e.target.value)}>
-                {others.map((m) => (
-                  <option key={m.id} value={m.id}>
-                    {m.id === used ? w.retryCurrent(m.displayName) : m.displayName}
-                  </option>
-                ))}
-              </select>
+            <div className="form-grid">
+              <ModelFields models={items} choice={choice} set={(next) => pick(next.id === before.id && next.id !== choice.id ? before : next)} label={(m) => (m.id === before.id ? w.retryCurrent(m.displayName) : m.displayName)} />
             </div>
           )}
           {(problem || models.failure) && <Problem>{problem || models.failure?.message}</Problem>}

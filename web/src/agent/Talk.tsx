@@ -46,7 +46,7 @@ export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { a
             <Conversation follower={follower} />
           </TurnContext>
         )}
-        <FollowUp id={id} busy={busy} archived={agent.status === "ARCHIVED"} queue={t.queue} outgoing={outgoing} asked={t.asked()} />
+        <FollowUp id={id} model={model} busy={busy} archived={agent.status === "ARCHIVED"} queue={t.queue} outgoing={outgoing} asked={t.asked()} />
       </div>
       {t.todos.length > 0 && (
         <aside aria-label={words.agent.todo}>

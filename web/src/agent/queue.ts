@@ -1,5 +1,6 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { Client } from "../api/client";
+import type { ModelRef } from "../api/types";
 import { newKey } from "../api/key";
 import { asFailure } from "../api/use";
 import type { Picture } from "../parts/Pictures";
@@ -11,7 +12,7 @@ import { toast } from "../parts/toast";
  * for as long as the server is away, over reloads; the key lets it be sent again
  * without being done twice.
  */
-export type Outgoing = { key: string; text: string; pictures: Picture[] };
+export type Outgoing = { key: string; text: string; pictures: Picture[]; model?: ModelRef };
 
 const listeners = new Set<() => void>();
 const cache = new Map<string, { raw: string | null; list: Outgoing[] }>();
@@ -46,7 +47,7 @@ function write(id: string, list: Outgoing[]): void {
   listeners.forEach((tell) => tell());
 }
 
-export const enqueue = (id: string, text: string, pictures: Picture[]) => write(id, [...read(id), { key: newKey(), text, pictures }]);
+export const enqueue = (id: string, text: string, pictures: Picture[], model?: ModelRef) => write(id, [...read(id), { key: newKey(), text, pictures, ...(model ? { model } : {}) }]);
 export const drop = (id: string, key: string) => write(id, read(id).filter((q) => q.key !== key));
 
 const subscribe = (tell: () => void) => {
@@ -70,7 +71,7 @@ export function useOutgoing(client: Client, id: string, sent: () => void): Outgo
     if (!first || sending.has(first.key)) return;
     sending.add(first.key);
     client
-      .queue(id, { text: first.text, ...(first.pictures.length > 0 ? { images: imagesOf(first.pictures) } : {}) }, first.key)
+      .queue(id, { text: first.text, ...(first.pictures.length > 0 ? { images: imagesOf(first.pictures) } : {}) }, first.key, first.model)
       .then(
         () => {
           drop(id, first.key);

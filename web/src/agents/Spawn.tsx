@@ -3,6 +3,8 @@ import { newKey } from "../api/key";
 import type { CreateAgent, RunMode } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { keyName } from "../keys";
+import { refOf, type Choice } from "../models/choice";
+import { ModelFields } from "../models/ModelFields";
 import { Dialog } from "../parts/Dialog";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
@@ -16,7 +18,7 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; environment: string; runMode: RunMode; plan: boolean; pull: boolean } & Bounds;
+type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean } & Bounds;
 const bounds = ["turns", "tokens", "dollars", "minutes"] as const;
 const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
@@ -25,7 +27,8 @@ export function requestOf(f: Form): CreateAgent {
   const out: CreateAgent = { prompt: { text: f.text.trim() } };
   const url = f.repo?.trim();
   if (url) out.repos = [{ url, ...(f.ref.trim() ? { startingRef: f.ref.trim() } : {}) }];
-  if (f.model) out.model = { id: f.model };
+  const model = refOf({ id: f.model, params: f.params ?? {} });
+  if (model) out.model = model;
   if (f.environment) out.env = { type: "cloud", name: f.environment };
   if (f.runMode) out.runMode = f.runMode;
   if (f.plan) out.mode = "plan";
@@ -109,17 +112,7 @@ export function Spawn() {
               <label htmlFor="spawn-ref">{w.ref}</label>
               <input id="spawn-ref" className="input" autoComplete="off" spellCheck={false} value={form.ref} placeholder={w.refHint} onChange={(e) => set({ ref: e.target.value })} />
             </div>
-            <div className="field">
-              <label htmlFor="spawn-model">{w.model}</label>
-              <select id="spawn-model" className="input" value={form.model} onChange={(e) => set({ model: e.target.value })}>
-                <option value="">{w.modelDefault}</option>
-                {models.data?.items.map((m) => (
-                  <option key={m.id} value={m.id}>
-                    {m.displayName}
-                  </option>
-                ))}
-              </select>
-            </div>
+            <ModelFields models={models.data?.items ?? []} choice={{ id: form.model, params: form.params ?? {} }} standard={w.modelDefault} set={({ id, params }) => set({ model: id, params })} />
             <div className="field">
               <label htmlFor="spawn-environment">{w.environment}</label>
               <select id="spawn-environment" className="input" value={form.environment} onChange={(e) => set({ environment: e.target.value })}>

@@ -1,0 +1,37 @@
+import type { Model, ModelRef } from "../api/types";
+
+/** A model that was chosen, "" for the server's default, and the values of its parameters: those that are absent are the model's own. */
+export type Choice = { id: string; params: Readonly<Record<string, string>> };
+
+export const standard: Choice = { id: "", params: {} };
+
+/** choiceOf reads the name of a model as agents have it: opus, or opus[effort=high,thinking=on]. */
+export function choiceOf(name: string): Choice {
+  const [, id, list = ""] = /^([^[]+)\[([^\]]*=[^\]]*)\]$/.exec(name) ?? [];
+  const sets = list.split(",").map((set) => /^\s*([^=]+)=(.*)$/.exec(set));
+  if (!id || sets.some((set) => !set)) return { id: name, params: {} };
+  return { id, params: Object.fromEntries(sets.map((set) => [set?.[1] ?? "", set?.[2] ?? ""])) };
+}
+
+/** refOf makes what requests have of a choice; undefined leaves the model to the server. */
+export function refOf({ id, params }: Choice): ModelRef | undefined {
+  const set = Object.entries(params).filter(([, value]) => value !== "");
+  if (!id && set.length === 0) return undefined;
+  return { id: id || "default", ...(set.length > 0 ? { params: set.map(([id, value]) => ({ id, value })) } : {}) };
+}
+
+/** modelOf finds the chosen model; the server lists the default first. */
+export const modelOf = (models: readonly Model[], { id }: Choice): Model | undefined => (id ? models.find((m) => m.id === id) : models.find((m) => m.aliases?.includes("default")));
+
+/** The value that counts for a parameter unless another is chosen, "" where the model's service decides. */
+export const standardValue = (m: Model, param: string): string => m.variants?.find((v) => v.isDefault)?.params.find((p) => p.id === param)?.value ?? "";
+
+/** nameOf is a choice in words: Claude Opus, Effort: High. */
+export function nameOf(models: readonly Model[], choice: Choice): string {
+  const m = modelOf(models, choice);
+  const params = Object.entries(choice.params).flatMap(([id, value]) => {
+    const p = m?.parameters?.find((p) => p.id === id);
+    return value ? [`${p?.displayName ?? id}: ${p?.values.find((v) => v.value === value)?.displayName ?? value}`] : [];
+  });
+  return [m?.displayName ?? choice.id, ...params].join(", ");
+}
