@@ -1,6 +1,5 @@
 import { Component, lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
 import { AgentList } from "./agents/List";
-import { Spawn } from "./agents/Spawn";
 import { openSpawn, spawning } from "./agents/spawn";
 import { useApprovals } from "./approvals/store";
 import { foreseeAgents } from "./agents/store";
@@ -17,6 +16,9 @@ import { link, usePlace, type Place } from "./route";
 import { ended } from "./session";
 import { words } from "./words";
 
+const spawnDialog = () => import("./agents/Spawn");
+const Spawn = lazy(spawnDialog);
+const soon = 2_000; // milliseconds after which what is opened by a key is fetched
 const agentPage = () => import("./agent/Page");
 const AgentPage = lazy(agentPage);
 const Account = lazy(() => import("./account/Account"));
@@ -64,6 +66,10 @@ export function Shell() {
   const main = useRef<HTMLElement>(null);
   useKey("mod+e", openSpawn);
   useNotices();
+  useEffect(() => {
+    const timer = setTimeout(() => spawnDialog().catch(() => undefined), soon); // who opens it is told
+    return () => clearTimeout(timer);
+  }, []);
   useEffect(() => {
     document.title = waiting > 0 ? `(${waiting}) ${words.product}` : words.product;
   }, [waiting]);
@@ -126,7 +132,13 @@ export function Shell() {
           </main>
         </div>
       </div>
-      {open && <Spawn />}
+      {open && (
+        <Caught>
+          <Suspense>
+            <Spawn />
+          </Suspense>
+        </Caught>
+      )}
       <Palette />
       <KeySheet />
       <Toasts />

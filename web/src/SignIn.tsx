@@ -14,7 +14,7 @@ const w = words.signIn;
 const behind = (name: string): string => new URLSearchParams(location.hash.slice(1)).get(name) ?? "";
 
 /** Lets somebody in: by a link, a passkey, a password, a provider, or an API key. */
-export function SignIn() {
+export default function SignIn() {
   const client = useClient();
   const ways = session.use();
   const [email, setEmail] = useState("");

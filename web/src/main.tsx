@@ -1,4 +1,4 @@
-import { StrictMode } from "react";
+import { lazy, StrictMode, Suspense } from "react";
 import { createRoot } from "react-dom/client";
 import { forgetAgents } from "./agents/store";
 import { Client } from "./api/client";
@@ -8,7 +8,6 @@ import { Loading, OfflineBar } from "./parts/State";
 import { placeOf } from "./route";
 import { session } from "./session";
 import { foresee, Shell } from "./Shell";
-import { SignIn } from "./SignIn";
 import "./style/base.css";
 import "./style/parts.css";
 import "./style/shell.css";
@@ -21,11 +20,13 @@ import "./style/machine.css";
 import "./style/lists.css";
 
 const wasIn = "aloft.was-in";
+const signIn = () => import("./SignIn");
+const SignIn = lazy(signIn);
 const demo = import.meta.env.MODE === "demo";
 
 function App({ client }: { client: Client }) {
   const now = session.use();
-  return <ClientContext value={client}>{now === undefined ? <Starting /> : now.signedIn ? <Shell /> : <SignIn />}</ClientContext>;
+  return <ClientContext value={client}>{now === undefined ? <Starting /> : now.signedIn ? <Shell /> : <Suspense fallback={<Starting />}><SignIn /></Suspense>}</ClientContext>;
 }
 
 function Starting() {
@@ -52,6 +53,7 @@ async function start(): Promise<void> {
     localStorage.setItem(wasIn, signedIn ? "yes" : "");
   });
   if (localStorage.getItem(wasIn)) foresee(client, placeOf(location.pathname)); // at the same time as who has signed in
+  else signIn().catch(() => undefined); // who shows it is told
   const theme = localStorage.getItem("aloft.theme");
   if (theme) document.documentElement.dataset["theme"] = theme;
   const root = document.getElementById("app");

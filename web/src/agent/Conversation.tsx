@@ -59,9 +59,10 @@ export function Conversation({ follower }: { follower: Follower }) {
   }, [total, height]);
   const items = virtual.getVirtualItems();
   const soon = (items[0]?.index ?? 0) < ahead;
+  const short = height !== undefined && total < 2 * height; // whoever stays at the end needs no more than fills the screen
   useEffect(() => {
-    if (more && soon) older();
-  }, [more, soon, older, revision]);
+    if (more && soon && (away || short)) older();
+  }, [more, soon, away, short, older, revision]);
   return (
     <FoldContext value={folds}>
       <div className="conversation">

@@ -6,7 +6,7 @@ import { useWhole } from "../approvals/whole";
 import { Icon } from "../parts/Icon";
 import { StatusBadge } from "../parts/Status";
 import { shownLine } from "../parts/clip";
-import { since } from "../parts/time";
+import { exact, since } from "../parts/time";
 import { opened, standOf, toneOfPull } from "../changes/pulls";
 import { link } from "../route";
 import { words } from "../words";
@@ -55,7 +55,7 @@ export const AgentRow = memo(function AgentRow({ agent: a, now, index, total, to
         </span>
       </a>
       <StatusBadge agent={a} />
-      <time className="when" dateTime={a.updatedAt} title={new Date(a.updatedAt).toLocaleString()}>
+      <time className="when" dateTime={a.updatedAt} title={exact(a.updatedAt)}>
         {since(a.updatedAt, now)}
       </time>
       {questions?.[0] && <Asks question={questions[0]} more={questions.length - 1} tab={active ? 0 : -1} />}

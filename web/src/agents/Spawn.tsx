@@ -39,7 +39,7 @@ export function requestOf(f: Form): CreateAgent {
 }
 
 /** The dialog for a new agent. What was written stays until it is sent. */
-export function Spawn() {
+export default function Spawn() {
   const client = useClient();
   const [form, setForm, clear] = useDraft<Form>("spawn", empty);
   const pictures = usePictures();

@@ -10,6 +10,13 @@ export function since(at: string | number, now: number): string {
   return words.time.ago(span(s * 1000));
 }
 
+/** exact is a time as the clock of the reader has it: 2026-11-23 16:04:59. */
+export function exact(at: string): string {
+  const t = new Date(at);
+  const two = (n: number) => String(n).padStart(2, "0");
+  return `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())} ${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
+}
+
 /** span writes a length in milliseconds: 850 ms, 12 s, 3 min, 2 h 5 min, 4 d. */
 export function span(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;

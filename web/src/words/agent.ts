@@ -1,3 +1,5 @@
+import { grouped } from "../parts/few";
+
 /** Words of a conversation. */
 export const agent = {
   agent: {
@@ -16,7 +18,7 @@ export const agent = {
     unarchive: "Unarchive",
     tokens: (n: string) => `${n} tokens`,
     tokensTitle: (i: number, o: number, r: number, w: number) =>
-      `${i.toLocaleString()} in, ${o.toLocaleString()} out, ${r.toLocaleString()} read from the cache, ${w.toLocaleString()} written to it`,
+      `${grouped(i)} in, ${grouped(o)} out, ${grouped(r)} read from the cache, ${grouped(w)} written to it`,
     turns: (n: number) => (n === 1 ? "1 turn" : `${n} turns`),
     conversation: "Conversation",
     newest: "Newest",
