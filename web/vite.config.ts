@@ -27,6 +27,14 @@ function pack(): Plugin {
   };
 }
 
+/** Whether a page needs a module as soon as it is shown. */
+function needs(page: string, id: string, about: (id: string) => { importers: string[] } | null, seen = new Set<string>()): boolean {
+  if (id.endsWith(page)) return true;
+  if (seen.has(id)) return false;
+  seen.add(id);
+  return about(id)?.importers.some((by) => needs(page, by, about, seen)) ?? false;
+}
+
 // The mode demo has data of its own in the place of a server.
 export default defineConfig(({ mode }) => ({
   plugins: mode === "demo" ? [react()] : [react(), pack()],
@@ -42,12 +50,12 @@ export default defineConfig(({ mode }) => ({
         entryFileNames: "assets/a-[hash].js",
         chunkFileNames: "assets/c-[hash].js",
         assetFileNames: "assets/s-[hash][extname]",
-        // A file takes a round trip. All that the first view needs is one file, and so is
-        // what a later view needs, but for what several of them share.
+        // Each file costs a round trip: all that the first view needs is one, and all
+        // that the page of an agent needs besides is another.
         codeSplitting: {
           groups: [
-            { name: "first", tags: ["$initial"], priority: 1 },
-            { name: "later", entriesAware: true, entriesAwareMergeThreshold: 16 << 10 },
+            { name: "first", tags: ["$initial"], priority: 2 },
+            { name: (id, graph) => (needs("/src/agent/Page.tsx", id, (m) => graph.getModuleInfo(m)) ? "agent" : null), priority: 1 },
           ],
         },
       },
