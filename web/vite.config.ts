@@ -55,7 +55,7 @@ export default defineConfig(({ mode }) => ({
         codeSplitting: {
           groups: [
             { name: "first", tags: ["$initial"], priority: 2 },
-            { name: (id, graph) => (needs("/src/agent/Page.tsx", id, (m) => graph.getModuleInfo(m)) ? "agent" : null), priority: 1 },
+            { debugName: "agent", name: (id, graph) => (needs("/src/agent/Page.tsx", id, (m) => graph.getModuleInfo(m)) ? "agent" : null), priority: 1 },
           ],
         },
       },
