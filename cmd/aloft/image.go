@@ -52,7 +52,7 @@ func openImages(data string, c serverConfig, named ...string) (*image.Store, err
 			from.Named = append(from.Named, host)
 		}
 	}
-	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: from, Recheck: c.Images.recheck()})
+	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: from, Recheck: c.Images.recheck(), MaxBytes: c.Machine.DiskBytes})
 }
 
 func machinesDir(data string) string { return filepath.Join(data, "machines") }

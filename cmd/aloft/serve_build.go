@@ -81,6 +81,7 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 			return err
 		}
 		config.Room = func() error { return s.disk.Room() }
+		r.Images().SetRoom(config.Room)
 		s.dockerfiles = &dockerfiles{data: data, config: c, network: network, images: r.Images()}
 		config.Dockerfiles = s.dockerfiles
 		if err := dockerfile.Sweep(buildWorkDir(data)); err != nil {

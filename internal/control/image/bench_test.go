@@ -71,7 +71,7 @@ func BenchmarkUnpack(b *testing.B) {
 			return err
 		}
 		defer func() { _ = f.Close() }()
-		return unpack(b.Context(), f, hex.EncodeToString(digest[:]), hex.EncodeToString(diff[:]), dir)
+		return unpack(b.Context(), f, hex.EncodeToString(digest[:]), hex.EncodeToString(diff[:]), dir, &budget{})
 	})
 	run("Tar", func(dir string) error { return exec.Command(program, "-C", dir, "-xpzf", file).Run() })
 }

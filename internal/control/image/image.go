@@ -23,6 +23,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"aloft/internal/control/image/registry"
 )
 
@@ -54,6 +56,9 @@ type Options struct {
 	// Recheck is how long a tag is taken to mean what it meant when the registry
 	// was last asked. 0 asks each time; digests are never asked for again.
 	Recheck time.Duration
+	// MaxBytes is what all layers of one image may unpack to, files counted too; 0
+	// is no limit, and less is half of the file system.
+	MaxBytes int64
 }
 
 // A Store keeps layers below one folder. Its methods are safe for concurrent
@@ -64,7 +69,8 @@ type Store struct {
 	registry *registry.Client
 
 	mu   sync.Mutex
-	host *Image // kept for the life of the process once it is made
+	host *Image       // kept for the life of the process once it is made
+	room func() error // see SetRoom
 
 	holding sync.Mutex
 	held    map[string]held // what locks the layers given out, by key
@@ -80,6 +86,13 @@ func Open(dir string, opts Options) (*Store, error) {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("image store: %w", err)
 		}
+	}
+	if opts.MaxBytes < 0 {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err != nil {
+			return nil, fmt.Errorf("image store: %w", err)
+		}
+		opts.MaxBytes = int64(fs.Blocks) * fs.Bsize / 2
 	}
 	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]held{}}
 	if err := s.sweep(); err != nil {

@@ -124,10 +124,14 @@ func (s *Store) readLayout(ctx context.Context, name, ref string, tell *teller) 
 		return r, nil
 	}
 	r := Record{Name: name, Digest: img.digest, Config: img.config, Checked: time.Now()}
+	all := s.newBudget()
+	if err := all.take(0); err != nil {
+		return Record{}, err
+	}
 	var parts []part
 	for _, ly := range img.layers {
 		parts = append(parts, part{diff: ly.diff, size: ly.Size, fill: func(ctx context.Context, dir string) error {
-			return l.unpack(ctx, ly, dir, tell)
+			return l.unpack(ctx, ly, dir, all, tell)
 		}})
 	}
 	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
@@ -284,7 +288,7 @@ func hexDigest(s string) (string, error) {
 }
 
 // unpack writes a layer into dir.
-func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, tell *teller) error {
+func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, all *budget, tell *teller) error {
 	want, err := hexDigest(ly.Digest)
 	if err != nil {
 		return err
@@ -294,5 +298,5 @@ func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, tell *tell
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return unpack(ctx, io.TeeReader(f, tell), want, ly.diff, dir)
+	return unpack(ctx, io.TeeReader(f, tell), want, ly.diff, dir, all)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image/registry"
+	"aloft/internal/fault"
 )
 
 // Pull asks the registry what the reference means now, whatever is known of it
@@ -57,6 +58,11 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		return Image{}, fmt.Errorf("configuration: %w", err)
 	}
 	r := Record{Name: ref.Name, Digest: remote.Digest, Config: config.Config, Checked: time.Now()}
+	all := s.newBudget()
+	if err := all.take(0); err != nil {
+		return Image{}, err
+	}
+	var sum int64
 	var parts []part
 	for _, l := range remote.Layers {
 		diff, err := hexDigest(l.Diff)
@@ -70,6 +76,10 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		if l.Size < 0 || l.Size > maxLayerSize {
 			return Image{}, fmt.Errorf("layer %s says that it has %d bytes; at most %d GiB are taken", l.Digest, l.Size, maxLayerSize>>30)
 		}
+		if sum += l.Size; all.most > 0 && sum > all.most {
+			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
+				Hint("use a smaller image, or raise machine.disk_bytes")
+		}
 		// Who waits for the blob finds the layer, and does not fetch it again.
 		var blobs []*os.File
 		parts = append(parts, part{diff: diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
@@ -78,7 +88,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 				return err
 			}
 			blobs = append(blobs, blob)
-			return s.fetch(ctx, remote, l, digest, diff, blob, dir, tell)
+			return s.fetch(ctx, remote, l, digest, diff, blob, dir, all, tell)
 		}, done: func(made bool) {
 			for _, b := range blobs {
 				if made {
@@ -99,7 +109,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 
 // fetch brings a layer's blob to the disk, where a later try goes on if this
 // one is cut off, and unpacks it. Nothing of it is looked at before it is proven.
-func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, tell *teller) error {
+func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, all *budget, tell *teller) error {
 	if s.hold(layerKey(diff)) {
 		return errMadeByOther
 	}
@@ -109,7 +119,7 @@ func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.La
 	if _, err := blob.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	err := unpack(ctx, blob, digest, diff, dir)
+	err := unpack(ctx, blob, digest, diff, dir, all)
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, os.Remove(blob.Name())) // it is not what it says
 	}

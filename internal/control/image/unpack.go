@@ -64,16 +64,19 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 
 func layerKey(diff string) string { return "oci-" + diff }
 
-// unpack writes a layer into dir and proves it against both of its digests, hex.
-func unpack(ctx context.Context, r io.Reader, digest, diff, dir string) error {
-	packed := newSumReader(r)
+// unpack writes a layer into dir, within the budget of its image, and proves it
+// against both of its digests, hex.
+func unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *budget) error {
+	count := &counter{r: r}
+	packed := newSumReader(count)
 	plain, err := decompress(packed)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = plain.Close() }()
-	content := newSumReader(plain)
-	if err := untar(ctx, content, dir); err != nil {
+	metered := &meteredReader{r: plain, packed: count, budget: all}
+	content := newSumReader(metered)
+	if err := untarWith(ctx, content, dir, false, metered.entry); err != nil {
 		return err
 	}
 	// What follows the archive's end belongs to the digests too.

@@ -37,6 +37,11 @@ func untar(ctx context.Context, r io.Reader, dir string) error {
 }
 
 func untarAs(ctx context.Context, r io.Reader, dir string, saved bool) error {
+	return untarWith(ctx, r, dir, saved, func() error { return nil })
+}
+
+// untarWith calls each before it makes an entry.
+func untarWith(ctx context.Context, r io.Reader, dir string, saved bool, each func() error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -57,6 +62,9 @@ func untarAs(ctx context.Context, r io.Reader, dir string, saved bool) error {
 		}
 		if n == maxEntries {
 			return fmt.Errorf("archive: more than %d entries", maxEntries)
+		}
+		if err := each(); err != nil {
+			return err
 		}
 		if err := u.entry(h, tr); err != nil {
 			return fmt.Errorf("archive: %q: %w", h.Name, err)

@@ -1,0 +1,101 @@
+package image
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"aloft/internal/fault"
+)
+
+// Bounds on how an image unpacks.
+const (
+	// entryBytes is what a file takes on the disk beside its content: an inode, and
+	// its name.
+	entryBytes = 512
+	// maxRatio is how many bytes one byte of a layer may unpack to, once it has
+	// unpacked to freeRatio. Layers of programs and texts stay below 20.
+	maxRatio  = 100
+	freeRatio = 128 << 20
+	// roomEvery is how many bytes are unpacked between two looks at the disk.
+	roomEvery = 16 << 20
+)
+
+// A budget is what all layers of one image may unpack to. It is safe for
+// concurrent use.
+type budget struct {
+	most int64        // bytes; 0 is no limit
+	room func() error // why the disk has no room for more; may be nil
+
+	mu   sync.Mutex
+	used int64
+	next int64 // used bytes at which room is asked again
+}
+
+// take counts bytes before they are written.
+func (b *budget) take(n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+	if b.most > 0 && b.used > b.most {
+		return fault.Exhausted("the image unpacks to more than %d MiB", b.most>>20).Named("image_too_large").
+			Hint("use a smaller image, or raise machine.disk_bytes")
+	}
+	if b.room == nil || b.used < b.next {
+		return nil
+	}
+	b.next = b.used + roomEvery
+	return b.room()
+}
+
+// newBudget returns that of one image.
+func (s *Store) newBudget() *budget {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &budget{most: s.opts.MaxBytes, room: s.room}
+}
+
+// SetRoom has the store ask, before and while it unpacks an image, whether the
+// disk has room. The error says why it has none.
+func (s *Store) SetRoom(room func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = room
+}
+
+// A counter counts what is read through it.
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// A meteredReader holds the unpacked bytes of one layer to the image's budget, and
+// to what its packed bytes may stand for.
+type meteredReader struct {
+	r      io.Reader
+	packed *counter
+	budget *budget
+	n      int64
+}
+
+func (m *meteredReader) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.n += int64(n)
+	if m.n > freeRatio && m.n/maxRatio > m.packed.n {
+		return 0, fault.Exhausted("a layer of the image unpacks to more than %d times its size", maxRatio).Named("image_too_large").
+			Hint("it looks like a decompression bomb: build the image without long runs of equal bytes")
+	}
+	if takeErr := m.budget.take(int64(n)); takeErr != nil {
+		return 0, fmt.Errorf("unpack: %w", takeErr)
+	}
+	return n, err
+}
+
+// entry counts one file, whatever it holds.
+func (m *meteredReader) entry() error { return m.budget.take(entryBytes) }
