@@ -124,7 +124,7 @@ func TestForkOfAnEarlierTurn(t *testing.T) {
 		t.Errorf("it is not told what it is: %s", got)
 	}
 	out, err := a.command(t.Context(), "agent", "fork", r.AgentID, "--wait", "--turn", "2", "Try it", "Try it once more").CombinedOutput()
-	if err != nil || strings.Count(string(out), "It was tried.") != 2 || !strings.Contains(string(out), "what was not pushed is not there") {
+	if err != nil || strings.Count(string(out), "It was tried.") != 2 || !strings.Contains(string(out), "Changes not pushed by then are missing") {
 		t.Errorf("%v: %s", err, out)
 	}
 	snapshot := a.said("snapshot", "create", r.AgentID)

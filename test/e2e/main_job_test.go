@@ -309,7 +309,7 @@ func TestDemo(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, want := range []string{"scripted", "5 passed, 0 failed", "To go on"} {
+		for _, want := range []string{"scripted", "5 passed, 0 failed", "Next steps"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("the demonstration does not say %q\n%s", want, out)
 			}

@@ -23,7 +23,7 @@ scripts:
       - text: It was answered.
 `;
 
-const offline = (page: Page) => page.getByText("The server cannot be reached").first();
+const offline = (page: Page) => page.getByText("Can't reach the server").first();
 
 async function spawn(page: Page, server: Server, prompt: string): Promise<void> {
   await page.keyboard.press("Control+e");

@@ -12,8 +12,8 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
   const browser = await openBrowser();
   try {
     const repo = await gitea.repository("slug", server.repo);
-    expect(server.said).toContain("Its only model plays a script");
-    expect(server.said).not.toContain("No git server's token");
+    expect(server.said).toContain("the only model follows a script");
+    expect(server.said).not.toContain("No git credentials are configured");
 
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
     context.setDefaultTimeout(patience);

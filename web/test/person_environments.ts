@@ -60,7 +60,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   // What it said first is restored, and is what it says.
   await page.getByRole("link", { name: "History", exact: true }).click();
   await page.locator("[data-kind='+'] code", { hasText: "built-in-a-browser" }).first().waitFor();
-  await says(page.getByText("It says that again."), () => page.getByRole("button", { name: "Restore" }).first().click());
+  await says(page.getByText("Restored. The replaced version"), () => page.getByRole("button", { name: "Restore" }).first().click());
   await page.getByRole("link", { name: "environment.json", exact: true }).click();
   await editor.getByText("it runs when the environment is built").waitFor();
 }

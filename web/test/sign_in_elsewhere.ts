@@ -15,7 +15,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   await section.getByRole("button", { name: "Test tickets" }).click();
   await section.getByText("the server wants a sign-in").waitFor();
   await section.getByRole("button", { name: "Sign in to tickets" }).click();
-  await says(page.getByText("The provider let nobody in."), () => page.getByRole("button", { name: "Deny" }).click());
+  await says(page.getByText("The provider refused the sign-in."), () => page.getByRole("button", { name: "Deny" }).click());
 
   const { agent } = (await ask(server, server.key, "POST", "/v1/agents", { prompt: { text: "Look up the ticket" }, repos: [{ url: server.repo }], runMode: "run-everything" })) as { agent: { id: string } };
   await page.goto(`${server.url}/agents/${agent.id}`);

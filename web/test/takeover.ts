@@ -29,12 +29,12 @@ async function changeFiles(page: Page): Promise<void> {
     await editor.click();
     await page.keyboard.press("Control+End");
     await page.keyboard.type(line);
-    await page.getByText("Not saved").waitFor();
+    await page.getByText("Not saved", { exact: true }).waitFor();
   };
   await write("by hand\n");
   await page.reload(); // which loses nothing
   await editor.getByText("by hand").waitFor();
-  await page.getByText("This is what you wrote").waitFor();
+  await page.getByText("Restored from before").waitFor();
   await editor.click();
   await page.keyboard.press("Control+s");
   await page.getByText("Saved", { exact: true }).waitFor();
@@ -44,7 +44,7 @@ async function changeFiles(page: Page): Promise<void> {
   await write("twice\n");
   expect(await page.evaluate(`fetch("${contents}", { method: "PUT", body: "theirs\\n" }).then((r) => r.status)`)).toBe(200);
   await page.keyboard.press("Control+s"); // unless the page has seen it by itself
-  await page.getByText("It was changed in the machine").waitFor();
+  await page.getByText("This file changed in the machine").waitFor();
   expect(await page.evaluate(`fetch("${contents}").then((r) => r.text())`)).toBe("theirs\n");
   await page.getByRole("button", { name: "Overwrite" }).click();
   await page.getByText("Saved", { exact: true }).waitFor();
