@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"aloft/internal/fault"
@@ -261,8 +262,21 @@ func (l layout) blob(d descriptor) ([]byte, error) {
 	return raw, nil
 }
 
+// open opens a file of the layout. A build's step may have left a pipe in its
+// place, which must not block the server.
+func (l layout) open(name string) (*os.File, error) {
+	f, err := l.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is not a regular file", name), err, f.Close())
+	}
+	return f, nil
+}
+
 func (l layout) document(name string) ([]byte, error) {
-	f, err := l.root.Open(name)
+	f, err := l.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +307,7 @@ func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, all *budge
 	if err != nil {
 		return err
 	}
-	f, err := l.root.Open("blobs/sha256/" + want)
+	f, err := l.open("blobs/sha256/" + want)
 	if err != nil {
 		return err
 	}

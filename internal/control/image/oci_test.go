@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -199,9 +200,18 @@ func TestOCIDamaged(t *testing.T) {
 		"a flipped bit":    func(l layoutDir) { each(l, flip) },
 		"blob is missing":  func(l layoutDir) { each(l, func(p string) { _ = os.Remove(p) }) },
 		"blob is a link":   func(l layoutDir) { each(l, func(p string) { _ = os.Remove(p); _ = os.Symlink("/etc/passwd", p) }) },
-		"not an image":     func(l layoutDir) { l.index(descriptor{MediaType: "text/plain"}) },
-		"hostile layer":    func(l layoutDir) { l.index(l.image(archive(l.t, item{name: "../x", body: "x"}))) },
-		"no shell":         func(l layoutDir) { l.index(l.image(archive(l.t, item{name: "x", body: "x"}))) },
+		"index is a pipe":  func(l layoutDir) { pipe(filepath.Join(l.dir, "index.json")) },
+		"blob is a pipe":   func(l layoutDir) { each(l, pipe) },
+		"layer is a pipe": func(l layoutDir) {
+			each(l, func(p string) {
+				if data, _ := os.ReadFile(p); data[0] != '{' {
+					pipe(p)
+				}
+			})
+		},
+		"not an image":  func(l layoutDir) { l.index(descriptor{MediaType: "text/plain"}) },
+		"hostile layer": func(l layoutDir) { l.index(l.image(archive(l.t, item{name: "../x", body: "x"}))) },
+		"no shell":      func(l layoutDir) { l.index(l.image(archive(l.t, item{name: "x", body: "x"}))) },
 		"an index in itself": func(l layoutDir) {
 			d := l.image(smallImage(l.t)...)
 			for range maxNesting + 2 {
@@ -234,6 +244,12 @@ func each(l layoutDir, do func(path string)) {
 	for _, e := range entries {
 		do(filepath.Join(l.dir, "blobs/sha256", e.Name()))
 	}
+}
+
+// pipe puts a named pipe that nobody writes to in the place of a file.
+func pipe(path string) {
+	_ = os.Remove(path)
+	_ = syscall.Mkfifo(path, 0o600)
 }
 
 func flip(path string) {
