@@ -10,7 +10,7 @@ import (
 // the usual ones. Under gVisor they are powers over the machine's own kernel,
 // and none over the host's; under runc they would give the host away.
 var dockerCapabilities = []string{
-	"CAP_DAC_READ_SEARCH", "CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
+	"CAP_DAC_READ_SEARCH", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
 }
 
 // dockerDir is where dockerd keeps images and containers. It cannot be on an
