@@ -27,7 +27,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   await page.goto(`${server.url}/settings#mcp-servers`);
   await section.getByRole("button", { name: "Sign out of tickets" }).waitFor();
   await section.getByRole("button", { name: "Test tickets" }).click();
-  await section.getByText("It works: 1 tool").waitFor();
+  await section.getByText("Ready: 1 tool").waitFor();
   await fetch(`${provider}/forget`);
   await section.getByRole("button", { name: "Test tickets" }).click();
   await section.getByRole("button", { name: "Sign in again to tickets" }).click();
