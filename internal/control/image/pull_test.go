@@ -118,8 +118,11 @@ func (r *testRegistry) push(t testing.TB, ref string, archives ...[]byte) string
 	return digest.String()
 }
 
+// loopback is where the tests' registries are.
+var loopback = []string{"127.0.0.0/8"}
+
 func openWith(t testing.TB, dir string, o Options) *Store {
-	o.Registry.Outbound.Open = []string{"127.0.0.0/8"} // where the tests' registries are
+	o.Registry.Outbound.Open = loopback
 	t.Helper()
 	need.Root(t)
 	s, err := Open(dir, o)
@@ -311,7 +314,9 @@ func TestMain(m *testing.M) {
 	if !ok {
 		os.Exit(m.Run())
 	}
-	s, err := Open(dir, Options{})
+	var o Options
+	o.Registry.Outbound.Open = loopback
+	s, err := Open(dir, o)
 	if err == nil {
 		_, err = s.Prepare(context.Background(), ref, nil)
 	}
@@ -341,11 +346,17 @@ func TestPullIsKilled(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-stalled
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	select {
+	case <-stalled:
+	case err := <-ended:
+		t.Fatal("the process that was to be killed ended by itself: ", err)
+	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = child.Wait()
+	<-ended
 	reg.disturb(nil)
 	reg.mu.Lock()
 	reg.ranges = nil
