@@ -104,7 +104,7 @@ func (a *app) forward(ctx context.Context, c *client.Client, agentID string, por
 		}
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	a.out.Line("Forwarding %s to port %d in the machine of %s. Press Ctrl-C to stop.", l.Addr(), port, cli.Line(agentID, 80))
+	a.out.Line("%s forwards to port %d in the machine of %s. Press Ctrl-C to stop.", l.Addr(), port, cli.Line(agentID, 80))
 	var open sync.WaitGroup
 	defer open.Wait()
 	for {
