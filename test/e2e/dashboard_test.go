@@ -14,7 +14,7 @@ import (
 
 const watched = `
 scripts:
-  - match: Find out how a machine
+  - match: Find out how to set up
     turns:
       - calls:
           - tool: AskQuestion

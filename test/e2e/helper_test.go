@@ -12,7 +12,7 @@ import (
 // one that cannot be built. Another agent is not allowed to keep anything.
 const helperScript = `
 scripts:
-  - match: 'Find out how a machine'
+  - match: 'Find out how to set up'
     turns:
       - calls:
           - {tool: Read, args: {path: "Makefile"}}

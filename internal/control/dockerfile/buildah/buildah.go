@@ -147,7 +147,8 @@ func script(ctx context.Context, cell dockerfile.Cell, text string, args ...stri
 const (
 	tidy = `buildah $STORAGE rm --all >/dev/null
 `
-	pull = `id=$(buildah $STORAGE pull --quiet "oci:$1")
+	pull = `mkdir -p "$TMPDIR"
+id=$(buildah $STORAGE pull --quiet "oci:$1")
 buildah $STORAGE tag "$id" "$2"
 `
 	build = `mkdir -p "$TMPDIR"
