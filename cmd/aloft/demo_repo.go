@@ -47,7 +47,7 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 		{"-C", work, "add", "-A"},
 		{"-C", work, "-c", "user.name=Aloft", "-c", "user.email=aloft@localhost", "commit", "-q", "-m", "Turn titles into slugs"},
 		{"clone", "-q", "--bare", work, r.dir},
-		{"-C", r.dir, "config", "http.receivepack", "true"},
+		{"--git-dir", r.dir, "config", "http.receivepack", "true"},
 	} {
 		if _, err := git(args...); err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ func newDemoRepo(dir string) (*demoRepo, error) {
 
 // Diff returns the changes of branch since main.
 func (r *demoRepo) Diff(branch string) (string, error) {
-	return git("-C", r.dir, "diff", "main..."+branch)
+	return git("--git-dir", r.dir, "diff", "main..."+branch)
 }
 
 // Test runs the project's tests on branch and returns their output.
