@@ -87,9 +87,6 @@ func (c Config) Text() (string, error) {
 	entry("user", "", "email", email)
 	entry("init", "", "defaultBranch", "main")
 	entry("safe", "", "directory", "*") // the one tenant of the machine owns it all
-	// A folder of files that looks like a bare repository, which a commit may bring,
-	// is none: its configuration is heeded only where it is named.
-	entry("safe", "", "bareRepository", "explicit")
 	// Nothing may tidy up behind the agent's back, or outlive its command.
 	entry("gc", "", "auto", "0")
 	entry("maintenance", "", "auto", "false")

@@ -81,36 +81,3 @@ func TestConfigKeepsOddValues(t *testing.T) {
 		t.Error("a line break got into the credential")
 	}
 }
-
-// A folder that a commit brings is no repository, whatever it looks like: git would
-// run what its configuration names.
-func TestBareRepositoryOfACommit(t *testing.T) {
-	git := need.Command(t, "git")
-	text, err := Config{Gateway: gateway}.Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	system := filepath.Join(dir, "gitconfig")
-	if err := os.WriteFile(system, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	inner, ran := filepath.Join(dir, "work", "inner"), filepath.Join(dir, "ran")
-	for _, args := range [][]string{{"init", "-q", filepath.Join(dir, "work")}, {"init", "-q", "--bare", inner}} {
-		if out, err := exec.Command(git, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", args, err, out)
-		}
-	}
-	hostile := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = " + inner + "\n\tfsmonitor = touch " + ran + "\n"
-	if err := os.WriteFile(filepath.Join(inner, "config"), []byte(hostile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(git, "status")
-	cmd.Dir, cmd.Env = inner, append(os.Environ(), "GIT_CONFIG_SYSTEM="+system, "GIT_CONFIG_GLOBAL=/dev/null")
-	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("git status in the folder: %s", out)
-	}
-	if _, err := os.Stat(ran); err == nil {
-		t.Error("what the folder's configuration names was run")
-	}
-}
