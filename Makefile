@@ -54,7 +54,8 @@ demo: build ## run one agent on a sample repository, start to pushed branch
 	@$(SUDO) bin/aloft demo
 
 test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests, and count them
-	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./...
+	@# The longest first: it waits a lot, and the others run beside it.
+	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./test/e2e ./...
 
 quick: ## run the tests that need no machine and no browser (under 2 minutes)
 	@go run ./hack/testcount $$(go list ./... | grep -v -x -F -f hack/slow-packages.txt)

@@ -72,7 +72,7 @@ func split(args []string) (flags, packages []string) {
 // when a test failed.
 func goTest(dir string, flags ...string) tester {
 	return func(read func(io.Reader) error, args ...string) error {
-		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=30m"}, flags, args)...)
+		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=45m"}, flags, args)...)
 		cmd.Dir, cmd.Stderr = dir, os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err != nil {
