@@ -20,7 +20,7 @@ type Approval struct {
 	Task    string   `json:"task,omitempty"`     // the call at which the subagent works whose call waits
 	By      string   `json:"subagent,omitempty"` // that subagent: its type, and what it works at
 	Tool    string   `json:"tool"`
-	Subject string   `json:"subject"` // the line, the URL, server:tool, the path, or what the agent asks
+	Subject string   `json:"subject"`          // the line, the URL, server:tool, the path, or what the agent asks
 	Folder  string   `json:"folder,omitempty"` // of a shell line: where it runs, if it says so
 	Reason  string   `json:"reason,omitempty"`
 	Why     string   `json:"why"` // which rule asks

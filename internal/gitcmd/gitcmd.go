@@ -92,7 +92,7 @@ func (g Git) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
 	path := g.Path
 	if path == "" {
-		path = os.Getenv("PATH")
+		path = os.Getenv("PATH") //nolint:forbidigo // programs run the git that a shell would
 	}
 	cmd.Env = append([]string{"PATH=" + path}, g.Environ()...)
 	return cmd

@@ -207,7 +207,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 		if err != nil || strings.Count(string(known), "\n"+id+" ssh-ed25519") != 1 {
 			t.Errorf("%v:\n%s", err, known)
 		}
-		v.want("as it should be", v.command(nil, binary(t), "config-ssh", "--yes"))
+		v.want("is up to date", v.command(nil, binary(t), "config-ssh", "--yes"))
 		v.want("Written.", v.command(nil, binary(t), "config-ssh", "--yes", "--remove"))
 		if config, err := os.ReadFile(filepath.Join(v.home, ".ssh", "config")); err != nil || len(config) > 0 {
 			t.Errorf("%v: %q is left", err, config)

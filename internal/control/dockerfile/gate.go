@@ -356,18 +356,18 @@ func unquote(s string) string {
 func cutFlags(s string) (flags []string, rest string, err error) {
 	for strings.HasPrefix(s, "--") {
 		end, quote := len(s), byte(0)
+	scan:
 		for i := range len(s) {
-			c := s[i]
-			if c == '\\' {
+			switch c := s[i]; {
+			case c == '\\':
 				return nil, "", errors.New("a flag holds a backslash")
-			}
-			if quote != 0 && c == quote {
+			case quote != 0 && c == quote:
 				quote = 0
-			} else if quote == 0 && (c == '"' || c == '\'') {
+			case quote == 0 && (c == '"' || c == '\''):
 				quote = c
-			} else if quote == 0 && (c == ' ' || c == '\t') {
+			case quote == 0 && (c == ' ' || c == '\t'):
 				end = i
-				break
+				break scan
 			}
 		}
 		flag := s[:end]

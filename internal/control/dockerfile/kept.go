@@ -114,14 +114,6 @@ func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	}
 }
 
-// give makes a folder that is owned by a cell's root.
-func give(dir string, id uint32) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	return os.Lchown(dir, int(id), int(id))
-}
-
 // copyContext copies a folder, owned by a cell's root. What is neither a file, a
 // folder nor a link is left out.
 func copyContext(ctx context.Context, from, to string, id uint32) error {

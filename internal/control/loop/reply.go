@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,7 +159,7 @@ func (t *talk) ask(ctx context.Context) error {
 	if err != nil {
 		return cmp.Or(t.record(ctx, rest...), err)
 	}
-	step := append(rest, whole...)
+	step := slices.Concat(rest, whole)
 	lost := t.acknowledged()
 	if lost == nil {
 		step = append(step, t.foresee(ctx, reply.Message)...)

@@ -166,7 +166,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 	for _, o := range b.Others {
 		others = append(others, checkoutOf(o))
 	}
-	limited, cancel := context.WithTimeout(ctx, c.waits.boot)
+	limited, cancel := context.WithTimeout(ctx, c.boot)
 	defer cancel()
 	stream, err := c.pod.Boot(limited, connect.NewRequest(&podv1.BootRequest{
 		Checkout:      checkoutOf(b.Checkout),

@@ -39,7 +39,7 @@ func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, out
 	limited := ctx
 	if limit := req.GetTimeLimitMs(); limit > 0 { // which a machine may not heed
 		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, time.Duration(limit)*time.Millisecond+c.waits.grace)
+		limited, cancel = context.WithTimeout(ctx, time.Duration(limit)*time.Millisecond+c.grace)
 		defer cancel()
 	}
 	stream, err := c.pod.RunCommand(limited, connect.NewRequest(req))

@@ -43,7 +43,7 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 	defer os.RemoveAll(scratch)
 	// Without the workspace's configuration, which may name filters and other
 	// programs: what the agent wrote there runs as its commands do, not from here.
-	at, err := gitcmd.Git{System: os.Getenv("GIT_CONFIG_SYSTEM")}.On(repo, filepath.Join(scratch, "git"))
+	at, err := gitcmd.Git{System: os.Getenv("GIT_CONFIG_SYSTEM")}.On(repo, filepath.Join(scratch, "git")) //nolint:forbidigo // pod-daemon sets git's own variable
 	if err != nil {
 		return fmt.Errorf("diff: %w", err)
 	}

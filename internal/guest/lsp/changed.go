@@ -53,7 +53,8 @@ func git(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 		return nil, 0, err
 	}
 	defer func() { _ = os.RemoveAll(standIn) }() // a restart of the machine clears what is left
-	g := gitcmd.Git{Config: [][2]string{{"core.quotePath", "false"}}, System: os.Getenv("GIT_CONFIG_SYSTEM")}
+	system := os.Getenv("GIT_CONFIG_SYSTEM")     //nolint:forbidigo // git's own variable, which pod-daemon sets
+	g := gitcmd.Git{Config: [][2]string{{"core.quotePath", "false"}}, System: system}
 	if g, err = g.On(repo, standIn); err != nil {
 		return nil, 0, err
 	}

@@ -142,7 +142,7 @@ func (c *Client) Resolve(ctx context.Context, r Reference) (*Image, error) {
 
 func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
 	repo := r.ref.Context()
-	base := c.transport(repo.Registry)
+	base := c.transport()
 	auth, err := c.credential(ctx, repo)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func (c *Client) options(ctx context.Context, r Reference) ([]remote.Option, err
 		return nil, err
 	}
 	return []remote.Option{
-		remote.WithContext(ctx), remote.WithTransport(c.transport(repo.Registry)), remote.WithAuth(auth),
+		remote.WithContext(ctx), remote.WithTransport(c.transport()), remote.WithAuth(auth),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
 	}, nil
 }

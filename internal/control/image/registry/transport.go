@@ -18,8 +18,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// transport is how the client reaches one registry and whatever it points to.
-func (c *Client) transport(reg name.Registry) http.RoundTripper {
+// transport is how the client reaches a registry and whatever it points to.
+func (c *Client) transport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}
 	named := &net.Dialer{Timeout: dialer.Timeout, KeepAlive: dialer.KeepAlive, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
