@@ -67,9 +67,9 @@ func split(args []string) (flags, packages []string) {
 	return args[:n], args[n:]
 }
 
-// goTest returns a tester that runs in dir and gives flags to each go test,
-// also to the one that runs a failure again. Its error is go test's own: it is non-nil also
-// when a test failed.
+// goTest returns a tester that runs go test in dir with flags, in the first run
+// and in reruns of failures. The tester returns go test's own error, which is
+// non-nil also when a test failed.
 func goTest(dir string, flags ...string) tester {
 	return func(read func(io.Reader) error, args ...string) error {
 		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=45m"}, flags, args)...)

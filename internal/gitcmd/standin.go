@@ -137,7 +137,7 @@ func write(path, text string) error {
 	return os.Rename(path+".next", path)
 }
 
-// Link makes a symbolic link, in place of what is there.
+// Link makes at a symbolic link to to. It replaces what is there.
 func Link(to, at string) error {
 	if now, err := os.Readlink(at); err == nil && now == to {
 		return nil

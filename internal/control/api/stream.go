@@ -90,9 +90,9 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 	return err
 }
 
-// retention returns how long a run's stream can still be resumed: until its agent
-// is deleted, if nobody touches it. An agent whose run has not ended is not
-// deleted, so all of the time settled is left. It is never negative.
+// retention returns for how much longer a run's stream can be resumed: until its
+// agent is deleted for lack of use. While a run works, its agent is not deleted,
+// and the whole retention period of the settings remains. It is never negative.
 func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.Time) time.Duration {
 	at := deletedAt(settled, a)
 	switch {

@@ -24,10 +24,10 @@ func refuse(line int, step, why string) *Failure {
 	return &Failure{Line: line, Step: step, Why: why, Refused: true}
 }
 
-// A gate reads a Dockerfile, and writes the one that an engine gets: each
-// instruction on one line, each image by its full name, each mount with what it
-// means. What the gate cannot tell the meaning of, it refuses, so that nothing
-// depends on how an engine reads it.
+// A gate rewrites a repository's Dockerfile for the engine: each instruction on
+// one line, each image by its full name, each mount with all its options. It
+// refuses what it cannot parse without doubt, so that no engine can read a
+// Dockerfile in another way than the gate did.
 type gate struct {
 	args       map[string]string                          // given for ARG
 	repository string                                     // whose the build is: caches are its own

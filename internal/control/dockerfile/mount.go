@@ -17,9 +17,9 @@ var mountOptions = map[string][]string{
 	"secret": {"type", "target", "id", "required", "mode", "uid", "gid", "env"},
 }
 
-// mount is a --mount of RUN as an engine gets it. A cache has a name that no
-// other repository's build can ask for, and what is bound of the context is where
-// its links lead.
+// mount rewrites the value of a --mount flag of RUN for the engine. It replaces a
+// cache's id by one that no other repository's build can name, and the source of a
+// bind mount of the context by the path that its symbolic links resolve to.
 func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 	type option struct{ key, value string }
 	var all []option

@@ -37,7 +37,8 @@ func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided
 	return decided
 }
 
-// foreseen is what is decided about one call, and that it was sent.
+// foreseen returns the events to journal for one call before it is made: what was
+// decided about it, and that it was sent.
 func (t *talk) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {

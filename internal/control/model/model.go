@@ -29,8 +29,8 @@ type Request struct {
 	Messages  []conversation.Message // begins with the user; every call has its result in the next message
 	Tools     []tool.Spec
 	MaxTokens int // of the reply; 0 is the model's own
-	// Cache holds what was encoded of the conversation for its last request; nil
-	// encodes all of it.
+	// Cache holds the encoded messages of the conversation's last request, so that
+	// only new ones are encoded. If it is nil, all of them are.
 	Cache *Cache
 }
 
