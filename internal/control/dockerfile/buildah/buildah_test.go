@@ -28,7 +28,7 @@ func TestEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dockerfiletest.Run(t, e, dockerfiletest.Options{})
+	dockerfiletest.Run(t, e)
 }
 
 // TestMain is also the gateway of a build's network.
