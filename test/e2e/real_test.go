@@ -49,7 +49,7 @@ scripts:
       - calls:
           - {tool: Shell, args: {command: "git commit -qm 'Greet Aloft' src tests && git checkout -q . && git clean -fdxq && git status --short"}}
       - text: |
-          The greeting is changed, and {{find "# PASS:  (\\d+)"}} tests pass.
+          The greeting is changed.
 `
 
 // A Debian source package, its own build and its own tests.
@@ -80,7 +80,8 @@ func TestDebianSource(t *testing.T) {
 		t.Errorf("the branch changes\n%s", diff)
 	}
 	events := a.events(r.AgentID)
-	for _, want := range []string{"# PASS:  4", "# FAIL:  0", "Hello, Aloft!"} {
+	// hello has five tests, one of which is skipped unless the moon is full.
+	for _, want := range []string{"PASS: tests/hello-1", "# TOTAL: 5", "# FAIL:  0", "# ERROR: 0", "Hello, Aloft!"} {
 		if !strings.Contains(events, want) {
 			t.Fatalf("nothing in the run says %q\n%s", want, events)
 		}
