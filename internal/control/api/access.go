@@ -14,7 +14,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// What decides which repositories members reach.
+// Values of accessJSON.Mode: what decides which repositories members can reach.
 const (
 	byCredentials = "credentials"
 	byAllowList   = "allow-list"
@@ -81,7 +81,7 @@ func (s *server) updateAccess(w http.ResponseWriter, r *http.Request, who accoun
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	s.settling.Lock() // two at once would each undo the other's
+	s.settling.Lock() // two concurrent updates would undo each other
 	defer s.settling.Unlock()
 	a, err := store.Access(r.Context(), s.Rules)
 	if err != nil {
@@ -127,7 +127,8 @@ func (s *server) setAccess(ctx context.Context, to *account.Access, in updateAcc
 	return nil
 }
 
-// patterns are the entries of a list in the form in which they are compared.
+// patterns normalizes the entries of an allow list so that they can be
+// compared.
 func patterns(in []string, field string) (out []string, err error) {
 	if len(in) > maxAccessEntries {
 		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), maxAccessEntries).At(field)

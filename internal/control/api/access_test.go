@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// A member runs agents on what the lists name, whichever way they come; an admin
-// on all.
+// Members can run agents only on repositories in the allow lists, however they
+// name them; admins on all.
 func TestRepositoryAccess(t *testing.T) {
 	h := newHouse(t)
 	const open, shut = `{"prompt":{"text":"x"},"repos":[{"url":"https://git.example.com/open/r.git"}]}`, `{"prompt":{"text":"x"},"repos":[{"url":"https://git.example.com/shut/r.git"}]}`
 	if a := h.want(h.callAs(bensKey, "GET", "/v1/repository-access", ""), 200); a.text(t, "mode") != "credentials" {
 		t.Errorf("%s", a.body)
 	}
-	before := h.want(h.callAs(bensKey, "POST", "/v1/agents", shut), 201).text(t, "agent.id") // nothing is limited yet
+	before := h.want(h.callAs(bensKey, "POST", "/v1/agents", shut), 201).text(t, "agent.id") // everything is allowed by default
 	for body, field := range map[string]string{
 		`{"mode":"all"}`: "mode", `{"everyone":["git.example.com"]}`: "everyone[0]", `{"members":[{"userId":2,"repositories":["a b/c"]}]}`: "members[0].repositories[0]", `{"members":[{"userId":99,"repositories":["*"]}]}`: "members[0].userId",
 	} {

@@ -42,12 +42,12 @@ type AgentSummary struct {
 	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when needed) or lost; absent if there is none"`
 	Paused    bool             `json:"paused,omitempty" doc:"the agent is paused before its next step until it is resumed"`
 	RunStatus string           `json:"runStatus,omitempty" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED" doc:"of the latest run; an addition to the API"`
-	// Of lists too, so that a person sees what came of the work.
+	// Lists include pull requests, so that people see what came of the work.
 	PullRequests []PullRequest `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as last fetched; an addition to the API"`
 	Doing        string        `json:"doing,omitempty" doc:"current activity, in a few words from its machine and model, or why its run failed; an addition to the API"`
 	Limits       *amountJSON   `json:"limits,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
 	Used         *amountJSON   `json:"used,omitempty" doc:"of the latest run, as in the run; an addition to the API"`
-	// Hidden is of lists alone: whoever opens an agent sees all of it.
+	// Hidden is set in lists only: whoever opens an agent sees all of it.
 	Hidden bool `json:"summaryHidden,omitempty" doc:"the team hides summaries in lists: the agent's activity and the titles of its pull requests are left out; an addition to the API"`
 }
 
@@ -122,7 +122,7 @@ func (s *server) listAgents(w http.ResponseWriter, r *http.Request, who account.
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// hide takes out of an agent what lists do not show while the team displays no
+// hide removes the fields that lists leave out while the team's settings hide
 // summaries.
 func (a *AgentSummary) hide() {
 	a.Hidden, a.Doing = true, ""
@@ -159,11 +159,11 @@ func (s *server) getAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// fileWithin bounds the reading of a project's file for a reply.
+// fileWithin is the timeout for reading a project file that a reply includes.
 const fileWithin = 2 * time.Second
 
-// hidden are the patterns of the project's .cursorignore. That it cannot be read
-// is no reason not to show the agent.
+// hidden returns the patterns of the project's .cursorignore. If the file
+// cannot be read, the agent is shown without them.
 func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
 	if s.ProjectFile == nil {
 		return nil
@@ -184,8 +184,8 @@ func (s *server) hidden(ctx context.Context, a agent.Agent) []string {
 	return out
 }
 
-// ports are those that the agent's environment names. That they cannot be read is
-// no reason not to show the agent.
+// ports returns the ports that the agent's environment names. If the
+// environment cannot be read, the agent is shown without them.
 func (s *server) ports(ctx context.Context, a agent.Agent) (out []portJSON) {
 	if s.Ports == nil {
 		return nil
@@ -213,8 +213,8 @@ func (s *server) deleteAgent(w http.ResponseWriter, r *http.Request, who account
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: a.ID})
 }
 
-// remove removes an agent and all that is kept of it. What fails halfway is done
-// by the next try.
+// remove deletes an agent and everything stored for it. It is idempotent: after
+// a failure, the caller's next attempt finishes the rest.
 func (s *server) remove(ctx context.Context, id string) error {
 	if err := s.unqueueAll(ctx, id); err != nil {
 		return err
@@ -242,9 +242,9 @@ func (s *server) unarchiveAgent(w http.ResponseWriter, r *http.Request, who acco
 	return s.setArchived(w, r, who, false)
 }
 
-// setArchived files an agent away or brings it back. One that is filed away
-// works no more and holds no machine. The wish to stop its run is journaled, so
-// that it holds if this server dies before the scheduler has heard of it.
+// setArchived archives or unarchives an agent. An archived agent has no active
+// run and no machine. The request to cancel its run is journaled, so that it
+// survives a crash before the scheduler reads it.
 func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account.APIKey, archived bool) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
@@ -255,7 +255,7 @@ func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account
 		if a.Archived = archived; !archived {
 			switch err := s.free(ctx, a); {
 			case fault.Is(err, fault.KindConflict):
-				return events, nil // its last run is about to end, and begins what is queued
+				return events, nil // its last run is about to end and will start what is queued
 			case err != nil:
 				return nil, err
 			}
@@ -285,8 +285,8 @@ func (s *server) setArchived(w http.ResponseWriter, r *http.Request, who account
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: id})
 }
 
-// removeMachine goes on when its client has gone: half a removal would leave a
-// machine that nobody can see.
+// removeMachine continues after its client has disconnected: a half-finished
+// removal would leave a machine that no list shows.
 func (s *server) removeMachine(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replyWithin)
 	defer cancel()
@@ -296,8 +296,8 @@ func (s *server) removeMachine(ctx context.Context, id string) error {
 	return nil
 }
 
-// agent returns the caller's agent. Another's is not found, so that nobody
-// learns which ids exist.
+// agent returns the caller's agent. For another user's agent it returns "not
+// found", so that callers cannot learn which ids exist.
 func (s *server) agent(ctx context.Context, who account.APIKey, id string) (agent.Agent, error) {
 	missing := fault.NotFound("no agent %s", quoted(id)).Named("agent_not_found")
 	if !agent.ValidID(id) {
@@ -313,8 +313,9 @@ func (s *server) agent(ctx context.Context, who account.APIKey, id string) (agen
 	return a, nil
 }
 
-// decide appends what choose says, if the agent is still as choose saw it, and
-// asks again if it is not. A choice of no events appends nothing.
+// decide appends the events that choose returns. If the agent has changed since
+// choose saw it, decide calls choose again with the new state. If choose
+// returns no events, decide appends nothing.
 func (s *server) decide(ctx context.Context, who account.APIKey, id string, choose func(agent.Agent) ([]agent.Event, error)) error {
 	for {
 		a, err := s.agent(ctx, who, id)
@@ -386,5 +387,5 @@ func (s *server) whole(a agent.Agent) agentJSON {
 	return out
 }
 
-// stamp is a time as the API writes it: UTC, in milliseconds.
+// stamp returns a time in the API's form: UTC, truncated to milliseconds.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

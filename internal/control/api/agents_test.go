@@ -74,7 +74,7 @@ func TestAgentLife(t *testing.T) {
 		t.Error("its machine was not removed")
 	}
 	h.work.removed = nil
-	h.want(h.call("POST", path+"/archive", `{}`), 200) // again is no error
+	h.want(h.call("POST", path+"/archive", `{}`), 200) // archiving is idempotent
 	if got := h.call("GET", path, "").text(t, "status"); got != "ARCHIVED" {
 		t.Errorf("status %q", got)
 	}
@@ -199,7 +199,8 @@ func (h *house) head(id string) int64 {
 	return a.Head
 }
 
-// A cancel that races with the run's own events finds its place between them.
+// A cancel request that races with the run's own events is appended between
+// them.
 func TestCancelWhileTheRunWrites(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -338,7 +339,7 @@ func TestHealth(t *testing.T) {
 	h.want(h.callAs("", "GET", "/healthz", ""), 503)
 }
 
-// A list says how each agent's run stands, and what it does.
+// Lists show the status of each agent's run and its current activity.
 func TestListSaysWhatAgentsDo(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/control/model"
 )
 
-// TestLimitsAreJudged is the table of what a request may let a run use, where the
-// server allows 100 turns and the team 50 minutes.
+// TestLimitsAreJudged is a table of limits that a request may set, on a server
+// that allows 100 turns and with a team that allows 50 minutes.
 func TestLimitsAreJudged(t *testing.T) {
 	h := newHouse(t)
 	h.api.Limit = allowance.Amount{Turns: 100}
@@ -34,7 +34,7 @@ func TestLimitsAreJudged(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"limits":{"costUsd":1}}`), 201)
 }
 
-// priced gives every model a price.
+// priced gives every model a price of zero.
 func (h *house) priced() {
 	zero := 0.0
 	for i := range h.api.Models {
@@ -42,7 +42,7 @@ func (h *house) priced() {
 	}
 }
 
-// What a run is let use is kept for those that come after it.
+// A run's limits also apply to later runs.
 func TestLimitsOfFollowUps(t *testing.T) {
 	h := newHouse(t)
 	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"limits":{"turns":7}}`), 201)
@@ -79,7 +79,7 @@ func TestLimitsOfFollowUps(t *testing.T) {
 	}
 }
 
-// A pause of an agent that works is its run's: the clock of that stands.
+// While an agent is paused, its run's time limit does not count.
 func TestPauseStopsTheClock(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -98,7 +98,7 @@ func TestPauseStopsTheClock(t *testing.T) {
 	}
 }
 
-// The team's limits are for admins to settle, within the server's.
+// Admins can set the team's limits, within the server's.
 func TestSettingsOfLimits(t *testing.T) {
 	h := newHouse(t)
 	h.api.Limit = allowance.Amount{Tokens: 1000}

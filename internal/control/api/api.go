@@ -1,17 +1,18 @@
 // Package api is the public REST API, /v1: agents, their runs, and the streams
-// of both, in the shapes that existing clients of that API expect. The state of
-// everything lives in the journal; a handler reads it, decides, appends to it
-// and tells the scheduler. Nothing is remembered here between two requests.
+// of both, in the shapes that existing clients expect. All state lives in the
+// journal and the store. A handler reads it, decides, appends to the journal
+// and wakes the scheduler. Handlers keep nothing in memory between requests
+// except rate limits and locks.
 //
 // The routes are one table (routes.go). The mux, the OpenAPI description, the
-// list of allowed methods and the tests of who may do what are all made from
-// it. huma gives the schemas of the Go types and the description; reading,
-// checking and answering requests is ours, because clients depend on the exact
-// errors, and because a stream is no reply.
+// list of allowed methods and the authorization tests are derived from it. huma
+// generates the schemas and the description from Go types. Reading and
+// validating requests and writing replies is our own code, because clients
+// depend on the exact errors and because huma does not stream.
 //
-// It does not serve the dashboard, and knows nothing of machines or models
-// beyond their names. It is over 2,000 lines because it has
-// one file for each resource and the stream's projector.
+// The package does not serve the dashboard, and knows machines and models only
+// by name. It is over 2,000 lines because it has one file for each resource,
+// and the projector that turns a journal into a stream.
 package api
 
 import (
@@ -40,140 +41,148 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Config is what the API needs. All fields but Logger, PublicURL, Ready,
-// Metrics, DefaultModel, Tracer and those that may be nil must be set.
+// Config is what the API needs. Every field is required except Logger,
+// PublicURL, Ready, Metrics, DefaultModel, Tracer and those that say what nil
+// means.
 type Config struct {
 	Journal  store.Journal
 	Agents   store.Agents
 	Accounts store.Accounts
-	Saved    store.Environments // and Builds with it; nil keeps no environments
+	Saved    store.Environments // needs Builds; nil turns saved environments off
 	Builds   store.Builds
-	// Models are those that a client may name. DefaultModel is the id of the one
-	// that is used where a request names none.
+	// Models are the models that a client may name. DefaultModel is the id of
+	// the model for requests that name none.
 	Models       []model.Info
 	DefaultModel string
-	Limit        allowance.Amount // of each run; 0 of a kind is none
+	Limit        allowance.Amount // for each run; 0 means no limit of that kind
 	Work         Work
-	Live         *live.Board      // what models are writing now; nil shows nothing of it
-	Secrets      Secrets          // nil where none are kept
-	Environments Environments     // nil where there are none
-	Outbound     Outbound         // nil where the server fetches nothing and tells nobody
-	Deliveries   store.Deliveries // nil where there are no webhooks
-	Replies      store.Replies    // nil where a repeated request is known by the journal alone
-	Builder      Builder          // nil where nothing is built
-	Pulls        Pulls            // nil where there is no forge
-	Repositories Repositories     // nil where no credential can be asked
-	SetUps       SetUps           // nil where machines cannot be saved
-	Forks        Forks            // nil where no disks are saved
-	Snapshots    store.Snapshots  // whose the saved disks are; nil knows of none
-	Disks        Disks            // nil where none are saved
-	Machines     Machines         // nil where nobody reaches into machines
-	Tracer       trace.Tracer     // makes a span of each request that begins a run; nil makes none
-	Artifacts    Artifacts        // nil where none are kept
-	URLSecret    []byte           // with which addresses of artifacts are signed; needed with Artifacts
-	Previews     Previews         // nil where there are none
-	Identity     Identity         // nil where machines get no tokens
-	MCP          *mcp.Servers     // nil where no MCP servers are kept
-	AgentMCP     AgentMCP         // nil where agents have none; needs MCP
-	SignIn       *signin.Desk     // nil where nobody signs in
-	AuditLog     store.AuditLog   // nil where nothing is recorded
-	Usage        store.Usage      // nil where nothing is counted
-	Rules        store.Rules      // nil where none are kept
-	Review       Review           // nil where all calls run
-	PerMinute    int              // requests of each key; 0 is no limit
-	// MachineRetention is for how long the server keeps machines that nobody uses
-	// at the most; 0 is for ever.
+	Live         *live.Board      // what models are writing now; nil shows no partial calls
+	Secrets      Secrets          // nil turns secrets off
+	Environments Environments     // nil turns environment authorization off
+	Outbound     Outbound         // nil if the server makes no outbound requests
+	Deliveries   store.Deliveries // nil turns webhooks off
+	Replies      store.Replies    // nil if only the journal detects repeated requests
+	Builder      Builder          // nil turns environment builds off
+	Pulls        Pulls            // nil if no forge is configured
+	Repositories Repositories     // nil if no credential can list repositories
+	SetUps       SetUps           // nil if machines cannot be saved as environments
+	Forks        Forks            // nil if forks do not copy disks
+	Snapshots    store.Snapshots  // records of saved disks and their owners; nil turns snapshots off
+	Disks        Disks            // nil if no disks are saved
+	Machines     Machines         // nil if machines cannot be reached
+	Tracer       trace.Tracer     // creates a span for each request that starts a run; nil creates none
+	Artifacts    Artifacts        // nil turns artifacts off
+	URLSecret    []byte           // signs artifact URLs; required with Artifacts
+	Previews     Previews         // nil turns previews off
+	Identity     Identity         // nil if machines get no identity tokens
+	MCP          *mcp.Servers     // nil turns MCP servers off
+	AgentMCP     AgentMCP         // nil if agents cannot use MCP servers; requires MCP
+	SignIn       *signin.Desk     // nil turns sign-in off
+	AuditLog     store.AuditLog   // nil turns the audit log off
+	Usage        store.Usage      // nil turns usage reports off
+	Rules        store.Rules      // nil turns rules and settings off
+	Review       Review           // nil runs every tool call without approval
+	PerMinute    int              // requests for each key; 0 means no limit
+	// MachineRetention is the longest time for which the server keeps an idle
+	// machine; 0 means for ever.
 	MachineRetention time.Duration
-	AllowFile        bool          // file:// repositories may be used
-	PublicURL        func() string // where a browser finds this server, without a final slash
+	AllowFile        bool          // allows file:// repositories
+	PublicURL        func() string // the server's URL for browsers, without a trailing slash
 	Logger           *slog.Logger
-	Ready            func() error                          // nil once requests can be served
-	Metrics          func(context.Context) ([]byte, error) // in Prometheus's text; nil where there are none
+	Ready            func() error                          // returns nil once requests can be served
+	Metrics          func(context.Context) ([]byte, error) // in Prometheus's text format; nil if there are none
 	Version          string                                // of the server
-	// CheckHooks returns what is wrong with a hooks.json; nil checks nothing.
+	// CheckHooks returns an error if text is not a valid hooks.json. If
+	// CheckHooks is nil, hooks are not checked.
 	CheckHooks func(text []byte) error
-	// ProjectFile returns a file of an agent's repository at the commit that it
-	// began with, nil where there is none. It may be nil.
-	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
-	// Ports returns those that the environment of an agent's machine names. It may
+	// ProjectFile returns a file of an agent's repository at the commit that
+	// the agent started from, or nil if the file does not exist. The field may
 	// be nil.
+	ProjectFile func(ctx context.Context, a agent.Agent, path string) ([]byte, error)
+	// Ports returns the ports that the environment of an agent's machine names.
+	// The field may be nil.
 	Ports func(ctx context.Context, a agent.Agent) ([]environment.Port, error)
 }
 
-// Repositories are those that the credentials of the server's configuration see.
+// Repositories lists the repositories that the server's configured credentials
+// can access.
 type Repositories interface {
-	// Repositories returns their URLs, sorted. It may take a while.
+	// Repositories returns their URLs, sorted. It may query forges, so it may
+	// be slow.
 	Repositories(ctx context.Context) []string
 }
 
-// Artifacts are the files that outlive machines. Its methods are safe for
+// Artifacts stores the files that outlive machines. Its methods are safe for
 // concurrent use.
 type Artifacts interface {
-	// List returns an agent's, by name.
+	// List returns an agent's artifacts, sorted by name.
 	List(ctx context.Context, agentID string) ([]artifact.File, error)
-	// Open opens one; its error is a fault where there is none.
+	// Open opens an artifact. If it does not exist, the error is a fault.
 	Open(ctx context.Context, agentID, name string) (io.ReadSeekCloser, artifact.File, error)
-	// Remove removes an agent's. One that has none is no error.
+	// Remove removes all artifacts of an agent. It succeeds if the agent has
+	// none.
 	Remove(ctx context.Context, agentID string) error
 }
 
-// Identity is what others need to verify the tokens of machines: the documents
-// of OpenID Connect's discovery. Its methods are safe for concurrent use.
+// Identity serves the OpenID Connect discovery documents with which others
+// verify the tokens of machines. Its methods are safe for concurrent use.
 type Identity interface {
 	Discovery() ([]byte, error)
 	Keys() ([]byte, error)
 }
 
-// Work is what the API asks of the scheduler. Its methods are safe for
+// Work is the part of the scheduler that the API uses. Its methods are safe for
 // concurrent use.
 type Work interface {
-	// Wake says that the agent's journal has a new run or a wish to cancel one.
-	// It returns at once.
+	// Wake tells the scheduler that the agent's journal has a new run or a
+	// request to cancel one. It returns at once.
 	Wake(agentID string)
-	// Remove stops the agent's run and destroys its machine. An agent that has
-	// neither is no error. It is called to archive and to delete, and again where
-	// it has failed.
+	// Remove stops the agent's run and destroys its machine. It succeeds if the
+	// agent has neither. The API calls it to archive or delete an agent, and
+	// again after a failure.
 	Remove(ctx context.Context, agentID string) error
-	// Forget removes what is kept of an agent that is being deleted.
+	// Forget removes what the scheduler stores for an agent that is being
+	// deleted.
 	Forget(ctx context.Context, agentID string) error
-	// Diff returns what the agent has changed since its starting ref.
+	// Diff returns the agent's changes since its starting ref.
 	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
-	// DialPort connects to a TCP port in the agent's machine. The connection has
-	// CloseWrite.
+	// DialPort connects to a TCP port in the agent's machine. The returned
+	// connection has a CloseWrite method.
 	DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error)
-	// Connections returns what the agent's machine has open to the outside, and
-	// at most limit of those that ended after the numbered one.
+	// Connections returns the machine's open outbound connections, and at most
+	// limit closed ones whose number is greater than after.
 	Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error)
 }
 
-// How long things may take, and how much they may hold.
+// Timeouts and size limits.
 const (
 	heartbeatEvery = 15 * time.Second
-	replyWithin    = 60 * time.Second // a request that is not a stream
-	readWithin     = 5 * time.Minute  // a body; images over a slow line take a while
-	writeWithin    = 30 * time.Second // one piece of a stream
-	maxBody        = 110 << 20        // five images of 15 MiB in base64, and some words
-	batch          = 100              // events of one read
+	replyWithin    = 60 * time.Second // for a request that is not a stream
+	readWithin     = 5 * time.Minute  // for a body; images over a slow line take a while
+	writeWithin    = 30 * time.Second // for one piece of a stream
+	maxBody        = 110 << 20        // five images of 15 MiB in base64, and some text
+	batch          = 100              // events per read
 )
 
 type server struct {
 	Config
 	heartbeat time.Duration
-	// draftsEvery is the least time between two looks at what a model is writing.
+	// draftsEvery is the minimum time between two updates of what a model is
+	// writing.
 	draftsEvery time.Duration
-	patience    time.Duration // with a reader of a stream
-	allowed     time.Duration // between two looks whether a WebSocket may go on
+	patience    time.Duration // how long a stream waits for a slow reader
+	allowed     time.Duration // how often an open WebSocket is re-authorized
 	openAPI     document
 	settling    sync.Mutex // held while settings change
 	naming      sync.Mutex // held while environments are named
 	answering   answering
-	limiter     *limiter // of all requests, by key
-	listing     *limiter // of lists of repositories, by user
+	limiter     *limiter // for all requests, by key
+	listing     *limiter // for lists of repositories, by user
 	larges      larges
 	compress    func(http.Handler) http.HandlerFunc
 }
 
-// API is the handler of the API, and what tidies up behind it.
+// API is the HTTP handler of the API, together with its cleanup loop.
 type API struct {
 	http.Handler // safe for concurrent use
 	server       *server
@@ -188,8 +197,7 @@ func New(c Config) (*API, error) {
 	return &API{s.handler(), s}, nil
 }
 
-// Run deletes agents that have been kept for as long as was settled, until ctx
-// ends.
+// Run deletes agents whose retention period has passed, until ctx ends.
 func (a *API) Run(ctx context.Context) error { return a.server.expire(ctx, expireEvery) }
 
 func newServer(c Config) (*server, error) {

@@ -36,7 +36,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Keys of the users of every house: an owner, a member, a viewer, an admin.
+// API keys of the four users of every test server.
 const (
 	annsKey    = "aloft_anns"
 	bensKey    = "aloft_bens"
@@ -44,8 +44,8 @@ const (
 	adminsKey  = "aloft_admins"
 )
 
-// A house is a server with a real store, four users, and a scheduler that does
-// only what its test says.
+// A house is an API server with a real store, four users, and a fake scheduler
+// that does only what the test tells it.
 type house struct {
 	t     *testing.T
 	dir   string
@@ -56,19 +56,19 @@ type house struct {
 	log   *logbook
 	safe  *safe.Safe
 
-	disks       Disks             // nil keeps none
+	disks       Disks             // nil if no disks are saved
 	project     map[string][]byte // files of every agent's repository
 	ports       []environment.Port
-	environment environment.Environment // that agents have
+	environment environment.Environment // the environment of all agents
 }
 
-// work notes what the API asks of the scheduler.
+// work is a scheduler that records what the API asks of it.
 type work struct {
 	mu      sync.Mutex
 	woken   []string
 	removed []string
 	diff    func(id string) (string, bool, error)
-	port    string // the address or socket that every port of a machine leads to; "" refuses
+	port    string // address or socket that every machine port leads to; "" refuses
 }
 
 func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
@@ -144,7 +144,8 @@ func (h *house) openStore() {
 	h.t.Cleanup(func() { _ = s.Close() })
 }
 
-// issuer signs with the same keys in all tests, since they take a while to make.
+// issuer returns an issuer with keys that all tests share, since generating
+// them is slow.
 func (h *house) issuer() *identity.Issuer {
 	h.t.Helper()
 	path := filepath.Join(h.dir, "identity.pem")
@@ -204,8 +205,8 @@ func (h *house) serve() {
 	h.t.Cleanup(h.http.Close)
 }
 
-// restart is what a kill and a new start are to clients: all connections are
-// cut, and nothing but the database is left.
+// restart acts like a crash and a new start of the server: all connections are
+// cut, and only the database remains.
 func (h *house) restart() {
 	h.http.CloseClientConnections()
 	h.http.Close()
@@ -216,7 +217,7 @@ func (h *house) restart() {
 	h.serve()
 }
 
-// An answer is a whole reply.
+// An answer is a complete HTTP reply.
 type answer struct {
 	status int
 	header http.Header
@@ -246,7 +247,7 @@ func (a answer) text(t *testing.T, path string) string {
 	return s
 }
 
-// call sends a request as Ann and holds the reply to the specification.
+// call sends a request as Ann and checks the reply against the specification.
 func (h *house) call(method, path, body string, header ...string) answer {
 	h.t.Helper()
 	return h.callAs(annsKey, method, path, body, header...)
@@ -276,7 +277,7 @@ func (h *house) callAs(key, method, path, body string, header ...string) answer 
 		h.t.Fatal(err)
 	}
 	a := answer{resp.StatusCode, resp.Header, data, len(data)}
-	if resp.Header.Get("Content-Encoding") == "gzip" { // where the caller has asked for it
+	if resp.Header.Get("Content-Encoding") == "gzip" { // only if the caller requested it
 		a.body = gunzip(h.t, data)
 	}
 	if a.header.Get("X-Request-Id") == "" {
@@ -301,14 +302,14 @@ func (h *house) want(a answer, status int) answer {
 
 const task = `{"prompt":{"text":"Mend the failing test"},"repos":[{"url":"https://git.example.com/o/r.git","startingRef":"main"}]}`
 
-// begin makes an agent and returns its id and that of its run.
+// begin creates an agent and returns its id and its run's id.
 func (h *house) begin() (id, runID string) {
 	h.t.Helper()
 	a := h.want(h.call("POST", "/v1/agents", task), 201)
 	return a.text(h.t, "agent.id"), a.text(h.t, "run.id")
 }
 
-// append journals what the loop would.
+// append journals events as the agent's loop would.
 func (h *house) append(id, runID string, bodies ...agent.Body) []agent.Event {
 	h.t.Helper()
 	var events []agent.Event
@@ -322,7 +323,7 @@ func (h *house) append(id, runID string, bodies ...agent.Body) []agent.Event {
 	return done
 }
 
-// someWork is what a run does, with everything that a stream shows.
+// someWork returns the events of a run that has everything that a stream shows.
 func someWork() []agent.Body {
 	call := conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
 		{Thinking: &conversation.Thinking{Text: "Hm. Look."}},
@@ -355,7 +356,7 @@ func someWork() []agent.Body {
 
 func finish() agent.Body { return &agent.RunEnded{Status: agent.Finished, Result: "Done."} }
 
-// The specifications of the API's two faces.
+// The specifications of both versions of the API.
 var (
 	specification = readSpecification("rest-v1.json")
 	legacySpec    = readSpecification("rest-v0.json")
@@ -375,7 +376,8 @@ func readSpecification(name string) func() (map[string]any, error) {
 	})
 }
 
-// specificationOf is that of the face that the path belongs to.
+// specificationOf returns the specification of the version that the path
+// belongs to.
 func specificationOf(path string) (name string, doc map[string]any, err error) {
 	if strings.HasPrefix(path, legacyPrefix) {
 		doc, err = legacySpec()
@@ -409,8 +411,9 @@ func schemaAt(path, pointer string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// conforms holds a reply to the specification: an operation that it lists to
-// that operation's statuses and their schemas, and any error to its one shape.
+// conforms checks a reply against the specification. The status and body of a
+// listed operation must match its schemas; every error must have the common
+// shape.
 func conforms(method, path string, a answer) error {
 	if a.status == http.StatusNoContent || a.header.Get("Content-Type") != "application/json" {
 		return nil
@@ -443,7 +446,8 @@ func conforms(method, path string, a answer) error {
 	return s.Validate(v)
 }
 
-// specPointer finds the schema of a reply, or "" for an operation of our own.
+// specPointer returns a pointer to the schema of a reply, or "" for an
+// operation that is not in the specification.
 func specPointer(method, path string, status int) string {
 	pattern, op := specOperation(method, path)
 	if op == nil {
@@ -453,7 +457,8 @@ func specPointer(method, path string, status int) string {
 		strings.NewReplacer("/", "~1", "{", "%7B", "}", "%7D").Replace(pattern), strings.ToLower(method), status)
 }
 
-// specOperation finds an operation in the specification, nil where it is our own.
+// specOperation finds an operation in the specification. It returns nil for an
+// operation that is not in it.
 func specOperation(method, path string) (pattern string, op map[string]any) {
 	path, _, _ = strings.Cut(path, "?")
 	path = strings.TrimSuffix(path, "/")
@@ -482,7 +487,7 @@ func samePath(pattern, path string) bool {
 	return true
 }
 
-// eventually waits for a condition that another goroutine brings about.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(2 * time.Minute)

@@ -18,20 +18,20 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// Review is what decides how tool calls are treated. Its methods are safe for
+// Review decides which tool calls need approval. Its methods are safe for
 // concurrent use.
 type Review interface {
-	// ModeOf is the run mode that holds for the agent.
+	// ModeOf returns the agent's run mode.
 	ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error)
-	// CheckEntries returns why the entries would not allow the call that the
-	// approval asks about, nil if they would; always says that they are to be of
-	// the permissions.json of the agent's person.
+	// CheckEntries returns nil if the entries would allow the call that the
+	// approval asks about, and otherwise the reason why not. If always is true,
+	// the entries are for the permissions.json of the agent's owner.
 	CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error
-	// Allow adds the entries to the permissions.json of a person.
+	// Allow adds the entries to the permissions.json of the user.
 	Allow(ctx context.Context, userID int64, q agent.Approval, entries []string) error
 }
 
-// Bounds of an answer, and of a list of what waits.
+// Limits of an answer and of the list of pending approvals.
 const (
 	maxAnswerWords = 4000 // runes
 	maxEntryLength = 4000 // bytes
@@ -92,14 +92,14 @@ func approvalsOf(a agent.Agent) []approvalJSON {
 	return out
 }
 
-// hide leaves which question waits, and nothing of what it is about.
+// hide keeps only what identifies the request, and removes what it is about.
 func (q *approvalJSON) hide() {
 	*q = approvalJSON{
 		ID: q.ID, AgentID: q.AgentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Entries: []string{}, AskedAt: q.AskedAt, Until: q.Until, Hidden: true,
 	}
 }
 
-// listApprovals lists all that waits for the caller, the oldest question first.
+// listApprovals lists all requests that wait for the caller, the oldest first.
 func (s *server) listApprovals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	agents, err := s.Agents.WaitingAgents(r.Context(), who.UserID, maxWaiting)
 	if err != nil {
@@ -131,10 +131,10 @@ func (s *server) listAgentApprovals(w http.ResponseWriter, r *http.Request, who 
 	return writeJSON(w, http.StatusOK, listApprovalsResponseJSON{Items: approvalsOf(a)})
 }
 
-// answerApproval answers a question. The first answer counts: it is in the
-// journal if and only if the question still waited. Whoever comes later is told
-// what it was, but for who repeats the answer that counts, with an Idempotency-Key
-// or without: that is a client that has not heard.
+// answerApproval answers a request. The first answer wins: an answer is
+// journaled only if the request is still pending. Later callers get an error
+// that says what the answer was, except the user who repeats the winning
+// answer: that client may have missed the reply, and gets success.
 func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.agent(ctx, who, id); err != nil {
@@ -173,8 +173,9 @@ func (s *server) answerApproval(w http.ResponseWriter, r *http.Request, who acco
 		return err
 	}
 	if answer.Decision == agent.AllowAlways {
-		// After the answer, so that nothing is allowed for good by one that did not
-		// count. A repeat of the same answer does it again, if this server ended.
+		// The rules change only after the answer is journaled, so that an
+		// answer that lost the race allows nothing for good. If the server dies
+		// in between, a repeat of the same answer changes them.
 		if err := s.Review.Allow(context.WithoutCancel(ctx), who.UserID, asked, answer.Entries); err != nil {
 			return fault.Conflict("the call was allowed, but your permissions.json could not be changed: %v", err).Named("permissions_unchanged").
 				Hint("fix it with `aloft rules set permissions.json`")
@@ -201,7 +202,7 @@ func (in *answerRequestJSON) check() error {
 	return nil
 }
 
-// entriesFor returns what is allowed from now on by the decision.
+// entriesFor returns the rules that the decision adds.
 func (s *server) entriesFor(ctx context.Context, a agent.Agent, asked agent.Approval, d agent.Decision, entries []string) ([]string, error) {
 	if d != agent.AllowAgent && d != agent.AllowAlways {
 		if len(entries) > 0 {
@@ -225,8 +226,7 @@ func (s *server) entriesFor(ctx context.Context, a agent.Agent, asked agent.Appr
 	return entries, nil
 }
 
-// repeatedError says that a question was answered before just as it is now, by
-// the same person.
+// repeatedError says that the same person has already given the same answer.
 type repeatedError struct {
 	asked   agent.Approval
 	entries []string
@@ -234,8 +234,8 @@ type repeatedError struct {
 
 func (repeatedError) Error() string { return "already answered in the same way" }
 
-// answered says how a question that does not wait any more was answered, and by
-// whom.
+// answered returns an error that says how a request that is no longer pending
+// was answered, and by whom.
 func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.ApprovalAnswered) error {
 	var asked *agent.Approval
 	for after := int64(0); ; {
@@ -272,7 +272,7 @@ func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.Appr
 		Hint("send a follow-up to continue the agent")
 }
 
-// nameOf is a user in words; 0 is nobody.
+// nameOf returns a user's name for messages. User 0 stands for a timeout.
 func (s *server) nameOf(ctx context.Context, userID int64) string {
 	if userID == 0 {
 		return "nobody, in time,"

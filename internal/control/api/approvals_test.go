@@ -13,7 +13,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// asks has the agent wait for an answer, and returns the path of the question.
+// asks makes the agent ask for approval, and returns the path for the answer.
 func (h *house) asks(id, runID, tool, subject string, entries ...string) string {
 	h.t.Helper()
 	q := agent.Approval{
@@ -65,7 +65,7 @@ func TestApprovalIsAnswered(t *testing.T) {
 	}
 }
 
-// Of many people who answer at once one answer counts, and the others are told
+// If many people answer at once, one answer counts, and the others are told
 // which.
 func TestManyAnswerAtOnce(t *testing.T) {
 	h := newHouse(t)
@@ -117,7 +117,7 @@ func TestAllowAlwaysWritesThePermissions(t *testing.T) {
 	if !strings.Contains(text, `"npm test"`) || !strings.Contains(text, "// what I trust") {
 		t.Errorf("the file is %s", text)
 	}
-	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200) // a client that has not heard
+	h.want(h.call("POST", path, `{"decision":"allow_always"}`), 200) // a client that missed the first reply
 	if again := h.call("GET", "/v1/rules/me/permissions.json", "").text(t, "text"); again != text {
 		t.Errorf("a repeat has made it %s", again)
 	}
@@ -167,7 +167,7 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 }
 
-// The run mode that is shown is the one that holds: the strictest.
+// The agent's run mode is shown as it applies: the strictest of all.
 func TestRunModeIsShown(t *testing.T) {
 	h := newHouse(t)
 	h.project = map[string][]byte{".cursorignore": []byte("# keys\n*.pem\n\n!public.pem\r\n")}
@@ -192,12 +192,13 @@ func TestRunModeIsShown(t *testing.T) {
 }
 
 func asJSON(s string) string {
-	data, _ := json.Marshal(s) // strings always marshal
+	data, _ := json.Marshal(s) // marshaling a string cannot fail
 	return string(data)
 }
 
-// While the team displays no summaries, lists tell neither what agents do and ask
-// nor the titles of their pull requests; an agent's own page tells all.
+// While the team hides summaries, lists show neither activities, nor the
+// subjects of requests, nor the titles of pull requests. The agent's own page
+// shows them all.
 func TestHiddenSummaries(t *testing.T) {
 	const secret = "marksummary"
 	h := newHouse(t)

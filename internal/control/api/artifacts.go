@@ -36,13 +36,14 @@ type downloadArtifactResponseJSON struct {
 	ExpiresAt time.Time `json:"expiresAt" format:"date-time"`
 }
 
-// Where artifacts are, to clients: artifacts/NAME, and in the machine.
+// Prefixes of artifact paths: as clients name them, and as they are in the
+// machine.
 const (
 	artifactsFolder = "artifacts/"
 	machineFolder   = "/opt/cursor/artifacts/"
 )
 
-// downloadWithin is how long the address of an artifact is good for.
+// downloadWithin is how long an artifact's URL is valid.
 const downloadWithin = 15 * time.Minute
 
 func (s *server) listArtifacts(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -81,7 +82,8 @@ func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who ac
 	}
 	file, _, err := s.Artifacts.Open(r.Context(), a.ID, name)
 	if fault.Of(err).Kind == fault.KindNotFound {
-		// An agent that works may have made it just now; to list them is to look.
+		// The agent may have created the file just now; List fetches new files
+		// from the machine.
 		if _, err := s.Artifacts.List(r.Context(), a.ID); err != nil {
 			return err
 		}
@@ -102,23 +104,24 @@ func (s *server) downloadArtifact(w http.ResponseWriter, r *http.Request, who ac
 	})
 }
 
-// artifactSignature lets whoever has an address read one file for a while, and
-// nothing else.
+// artifactSignature signs a URL that lets its holder read one file until it
+// expires, and nothing else.
 func (s *server) artifactSignature(agentID, name string, expires int64) string {
 	mac := hmac.New(sha256.New, s.URLSecret)
 	fmt.Fprintf(mac, "artifact %s %d %s", agentID, expires, name)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// shownTypes are those that a browser may know a file for; none of them runs.
+// shownTypes are the media types that a download may have; browsers execute
+// none of them.
 var shownTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
 	".mp4": "video/mp4", ".webm": "video/webm", ".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
 	".md": "text/plain; charset=utf-8", ".json": "application/json",
 }
 
-// artifactContents needs no key: its address is one. What a machine made is
-// given out as a file, and never as a page of ours.
+// artifactContents needs no key, since the URL is signed. The file came from a
+// machine, so it is sent as an attachment and never as a page of this origin.
 func (s *server) artifactContents(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	id, query := r.PathValue("id"), r.URL.Query()
 	name := query.Get("path")
@@ -133,7 +136,7 @@ func (s *server) artifactContents(w http.ResponseWriter, r *http.Request, _ acco
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was read
+	defer func() { _ = file.Close() }() // opened for reading only
 	media, ok := shownTypes[strings.ToLower(path.Ext(name))]
 	if !ok {
 		media = "application/octet-stream"
@@ -143,7 +146,8 @@ func (s *server) artifactContents(w http.ResponseWriter, r *http.Request, _ acco
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("ETag", `"`+about.Key+`"`)
-	// A reader that lingers holds no more than its connection.
+	// There is no write deadline: a slow reader holds nothing but its
+	// connection.
 	err = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err

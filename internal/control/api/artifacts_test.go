@@ -17,7 +17,7 @@ import (
 	_ "gocloud.dev/blob/fileblob"
 )
 
-// inMachine is a machine's folder of artifacts: contents by name.
+// inMachine is the artifacts folder of a machine: file contents by name.
 type inMachine map[string]string
 
 func (m inMachine) List(context.Context) (list []artifact.Remote, more bool, err error) {
@@ -33,7 +33,7 @@ func (m inMachine) Read(_ context.Context, name string, to io.Writer) error {
 	return err
 }
 
-// keep gives the house a place for artifacts, with those of one agent.
+// keep sets up artifact storage with the artifacts of one agent.
 func (h *house) keep(id string, files inMachine) {
 	h.t.Helper()
 	at, err := artifact.FolderURL(filepath.Join(h.dir, "artifacts"))
@@ -52,7 +52,7 @@ func (h *house) keep(id string, files inMachine) {
 	h.api.PublicURL = func() string { return h.http.URL }
 }
 
-// fetch asks an address without a key.
+// fetch requests an address without an API key.
 func (h *house) fetch(address string, header ...string) (*http.Response, string) {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, address, nil)
@@ -74,7 +74,8 @@ func (h *house) fetch(address string, header ...string) (*http.Response, string)
 	return res, string(b)
 }
 
-// working are the artifacts of an agent that works: to list them is to look for new ones.
+// working is the store of a working agent's artifacts: List fetches new files
+// from the machine.
 type working struct {
 	*artifact.Store
 
@@ -88,7 +89,8 @@ func (w working) List(ctx context.Context, agentID string) ([]artifact.File, err
 	return w.Store.List(ctx, agentID)
 }
 
-// What an agent has made just now is given out, though nobody has listed it.
+// A file that the agent has just created can be downloaded before it was
+// listed.
 func TestAnArtifactThatIsNew(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()
@@ -152,7 +154,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// An address reads one file for a while, and nothing else.
+// A signed URL reads one file until it expires, and nothing else.
 func TestAddressOfAnArtifactIsGoodForNothingElse(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()

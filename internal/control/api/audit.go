@@ -27,8 +27,8 @@ type listAuditResponseJSON struct {
 	NextBefore int64            `json:"nextBefore,omitempty" doc:"value of before for the next page"`
 }
 
-// audited reports whether what the route does is recorded: all that settles
-// something for longer than one agent's life, whose journal tells the rest.
+// audited reports whether calls of the route are recorded. It is true for
+// changes that outlast an agent; an agent's own changes are in its journal.
 func (rt route) audited() bool {
 	if rt.open || rt.method == http.MethodGet {
 		return false
@@ -36,8 +36,9 @@ func (rt route) audited() bool {
 	return rt.method == http.MethodDelete || !strings.HasPrefix(rt.path, "/v1/agents") && !strings.HasPrefix(rt.path, legacyPrefix)
 }
 
-// audit records what a user, 0 for nobody known, has done, or tried to. That it
-// cannot be recorded undoes nothing: it is logged.
+// audit records what a user did or tried to do; userID is 0 if the user is
+// unknown. If the entry cannot be written, the error is logged and the action
+// stands.
 func (s *server) audit(r *http.Request, action string, userID int64, target string, err error) {
 	if s.AuditLog == nil {
 		return
@@ -46,14 +47,14 @@ func (s *server) audit(r *http.Request, action string, userID int64, target stri
 	if err != nil {
 		a.Outcome = faultOf(err).Code
 	}
-	const most = 200 // bytes: who signs in can give any address
+	const most = 200 // bytes; anyone can try to sign in with any address
 	a.Target = strings.ToValidUTF8(a.Target[:min(len(a.Target), most)], "")
 	if err := s.AuditLog.AddAudit(context.WithoutCancel(r.Context()), a); err != nil {
 		s.Logger.ErrorContext(r.Context(), "cannot write the audit log", "action", action, "user", userID, "error", err)
 	}
 }
 
-// targetOf is what a request is about: the parameters of its path.
+// targetOf returns what a request is about: the values of its path parameters.
 func targetOf(rt route, r *http.Request) string {
 	var all []string
 	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {

@@ -14,9 +14,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// identify returns the key that a request bears, as a bearer token, as the name
-// of basic authentication with an empty password, or as the cookie of a browser
-// that has signed in.
+// identify authenticates a request by its API key: a bearer token, the user
+// name of basic authentication with an empty password, or the session cookie of
+// a browser.
 func (s *server) identify(r *http.Request) (account.APIKey, error) {
 	key := bearer(r)
 	if c, err := r.Cookie(s.cookieName()); err == nil && r.Header.Get("Authorization") == "" {
@@ -28,8 +28,9 @@ func (s *server) identify(r *http.Request) (account.APIKey, error) {
 	return goodKey(r.Context(), s.Accounts, account.HashKey(key))
 }
 
-// signedIn returns the session of a cookie. A browser sends it along with what
-// other sites make it ask: so what does more than read has to come from here.
+// signedIn returns the session of a cookie. Browsers also send the cookie with
+// requests that other sites cause, so requests that change anything must come
+// from this origin.
 func (s *server) signedIn(r *http.Request, token string) (account.APIKey, error) {
 	if changes(r) {
 		if err := sameSite(r, s.PublicURL()); err != nil {
@@ -43,7 +44,7 @@ func (s *server) signedIn(r *http.Request, token string) (account.APIKey, error)
 	return k, err
 }
 
-// goodKey returns the key of that hash, if it may be used.
+// goodKey returns the key with the given hash, if it is valid.
 func goodKey(ctx context.Context, accounts store.Accounts, hash [sha256.Size]byte) (account.APIKey, error) {
 	k, err := accounts.Key(ctx, hash)
 	switch {

@@ -11,25 +11,25 @@ import (
 	"aloft/internal/agent"
 )
 
-// What a route is about, which decides who gets what of it. Whether a viewer may
-// use it at all is the route's own to say.
+// Kinds of resources, which decide who can access a route. Whether viewers may
+// use the route is checked separately, from the route's role.
 const (
-	open    = "open"    // to all, without a key
-	signIn  = "signIn"  // to all, who become somebody by it
-	signed  = "signed"  // to whom has an address that was signed
-	anyone  = "any"     // their own things, whoever they are
-	keyed   = "key"     // a thing of one's own by its name, which another has none of
-	own     = "own"     // an agent: another member does not find it, an admin does
-	private = "private" // an admin does not find it either
-	admin   = "admin"   // the team's
+	open    = "open"    // everyone, without a key
+	signIn  = "signIn"  // everyone; it authenticates the caller
+	signed  = "signed"  // holders of a signed URL
+	anyone  = "any"     // every user; it shows their own resources
+	keyed   = "key"     // one's own resource by name; others have none of that name
+	own     = "own"     // an agent: other members get "not found", admins have access
+	private = "private" // like own, but admins get "not found" too
+	admin   = "admin"   // the team's resources, for admins
 )
 
-// authorization is every route of the server's, and what it is about. One that
-// is not here fails the test.
+// authorization lists every route with its kind of resource. A route that is
+// missing here fails the test.
 var authorization = map[string]string{
 	"POST /v1/agents": anyone, "GET /v1/agents": anyone, "GET /v1/me": anyone, "GET /v1/models": anyone,
 	"GET /v1/approvals": anyone, "GET /v1/agents/{id}/approvals": own, "POST /v1/agents/{id}/approvals/{approvalId}": own,
-	"GET /v1/rules/{owner}/{name}": anyone, "PUT /v1/rules/{owner}/{name}": admin, // of the team's
+	"GET /v1/rules/{owner}/{name}": anyone, "PUT /v1/rules/{owner}/{name}": admin, // the team's rules
 	"GET /v1/repositories": anyone, "POST /v1/sub-tokens": admin,
 	"GET /v1/agents/{id}": own, "DELETE /v1/agents/{id}": own,
 	"POST /v1/agents/{id}/archive": own, "POST /v1/agents/{id}/unarchive": own,
@@ -49,7 +49,7 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/files": own, "DELETE /v1/agents/{id}/files": own, "GET /v1/agents/{id}/files/contents": own, "PUT /v1/agents/{id}/files/contents": own,
 	"GET /v1/agents/{id}/files/archive": own, "POST /v1/agents/{id}/files/folders": own, "POST /v1/agents/{id}/files/move": own,
 	"GET /metrics":    admin,
-	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // another has none of that name
+	"GET /v1/secrets": anyone, "PUT /v1/secrets/{name}": anyone, "DELETE /v1/secrets/{name}": keyed, // others have no secret of that name
 	"PUT /v1/team/secrets/{name}": admin, "DELETE /v1/team/secrets/{name}": admin, "POST /v1/team/secrets-rotation": admin,
 	"PUT /v1/environments/{id}/secrets/{name}": private, "DELETE /v1/environments/{id}/secrets/{name}": private,
 	"POST /v1/environments": anyone, "GET /v1/environments": anyone, "GET /v1/environments/{id}": private, "PATCH /v1/environments/{id}": private,
@@ -78,13 +78,13 @@ var authorization = map[string]string{
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
 }
 
-// expiredKey and disabledKey are good no more.
+// Two keys that are no longer valid.
 const (
 	expiredKey  = "aloft_expired"
 	disabledKey = "aloft_disabled"
 )
 
-// addBadKeys makes a key that has expired and one of a user who is shut out.
+// addBadKeys creates an expired key and a key of a disabled user.
 func (h *house) addBadKeys() {
 	h.t.Helper()
 	gone, err := h.store.AddUser(h.t.Context(), account.User{Email: "gone@example.com", Role: account.Owner})
@@ -109,12 +109,12 @@ func (h *house) subToken(userID int) string {
 	return h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":`+strconv.Itoa(userID)+`}`), 200).text(h.t, "accessToken")
 }
 
-// subject makes what of Ann's the route is about, and returns its path.
+// subject creates what the route acts on, owned by Ann, and returns its path.
 func (h *house) subject(rt route) string {
 	h.t.Helper()
 	id, runID := h.begin()
 	if rt.long {
-		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // so that its stream ends
+		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // ends the run's stream
 	}
 	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
@@ -129,9 +129,9 @@ func (h *house) subject(rt route) string {
 	return path
 }
 
-// TestWhoMayDoWhat asks every route, and those that are WebSockets as one, about
-// Ann's things: as nobody, with keys that are not good, as each role, with
-// sub-tokens, and as Ann's browser in the hands of another site's page.
+// TestWhoMayDoWhat calls every route, WebSockets too, on Ann's resources:
+// without a key, with invalid keys, with each role, with sub-tokens, and from
+// Ann's browser on behalf of another site.
 func TestWhoMayDoWhat(t *testing.T) {
 	h := newHouse(t)
 	h.addBadKeys()
@@ -198,7 +198,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// toStrangers is what those get of a route who need no key for it.
+// toStrangers checks the statuses for callers without a valid key on routes
+// that need none.
 func toStrangers(t *testing.T, kind string, status map[string]int, strangers map[string]string) {
 	t.Helper()
 	for who := range strangers {
@@ -216,7 +217,7 @@ func toStrangers(t *testing.T, kind string, status map[string]int, strangers map
 	}
 }
 
-// toKeys is what those get of a route that needs a key.
+// toKeys checks the statuses for all callers on a route that needs a key.
 func toKeys(t *testing.T, kind string, rt route, status map[string]int, strangers map[string]string) {
 	t.Helper()
 	for who := range strangers {
@@ -241,8 +242,8 @@ func toKeys(t *testing.T, kind string, rt route, status map[string]int, stranger
 	if s := status["admin"]; s == 403 || kind == own && s == 404 && rt.method != http.MethodDelete || kind == private && s != 404 {
 		t.Errorf("an admin gets %d", s)
 	}
-	// A sub-token does what its user may, but does not change who that is, and
-	// makes no others.
+	// A sub-token may do what its user may, except manage the user's account
+	// and create other sub-tokens.
 	selfCare := strings.HasPrefix(rt.path, "/v1/me/") && rt.method != http.MethodGet
 	for sub, of := range map[string]string{"otherSub": "other", "ownerSub": "owner"} {
 		want := status[of]
@@ -253,7 +254,7 @@ func toKeys(t *testing.T, kind string, rt route, status map[string]int, stranger
 			t.Errorf("%s gets %d, want %d", sub, status[sub], want)
 		}
 	}
-	// What a page of another site makes a browser ask only reads.
+	// Requests from another site's page may only read.
 	want := status["owner"]
 	if rt.method != http.MethodGet || rt.status == http.StatusSwitchingProtocols {
 		want = 403
@@ -263,7 +264,7 @@ func toKeys(t *testing.T, kind string, rt route, status map[string]int, stranger
 	}
 }
 
-// An admin makes nobody of themselves who may do more than they.
+// Admins cannot create or become users with more rights than they have.
 func TestAdminsStayAdmins(t *testing.T) {
 	h := newHouse(t)
 	other, err := h.store.AddUser(t.Context(), account.User{Email: "second@example.com", Role: account.Admin})
@@ -279,7 +280,7 @@ func TestAdminsStayAdmins(t *testing.T) {
 		{"POST", "/v1/sub-tokens", `{"forUserEmail":"anns@example.com"}`, 403},
 		{"POST", "/v1/sub-tokens", `{"forUserId":` + second + `}`, 403},
 		{"POST", "/v1/sub-tokens", `{"forUserId":2}`, 200},
-		{"POST", "/v1/sub-tokens", `{"forUserId":4}`, 200}, // themselves
+		{"POST", "/v1/sub-tokens", `{"forUserId":4}`, 200}, // their own user
 		{"POST", "/v1/members/1/link", ``, 403},
 		{"PATCH", "/v1/members/1", `{"disabled":true}`, 403},
 		{"PATCH", "/v1/members/4", `{"role":"owner"}`, 403},

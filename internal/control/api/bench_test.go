@@ -9,7 +9,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// What a reconnecting client costs: a run of 10,000 events folded to its end.
+// BenchmarkReplay measures the cost of a reconnecting client: projecting a run
+// of 10,000 events to its end.
 func BenchmarkReplay(b *testing.B) {
 	const n = 10_000
 	events := make([]agent.Event, 0, n)

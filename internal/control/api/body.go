@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// readBody decodes the request's JSON into v. Fields that v does not have are
-// left alone: a newer client may send them.
+// readBody decodes the request's JSON into v. It ignores unknown fields,
+// because a newer client may send them.
 func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := wholeBody(w, r)
 	if err != nil {
@@ -23,13 +23,13 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 	return decode(data, v)
 }
 
-// wholeBody reads the request's body, which is no longer than maxBody.
+// wholeBody reads the request's body, which may have up to maxBody bytes.
 func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, fault.Invalid("Content-Encoding %s is not supported", quoted(coding)).Named(codeCoding).Hint("send it without Content-Encoding")
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // a writer without deadlines is a test's
+	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // fails only in tests, whose writers have no deadlines
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -38,10 +38,10 @@ func wholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, fault.Invalid("the body is incomplete").Because(err)
 	}
-	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // which some clients begin with
+	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // some clients send a byte order mark
 }
 
-// decode is [json.Unmarshal] with errors that say where.
+// decode is [json.Unmarshal] with errors that name the field or position.
 func decode(data []byte, v any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fault.Invalid("the body is empty; it must be a JSON object").Named("missing_body")
@@ -63,30 +63,31 @@ func decode(data []byte, v any) error {
 		return fault.Invalid("must be %s, not %s (line %d, column %d)", jsonWord(e.Type), kind, line, column).At(e.Field)
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return f // of a part that reads itself
+		return f // from a field that decodes itself
 	}
 	return fault.Invalid("the body cannot be read: %v", err).Named("invalid_json")
 }
 
-// UnmarshalJSON refuses fields that it does not know: to pass over what else is
-// asked of a subagent would be to do something else than was asked.
+// UnmarshalJSON rejects unknown fields: ignoring part of a subagent's
+// definition would run something other than what was requested.
 func (c *customSubagentJSON) UnmarshalJSON(data []byte) error {
 	type plain customSubagentJSON
 	return strictly(data, (*plain)(c))
 }
 
-// UnmarshalJSON does the same for what is asked of an MCP server.
+// UnmarshalJSON rejects unknown fields: ignoring part of an MCP server's
+// definition would start something other than what was requested.
 func (in *mcpServerInJSON) UnmarshalJSON(data []byte) error {
 	type plain mcpServerInJSON
 	return strictly(data, (*plain)(in))
 }
 
-// strictly decodes an object that has no fields but those of v.
+// strictly decodes an object and rejects fields that v does not have.
 func strictly(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
-	if err != nil { // an unknown field has no type of error of its own
+	if err != nil { // the error for an unknown field has no type of its own
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return fault.Invalid("unknown field %s", name)
 		}
@@ -94,13 +95,13 @@ func strictly(data []byte, v any) error {
 	return err
 }
 
-// position turns an offset into a line and a column, both from 1.
+// position converts an offset to a line and a column, both counted from 1.
 func position(data []byte, offset int64) (line, column int) {
 	before := data[:min(int64(len(data)), max(offset-1, 0))]
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// jsonWord names a Go type as JSON's users do.
+// jsonWord names a Go type in JSON's terms.
 func jsonWord(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

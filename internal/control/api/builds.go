@@ -64,7 +64,7 @@ func (s *server) listBuilds(w http.ResponseWriter, r *http.Request, who account.
 	return s.writeBuilds(w, r, e.ID, p, limit)
 }
 
-// writeBuilds answers with a page of an environment's builds.
+// writeBuilds writes a page of an environment's builds.
 func (s *server) writeBuilds(w http.ResponseWriter, r *http.Request, environmentID string, p store.Page, limit int) error {
 	out := listBuildsResponseJSON{Items: []buildJSON{}}
 	if s.Builds == nil {

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Codes of errors that several handlers give.
+// Error codes that several handlers use.
 const (
 	codeRole         = "role_forbidden"
 	codeTeamAdmin    = "team_admin_required"
@@ -23,11 +23,11 @@ const (
 	codeInternal     = "internal_error"
 )
 
-// upstream are the codes of failures of other servers. Runs keep them; replies
-// have the one code that clients of the API know.
+// upstream are the error codes of failures of other servers. Runs store these
+// codes; replies replace them with the one code that clients of the API know.
 var upstream = []string{"forge_unreachable", "repo_unreachable", "registry_unreachable", "lfs_unreachable"}
 
-// codeOf is the code of an error as a reply has it.
+// codeOf returns the code that a reply gives for an error.
 func codeOf(f *fault.Error) string {
 	switch {
 	case f.Kind == fault.KindInternal:
@@ -38,11 +38,10 @@ func codeOf(f *fault.Error) string {
 	return f.Code
 }
 
-// A helpCode is a code of errors that the help page explains.
+// A helpCode is an error code that the help page explains.
 type helpCode struct{ Code, Meaning, Remedy string }
 
-// helpCodes are the codes that clients of the API branch on, and that this
-// server gives.
+// helpCodes are the codes that this server returns and that clients branch on.
 var helpCodes = []helpCode{
 	{"unauthorized", "The request has no API key, or the key is unknown, has expired or belongs to a disabled user.", "Send a valid key as Authorization: Bearer KEY. Create one in the dashboard under Account."},
 	{"api_key_not_found", "You have no API key with that ID.", "List your keys with GET /v1/me/keys."},
@@ -83,7 +82,8 @@ var helpCodes = []helpCode{
 	{"secret_scope_conflict", "The secret names a repository that its environment does not include.", "Omit repos, or add the repository to the environment."},
 }
 
-// unusedCodes are codes of the API whose cases this server does not have.
+// unusedCodes are codes of the public API for cases that cannot occur on this
+// server.
 var unusedCodes = map[string]string{
 	"plan_required":         "there are no paid plans",
 	"client_cancelled":      "nobody is left to read the reply of a request that its client has cancelled",
@@ -95,8 +95,8 @@ var unusedCodes = map[string]string{
 // helpPath is where the help page is served.
 const helpPath = "/help/errors"
 
-// helpURL is the address of what the help page says of a code, "" where it says
-// nothing.
+// helpURL returns the address of the help page's entry for a code, or "" if
+// there is none.
 func (s *server) helpURL(code string) string {
 	if !slices.ContainsFunc(helpCodes, func(h helpCode) bool { return h.Code == code }) {
 		return ""

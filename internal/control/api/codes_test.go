@@ -24,8 +24,8 @@ func (lost) ListRuns(context.Context, string, store.Page) ([]agent.Run, error) {
 	return nil, store.ErrUnreachable
 }
 
-// TestCodes gets every code of the help page by requests, and finds the status,
-// the shape and the help page's address with it.
+// TestCodes causes every error code of the help page, and checks the status,
+// the shape and the help page's URL.
 func TestCodes(t *testing.T) {
 	h := newHouse(t)
 	h.api.Environments = h.api
@@ -111,7 +111,7 @@ func TestCodes(t *testing.T) {
 		}
 	}
 
-	// Those that need more than a request.
+	// Cases that need more than one request.
 	stream := of + "/runs/" + runID + "/stream"
 	check("invalid_last_event_id", h.call("GET", stream, "", "Last-Event-ID", "x"), stream, 400)
 	whole := h.api.Agents
@@ -147,7 +147,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// foreignCodes are those that clients of the API branch on.
+// foreignCodes are the codes that clients of the API branch on.
 var foreignCodes = strings.Fields(`unauthorized api_key_not_found plan_required role_forbidden feature_unavailable
 	integration_not_connected validation_error missing_body invalid_model invalid_branch_name repository_required
 	repository_access pr_resolution_failed artifact_not_found service_account_required agent_not_found run_not_found
@@ -157,8 +157,8 @@ var foreignCodes = strings.Fields(`unauthorized api_key_not_found plan_required 
 	secret_name_ambiguous secret_scope_conflict secret_limit_reached secret_name_conflict team_admin_required
 	user_required team_membership_required key_not_supported`)
 
-// Every code that clients know is given and explained, or has a reason why it
-// cannot occur; and none is named in this package that is neither.
+// Every code that clients know is either returned and explained, or has a
+// reason why it cannot occur. The package uses no other code of that form.
 func TestForeignCodes(t *testing.T) {
 	var explained []string
 	for _, c := range helpCodes {

@@ -8,11 +8,11 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// compressFrom is the size of a reply, in bytes, from which it is compressed. A
-// smaller one fits one packet as it is.
+// compressFrom is the size in bytes from which replies are compressed. A
+// smaller reply fits in one packet anyway.
 const compressFrom = 1 << 10
 
-// compressible are the media types that are compressed.
+// compressible lists the media types whose replies are compressed.
 var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, jsonLines: true}
 
 // newCompressor returns the middleware that compresses replies by gzip for clients
@@ -47,8 +47,8 @@ func (rt route) compresses() bool {
 }
 
 // compressed wraps the handler of a route so that it compresses its replies. A
-// reply that follows a journal is sent as it is: its events are small, and a
-// compressor would hold memory for as long as somebody follows.
+// reply that follows a journal is not compressed: its events are small, and a
+// compressor would hold memory for as long as the client follows.
 func (s *server) compressed(rt route, h http.Handler) http.Handler {
 	if !rt.compresses() {
 		return h

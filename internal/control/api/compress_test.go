@@ -27,7 +27,8 @@ func gunzip(t *testing.T, body []byte) []byte {
 	return plain
 }
 
-// A client that names an Accept-Encoding reads the reply as it was sent.
+// Every reply decodes to the same body, whichever Accept-Encoding the client
+// sends.
 func TestCompression(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -79,8 +80,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Replies that are streams, files or errors, and those that hold a secret beside
-// what the request says, are sent as they are, however long.
+// Streams, files and errors are never compressed, however long; nor are replies
+// that hold a secret together with text from the request.
 func TestWhatIsNotCompressed(t *testing.T) {
 	h := newHouse(t)
 	plain := map[string]bool{
@@ -105,7 +106,7 @@ func TestWhatIsNotCompressed(t *testing.T) {
 	}
 }
 
-// Whoever follows a journal gets each event when it happens.
+// A client that follows a journal gets each event as soon as it happens.
 func TestFollowedJournalIsNotHeldBack(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -125,7 +126,7 @@ func TestFollowedJournalIsNotHeldBack(t *testing.T) {
 	}
 	lines := bufio.NewReader(resp.Body)
 	for seq := range 5 {
-		if seq > 1 { // the first two are of the agent's making
+		if seq > 1 { // the first two events create the agent and its run
 			h.append(id, runID, &agent.TextDelta{Text: "x"})
 		}
 		line, err := lines.ReadString('\n')

@@ -20,7 +20,8 @@ type connectionsJSON struct {
 	Ended []policy.Connection `json:"ended" nullable:"false" doc:"closed connections, by seq"`
 }
 
-// listConnections shows what the agent's machine reaches and what it was refused.
+// listConnections shows the connections that the agent's machine has made, and
+// those that the network policy refused.
 func (s *server) listConnections(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {

@@ -58,9 +58,9 @@ type createAgentResponseJSON struct {
 	Run   runJSON   `json:"run"`
 }
 
-// createAgent journals an agent with its first run. The reply is a fold of what
-// was journaled, so that a repeated request with the same Idempotency-Key gets
-// the very same reply.
+// createAgent journals an agent with its first run. The reply is folded from
+// the journaled events, so that a repeated request with the same
+// Idempotency-Key gets an identical reply.
 func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	key, err := idempotencyKey(r)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
 			events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
 		}
-	} else { // an image may have gone since the first request
+	} else { // an image URL may no longer work since the first request
 		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, err)
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: shown, Run: runOf(run, branches{})})
 }
 
-// created checks all of the request but its prompt.
+// created validates the whole request except its prompt.
 func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt string, who account.APIKey) (*agent.Created, error) {
 	if err := notBuiltYet(in); err != nil {
 		return nil, err
@@ -221,7 +221,8 @@ func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt
 	return c, err
 }
 
-// branch returns the name of the branch to make, "" to stay on the starting ref.
+// branch returns the name of the branch to create, or "" to stay on the
+// starting ref.
 func branch(in *createAgentRequestJSON, prompt string) (string, error) {
 	switch name := in.BranchName; {
 	case name == nil && in.WorkOnCurrentBranch:
@@ -237,7 +238,7 @@ func branch(in *createAgentRequestJSON, prompt string) (string, error) {
 	}
 }
 
-// notBuiltYet refuses what this version does not do.
+// notBuiltYet rejects requests for features that this version lacks.
 func notBuiltYet(in *createAgentRequestJSON) error {
 	if in.Env != nil {
 		switch in.Env.Type {
@@ -251,7 +252,7 @@ func notBuiltYet(in *createAgentRequestJSON) error {
 	return nil
 }
 
-// modeOf is the mode that a request names, "" where it names none.
+// modeOf returns the mode that a request names, or "" if it names none.
 func modeOf(mode *string) (string, error) {
 	switch {
 	case mode == nil:

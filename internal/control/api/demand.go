@@ -18,29 +18,29 @@ import (
 	"aloft/internal/fault"
 )
 
-// Builder makes environments ready. Its methods are safe for concurrent use.
+// Builder builds environments. Its methods are safe for concurrent use.
 type Builder interface {
-	// Demand makes a build, and returns it when it has ended. The build goes on
-	// when ctx ends.
+	// Demand starts a build, and returns its record when it has ended. The
+	// build continues if ctx ends.
 	Demand(ctx context.Context, w BuildWish, tell func(string)) (environment.Record, error)
-	// Cancel ends the environment's build that is under way.
+	// Cancel cancels the environment's running build.
 	Cancel(environmentID string) error
-	// Forget removes what there is of an environment's builds, one under way too.
-	// Machines that began with them go on.
+	// Forget removes an environment's builds, including a running one. Machines
+	// that started from them keep running.
 	Forget(ctx context.Context, environmentID string) error
-	// LogFile is where the log of a build is, or would be.
+	// LogFile returns the path of a build's log. The file may not exist yet.
 	LogFile(buildID string) (string, error)
-	// Enter connects to the PTYs of the machine that a failed build has left. The
-	// end of the connection is the caller's duty.
+	// Enter connects to the terminals of the machine that a failed build has
+	// left. The caller closes the connection.
 	Enter(ctx context.Context, buildID string) (PTY, error)
 }
 
-// BuildWish is a build that somebody asks for.
+// BuildWish is a request for a build.
 type BuildWish struct {
-	Saved   *environment.Saved // nil is what the repository itself says
+	Saved   *environment.Saved // nil means the configuration in the repository
 	RepoURL string
 	UserID  int64
-	Again   bool // even if nothing has changed
+	Again   bool // build even if nothing has changed
 }
 
 type startBuildRequestJSON struct {
@@ -115,7 +115,7 @@ func (s *server) startRepositoryBuild(w http.ResponseWriter, r *http.Request, wh
 	return s.demand(w, r, BuildWish{RepoURL: url, UserID: who.UserID, Again: in.Again})
 }
 
-// demand makes a build and says how far it is.
+// demand starts a build and streams its progress.
 func (s *server) demand(w http.ResponseWriter, r *http.Request, wish BuildWish) error {
 	if s.Builder == nil {
 		return errNoBuilder
@@ -127,12 +127,14 @@ func (s *server) demand(w http.ResponseWriter, r *http.Request, wish BuildWish) 
 	})
 }
 
-// maxOwnAgents bounds the agents among which one of a repository is looked for.
+// maxOwnAgents is how many of a user's agents are searched for one of a given
+// repository.
 const maxOwnAgents = 1000
 
-// repositoryOf returns the repository of that URL as agents have it, if the
-// caller has an agent there or may see everybody's: whoever has one has what is
-// in its builds.
+// repositoryOf returns the stored form of a repository's URL, if the caller may
+// see its builds: they need an agent on that repository, or the right to see
+// everyone's agents. An agent on a repository already gives access to what its
+// builds contain.
 func (s *server) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
 	url, err := repoURL(raw, s.AllowFile)
 	if err != nil {
@@ -145,7 +147,7 @@ func (s *server) repositoryOf(ctx context.Context, who account.APIKey, raw strin
 }
 
 func (s *server) mayUseRepository(ctx context.Context, who account.APIKey, is func(url string) bool) error {
-	if who.MaySee(0) { // nobody's in particular
+	if who.MaySee(0) { // the caller may see every user's agents
 		return nil
 	}
 	q := store.AgentQuery{UserID: who.UserID, IncludeArchived: true, Page: store.Page{Limit: batch}}
@@ -203,9 +205,9 @@ func (s *server) openBuildPTY(w http.ResponseWriter, r *http.Request, who accoun
 }
 
 // build returns the build that a request names: one of the environment in its
-// path, or of any that the caller may see. Where a saved environment is no more,
-// or never was, whoever has an agent of the build's repository may see it; a draft
-// is for whom it was made.
+// path, or any that the caller may see. If its environment was deleted or never
+// saved, everyone with an agent on the build's repository may see it. A draft
+// is visible only to the user who requested it.
 func (s *server) build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
 	missing := fault.NotFound("no build %s, or you may not see it", quoted(r.PathValue("buildId"))).Named(codeNoBuild)
 	if id := r.PathValue("id"); id != "" {
@@ -231,7 +233,7 @@ func (s *server) build(r *http.Request, who account.APIKey, change bool) (enviro
 	case b.Trigger == environment.AgentDraft && b.UserID != who.UserID && !who.MaySee(0), len(b.Commits) == 0:
 		return b, missing
 	case b.Trigger != environment.AgentDraft && b.EnvironmentID != environment.OfRepository(b.URLs()...):
-		return b, missing // another's saved environment
+		return b, missing // the environment belongs to another user
 	}
 	for _, url := range b.URLs() {
 		if s.mayUseRepository(r.Context(), who, func(of string) bool { return of == url }) != nil {
@@ -258,7 +260,7 @@ func (s *server) cancelBuild(w http.ResponseWriter, r *http.Request, who account
 	return nil
 }
 
-// logPoll is how often the log of a build under way is looked at.
+// logPoll is how often the log of a running build is read.
 const logPoll = 300 * time.Millisecond
 
 func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -278,7 +280,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 		return err
 	}
 	f, err := os.Open(path)
-	for errors.Is(err, fs.ErrNotExist) && b.Status == environment.InProgress { // it is recorded first
+	for errors.Is(err, fs.ErrNotExist) && b.Status == environment.InProgress { // the build is recorded before its log exists
 		select {
 		case <-time.After(logPoll):
 		case <-r.Context().Done():
@@ -299,16 +301,16 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 	out := s.newPush(w, "text/plain; charset=utf-8")
 	defer out.close()
 	for {
-		ended := !follow || b.Status != environment.InProgress // before the last look
+		ended := !follow || b.Status != environment.InProgress // read before the log, so that the last read sees all of it
 		for {
 			n, err := io.CopyN(&out.buf, f, 256<<10)
 			if n > 0 || ended {
 				if err := out.flush(); err != nil {
-					return nil // the reader is gone
+					return nil // the reader has gone
 				}
 			}
 			if err != nil {
-				break // its end, so far
+				break // the end of the log so far
 			}
 		}
 		if ended {
@@ -320,7 +322,7 @@ func (s *server) buildLog(w http.ResponseWriter, r *http.Request, who account.AP
 			return nil
 		}
 		if b, err = s.Builds.Build(r.Context(), b.ID); err != nil {
-			return nil // it was deleted meanwhile
+			return nil // the build was deleted meanwhile
 		}
 	}
 }

@@ -14,17 +14,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// desktopPort is where a machine's VNC server listens (docs/reference/machine.md).
-// A machine whose image has one starts it when the port is asked for.
+// desktopPort is where a machine's VNC server listens
+// (docs/reference/machine.md). If the machine's image has a VNC server, the
+// machine starts it when this port is dialed.
 const desktopPort = 5901
 
-// desktopProtocol is the subprotocol of VNC over WebSockets, as its clients ask for it.
+// desktopProtocol is the WebSocket subprotocol that VNC clients request.
 const desktopProtocol = "binary"
 
-// startDesktop is what to do where a machine has no desktop.
+// startDesktop tells the user how to add a desktop to a machine without one.
 const startDesktop = "install a VNC server in its image, and the machine starts it: tigervnc-standalone-server on Debian and Ubuntu, or `aloft image build --desktop`"
 
-// codeNoDesktop is of a machine that has none.
+// codeNoDesktop is the error code for a machine without a desktop.
 const codeNoDesktop = "desktop_missing"
 
 type desktopJSON struct {
@@ -35,13 +36,14 @@ type desktopJSON struct {
 	Hint     string   `json:"hint,omitempty" doc:"how to fix it"`
 }
 
-// rfbGreeting is what a VNC server says first: RFC 6143, 7.1.1.
+// rfbGreeting matches the protocol version with which a VNC server opens the
+// connection: RFC 6143, 7.1.1.
 var rfbGreeting = regexp.MustCompile(`^RFB 0{0,2}([0-9]{1,3})\.0{0,2}([0-9]{1,3})\n$`)
 
-// greetingSize is the length of a greeting, in bytes.
+// greetingSize is the length of that version message, in bytes.
 const greetingSize = len("RFB 003.008\n")
 
-// protocolOf is the version in a greeting.
+// protocolOf returns the version in a VNC server's first message.
 func protocolOf(greeting []byte) (string, bool) {
 	m := rfbGreeting.FindSubmatch(greeting)
 	if len(greeting) != greetingSize || m == nil {
@@ -50,14 +52,15 @@ func protocolOf(greeting []byte) (string, bool) {
 	return fmt.Sprintf("%s.%s", m[1], m[2]), true
 }
 
-// A desktop is a connection to a VNC server that has greeted.
+// A desktop is a connection to a VNC server whose version message has been
+// read.
 type desktop struct {
 	net.Conn
 	protocol string
-	greeting []byte // what of it is not read yet
+	greeting []byte // the part that Read has not returned yet
 }
 
-// Read returns the greeting, too.
+// Read returns the version message first, then the rest of the connection.
 func (d *desktop) Read(b []byte) (int, error) {
 	if len(d.greeting) > 0 {
 		n := copy(b, d.greeting)
@@ -67,8 +70,9 @@ func (d *desktop) Read(b []byte) (int, error) {
 	return d.Conn.Read(b)
 }
 
-// dialDesktop connects to the desktop of the agent's machine, which is started
-// by that, and wakes a machine that sleeps. Where there is none the error is a fault of that code.
+// dialDesktop connects to the desktop of the agent's machine. It wakes a
+// sleeping machine and starts its VNC server. If the machine has no desktop, it
+// returns a fault with the code codeNoDesktop.
 func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
@@ -82,7 +86,7 @@ func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, err
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	greeting := make([]byte, greetingSize)
-	_ = conn.SetReadDeadline(time.Now().Add(portWithin)) // a connection without deadlines is a test's
+	_ = conn.SetReadDeadline(time.Now().Add(portWithin)) // fails only for connections without deadlines, in tests
 	_, err = io.ReadFull(conn, greeting)
 	_ = conn.SetReadDeadline(time.Time{})
 	protocol, ok := protocolOf(greeting)
@@ -96,7 +100,7 @@ func noDesktop(why string) error {
 	return fault.NotFound(why, desktopPort).Named(codeNoDesktop).Hint(startDesktop)
 }
 
-// getDesktop asks the machine itself, each time: it is not remembered.
+// getDesktop dials the machine on every request; the result is not cached.
 func (s *server) getDesktop(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -109,12 +113,12 @@ func (s *server) getDesktop(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return err
 	}
-	_ = d.Close() // it was only asked
+	_ = d.Close() // opened only to see whether it works
 	return writeJSON(w, http.StatusOK, desktopJSON{Running: true, Protocol: d.protocol})
 }
 
-// openDesktop joins a WebSocket to the machine's VNC server: every message is
-// bytes of RFB, which nobody reads on the way.
+// openDesktop joins a WebSocket to the machine's VNC server. Messages are RFB
+// bytes, which the server passes on without parsing.
 func (s *server) openDesktop(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// startVNC runs a real VNC server whose screen has one colour, and returns the
-// socket that it listens on.
+// startVNC starts a real VNC server whose screen has one colour, and returns
+// the path of its socket.
 func startVNC(t *testing.T, colour string) string {
 	t.Helper()
 	paint, server := need.Command(t, "xsetroot"), vnctest.Start(t, 64, 48)
@@ -30,8 +30,8 @@ func startVNC(t *testing.T, colour string) string {
 	return server.Socket
 }
 
-// cornerOf says all that a viewer says until it has the screen, and returns the
-// pixel in its corner as 0xRRGGBB.
+// cornerOf does a viewer's side of the protocol until it has the screen, and
+// returns the pixel in the corner as 0xRRGGBB.
 func cornerOf(t *testing.T, conn net.Conn) uint32 {
 	t.Helper()
 	say := func(parts ...any) {
@@ -61,15 +61,15 @@ func cornerOf(t *testing.T, conn net.Conn) uint32 {
 	if types := hear(int(hear(1)[0])); !bytes.Contains(types, []byte{1}) {
 		t.Fatalf("security types %v", types)
 	}
-	say(byte(1)) // none
+	say(byte(1)) // no authentication
 	if r := hear(4); !bytes.Equal(r, make([]byte, 4)) {
 		t.Fatalf("refused: %v", r)
 	}
-	say(byte(1)) // others may look, too
-	hear(20)     // size and form of pixels
+	say(byte(1)) // shared session
+	hear(20)     // size and pixel format
 	hear(int(binary.BigEndian.Uint32(hear(4))))
-	say([]byte{0, 0, 0, 0, 32, 24, 0, 1}, [3]uint16{255, 255, 255}, []byte{16, 8, 0, 0, 0, 0}) // 32 bits, red first in value
-	say([]byte{2, 0}, uint16(1), int32(0))                                                     // raw
+	say([]byte{0, 0, 0, 0, 32, 24, 0, 1}, [3]uint16{255, 255, 255}, []byte{16, 8, 0, 0, 0, 0}) // 32 bits per pixel, red in the highest byte
+	say([]byte{2, 0}, uint16(1), int32(0))                                                     // raw encoding
 	say([]byte{3, 0}, [4]uint16{0, 0, 1, 1})
 	if u := hear(16); u[0] != 0 || binary.BigEndian.Uint32(u[12:]) != 0 {
 		t.Fatalf("no picture: %v", u)
@@ -98,7 +98,7 @@ func TestDesktop(t *testing.T) {
 		}
 	}
 
-	// None, and what is none.
+	// No desktop, and a server that is not VNC.
 	if a := h.want(h.call("GET", path, ""), 200); a.get(t, "running") != false || !strings.Contains(a.text(t, "hint"), "tigervnc-standalone-server") {
 		t.Errorf("%s", a.body)
 	}
@@ -137,17 +137,17 @@ func TestDesktop(t *testing.T) {
 	}
 }
 
-// otherServer is something else that listens, and greets with other words.
+// otherServer listens like a VNC server but speaks another protocol.
 func otherServer(t *testing.T) string {
 	return listening(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "220 mail.example.com ESMTP\r\n") })
 }
 
-// WebSockets and streams end with the right to them.
+// WebSockets and streams end when their caller loses access.
 func TestSocketsEndWithTheRight(t *testing.T) {
 	for name, end := range map[string]func(h *house, key account.APIKey) error{
 		"Key":  func(h *house, k account.APIKey) error { return h.store.RemoveKey(t.Context(), k.UserID, k.ID) },
 		"Role": changeUser(func(u *account.User) { u.Role = account.Viewer }),
-		"View": changeUser(func(u *account.User) { u.Role = account.Member }), // it is Ann's agent
+		"View": changeUser(func(u *account.User) { u.Role = account.Member }), // the agent is Ann's
 		"User": changeUser(func(u *account.User) { u.Disabled = true }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 			}
 			conn := websocket.NetConn(t.Context(), ws, websocket.MessageBinary)
 			defer conn.Close()
-			for range 3 { // it lasts while they may
+			for range 3 { // stays open while access lasts
 				b := []byte("still here")
 				if _, err := conn.Write(b); err != nil {
 					t.Fatal(err)
@@ -186,16 +186,16 @@ func TestSocketsEndWithTheRight(t *testing.T) {
 			}
 			<-machine.closed
 			if name == "Role" {
-				return // a viewer may read what an agent does
+				return // a viewer may read an agent's events
 			}
 			for _, s := range streams {
-				_, _ = io.Copy(io.Discard, s.Body) // it comes to an end, one way or the other
+				_, _ = io.Copy(io.Discard, s.Body) // the stream ends, with or without an error
 			}
 		})
 	}
 }
 
-// opened begins to read a stream, which goes on.
+// opened starts to read a stream that does not end.
 func (h *house) opened(key, path string) *http.Response {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.http.URL+path, nil)

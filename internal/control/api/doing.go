@@ -14,18 +14,18 @@ import (
 
 const (
 	doingWords  = 120 // runes
-	doingEvents = 20  // that are looked at, the newest
+	doingEvents = 20  // how many of the newest events are searched
 )
 
-// addRun adds to an agent how its latest run stands, and what it does unless
-// that is hidden.
+// addRun adds the status of the agent's latest run, and its current activity
+// unless that is hidden.
 func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidden bool) error {
 	if a.LatestRunID == "" {
 		return nil
 	}
 	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it was deleted meanwhile
+		return nil // the run was deleted meanwhile
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
@@ -33,7 +33,7 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 	out.RunStatus = string(run.Status)
 	out.Limits, out.Used = limitsOf(run)
 	switch {
-	case hidden: // it may name files, or be code
+	case hidden: // the activity may name files or contain code
 	case run.Failure != nil:
 		out.Doing = brief(run.Failure.Message)
 	case !run.Status.Ended():
@@ -46,7 +46,8 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 	return nil
 }
 
-// doing says what an agent does, from its newest events; "" if they do not tell.
+// doing describes an agent's current activity from its newest events. It
+// returns "" if they do not show any.
 func doing(events []agent.Event) string {
 	for _, e := range slices.Backward(events) {
 		switch b := e.Body.(type) {
@@ -71,13 +72,15 @@ func doing(events []agent.Event) string {
 				return brief(calls[0].Name + " " + subject(calls[0].Args))
 			}
 		case *agent.CallDone, *agent.MachineReady:
-			// the reply before it may say more; else it thinks of the next
+			// look at the reply before it; if nothing is found, the agent is
+			// thinking
 		}
 	}
 	return ""
 }
 
-// subject is what a call is about: the first of its arguments that says so.
+// subject returns the argument that best describes a call, such as its path or
+// its command.
 func subject(args json.RawMessage) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(args, &all) != nil {
@@ -92,7 +95,7 @@ func subject(args json.RawMessage) string {
 	return ""
 }
 
-// brief is the text on one short line.
+// brief returns the text on one line, cut to doingWords runes.
 func brief(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if r := []rune(text); len(r) > doingWords {

@@ -13,30 +13,31 @@ import (
 )
 
 const (
-	// draftsEvery is how often at most a stream shows what a model is writing.
+	// draftsEvery is the minimum time between two updates of what a model is
+	// writing.
 	draftsEvery = 100 * time.Millisecond
-	// maxDraft is how much of one value is repeated with each update of a call that
-	// is being written. The deltas have it whole, as far as [live.MaxArgs].
+	// maxDraft is how many bytes of one value each update of a partial call
+	// repeats. The deltas carry the whole value, up to [live.MaxArgs].
 	maxDraft = 1 << 10
 )
 
-// editContents names the argument that is the file's new content, of tools that
-// edit files.
+// editContents maps each tool that edits files to the argument with the file's
+// new content.
 var editContents = map[string]string{"Write": "contents", "StrReplace": "new_string", "EditNotebook": "new_string"}
 
-// drafts show one client of a run's stream the calls that the model is writing:
-// partial-tool-call and, where a file is edited, its content as a tool-call-delta.
-// They are not in the journal and have no place of their own in the stream: a
-// client that comes back gets tool-call-started with the whole arguments.
+// drafts shows one client of a run's stream the calls that the model is
+// writing: as partial-tool-call updates and, for file edits, tool-call-delta
+// updates with the content. Drafts are not journaled and have no event id: a
+// client that reconnects gets tool-call-started with all arguments.
 type drafts struct {
 	runID   string
 	watcher *live.Watcher
 	every   time.Duration
-	shown   time.Time // when show wrote last
+	shown   time.Time // when show last wrote
 	sent    map[string]*draft
 }
 
-// draft is how far a client has seen a call.
+// draft tracks how much of a call a client has seen.
 type draft struct {
 	serial         int64
 	told           bool
@@ -47,14 +48,14 @@ func newDrafts(runID string, watcher *live.Watcher, every time.Duration) *drafts
 	return &drafts{runID: runID, watcher: watcher, every: every, sent: map[string]*draft{}}
 }
 
-// onNews has wake called when show has something to write.
+// onNews arranges for wake to be called when show has something to write.
 func (d *drafts) onNews(wake func()) (stop func()) {
 	return d.watcher.OnNews(func() { time.AfterFunc(d.every, wake) })
 }
 
-// show appends what was written since the last time, unless that is too recent.
-// The frames have the id of the last frame from the journal, from which the client
-// is to resume.
+// show appends what the model has written since the last call, unless that was
+// less than the update interval ago. The frames carry the id of the last
+// journaled frame, from which the client can resume.
 func (d *drafts) show(id string, out *bytes.Buffer) {
 	if now := time.Now(); now.Sub(d.shown) >= d.every {
 		d.shown = now
@@ -85,7 +86,7 @@ func (d *drafts) show(id string, out *bytes.Buffer) {
 	}
 }
 
-// updates are those of what the call has more than was sent.
+// updates returns updates for the part of the call that was not sent yet.
 func (d *draft) updates(w live.Writing) (out []update) {
 	if d.told && len(w.Args) == d.args {
 		return nil
@@ -125,8 +126,8 @@ func tooLong(v any) bool {
 	return err != nil || len(text) > maxDraft
 }
 
-// wholeRunes returns the text without a character that is cut at its end, and its
-// length.
+// wholeRunes returns the text without a rune that is cut off at its end, and
+// the length of the result.
 func wholeRunes(s string) (string, int) {
 	for n := 1; n < utf8.UTFMax && n <= len(s); n++ {
 		if last := s[len(s)-n:]; utf8.RuneStart(last[0]) {
@@ -139,9 +140,9 @@ func wholeRunes(s string) (string, int) {
 	return s, len(s)
 }
 
-// partialObject decodes the beginning of a JSON object: its members that are
-// there whole, and of a string the part that is there. What is no such object has
-// no members.
+// partialObject decodes the beginning of a JSON object. The result has all
+// complete members, and the part of a string that is already there. For text
+// that does not begin an object the result is empty.
 func partialObject(text string) map[string]any {
 	out := map[string]any{}
 	rest, ok := strings.CutPrefix(strings.TrimLeft(text, jsonSpace), "{")
@@ -177,8 +178,8 @@ func partialObject(text string) map[string]any {
 
 const jsonSpace = " \t\r\n"
 
-// cutValue cuts the JSON value at the beginning of text off. Without its end it
-// returns the text as it is, and false.
+// cutValue splits off the JSON value at the beginning of text. If the value is
+// incomplete, it returns all of the text, and false.
 func cutValue(text string) (value, rest string, whole bool) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -197,7 +198,7 @@ func cutValue(text string) (value, rest string, whole bool) {
 		case depth == 0 && (c == ',' || c == ':' || strings.IndexByte(jsonSpace, c) >= 0):
 			return text[:i], text[i:], i > 0
 		default:
-			continue // of a number or a word, whose end shows by what follows
+			continue // a number or a word ends at the first character that is not part of it
 		}
 		switch {
 		case depth < 0:
@@ -214,11 +215,12 @@ func decodeString(raw string) (s string, ok bool) {
 	return s, ok
 }
 
-// highSurrogate is the first half of a pair, unless it is known to have no second.
+// highSurrogate matches the escape of a high surrogate whose low surrogate may
+// still follow.
 var highSurrogate = regexp.MustCompile(`^\\u[dD][89abAB][0-9a-fA-F]{2}(\\u|\\$|$)`)
 
 // partialString decodes the beginning of a JSON string, without an escape or a
-// character that is cut at its end.
+// rune that is cut off at its end.
 func partialString(raw string) (string, bool) {
 	if !strings.HasPrefix(raw, `"`) {
 		return "", false

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/control/live"
 )
 
-// Whatever the place at which a call is cut, what is shown of it is a beginning of
-// what it becomes.
+// Wherever a call is cut off, the partial object is a prefix of the complete
+// one.
 func TestPartialObject(t *testing.T) {
 	for _, whole := range []string{
 		`{"path":"a/ü.go","contents":"one\ntwo \"three\" \\ \u00fc 😀 \ud83d\ude00 \ud83dx \u2028","n":-1.5e3,"b":true}`,
@@ -77,8 +77,8 @@ func FuzzPartialObject(f *testing.F) {
 	})
 }
 
-// A watcher sees the arguments of a call while the model writes them, by the id
-// that the call has later, and resumes as if it had not.
+// A client sees a call's arguments while the model writes them, under the id
+// that the call gets later, and can resume as if it had not seen them.
 func TestStreamShowsWhatIsWritten(t *testing.T) {
 	h := newHouse(t)
 	h.api.draftsEvery = 0
@@ -126,7 +126,7 @@ func TestStreamShowsWhatIsWritten(t *testing.T) {
 	write(live.Piece{CallID: "s1", Task: "c1", Name: "Shell", Text: `{"command":`})
 	want(`{"callId":"c1","modelCallId":"c1","taskUpdate":{"argsTextDelta":"{\"command\":","callId":"s1","modelCallId":"s1","toolCall":{"args":{},"type":"shell"},"type":"partial-tool-call"},"type":"tool-call-delta"}`)
 	h.api.Live.Clear(id, "")
-	write(live.Piece{CallID: "c1", Name: "Write", Text: `{"path":"b"`}) // the reply was asked for again
+	write(live.Piece{CallID: "c1", Name: "Write", Text: `{"path":"b"`}) // the model request was retried
 	want(`{"argsTextDelta":"{\"path\":\"b\"","callId":"c1","modelCallId":"c1","toolCall":{"args":{"path":"b"},"type":"write"},"type":"partial-tool-call"}`)
 	write(live.Piece{CallID: "c2", Name: "Shell", Text: `{"command":"` + strings.Repeat("x", 2*maxDraft) + `","env":[` + strings.Repeat(`"y",`, maxDraft) + `"z"]}`})
 	_, u := next()

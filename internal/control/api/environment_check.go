@@ -46,7 +46,7 @@ func (s *server) environmentCheckRoutes() []route {
 	}
 }
 
-// checkEnvironment is what `aloft env check` says of a file.
+// checkEnvironment returns what `aloft env check` reports about a file.
 func (s *server) checkEnvironment(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	var in checkEnvironmentRequestJSON
 	if err := readBody(w, r, &in); err != nil {

@@ -53,7 +53,7 @@ func (s *server) environmentDiff(w http.ResponseWriter, r *http.Request, who acc
 		return fault.NotFound("the environment has no version %s", quoted(to)).At("to")
 	case older == nil && from != "":
 		return fault.NotFound("the environment has no version %s", quoted(from)).At("from")
-	case older == nil: // the first is all new
+	case older == nil: // in the first version everything is new
 		older = &environment.Version{}
 	}
 	text := diff.Diff("a/environment.json", []byte(older.Text), "b/environment.json", []byte(newer.Text))

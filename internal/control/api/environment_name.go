@@ -13,12 +13,13 @@ import (
 
 const codeNoEnvironment = "environment_not_found"
 
-// chooseEnvironment resolves env.name of a request, and returns the
-// environment: the caller's own of that name, or else the team's. It is nil where
-// the request names none. A request without repositories gets the environment's.
+// chooseEnvironment resolves env.name in a request: to the caller's own
+// environment with that name, or else the team's. It returns nil if the request
+// names none. A request without repositories gets the environment's
+// repositories.
 func (s *server) chooseEnvironment(ctx context.Context, who account.APIKey, in *createAgentRequestJSON) (*environment.Saved, error) {
 	if in.Env == nil || in.Env.Type != "cloud" || in.Env.Name == nil || *in.Env.Name == "" {
-		return nil, nil // what is wrong there is refused with the rest of the request
+		return nil, nil // later checks reject an invalid env
 	}
 	named, err := s.environmentsNamed(ctx, who.UserID, *in.Env.Name)
 	if err != nil {
@@ -52,8 +53,8 @@ func (s *server) chooseEnvironment(ctx context.Context, who account.APIKey, in *
 	return &own[0], nil
 }
 
-// use has the agent made of the environment. An environment that names its
-// repositories is for no others: its secrets are theirs.
+// use assigns the environment to the agent. If the environment lists
+// repositories, it can be used only with those: its secrets are meant for them.
 func use(e environment.Saved, created *agent.Created) error {
 	for i, r := range created.Repos {
 		if len(e.Repos) > 0 && !e.For(r.URL) {
@@ -87,10 +88,10 @@ func (s *server) environmentsNamed(ctx context.Context, userID int64, name strin
 	}
 }
 
-// saveEnvironment keeps an environment whose name was changed to one that no
-// other of its owner has.
+// saveEnvironment saves an environment. If renamed is true, it rejects a name
+// that another environment of the same owner has.
 func (s *server) saveEnvironment(ctx context.Context, e environment.Saved, renamed bool) error {
-	s.naming.Lock() // two at once would not see each other
+	s.naming.Lock() // two concurrent renames would not see each other's name
 	defer s.naming.Unlock()
 	if renamed {
 		named, err := s.environmentsNamed(ctx, e.UserID, e.Name)

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// Bounds of what a client may save.
+// Limits of a saved environment.
 const (
 	maxEnvironmentName  = 255
 	maxEnvironmentRepos = 100
@@ -112,7 +112,8 @@ func (s *server) environmentRoutes(page []param) []route {
 }
 
 // environment returns an environment that the caller may see: their own or the
-// team's, which only the admin may change. Another's is not found.
+// team's. Only an admin may change the team's. Another user's environment is
+// "not found".
 func (s *server) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
 	missing := fault.NotFound("no environment %s", quoted(id)).Named(codeNoEnvironment)
 	if s.Saved == nil {
@@ -130,7 +131,7 @@ func (s *server) environment(ctx context.Context, who account.APIKey, id string,
 	return e, nil
 }
 
-// MayUse implements [Environments] by the environments that are saved.
+// MayUse implements [Environments] for saved environments.
 func (s *server) MayUse(ctx context.Context, who account.APIKey, id string, change bool) error {
 	_, err := s.environment(ctx, who, id, change)
 	return err
@@ -143,7 +144,7 @@ func teamAdmin(who account.APIKey) error {
 	return nil
 }
 
-// checkEnvironment refuses what could not be of use later.
+// checkEnvironment rejects settings that could never work.
 func checkEnvironment(e environment.Saved) error {
 	switch {
 	case e.Name == "" || len(e.Name) > maxEnvironmentName:
@@ -270,7 +271,7 @@ func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who a
 	if err != nil {
 		return err
 	}
-	if s.Secrets != nil { // first, so that none is left that nobody can name
+	if s.Secrets != nil { // secrets first: once the environment is gone, nobody could name them
 		if err := s.Secrets.DeleteAll(r.Context(), secret.Owner{Kind: secret.OfEnvironment, ID: e.ID}); err != nil {
 			return err
 		}
@@ -279,7 +280,7 @@ func (s *server) deleteEnvironment(w http.ResponseWriter, r *http.Request, who a
 		return err
 	}
 	if s.Builder != nil {
-		// What is left of it now is removed later, as that of an environment that is no more.
+		// If this fails, builds without an environment are removed later.
 		if err := s.Builder.Forget(context.WithoutCancel(r.Context()), e.ID); err != nil {
 			s.Logger.Error("cannot remove the builds of an environment", "environment", e.ID, "error", err)
 		}

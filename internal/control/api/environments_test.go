@@ -11,8 +11,8 @@ import (
 	"aloft/internal/environment"
 )
 
-// saveEnvironment saves an environment of ann's under that id, with an active
-// build, whose id it returns.
+// saveEnvironment saves an environment of Ann's with that id and an active
+// build, and returns the build's id.
 func (h *house) saveEnvironment(id string) (buildID string) {
 	h.t.Helper()
 	now := time.Now().UTC()
@@ -74,7 +74,8 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("the first version is %s", history.body)
 	}
 
-	// The present version differs from the one before; the first is all new.
+	// The current version is compared with the previous one; in the first
+	// version everything is new.
 	first := fmt.Sprint(version)
 	differs := h.want(h.call("GET", "/v1/environments/"+id+"/history/diff", ""), 200)
 	if text := differs.text(t, "diff"); differs.text(t, "from") != first || differs.get(t, "to") != got.get(t, "versionId") || !strings.Contains(text, "\n-{\"install\": \"npm ci\", /* why */}") || !strings.Contains(text, "\n+{\"install\": \"npm i\"}") {
@@ -90,7 +91,7 @@ func TestEnvironments(t *testing.T) {
 		h.want(h.call("GET", "/v1/environments/"+id+"/history/diff?"+none, ""), 404)
 	}
 
-	// Ben sees the team's, and changes neither.
+	// Ben can see the team's environment, but change none.
 	list := h.want(h.callAs(bensKey, "GET", "/v1/environments", ""), 200)
 	if items := list.get(t, "items").([]any); len(items) != 1 || items[0].(map[string]any)["id"] != team || strings.Contains(string(list.body), "environmentJson") {
 		t.Errorf("ben sees %s", list.body)
@@ -119,8 +120,8 @@ func TestEnvironments(t *testing.T) {
 	h.want(h.call("GET", "/v1/environments/"+id, ""), 404)
 }
 
-// What a repository's own file says is built for all who have an agent there,
-// and a draft for whoever tries it.
+// Builds of a repository's own file are visible to everyone with an agent on
+// that repository, and drafts to the user who requested them.
 func TestBuildsOfARepository(t *testing.T) {
 	h := newHouse(t)
 	agentID, _ := h.begin()
@@ -139,7 +140,7 @@ func TestBuildsOfARepository(t *testing.T) {
 	}
 	own := add(environment.OfRepository(url), environment.ConfigChange)
 	draft := add(environment.OfRepository(url)+"-draft-1", environment.AgentDraft)
-	gone := add(environment.NewID(), environment.Manual) // of a saved environment that is no more
+	gone := add(environment.NewID(), environment.Manual) // of a saved environment that was deleted
 	list := func(key string) int { return h.callAs(key, "GET", "/v1/builds?repo="+url, "").status }
 	if a := h.want(h.call("GET", "/v1/builds?repo="+url, ""), 200); len(a.get(t, "items").([]any)) != 1 || !strings.Contains(string(a.body), own) {
 		t.Errorf("the builds are %s", a.body)
@@ -166,7 +167,7 @@ func TestBuildsOfARepository(t *testing.T) {
 	}
 }
 
-// What the route says of a text is what the parser says.
+// The route reports the same problems as the parser.
 func TestCheckEnvironment(t *testing.T) {
 	h := newHouse(t)
 	text := "{\n  \"instal\": \"npm ci\",\n  \"ports\": [70000]\n}\n"
@@ -196,8 +197,8 @@ func TestCheckEnvironment(t *testing.T) {
 	}
 }
 
-// env.name chooses one's own environment, or else the team's, by the name that
-// the environment has now; what cannot be resolved to one environment is refused.
+// env.name selects the caller's own environment, or else the team's, by its
+// current name. An ambiguous name is rejected.
 func TestEnvironmentByName(t *testing.T) {
 	h := newHouse(t)
 	save := func(key, owner, name, repo string) string {
@@ -218,7 +219,7 @@ func TestEnvironmentByName(t *testing.T) {
 			t.Errorf("%s of %s is %s, want %s", tt.name, tt.key, got, tt.want)
 		}
 	}
-	a := create(annsKey, "web", "") // the environment's repositories
+	a := create(annsKey, "web", "") // the repositories come from the environment
 	if of(a) != own || len(a.get(t, "agent.repos").([]any)) != 1 || a.text(t, "agent.env.name") != "web" {
 		t.Errorf("without repos: %s", a.body)
 	}
@@ -240,7 +241,8 @@ func TestEnvironmentByName(t *testing.T) {
 	if got := of(create(annsKey, "web", onRepo)); got != shadowed {
 		t.Errorf("after the own one was renamed web is %s, want the team's", got)
 	}
-	// Two of one name can be there from a time when names were not compared.
+	// Two environments may have the same name if they are older than the
+	// uniqueness check.
 	now := time.Now().UTC()
 	twin := environment.Saved{ID: environment.NewID(), UserID: 1, Name: "front", Text: "{}", VersionID: environment.NewVersionID(), CreatedAt: now, UpdatedAt: now}
 	if err := h.store.PutEnvironment(t.Context(), twin); err != nil {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// A place is where a frame stands in its run: the number of the event that it
-// was made of, and its number among the frames of that event, from 0.
+// A place is the position of a frame in its run: the number of the event that
+// produced it, and its index among the frames of that event, from 0.
 type place struct {
 	seq int64
 	sub int
@@ -20,15 +20,15 @@ type place struct {
 
 func (p place) after(q place) bool { return p.seq > q.seq || p.seq == q.seq && p.sub > q.sub }
 
-// Widths of an id's numbers, which make ids grow as text too.
+// Minimum number of digits, so that ids also sort as text.
 const (
 	seqWidth  = 14
 	subWidth  = 5
 	markWidth = 8
 )
 
-// eventID is a place as clients see it. The mark of the run tells a place of one
-// run from that of another.
+// eventID formats a place for clients. The mark of the run distinguishes ids of
+// different runs.
 func eventID(p place, runID string) string {
 	return fmt.Sprintf("%0*d-%0*d-%s", seqWidth, p.seq, subWidth, p.sub, mark(runID))
 }
@@ -38,8 +38,8 @@ func mark(runID string) string {
 	return hex.EncodeToString(sum[:])[:markWidth]
 }
 
-// lastEvent reads the id of the last frame that a client has seen of a run.
-// Without one it is the place before the run's first frame.
+// lastEvent parses the id of the last frame that a client has seen. If the id
+// is empty, it returns the place before the run's first frame.
 func lastEvent(id string, run agent.Run) (place, error) {
 	if id == "" {
 		return place{seq: run.FirstSeq - 1}, nil

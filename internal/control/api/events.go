@@ -21,13 +21,14 @@ const (
 	jsonLines = "application/x-ndjson"
 	maxEvents = 1_000_000
 	maxLast   = 1_000
-	// maxPage bounds what is encoded of a page from the journal's end, and maxLook
-	// how many events are read for it: those that it leaves out are many.
+	// maxPage bounds the encoded size of a page of the last events. maxLook
+	// bounds how many events are read to fill it, since most of them may be
+	// skipped.
 	maxPage = 8 << 20 // bytes
 	maxLook = 20_000
 )
 
-// eventLine is one event of a journal as this API shows it.
+// eventLine is a journal event in the API's form.
 type eventLine struct {
 	Seq   int64      `json:"seq"`
 	Time  time.Time  `json:"time"`
@@ -36,11 +37,11 @@ type eventLine struct {
 	Data  agent.Body `json:"data"`
 }
 
-// eventsQuery says which events of a journal are asked for.
+// eventsQuery says which events of a journal to return.
 type eventsQuery struct {
-	after, before int64 // neither of the two; before is 0 for none
-	limit         int   // of the first
-	last          int   // of the last; 0 for all
+	after, before int64 // both exclusive; before is 0 if there is no upper bound
+	limit         int   // number of events from the start; 0 for all
+	last          int   // number of events from the end; 0 for all
 	pieces, wait  bool
 }
 
@@ -84,7 +85,7 @@ func parseEvents(q url.Values) (out eventsQuery, err error) {
 	return out, nil
 }
 
-// listEvents writes an agent's journal, one event a line.
+// listEvents writes an agent's journal, one event per line.
 func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx := r.Context()
 	a, err := s.agent(ctx, who, r.PathValue("id"))
@@ -137,7 +138,7 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request, who account.
 		return out.flush()
 	}})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted while it was followed: its lines have ended
+		return nil // the agent was deleted while its journal was followed
 	}
 	return err
 }
@@ -148,11 +149,11 @@ func lineOf(e agent.Event) ([]byte, error) {
 }
 
 // lastLines returns the lines of the last events before a number, the newest
-// first. It reads from there backwards, and no more than it needs.
+// first. It reads backwards, and no more than needed.
 func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before int64) (lines [][]byte, err error) {
 	whole := wholes{}
 	size, read := 0, 0
-	if !q.pieces { // what the event at the border has whole, the page need not say
+	if !q.pieces { // the event at the page's border may make the last deltas of this page redundant
 		border, err := s.Journal.Read(ctx, id, before-1, 1)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", id, err)
@@ -186,12 +187,12 @@ func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before
 	return lines, nil
 }
 
-// wholes tell, of events from the last to the first, which are deltas of what a
-// later one has whole.
+// wholes finds, reading events from the last to the first, the deltas whose
+// content a later event repeats in full.
 type wholes struct {
-	reply bool // the deltas before it were of a reply that came, or was begun anew
+	reply bool // earlier deltas belong to a reply that was completed or restarted
 	calls map[string]bool
-	subs  map[string]*wholes // of subagents, by the call at which each works
+	subs  map[string]*wholes // state of each subagent, by the id of its call
 }
 
 func (w *wholes) leftOut(e agent.Event) bool {
@@ -222,7 +223,7 @@ func (w *wholes) leftOut(e agent.Event) bool {
 	return false
 }
 
-// atTurn reports whether what comes before the event is of another turn.
+// atTurn reports whether the events before this one belong to another turn.
 func atTurn(e agent.Event) bool {
 	switch e.Body.(type) {
 	case *agent.TurnReplied, *agent.RunCreated:
@@ -231,8 +232,8 @@ func atTurn(e agent.Event) bool {
 	return false
 }
 
-// withoutPictures returns a body whose images are named, but not there: a log is
-// for reading, and they can be 75 MiB. getEventImage has them.
+// withoutPictures returns the body without the data of its images, which can be
+// 75 MiB. Clients get them with getEventImage.
 func withoutPictures(body agent.Body) agent.Body {
 	switch b := body.(type) {
 	case *agent.RunCreated:

@@ -10,13 +10,12 @@ import (
 	"aloft/internal/control/store"
 )
 
-// expireEvery is how often agents are looked through for those that have been
-// kept long enough, which is counted in days.
+// expireEvery is how often the server looks for agents whose retention period,
+// counted in days, has passed.
 const expireEvery = time.Hour
 
-// expire deletes them, and the replies that are kept for repeated requests, again
-// and again, until ctx ends. What fails is tried
-// again the next time.
+// expire deletes expired agents, and replies kept for repeated requests,
+// periodically until ctx ends. It retries failures in the next round.
 func (s *server) expire(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -41,8 +40,8 @@ func (s *server) expire(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// expireOnce deletes the agents that nobody has touched for as long as was
-// settled when they were made, and says how many.
+// expireOnce deletes the agents that have been unused for the retention period
+// that applied when they were created. It returns how many it deleted.
 func (s *server) expireOnce(ctx context.Context, now time.Time) (deleted int, _ error) {
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil || len(h.Versions) == 0 {
@@ -70,8 +69,8 @@ func (s *server) expireOnce(ctx context.Context, now time.Time) (deleted int, _ 
 	}
 }
 
-// deletedAt is when an agent is deleted if nobody touches it, by what was settled
-// when it was made; nil is never.
+// deletedAt returns when an unused agent will be deleted by the settings that
+// applied when it was created, or nil if never.
 func deletedAt(settled account.Settings, a agent.Agent) *time.Time {
 	if settled.RetentionDays == 0 {
 		return nil
@@ -80,7 +79,8 @@ func deletedAt(settled account.Settings, a agent.Agent) *time.Time {
 	return &at
 }
 
-// works reports whether an agent has a run that is not over; in doubt it does.
+// works reports whether an agent has an active run. If the run cannot be read,
+// it returns true.
 func (s *server) works(ctx context.Context, a agent.Agent) bool {
 	if a.LatestRunID == "" {
 		return false

@@ -16,41 +16,43 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds of files that pass through.
+// Limits for transferred files.
 const (
-	maxPath   = 4 << 10 // bytes, as Linux has it
+	maxPath   = 4 << 10 // bytes, as in Linux
 	maxUpload = 4 << 30 // bytes
 	tarMedia  = "application/x-tar"
 	fileMedia = "application/octet-stream"
 )
 
-// Files are those of one machine, read and written in it as the agent's user: so
-// what a path reaches is the machine's own matter. A relative path begins at the
-// workspace. What may be asked is what the dashboard's file tree does, each an
-// operation of the machine's.
+// Files accesses the files of one machine as the agent's user, so the machine
+// decides what a path can reach. Relative paths begin at the workspace. Each
+// method is one operation of the machine and one action of the dashboard's file
+// tree.
 type Files interface {
-	// List returns what a folder has.
+	// List returns the entries of a folder.
 	List(ctx context.Context, path string) ([]FileEntry, error)
-	// Read opens a file: its size in bytes, and its contents, which end with ctx.
-	// With digest their SHA-256 comes too, in hex.
+	// Read opens a file and returns its size in bytes and its contents, which
+	// are valid until ctx ends. If digest is true, it also returns the SHA-256
+	// in hex.
 	Read(ctx context.Context, path string, digest bool) (size int64, sha256 string, contents io.ReadCloser, err error)
-	// Pack opens a folder as a tar file, which ends with ctx.
+	// Pack returns a folder as a tar file, which is valid until ctx ends.
 	Pack(ctx context.Context, path string) (io.ReadCloser, error)
-	// Write writes a file, whole or not at all: size bytes, or -1 for as many as
-	// come. ifSHA256 and ifAbsent are what it must be before; "" and false, anything.
+	// Write writes a file atomically. size is its length in bytes, or -1 to
+	// read until EOF. If ifSHA256 is set, the existing file must have that
+	// digest; if ifAbsent is true, it must not exist.
 	Write(ctx context.Context, path string, from io.Reader, size int64, ifSHA256 string, ifAbsent bool) (written int64, sha256 string, err error)
 	MakeFolder(ctx context.Context, path string) error
-	// Move moves a file or a folder to where nothing is.
+	// Move moves a file or a folder to a path that does not exist yet.
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string, recursive bool) error
 	Close() error
 }
 
-// FileEntry is what a folder has, as the machine tells it: a name may be
-// anything.
+// FileEntry is an entry of a folder, as the machine reports it. The name is
+// untrusted and may contain any bytes.
 type FileEntry struct {
 	Name     string
-	Folder   bool // of a link: where it leads
+	Folder   bool // for a link, whether its target is a folder
 	Link     bool
 	Size     int64 // bytes
 	Modified time.Time
@@ -87,8 +89,9 @@ type moveFileRequestJSON struct {
 	To   string   `json:"to" minLength:"1" doc:"new path, which must not exist"`
 }
 
-// fileRoutes are those of a machine's files. What they hold is told as it is,
-// secrets included, as over ssh: so it is for members.
+// fileRoutes are the routes for a machine's files. File contents are returned
+// unchanged, including secrets, as over ssh; therefore the routes are for
+// members only.
 func (s *server) fileRoutes() []route {
 	which := param{name: "path", kind: "string", words: "path in the machine, relative to the workspace"}
 	return []route{
@@ -116,7 +119,8 @@ func (s *server) fileRoutes() []route {
 	}
 }
 
-// withFiles opens the files of the machine of the agent that the path names.
+// withFiles wraps do: it opens the files of the machine of the agent in the
+// request's path.
 func (s *server) withFiles(do func(http.ResponseWriter, *http.Request, Files) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 		a, err := s.agent(r.Context(), who, r.PathValue("id"))
@@ -139,7 +143,7 @@ func (s *server) withFiles(do func(http.ResponseWriter, *http.Request, Files) er
 	}
 }
 
-// askedPath is the path that a query names.
+// askedPath returns the path in the query.
 func askedPath(r *http.Request) (string, error) {
 	return checkPath(r.URL.Query().Get("path"), "path")
 }
@@ -239,7 +243,7 @@ func (s *server) readFile(w http.ResponseWriter, r *http.Request, files Files) e
 	if digest {
 		w.Header().Set("ETag", strconv.Quote(sha256))
 	}
-	if size > 0 { // files of /proc say that they are empty
+	if size > 0 { // files in /proc report size 0
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 		contents = exactly{io.LimitReader(contents, size), contents}
 	}
@@ -263,15 +267,15 @@ func (s *server) readFolder(w http.ResponseWriter, r *http.Request, files Files)
 	return s.passOn(w, r, base+".tar", tarMedia, packed)
 }
 
-// exactly reads at most as much as was promised.
+// exactly reads at most the promised number of bytes.
 type exactly struct {
 	io.Reader
 	io.Closer
 }
 
-// passOn gives a browser what a machine made as a file, and never as a page of
-// ours. What breaks on the way cuts the connection, so that nobody takes it for
-// whole.
+// passOn sends a file from a machine as an attachment, and never as a page of
+// this origin. If the transfer fails midway, it cuts the connection, so that
+// the client does not take the file for complete.
 func (s *server) passOn(w http.ResponseWriter, r *http.Request, name, media string, from io.Reader) error {
 	h := w.Header()
 	h.Set("Content-Type", media)
@@ -285,7 +289,7 @@ func (s *server) passOn(w http.ResponseWriter, r *http.Request, name, media stri
 	b := make([]byte, 256<<10)
 	for {
 		n, err := from.Read(b)
-		_ = rc.SetWriteDeadline(time.Now().Add(s.patience)) // a writer without deadlines is a test's
+		_ = rc.SetWriteDeadline(time.Now().Add(s.patience)) // fails only in tests, whose writers have no deadlines
 		if n > 0 {
 			if _, err := w.Write(b[:n]); err != nil {
 				return errGone
@@ -327,7 +331,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, files Files) 
 	body := patiently{http.MaxBytesReader(w, r.Body, maxUpload), rc, s.patience}
 	size, sha256, err := files.Write(r.Context(), name, body, r.ContentLength, strings.Trim(ifMatch, `"`), ifNone != "")
 	if err != nil {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		w.Header().Set("Connection", "close") // the rest of the body was not read
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return tooLongUpload()
 		}
@@ -342,7 +346,7 @@ func tooLongUpload() error {
 	return fault.Invalid("files larger than %d GiB cannot be uploaded", maxUpload>>30).Named(codeTooLong).Hint("use aloft agent cp")
 }
 
-// patiently reads a body for as long as something comes of it.
+// patiently reads a body with a deadline that moves as long as data arrives.
 type patiently struct {
 	io.Reader
 	rc       *http.ResponseController
@@ -351,7 +355,7 @@ type patiently struct {
 
 // Read implements [io.Reader].
 func (p patiently) Read(b []byte) (int, error) {
-	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // a writer without deadlines is a test's
+	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // fails only in tests, whose writers have no deadlines
 	n, err := p.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); !ok {

@@ -20,7 +20,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// filesEnd is a machine as the API sees one, of which only the files are asked.
+// filesEnd is a machine of which only the files are used.
 type filesEnd struct {
 	Machines
 	files farFiles
@@ -28,10 +28,10 @@ type filesEnd struct {
 
 func (e filesEnd) Files(context.Context, string) (Files, error) { return e.files, nil }
 
-// farFiles are a folder of the test's.
+// farFiles is a folder of the test that acts as the machine's files.
 type farFiles struct {
 	*os.Root
-	cut    bool // in the middle of what is read
+	cut    bool // reading fails midway
 	closed *atomic.Int64
 }
 
@@ -199,7 +199,8 @@ func TestFiles(t *testing.T) {
 		t.Error("nothing was closed")
 	}
 
-	// What breaks on the way is not taken for whole, nor is what is too long.
+	// The client notices a transfer that fails midway, and one that is too
+	// long.
 	h.api.Machines = filesEnd{files: farFiles{Root: root, closed: &closed, cut: true}}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", h.http.URL+at("/contents", hostile), nil)
 	if err != nil {
@@ -213,7 +214,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%q counts as whole", b)
 		}
 	}
-	req = httptest.NewRequestWithContext(t.Context(), "PUT", at("/contents", "long"), strings.NewReader("")) // of which nothing is read
+	req = httptest.NewRequestWithContext(t.Context(), "PUT", at("/contents", "long"), strings.NewReader("")) // nothing of the body is read
 	req.ContentLength = maxUpload + 1
 	req.Header.Set("Authorization", "Bearer "+annsKey)
 	rec := httptest.NewRecorder()

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxSearch = 200            // runes of what is looked for
-	failureIs = 24 * time.Hour // for how long a failure needs a person
+	maxSearch = 200            // runes of the search text
+	failureIs = 24 * time.Hour // how long a failed run is listed as needing attention
 )
 
 func standingNames() string {
@@ -42,7 +42,7 @@ var findParams = []param{
 	{name: "prUrl", kind: "string", words: "only agents that were started on this pull request or have opened it"},
 }
 
-// agentQuery reads which agents to list.
+// agentQuery parses the filters of a list of agents.
 func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.AgentQuery, err error) {
 	if out.IncludeArchived, err = boolean(q, "includeArchived", true); err != nil {
 		return out, err
@@ -85,9 +85,9 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 	return out, nil
 }
 
-// pageOfAgents reads limit and cursor into the query of a list of agents. The
-// cursor of the order asks-first carries the moment of the first page and the
-// part of the list that it is in.
+// pageOfAgents parses limit and cursor for a list of agents. The cursor of the
+// order asks-first holds the time of the first page and the section of the
+// list.
 func pageOfAgents(q url.Values, find *store.AgentQuery) (limit int, err error) {
 	if find.AsksFirst == nil {
 		find.Page, limit, err = page(q, agentList)
@@ -125,7 +125,7 @@ func cutAgents(find store.AgentQuery, all []agent.Agent, limit int) ([]agent.Age
 	})
 }
 
-// owner is whose agents are asked for, 0 for everybody's.
+// owner returns the user whose agents are requested, or 0 for all users.
 func owner(q url.Values, who account.APIKey) (int64, error) {
 	all, err := boolean(q, "all", false)
 	if err != nil {
@@ -147,8 +147,8 @@ func owner(q url.Values, who account.APIKey) (int64, error) {
 	return who.UserID, nil
 }
 
-// moment reads a time, or the beginning of so many days after a day. Nothing is
-// the zero time.
+// moment parses a time, or a date, which means the start of that day plus the
+// given number of days. Empty text gives the zero time.
 func moment(text, field string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -157,7 +157,7 @@ func moment(text, field string, days int) (time.Time, error) {
 		return t.AddDate(0, 0, days), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil || t.Year() < 1970 || t.Year() > 2200 { // what nanoseconds of 64 bits hold
+	if err != nil || t.Year() < 1970 || t.Year() > 2200 { // the range of nanoseconds in 64 bits
 		return t, fault.Invalid("must be a day (2030-01-31) or a time (2030-01-31T12:00:00Z), from 1970 to 2200").At(field)
 	}
 	return t, nil

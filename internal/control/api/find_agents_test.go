@@ -9,8 +9,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// What the filters leave is the store's to test; here is whose agents they may be
-// asked of, and what is refused.
+// Tests whose agents each user may list, and which queries are rejected. The
+// store tests the filters.
 func TestFindAgents(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -51,7 +51,7 @@ func TestFindAgents(t *testing.T) {
 }
 
 // An agent that waits for an answer is on the first page, however many newer
-// agents there are, and every page leads to the next one of the same order.
+// agents there are; the pages have a consistent order.
 func TestAgentsThatAskComeFirst(t *testing.T) {
 	h := newHouse(t)
 	asks, runID := h.begin()

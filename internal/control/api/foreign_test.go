@@ -19,14 +19,14 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 )
 
-// A foreigner is a client made from a specification alone: what it sends and what
-// it gets, status and media type included, is held to that by somebody else's
-// validator.
+// A foreigner is a client generated from a specification alone. A third-party
+// validator checks everything that it sends and receives, including status and
+// media type.
 type foreigner struct {
 	house  *house
 	doc    *openapi3.T
 	router routers.Router
-	seen   map[string][]int // by operationId
+	seen   map[string][]int // statuses by operationId
 }
 
 func newForeigner(h *house, spec string) *foreigner {
@@ -43,7 +43,7 @@ func newForeigner(h *house, spec string) *foreigner {
 	return &foreigner{h, doc, router, map[string][]int{}}
 }
 
-// do asks for an operation, which must answer with the status.
+// do calls an operation, which must reply with the status.
 func (f *foreigner) do(key, method, path, body string, status int, header ...string) answer {
 	t := f.house.t
 	t.Helper()
@@ -96,7 +96,8 @@ func (f *foreigner) do(key, method, path, body string, status int, header ...str
 	return answer{resp.StatusCode, resp.Header, data, len(data)}
 }
 
-// each calls with every operation, a path to what is not there, and a body.
+// each runs call for every operation, with a path to a missing resource, and a
+// body.
 func (f *foreigner) each(call func(op *openapi3.Operation, method, path, body string)) {
 	fill := strings.NewReplacer("{id}", "bc-00000000-0000-4000-8000-00000000000f", "{runId}", "run-00000000-0000-4000-8000-00000000000f")
 	bodies := map[string]string{"createSubToken": `{"forUserId":99}`, "addFollowup": `{"prompt":{"text":"x"}}`, "createRun": `{"prompt":{"text":"x"}}`}
@@ -114,8 +115,8 @@ func (f *foreigner) each(call func(op *openapi3.Operation, method, path, body st
 	}
 }
 
-// TestForeignClients asks for every operation of both specifications, and sees
-// every status that they list but those that this server has no cause for.
+// TestForeignClients calls every operation of both specifications, and must see
+// every listed status except those that cannot occur on this server.
 func TestForeignClients(t *testing.T) {
 	h := newHouse(t)
 	h.keep("bc-1", inMachine{})
@@ -144,9 +145,9 @@ func TestForeignClients(t *testing.T) {
 		f.each(func(op *openapi3.Operation, method, path, _ string) {
 			for status := range op.Responses.Map() {
 				n, _ := strconv.Atoi(status)
-				needless := n == 500 || n == 410 || // kept for as long as the agent is
-					n == 403 && method == http.MethodGet || // who may not see it does not find it
-					n == 400 && op.OperationID == "getAgentUsage" || // a run that is not there is 404
+				needless := n == 500 || n == 410 || // streams are kept as long as the agent
+					n == 403 && method == http.MethodGet || // a user without access gets 404
+					n == 400 && op.OperationID == "getAgentUsage" || // an unknown run gets 404
 					strings.HasPrefix(path, "/v0/") && (n == 400 && op.RequestBody == nil || n == 409 && method != http.MethodPost || path == "/v0/me")
 				if !needless && !slices.Contains(f.seen[op.OperationID], n) {
 					t.Errorf("%s %s has answered %d, and not %d", method, path, f.seen[op.OperationID], n)
@@ -156,7 +157,7 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
-// foreignV1 goes through the life of an agent, and through what goes wrong in it.
+// foreignV1 goes through the life of an agent and its error cases in /v1.
 func foreignV1(f *foreigner) {
 	h := f.house
 	const png = "iVBORw0KGgo="
@@ -213,7 +214,7 @@ func foreignV1(f *foreigner) {
 	f.do(annsKey, "DELETE", path, "", 200)
 }
 
-// foreignV0 does the same by the older face.
+// foreignV0 does the same in /v0.
 func foreignV0(f *foreigner) {
 	h := f.house
 	made := f.do(annsKey, "POST", "/v0/agents", `{"prompt":{"text":"Mend it","images":[{"data":"iVBORw0KGgo=","dimension":{"width":1,"height":1}}]},"model":"other",

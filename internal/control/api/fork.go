@@ -17,17 +17,18 @@ import (
 	"aloft/internal/secret"
 )
 
-// Forks saves the disks of machines for agents that are about to be made of them;
-// who may is judged before. Its methods are safe for concurrent use.
+// Forks saves the disks of machines for new agents. The caller has authorized
+// the request already. Its methods are safe for concurrent use.
 type Forks interface {
-	// Fork saves the disk of the agent's machine, if head is the agent's
-	// last event, and beside it the memory, if alive is asked for and it can be:
-	// bootID is the life of the machine that goes on then. They are kept until
-	// release, and from then on for as long as an agent waits to begin with them.
+	// Fork saves the disk of the agent's machine, if head is the agent's last
+	// event. If alive is true and the runtime supports it, it also saves the
+	// memory; bootID then identifies the boot that continues. Both are kept
+	// until release is called, and after that for as long as a new agent waits
+	// to start from them.
 	Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error)
 }
 
-// maxForks bounds how many agents one request makes.
+// maxForks is how many agents one request can create.
 const maxForks = 10
 
 type forkRequestJSON struct {
@@ -48,7 +49,7 @@ type forkResponseJSON struct {
 	Items []createAgentResponseJSON `json:"items" nullable:"false"`
 }
 
-// forking is a request to fork, checked.
+// forking is a validated fork request.
 type forking struct {
 	prompts []conversation.Message
 	turn    int
@@ -76,14 +77,14 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(r.Context()) // half a fork is of use to nobody
+	ctx := context.WithoutCancel(r.Context()) // a half-finished fork is of no use
 	ids := make([]string, len(f.prompts))
 	for i := range ids {
 		if ids[i] = agent.NewID(); key != "" {
 			ids[i] = "bc-" + named(who, "fork "+a.ID+" "+strconv.Itoa(i), key)
 		}
 	}
-	// A request that is repeated goes on with what it saw and saved.
+	// A repeated request reuses the fork point and the disk of the first one.
 	known, err := s.Journal.Read(ctx, ids[0], 0, 2)
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	for i, prompt := range f.prompts {
 		item, fresh, err := s.forkOne(r, who, p, ids[i], key, prompt, f.vars, layer, bootID)
 		if err != nil {
-			for _, id := range made { // nobody has woken them
+			for _, id := range made { // the new agents have not been started yet
 				err = errors.Join(err, s.Agents.DeleteAgent(ctx, id))
 			}
 			return err
@@ -134,9 +135,9 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	return writeJSON(w, http.StatusCreated, out)
 }
 
-// mayForkAlive reports whether the processes of the agent's machine may go along
-// with its forks. They hold the variables that they were given; the envVars of the
-// agent's own call, and those of its MCP servers, are for nobody else.
+// mayForkAlive reports whether forks may get the memory of the agent's machine.
+// Its processes hold environment variables, so the answer is no if the agent
+// has envVars or MCP servers of its own: those are meant for this agent alone.
 func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) {
 	if s.Secrets == nil {
 		return true, nil
@@ -145,7 +146,7 @@ func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) 
 	return len(own) == 0, err
 }
 
-// forking checks all of a request.
+// forking validates the whole request.
 func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forking, error) {
 	var f forking
 	n := 1
@@ -194,8 +195,9 @@ func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forking, err
 	return f, nil
 }
 
-// forkPoint is the moment from which forks of the agent go on: where there is one
-// already of the same request, as it was when that was made.
+// forkPoint returns the state from which forks of the agent continue. If the
+// same request has created a fork before, it returns the state that the fork
+// started from.
 func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before *agent.Forked) (agent.ForkPoint, error) {
 	events, err := s.journalOf(ctx, a.ID)
 	if err != nil {
@@ -221,8 +223,8 @@ func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before 
 	return p, nil
 }
 
-// forkOne journals one agent with its first run. fresh is false where this very
-// request had made it before.
+// forkOne journals one forked agent with its first run. fresh is false if an
+// earlier attempt of the same request created it.
 func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
 	runID := agent.NewRunID()
 	if key != "" {
@@ -284,8 +286,9 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	return out, fresh, nil
 }
 
-// forkedMCP returns the MCP servers that the agent had of its requests then: they go
-// along with the forks of its own person, since what they are authorized by is theirs.
+// forkedMCP returns the MCP servers that the agent had at the fork point. A
+// fork by the agent's owner inherits them; forks by others do not, because the
+// servers are authorized with the owner's credentials.
 func (s *server) forkedMCP(ctx context.Context, who account.APIKey, of *agent.State) (value string, given bool, err error) {
 	if s.MCP == nil || of.MCPRun == "" || of.Agent.UserID != who.UserID {
 		return "", false, nil
@@ -294,7 +297,8 @@ func (s *server) forkedMCP(ctx context.Context, who account.APIKey, of *agent.St
 	return value, value != "", err
 }
 
-// forkedOf is what the beginning of a journal says of a fork; nil if it is none.
+// forkedOf returns the Forked event at the beginning of a journal, or nil if
+// the agent is not a fork.
 func forkedOf(events []agent.Event) *agent.Forked {
 	if len(events) < 2 {
 		return nil

@@ -14,7 +14,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// disks notes which disks were saved, and refuses where it has an error.
+// disks records which disks were saved. If it has an error, it returns that
+// instead.
 type disks struct {
 	saved, released int
 	heads           []int64
@@ -33,7 +34,7 @@ func (d *disks) Fork(_ context.Context, _ string, head int64, alive bool) (layer
 	return fmt.Sprintf("fork-%d", d.saved), life, func() { d.released++ }, nil
 }
 
-// forkable is an agent that has answered twice, and pushed in between.
+// forkable creates an agent that has replied twice and pushed in between.
 func (h *house) forkable() (id string) {
 	h.t.Helper()
 	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r","startingRef":"main"}],"envVars":{"MINE":"s3cret"}}`), 201)
@@ -94,13 +95,14 @@ func TestFork(t *testing.T) {
 		t.Error("it has the other's secrets")
 	}
 
-	// The same request again, also after the agent has gone on, is the same reply.
+	// The same request gets the same reply, even after the agent has continued.
 	h.append(id, "", &agent.Notice{Text: "later"})
 	again := h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
 	if string(again.body) != string(made.body) || d.saved != 1 {
 		t.Errorf("first %s\nagain %s", made.body, again.body)
 	}
-	// Where the first request died halfway, it is completed with the same disk.
+	// If the first request died halfway, a repeat completes it with the same
+	// disk.
 	h.want(h.call("DELETE", "/v1/agents/"+made.get(t, "items").([]any)[1].(map[string]any)["agent"].(map[string]any)["id"].(string), ""), 200)
 	h.want(h.call("POST", path, `{"n":2,"prompt":{"text":"go on"}}`, "Idempotency-Key", "k"), 201)
 	if d.saved != 1 {
@@ -140,8 +142,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkAlive has the processes of a machine go along, unless they hold what
-// came with the agent's own call.
+// TestForkAlive checks that forks get the processes of the machine, unless the
+// agent was created with environment variables of its own.
 func TestForkAlive(t *testing.T) {
 	h := newHouse(t)
 	h.api.Forks = &disks{}
@@ -165,8 +167,8 @@ func TestForkAlive(t *testing.T) {
 	}
 }
 
-// The MCP servers of an agent's requests go along with the forks of its person, as
-// they were at that turn, and with nobody else's.
+// Forks by the agent's owner get its MCP servers as they were at that turn;
+// forks by others do not.
 func TestForkTakesMCPServersAlong(t *testing.T) {
 	h := newHouse(t)
 	id := h.forkable()
@@ -192,8 +194,8 @@ func TestForkTakesMCPServersAlong(t *testing.T) {
 	h.want(h.callAs(bensKey, "POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 404)
 }
 
-// What was secret of an agent stays secret of its forks, and of theirs, after
-// the agent is deleted: it may be on the disk that they began with.
+// An agent's secrets stay secret in its forks and in their forks, after the
+// agent is deleted: they may be on the saved disk.
 func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 	h := newHouse(t)
 	h.api.Forks = &disks{}

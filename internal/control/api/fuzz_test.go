@@ -52,8 +52,8 @@ func FuzzCreateAgent(f *testing.F) {
 	})
 }
 
-// Whatever stands where a route has names, numbers and paths, and in the headers
-// that are parsed, the answer is the API's own, and never that it has failed.
+// FuzzRequests checks that arbitrary names, numbers, paths and headers never
+// cause an internal error.
 func FuzzRequests(f *testing.F) {
 	for _, s := range [][2]string{
 		{"..", "../../etc/passwd"}, {"%2e%2e%2f", "/proc/self/environ"}, {"a b\x00", "a\x00b"}, {"*", `"` + strings.Repeat("0", 64) + `"`}, {"9223372036854775808", "bytes=0-,5-1,-0"},
@@ -75,7 +75,7 @@ func FuzzRequests(f *testing.F) {
 				}
 				query := url.Values{"path": {value}}
 				for _, p := range rt.query {
-					if p.name != "follow" { // which has no end
+					if p.name != "follow" { // a followed stream does not end
 						query.Set(p.name, value)
 					}
 				}
@@ -142,8 +142,8 @@ func FuzzLastEventID(f *testing.F) {
 	})
 }
 
-// Whatever a model or a machine says, the projector makes frames of it that a
-// client can read, and the same ones twice.
+// FuzzFrames checks that the projector turns any text of a model or a machine
+// into frames that a client can parse, and is deterministic.
 func FuzzFrames(f *testing.F) {
 	f.Add(uint64(1), "Hello", `{"a":[1,"x"]}`)
 	f.Add(uint64(7), "\xff\r\n\n", `{"success":`)

@@ -29,15 +29,15 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// named makes a UUID of a caller's key, so that the same request makes the same
-// ids and the journal itself knows a repetition: nothing else has to be kept,
-// and nothing can be forgotten.
+// named derives a UUID from a caller's key. A repeated request yields the same
+// ids, so the journal itself detects it, and no table of keys has to be kept or
+// expired.
 func named(who account.APIKey, scope, key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatInt(who.UserID, 10)+"\x00"+scope+"\x00"+key)).String()
 }
 
-// repeated returns the first events of an agent that this very request has made
-// before, and otherwise the error taken.
+// repeated returns the first events of the agent if an earlier attempt of the
+// same request created it, and otherwise the error taken.
 func (s *server) repeated(ctx context.Context, who account.APIKey, id, runID, key string, prompt conversation.Message, taken error) ([]agent.Event, error) {
 	if key == "" {
 		return nil, taken
@@ -55,7 +55,7 @@ func (s *server) repeated(ctx context.Context, who account.APIKey, id, runID, ke
 	return events, samePrompt(events[1], prompt)
 }
 
-// samePrompt refuses a key that was used for another request.
+// samePrompt rejects a key that was used for a different request.
 func samePrompt(e agent.Event, prompt conversation.Message) error {
 	_, now, err := agent.Encode(&agent.RunCreated{Prompt: prompt})
 	if err != nil {
@@ -75,8 +75,9 @@ func samePrompt(e agent.Event, prompt conversation.Message) error {
 	return nil
 }
 
-// unfetched is the message of the journal without those images that the request
-// names by URL, and that are empty in it: what an address leads to may change.
+// unfetched returns the journaled message with the images removed that the
+// request names by URL: a URL may return another image now, so they are not
+// compared.
 func unfetched(made, asked conversation.Message) conversation.Message {
 	made.Blocks = slices.Clone(made.Blocks)
 	for i, b := range asked.Blocks {

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// identityDocument answers whoever verifies the tokens of machines. It may be
-// kept for a while: a key is published long before it signs.
+// identityDocument serves a document for verifying machines' tokens. It may be
+// cached for a while: keys are published long before they sign.
 func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Identity == nil {
 		return fault.NotImplemented("identity tokens are not enabled on this server").Named(codeOff)
@@ -24,6 +24,6 @@ func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ acco
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=300")
-	_, _ = w.Write(body) // the connection's error has nobody left to tell
+	_, _ = w.Write(body) // the client has gone; nobody to report the error to
 	return nil
 }

@@ -10,8 +10,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// eventImage sends the n-th image of an event, from 0. Its bytes are foreign: a
-// browser is told to take them for nothing but an image of that kind.
+// eventImage sends the n-th image of an event, counted from 0. The bytes are
+// untrusted: the headers keep browsers from treating them as anything but an
+// image of that type.
 func (s *server) eventImage(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *server) eventImage(w http.ResponseWriter, r *http.Request, who account.
 	im := images[n]
 	switch im.MediaType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
-	default: // an SVG is a document with scripts
+	default: // an SVG can contain scripts
 		return missing
 	}
 	h := w.Header()
@@ -45,7 +46,7 @@ func (s *server) eventImage(w http.ResponseWriter, r *http.Request, who account.
 	h.Set("Content-Length", strconv.Itoa(len(im.Data)))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	h.Set("Cache-Control", "private, max-age=86400, immutable") // no event ever changes
+	h.Set("Cache-Control", "private, max-age=86400, immutable") // events never change
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil

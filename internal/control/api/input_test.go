@@ -25,7 +25,7 @@ func TestBadInput(t *testing.T) {
 	five := strings.Repeat(`{"data":"`+png+`","mimeType":"image/png"},`, 5)
 	for _, c := range []struct {
 		name, body, code string
-		says             []string // each must be in the message
+		says             []string // substrings that the message must contain
 	}{
 		{"Empty", "", "missing_body", []string{"empty"}},
 		{"Malformed", "{\n \"prompt\": {\"text\": \"x\",}}", "invalid_json", []string{"line 2", "column 25"}},
@@ -289,7 +289,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+id+"/diff", ""), 503)
 }
 
-// A reader that takes nothing does not hold its handler for ever.
+// A client that stops reading does not block its handler for ever.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	h := newHouse(t)
 	h.api.patience = 50 * time.Millisecond
@@ -302,6 +302,6 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", streamOf(id, runID), annsKey)
-	defer conn.Close() // after it has read nothing
+	defer conn.Close() // without having read anything
 	eventually(t, "the handler has returned", func() bool { return strings.Contains(h.log.String(), "/stream") })
 }

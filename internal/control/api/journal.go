@@ -12,8 +12,9 @@ import (
 	"aloft/internal/conversation"
 )
 
-// journalJSON is what an agent's journal comes to. A client that has the events
-// from some number on, and this, knows what one does that has read them all.
+// journalJSON is the state folded from an agent's journal. A client that has
+// this and the events from some number on knows as much as one that has read
+// all events.
 type journalJSON struct {
 	_       struct{}            `json:"-" additionalProperties:"true"`
 	Head    int64               `json:"head" minimum:"0" doc:"number of the last event included in todos and queue"`
@@ -85,8 +86,8 @@ func (s *server) getJournal(w http.ResponseWriter, r *http.Request, who account.
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// eachRun calls f for every run of an agent, the newest first. A run that is made
-// meanwhile is not among them.
+// eachRun calls f for every run of an agent, the newest first. It skips runs
+// that are created meanwhile.
 func (s *server) eachRun(ctx context.Context, agentID string, f func(agent.Run)) error {
 	for p := (store.Page{Limit: maxLimit}); ; {
 		runs, err := s.Agents.ListRuns(ctx, agentID, p)

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// numbers are those of the events of a page.
+// numbers returns the numbers of the events on a page.
 func (h *house) numbers(id, query string) (seqs []int64) {
 	h.t.Helper()
 	a := h.want(h.call("GET", "/v1/agents/"+id+"/events"+query, ""), 200)
@@ -25,7 +25,8 @@ func (h *house) numbers(id, query string) (seqs []int64) {
 	return seqs
 }
 
-// turn is a reply that comes in pieces, with a call whose output does.
+// turn returns the events of a reply that streams in pieces, with a call whose
+// output does too.
 func turn(n, pieces int) (bodies []agent.Body) {
 	call := fmt.Sprintf("c%d", n)
 	for range pieces {
@@ -46,7 +47,8 @@ func TestEventsWithoutPieces(t *testing.T) {
 	for n := range 40 {
 		h.append(id, runID, turn(n, 10)...)
 	}
-	// The pages hold all but the deltas, each of them once, and begin where a turn does.
+	// The pages have all events except redundant deltas, each once, and begin
+	// at a turn.
 	var all []int64
 	pages := 0
 	for before := ""; ; pages++ {
@@ -63,8 +65,8 @@ func TestEventsWithoutPieces(t *testing.T) {
 	if len(all) != 2+40*3 || !slices.IsSorted(all) || pages != 10 {
 		t.Errorf("%d events in %d pages: %v", len(all), pages+1, all)
 	}
-	// What no event has whole stays: of a reply that is written, that was cut off by
-	// the run's end, and of a call that runs.
+	// Deltas stay if no later event repeats them: of an unfinished reply, of
+	// one that the run's end cut off, and of a running call.
 	head := h.append(id, runID, &agent.TextDelta{Text: "so far"}, finish())[1].Seq
 	if got := h.numbers(id, "?last=2&pieces=false"); !slices.Equal(got[len(got)-2:], []int64{head - 1, head}) {
 		t.Errorf("a reply that was cut off: %v, with the end at %d", got, head)

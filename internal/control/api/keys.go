@@ -65,7 +65,8 @@ type updateMeRequestJSON struct {
 	LastName  *string  `json:"lastName,omitempty" maxLength:"100"`
 }
 
-// keyRoutes are what a user may do about themselves, whatever their role.
+// keyRoutes are the routes with which users of any role manage their own
+// account.
 func (s *server) keyRoutes() []route {
 	return []route{
 		{method: "PATCH", path: "/v1/me/profile", id: "updateMe", summary: "Change your name", needs: account.Viewer,
@@ -88,7 +89,8 @@ func (s *server) keyRoutes() []route {
 	}
 }
 
-// selfCare refuses sub-tokens, which act for a user but are not theirs to keep.
+// selfCare rejects sub-tokens: they act for a user, but must not manage the
+// user's account.
 func (s *server) selfCare(who account.APIKey) error {
 	if _, err := s.desk(); err != nil {
 		return err

@@ -12,15 +12,15 @@ import (
 // maxPlain bounds the body of a request that carries no images, in bytes.
 const maxPlain = 4 << 20
 
-// maxLarge is how many requests with a larger body a user may make at once: each
-// holds its body in memory.
+// maxLarge is how many requests with a larger body a user may have in progress,
+// since each holds its body in memory.
 const maxLarge = 2
 
-// pictured are the operations whose prompts may have images.
+// pictured lists the operations whose prompts may contain images.
 var pictured = []string{"createAgent", "createRun", "queuePrompt", "retryTurn", "forkAgent", "v0CreateAgent", "v0AddFollowup"}
 
-// mostOf returns the size of the largest body that the route reads, in bytes; 0
-// where it bounds the body itself, which it does not hold in memory.
+// mostOf returns the size of the largest body that the route accepts, in bytes,
+// or 0 if the handler streams the body and bounds it itself.
 func (rt route) mostOf() int64 {
 	switch {
 	case rt.takes != "":
@@ -31,14 +31,15 @@ func (rt route) mostOf() int64 {
 	return maxPlain
 }
 
-// larges counts the large requests of each user that are under way. Its methods are
-// safe for concurrent use; its zero value is ready.
+// larges counts each user's large requests in progress. Its methods are safe
+// for concurrent use; its zero value is ready to use.
 type larges struct {
 	mu sync.Mutex
 	of map[int64]int
 }
 
-// bound bounds the body of a request to the route. done ends the request.
+// bound limits the body of a request to the route. The caller must call done
+// when the request ends.
 func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt route, who account.APIKey) (done func(), err error) {
 	most := rt.mostOf()
 	if most == 0 || r.Method == http.MethodGet {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryRouteBoundsItsBody sends each route a body that is longer than its own
-// bound, without end: it answers 413 and reads no more.
+// TestEveryRouteBoundsItsBody sends each route an endless body. The server
+// replies 413 and stops reading.
 func TestEveryRouteBoundsItsBody(t *testing.T) {
 	h := newHouse(t)
 	large := 0
@@ -46,7 +46,7 @@ func TestEveryRouteBoundsItsBody(t *testing.T) {
 	}
 }
 
-// counted counts what is read of it.
+// counted counts the bytes that are read from the body.
 type counted struct {
 	io.Reader
 	n int64
@@ -58,8 +58,9 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestLargeBodiesAtOnce has one user send more large bodies than may be held, each
-// without ever ending: another user is served, and so is the first once one has ended.
+// TestLargeBodiesAtOnce has one user send more large bodies at once than are
+// allowed. Other users are still served, and so is the first user once one of
+// the requests has ended.
 func TestLargeBodiesAtOnce(t *testing.T) {
 	h := newHouse(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -68,7 +69,7 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 		started := make(chan struct{})
 		feed, write := io.Pipe()
 		go func() {
-			_, _ = io.CopyN(write, spaces{}, maxPlain+1) // and then nothing
+			_, _ = io.CopyN(write, spaces{}, maxPlain+1) // and then stall
 			close(started)
 		}()
 		req, err := http.NewRequestWithContext(ctx, "POST", h.http.URL+"/v1/agents", feed)
@@ -81,7 +82,7 @@ func TestLargeBodiesAtOnce(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		<-started // the server has begun to read it
+		<-started // the server has started to read it
 	}
 	long := `{"prompt":{"text":"x"},"name":"` + strings.Repeat("x", maxPlain) + `"}`
 	h.want(h.callAs(annsKey, "POST", "/v1/agents", long), 429)

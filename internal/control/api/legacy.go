@@ -15,10 +15,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// legacyPrefix is of the paths whose errors have the shape of /v0.
+// legacyPrefix begins the paths whose errors have the shape of /v0.
 const legacyPrefix = "/v0/"
 
-// legacy makes routes of those of /v0, which stand before the others.
+// legacy returns routes for the operations of /v0, which call those of /v1.
 func (s *server) legacy(v1 []route, page []param) []route {
 	inner := http.NewServeMux()
 	for _, rt := range v1 {
@@ -56,7 +56,7 @@ func (s *server) legacy(v1 []route, page []param) []route {
 // A legacyCall is a request of /v0.
 type legacyCall struct {
 	s     *server
-	inner http.Handler // of the operations of /v1; its writer is a *within
+	inner http.Handler // the operations of /v1; its writer is always a *within
 	w     http.ResponseWriter
 	r     *http.Request
 	who   account.APIKey
@@ -85,7 +85,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 	if key := c.r.Header.Get("Idempotency-Key"); key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	w := &within{header: http.Header{}, who: c.who, status: http.StatusNotFound} // of a path that the mux does not have
+	w := &within{header: http.Header{}, who: c.who, status: http.StatusNotFound} // the default if the mux has no such path
 	c.inner.ServeHTTP(w, r)
 	switch {
 	case w.err != nil:
@@ -95,7 +95,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 			}
 		}
 		return w.err
-	case w.status == http.StatusNotFound, w.status/100 == 3: // or the mux knows a tidier path
+	case w.status == http.StatusNotFound, w.status/100 == 3: // a redirect: the mux knows a cleaner path
 		return fault.NotFound("there is nothing of that name")
 	case w.status >= http.StatusBadRequest:
 		return fmt.Errorf("%s %s: status %d", method, u.Path, w.status)
@@ -107,10 +107,10 @@ func (c *legacyCall) Events(agentID string, after int64) ([]agent.Event, error) 
 	return c.s.Journal.Read(c.r.Context(), agentID, after, batch)
 }
 
-// within takes an operation's reply where it is not for the wire.
+// within records the reply of an inner operation instead of sending it.
 type within struct {
 	who    account.APIKey
-	err    error // of the operation
+	err    error // returned by the operation
 	header http.Header
 	status int
 	body   bytes.Buffer
@@ -120,5 +120,5 @@ func (w *within) Header() http.Header         { return w.header }
 func (w *within) WriteHeader(status int)      { w.status = status }
 func (w *within) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// isLegacy reports whether the request is of /v0.
+// isLegacy reports whether the request is for /v0.
 func isLegacy(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, legacyPrefix) }

@@ -14,9 +14,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// legacyError holds an error to the shape {"error", "message"}, which the words
-// of the specification give. The schema in rest-v0.json has an object in error,
-// which cannot be a string too.
+// legacyError checks an error against the shape {"error", "message"} that the
+// text of the specification describes. The schema in rest-v0.json has an object
+// in error, which contradicts the text.
 func legacyError(body []byte) error {
 	var e struct{ Error, Message *string }
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -28,8 +28,7 @@ func legacyError(body []byte) error {
 	return nil
 }
 
-// A stranger is a client of /v0, written from its schemas and knowing nothing of
-// this server but its address and a key.
+// A stranger is a client of /v0, written from the schemas alone.
 type stranger struct{ base, key string }
 
 type strangersAgent struct {
@@ -50,7 +49,7 @@ type strangersAgent struct {
 	CreatedAt string `json:"createdAt"`
 }
 
-// do sends a request and decodes the reply of the wanted status.
+// do sends a request, checks its status and decodes the reply.
 func (s stranger) do(t *testing.T, method, path, body string, want int, out any, header ...string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
@@ -81,7 +80,7 @@ func (s stranger) do(t *testing.T, method, path, body string, want int, out any,
 		return
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields() // the stranger knows every field there is
+	d.DisallowUnknownFields() // the client knows every field
 	if err := d.Decode(out); err != nil {
 		t.Fatalf("%s %s: %s: %v", method, path, data, err)
 	}
@@ -207,7 +206,7 @@ func TestForeignClient(t *testing.T) {
 	stranger{h.http.URL, "aloft_wrong"}.do(t, "GET", "/v0/me", "", 401, nil)
 }
 
-// What is refused names fields of /v0.
+// Errors name fields of /v0.
 func TestLegacyBadInput(t *testing.T) {
 	h := newHouse(t)
 	source := func(fields string) string { return `{"prompt":{"text":"x"},"source":` + fields + `}` }
@@ -248,8 +247,8 @@ func TestLegacyBadInput(t *testing.T) {
 	}
 }
 
-// Every operation of rest-v0.json is in the table, with its success status, and
-// its request has every field.
+// The table has every operation of rest-v0.json with its success status, and
+// the request types have every field.
 func TestLegacyHasTheSpecification(t *testing.T) {
 	spec, err := legacySpec()
 	if err != nil {

@@ -25,8 +25,8 @@ func amountOf(a allowance.Amount) *amountJSON {
 	return &amountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
 }
 
-// limitsOf is at what a run ends, and what of that it has used; nil where it has no
-// limits.
+// limitsOf returns the limits at which a run ends and how much of them it has
+// used. Both are nil if the run has no limits.
 func limitsOf(r agent.Run) (limits, used *amountJSON) {
 	if r.Limit == (allowance.Amount{}) {
 		return nil, nil
@@ -34,7 +34,7 @@ func limitsOf(r agent.Run) (limits, used *amountJSON) {
 	return amountOf(r.Limit), amountOf(r.Used(time.Now()))
 }
 
-// maxDollars bounds a limit of money, far above any.
+// maxDollars is the largest cost limit that is accepted.
 const maxDollars = 1e6
 
 func (in *amountJSON) amount() (out allowance.Amount, err error) {
@@ -44,9 +44,9 @@ func (in *amountJSON) amount() (out allowance.Amount, err error) {
 	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
 }
 
-// limit is what a request lets each run of the agent use; nil where it says nothing.
-// It is refused where it is above what is allowed, or names money that cannot be
-// counted.
+// limit returns the limits that a request sets for each run of the agent, or
+// nil if it sets none. It rejects limits above the team's, and a cost limit for
+// a model without a known price.
 func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (asked *allowance.Amount, _ error) {
 	if in != nil {
 		given, err := in.amount()
@@ -72,7 +72,8 @@ func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (aske
 	return asked, nil
 }
 
-// priced returns nil if the price of the model is known; of "" if that of all is.
+// priced returns nil if the price of the model is known. For the id "", all
+// models must have a price.
 func priced(models []model.Info, id string) error {
 	for _, m := range models {
 		if id == "" || m.ID == id {
@@ -84,7 +85,7 @@ func priced(models []model.Info, id string) error {
 	return nil
 }
 
-// settleLimit puts what was asked for into the team's limit.
+// settleLimit applies the requested values to the team's limit.
 func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON) error {
 	now := amountOf(*to)
 	fields := map[allowance.Kind]string{allowance.Turns: "maxTurns", allowance.Tokens: "maxTokens", allowance.Cost: "maxCostUsd", allowance.Time: "maxSeconds"}
@@ -109,7 +110,7 @@ func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON)
 	return nil
 }
 
-// set puts what is given in the place of what is.
+// set stores the given value, unless it is nil.
 func set[T any](is, given *T) {
 	if given != nil {
 		*is = *given

@@ -63,8 +63,8 @@ func TestRateLimit(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	get(bensKey, "/v1/me", 200, "2")   // another key
-	get(annsKey, "/healthz", 200, "")  // and what is not counted
-	get("aloft_no", "/v1/me", 401, "") // nor a key that is none
+	get(annsKey, "/healthz", 200, "")  // not counted
+	get("aloft_no", "/v1/me", 401, "") // not counted: an invalid key
 	clock = clock.Add(20 * time.Second)
 	get(annsKey, "/v1/me", 200, "0")
 	get(annsKey, "/v1/me", 429, "0")
@@ -74,7 +74,7 @@ func TestRateLimit(t *testing.T) {
 	get(annsKey, "/v1/me", 200, "")
 }
 
-// What one request of /v0 does as several of /v1 counts once.
+// A /v0 request counts once, even if it makes several /v1 requests.
 func TestLegacyCountsOnce(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// openWithin bounds the opening of a stream; a machine may have to start.
+	// openWithin is the timeout for opening a stream; the machine may have to
+	// start first.
 	openWithin = 3 * time.Minute
-	// pingEvery keeps proxies from cutting a connection where nobody types, and
-	// finds out that a client has gone without a word.
+	// pingEvery is the interval of pings, which keep proxies from closing an
+	// idle connection and detect clients that have vanished.
 	pingEvery  = 30 * time.Second
 	pingWithin = 20 * time.Second
 )
@@ -27,16 +28,17 @@ const (
 // sshStream is the name of a machine's ssh server.
 const sshStream = "ssh"
 
-// machineHeader names the machine, and its present life, that a WebSocket leads to.
+// machineHeader names the machine that a WebSocket leads to, and its current
+// boot.
 const machineHeader = "Aloft-Machine"
 
-// openSSH is a WebSocket to the machine's ssh server.
+// openSSH joins a WebSocket to the machine's ssh server.
 func (s *server) openSSH(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	return s.openStream(w, r, who, sshStream)
 }
 
-// openStream joins a WebSocket to a stream of the agent's machine. Every
-// message is bytes of the stream.
+// openStream joins a WebSocket to a stream of the agent's machine. Messages are
+// bytes of the stream.
 func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.APIKey, name string) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -61,8 +63,8 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request, who account.
 	return joinStream(w, r, conn)
 }
 
-// wantsSocket is a fault unless the request asks for a WebSocket; command is
-// what asks for it in a person's stead.
+// wantsSocket returns a fault unless the request asks for a WebSocket. command
+// is the CLI command that its hint recommends.
 func wantsSocket(w http.ResponseWriter, r *http.Request, command string) error {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return nil
@@ -71,20 +73,20 @@ func wantsSocket(w http.ResponseWriter, r *http.Request, command string) error {
 	return fault.Invalid("this endpoint requires a WebSocket").Named("upgrade_required").Hint("connect with %s or another WebSocket client", command)
 }
 
-// joinStream makes a WebSocket of the request, joins it to conn until either
-// ends, and closes both.
+// joinStream accepts the request as a WebSocket, copies between it and conn
+// until either ends, and closes both.
 func joinStream(w http.ResponseWriter, r *http.Request, conn net.Conn, protocols ...string) error {
 	defer conn.Close()
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: protocols})
 	if err != nil {
-		return nil // Accept has answered
+		return nil // Accept has replied
 	}
-	ws.SetReadLimit(-1) // what is read is passed on piece by piece
+	ws.SetReadLimit(-1) // no limit: messages are streamed, not buffered
 	pipe(r.Context(), ws, conn)
 	return nil
 }
 
-// pipe copies both ways until either side ends, and ends the other.
+// pipe copies both ways until either side ends, then ends the other.
 func pipe(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -106,7 +108,7 @@ func pipe(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	<-in
 }
 
-// keepAlive pings until ctx ends, and ends it if there is no answer.
+// keepAlive pings until ctx ends, and cancels it if a ping is not answered.
 func keepAlive(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()

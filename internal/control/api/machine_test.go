@@ -15,9 +15,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// parrot is a machine that says back what it hears.
+// parrot is a machine that echoes what it receives.
 type parrot struct {
-	Machines // what this test does not ask
+	Machines // methods that this test does not use
 	closed   chan struct{}
 }
 
@@ -74,7 +74,7 @@ func TestSSHIsAPipe(t *testing.T) {
 func TestPause(t *testing.T) {
 	h := newHouse(t)
 	id, _ := h.begin()
-	for range 2 { // the second is no error, and no event
+	for range 2 { // pausing again succeeds and journals nothing
 		h.want(h.call("POST", "/v1/agents/"+id+"/pause", ""), 200)
 	}
 	if paused := h.want(h.call("GET", "/v1/agents/"+id, ""), 200).get(t, "paused"); paused != true {

@@ -14,32 +14,35 @@ import (
 	"aloft/internal/fault"
 )
 
-// Machines reaches into the machines of agents. Who may is judged here, before
-// any of it is called. Its methods are safe for concurrent use.
+// Machines connects to the machines of agents. The API authorizes the caller
+// first. Its methods are safe for concurrent use.
 type Machines interface {
-	// Open opens a stream of that name to the agent's machine, and wakes the
-	// machine where need be. The stream's RemoteAddr names the machine and its
-	// present life.
+	// Open opens the named stream of the agent's machine, and wakes the machine
+	// if it sleeps. The connection's RemoteAddr names the machine and its
+	// current boot.
 	Open(ctx context.Context, agentID, stream string) (net.Conn, error)
-	// PTY connects to the PTYs of the agent's machine, which speaks the protocol
-	// of docs/reference/pty.md. The end of the connection is the caller's duty.
+	// PTY connects to the terminals of the agent's machine. The connection
+	// speaks the protocol of docs/reference/pty.md. The caller closes it.
 	PTY(ctx context.Context, agentID string) (PTY, error)
 	// Terminals lists the terminals that the agent and people share.
 	Terminals(ctx context.Context, agentID string) ([]Terminal, error)
-	// CreateTerminal makes one, or returns the one that has the name.
+	// CreateTerminal creates a terminal, or returns the existing one with the
+	// same name.
 	CreateTerminal(ctx context.Context, agentID string, n NewTerminal) (made Terminal, created bool, err error)
-	// Files goes to the files of the agent's machine. Their Close is the caller's duty.
+	// Files opens the files of the agent's machine. The caller closes the
+	// result.
 	Files(ctx context.Context, agentID string) (Files, error)
 }
 
-// PTY is a connection whose messages are passed on as they are.
+// PTY is a connection whose messages the API relays unchanged.
 type PTY interface {
 	Read(ctx context.Context) (websocket.MessageType, []byte, error)
 	Write(ctx context.Context, kind websocket.MessageType, message []byte) error
 	Close() error
 }
 
-// Terminal is a terminal as the machine tells it: text that nobody vouches for.
+// Terminal describes a terminal, as the machine reports it. Its texts are
+// untrusted.
 type Terminal struct {
 	Name             string
 	Created          time.Time
@@ -50,7 +53,7 @@ type Terminal struct {
 	ExitCode         *int // nil while the command runs
 }
 
-// NewTerminal says what to make. Every field may be left out.
+// NewTerminal describes a terminal to create. All fields are optional.
 type NewTerminal struct {
 	Name, Command, WorkingDirectory string
 	Columns, Rows                   int
@@ -82,7 +85,7 @@ type createTerminalRequestJSON struct {
 	Rows             int      `json:"rows,omitempty"`
 }
 
-// noMachines is what a server answers that cannot reach into machines.
+// noMachines returns the error of a server that cannot reach machines.
 func noMachines() error {
 	return fault.NotImplemented("access to machines is not enabled on this server").Named(codeOff)
 }
@@ -138,10 +141,10 @@ func viewTerminal(t Terminal) terminalJSON {
 	}
 }
 
-// maxPTYMessage bounds a message from a client, in bytes.
+// maxPTYMessage is the largest message that a client may send, in bytes.
 const maxPTYMessage = 256 << 10
 
-// ptyProtocol is the subprotocol of PTYs, for those who ask for one.
+// ptyProtocol is the WebSocket subprotocol for terminals; clients may omit it.
 const ptyProtocol = "aloft.pty"
 
 func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -159,13 +162,13 @@ func (s *server) openPTY(w http.ResponseWriter, r *http.Request, who account.API
 	return join(w, r, pty)
 }
 
-// join joins a client's WebSocket to a machine's, which it closes.
+// join relays between a client's WebSocket and a machine's, and closes both.
 func join(w http.ResponseWriter, r *http.Request, pty PTY) error {
-	defer func() { _ = pty.Close() }() // what it says has nobody to hear it
-	// A browser's page of another origin is refused.
+	defer func() { _ = pty.Close() }() // nobody to report the error to
+	// Accept rejects pages of another origin.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{ptyProtocol}})
 	if err != nil {
-		return nil // it has answered
+		return nil // Accept has replied
 	}
 	defer func() { _ = ws.CloseNow() }()
 	ws.SetReadLimit(maxPTYMessage)
@@ -173,11 +176,11 @@ func join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer cancel()
-		_ = relay(ctx, pty.Write, ws.Read) // whoever leaves, leaves
+		_ = relay(ctx, pty.Write, ws.Read) // ends when the client leaves
 	})
 	end := relay(ctx, ws.Write, pty.Read)
 	if e, ok := errors.AsType[websocket.CloseError](end); ok {
-		_ = ws.Close(e.Code, e.Reason) // before cancel, which would cut it off
+		_ = ws.Close(e.Code, e.Reason) // before cancel, which would cut the connection
 	} else if ctx.Err() == nil {
 		_ = ws.Close(websocket.StatusGoingAway, "the machine is gone")
 	}
@@ -186,7 +189,7 @@ func join(w http.ResponseWriter, r *http.Request, pty PTY) error {
 	return nil
 }
 
-// relay passes messages on until either end has had enough, and returns why.
+// relay passes messages on until either end closes or fails, and returns why.
 func relay(ctx context.Context, write func(context.Context, websocket.MessageType, []byte) error,
 	read func(context.Context) (websocket.MessageType, []byte, error)) error {
 	for {

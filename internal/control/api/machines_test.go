@@ -15,10 +15,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// farEnd is a machine as the API sees one: its PTY is a WebSocket to a server of
-// the test's, which says everything back.
+// farEnd is a machine whose terminals are a WebSocket to an echo server of the
+// test.
 type farEnd struct {
-	Machines // what this test does not ask
+	Machines // methods that this test does not use
 	url      string
 }
 
@@ -61,7 +61,7 @@ func TestTerminals(t *testing.T) {
 	}
 }
 
-// What either end says reaches the other as it is, and so does the end.
+// Messages and closing are passed on unchanged in both directions.
 func TestPTYIsPassedOn(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)

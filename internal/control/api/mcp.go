@@ -23,13 +23,14 @@ type mcpAuthJSON struct {
 	Scopes       []string `json:"scopes,omitempty" nullable:"false"`
 }
 
-// mcpServerInJSON is a server as a request names it, which has no other fields.
+// mcpServerInJSON is an MCP server in a request. Unknown fields are rejected.
 type mcpServerInJSON struct {
 	_ struct{} `json:"-" additionalProperties:"false"`
 	mcpNamedJSON
 }
 
-// mcpNamedJSON is what a server is: a program in the machine, or a remote one.
+// mcpNamedJSON is an MCP server's definition: a program in the machine, or a
+// remote server.
 type mcpNamedJSON struct {
 	Name    string            `json:"name" minLength:"1" maxLength:"64"`
 	Type    string            `json:"type,omitempty" enum:"stdio,http,sse" doc:"default derived from command or url"`
@@ -167,7 +168,7 @@ func (s *server) mcpServerOf(ctx context.Context, k controlmcp.Kept, who account
 	return out, err
 }
 
-// withoutQuery is a URL without what of it may be secret.
+// withoutQuery returns a URL without its query, which may hold a secret.
 func withoutQuery(raw string) string {
 	before, _, cut := strings.Cut(raw, "?")
 	if cut {
@@ -211,7 +212,7 @@ func mayTeam(who account.APIKey) error {
 	return nil
 }
 
-// mcpServer returns the server that a request is about, of those that its user sees.
+// mcpServer returns the server in the request's path, if the caller may see it.
 func (s *server) mcpServer(r *http.Request, who account.APIKey) (controlmcp.Kept, error) {
 	if err := s.keepsMCP(); err != nil {
 		return controlmcp.Kept{}, err
@@ -267,8 +268,9 @@ func mcpToolsOf(l mcp.Listing) []mcpToolJSON {
 	return out
 }
 
-// mcpServers checks the servers that come with a run, and returns what is kept
-// sealed of them; given is whether any came, which may be none.
+// mcpServers validates a run's MCP servers and returns them encoded for
+// sealing. given is true if the request has the field, even if the list is
+// empty.
 func (s *server) mcpServers(in []mcpServerInJSON) (value string, given bool, err error) {
 	if in == nil {
 		return "", false, nil
@@ -284,7 +286,7 @@ func (s *server) mcpServers(in []mcpServerInJSON) (value string, given bool, err
 	return value, true, err
 }
 
-// sealMCP seals those that come with a new agent.
+// sealMCP encrypts the MCP servers of a new agent.
 func (s *server) sealMCP(ctx context.Context, agentID, runID, value string, given bool) ([]secret.Sealed, error) {
 	if !given {
 		return nil, nil

@@ -10,11 +10,13 @@ import (
 	"aloft/internal/mcp"
 )
 
-// AgentMCP knows the MCP servers of agents. Its methods are safe for concurrent use.
+// AgentMCP resolves the MCP servers of agents. Its methods are safe for
+// concurrent use.
 type AgentMCP interface {
-	// Show returns an agent's servers, and those that it does not get.
+	// Show returns an agent's servers, and those that are not available to it.
 	Show(ctx context.Context, s *agent.State) ([]controlmcp.Shown, []mcp.LeftOut, error)
-	// BeginSignIn begins a sign-in at one of them, for its person.
+	// BeginSignIn starts a sign-in at one of them on behalf of the agent's
+	// owner.
 	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.Back) (address, state string, err error)
 }
 
@@ -37,7 +39,7 @@ type listAgentMCPServersResponseJSON struct {
 	Items []agentMCPServerJSON `json:"items" nullable:"false"`
 }
 
-// mcpState folds the agent's journal for its servers.
+// mcpState folds the agent's journal to find its servers.
 func (s *server) mcpState(ctx context.Context, id string) (*agent.State, error) {
 	state := agent.Fold(id, nil)
 	for {

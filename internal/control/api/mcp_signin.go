@@ -32,9 +32,9 @@ func (s *server) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who acco
 	return s.sendToSignIn(w, address, state, err)
 }
 
-// mcpCookie holds the state of a sign-in at an MCP server. The browser sends it
-// along when the provider sends it back: one that somebody else began, with a link
-// that they had made, ends nowhere.
+// mcpCookie holds the state of a sign-in at an MCP server. The provider's
+// redirect must bring the same state, so a link that an attacker has prepared
+// completes no sign-in in a victim's browser.
 const mcpCookie = "aloft_mcp_visit"
 
 func (s *server) sendToSignIn(w http.ResponseWriter, address, state string, err error) error {
@@ -59,8 +59,8 @@ func (s *server) endMCPSignIn(w http.ResponseWriter, r *http.Request, who accoun
 	return nil
 }
 
-// mcpSignInCallback ends on the dashboard either way. What went wrong is told
-// there by its code alone: nobody can put words of their own into a link.
+// mcpSignInCallback always redirects to the dashboard. An error is passed as
+// its code only, so that nobody can craft a link that shows their own text.
 func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if err := s.keepsMCP(); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ acc
 	return nil
 }
 
-// answerSignIn answers the agent's question that the sign-in was asked for by.
+// answerSignIn resolves the approval that requested this sign-in.
 func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp.Back) error {
 	if back.AgentID == "" || back.ApprovalID == "" {
 		return nil
@@ -99,7 +99,7 @@ func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp
 	err := s.decide(ctx, account.APIKey{UserID: userID, Role: account.Member}, back.AgentID, func(a agent.Agent) ([]agent.Event, error) {
 		asked, open := a.Open(back.ApprovalID)
 		if !open {
-			return nil, nil // somebody has answered it meanwhile
+			return nil, nil // it was answered meanwhile
 		}
 		return []agent.Event{{RunID: asked.RunID, Body: &agent.ApprovalAnswered{ApprovalID: asked.ID, Decision: agent.AllowOnce, UserID: userID}}}, nil
 	})
@@ -132,9 +132,9 @@ func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who
 	return s.sendToSignIn(w, address, cookie, err)
 }
 
-// home is where the very browser has Aloft: who is on this host may have it by
-// another name than the public one, and a cookie of 127.0.0.1 is not sent to
-// localhost.
+// home returns the server's base URL as this browser knows it. On the server's
+// own host that may be another name than the public one, and a cookie for
+// 127.0.0.1 is not sent to localhost.
 func (s *server) home(r *http.Request) string {
 	public, err := url.Parse(s.PublicURL())
 	if err != nil || public.Scheme != "http" || !ownHost(public.Host) || !ownHost(r.Host) {
@@ -143,7 +143,7 @@ func (s *server) home(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// ownHost reports whether a host, perhaps with a port, is the one that asks.
+// ownHost reports whether a host, with or without a port, is the local one.
 func ownHost(host string) bool {
 	u, err := url.Parse("http://" + host)
 	if err != nil || u.Host != host {

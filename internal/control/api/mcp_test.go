@@ -18,7 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// mcp keeps the servers of the house.
+// mcp sets up MCP servers.
 func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 	h.t.Helper()
 	servers, err := controlmcp.New(controlmcp.Config{
@@ -38,8 +38,8 @@ func (h *house) mcp() (*controlmcp.Servers, *controlmcp.Agents) {
 	return servers, agents
 }
 
-// tickets is a server of MCP that lets everybody in who has the key, and its
-// address; no key is needed where that is "".
+// tickets starts an MCP server that requires the key, unless that is "", and
+// returns its address.
 func tickets(t *testing.T, key string) string {
 	t.Helper()
 	s := sdk.NewServer(&sdk.Implementation{Name: "tickets", Version: "1"}, nil)
@@ -58,8 +58,8 @@ func tickets(t *testing.T, key string) string {
 	return at.URL
 }
 
-// mcpServerOfAnn is the id of a server of ann's that is called TOKEN, if the route
-// is about one.
+// mcpServerOfAnn returns the id of Ann's server called TOKEN, if the route
+// needs one.
 func (h *house) mcpServerOfAnn(route string) string {
 	h.t.Helper()
 	if !strings.Contains(route, "/mcp-servers/") {
@@ -70,7 +70,7 @@ func (h *house) mcpServerOfAnn(route string) string {
 		h.t.Fatal(err)
 	}
 	for _, k := range all {
-		if k.Name == "TOKEN" { // its address is an earlier test's
+		if k.Name == "TOKEN" { // its address is that of an earlier test
 			if err := h.api.MCP.Remove(h.t.Context(), k); err != nil {
 				h.t.Fatal(err)
 			}
@@ -130,7 +130,8 @@ func TestMCPServersOverREST(t *testing.T) {
 	}
 }
 
-// Who has not signed in is told so, and the state is of one browser.
+// A user who is not signed in is told so, and a sign-in's state works in one
+// browser only.
 func TestMCPSignInOverREST(t *testing.T) {
 	h := newHouse(t)
 	made := h.want(h.call("POST", "/v1/mcp-servers", `{"name":"tickets","url":"`+tickets(t, mcpKey)+`"}`), 201)
@@ -138,7 +139,7 @@ func TestMCPSignInOverREST(t *testing.T) {
 	if got := h.want(h.call("POST", path+"/test", ""), 200); got.text(t, "state") != "needs_auth" {
 		t.Errorf("%s", got.body)
 	}
-	// The server names no provider, and is none.
+	// This server does not support OAuth.
 	h.want(h.call("POST", path+"/sign-in", ""), 503)
 	h.want(h.call("DELETE", path+"/sign-in", ""), 204)
 	for _, query := range []string{"", "state=1.x&code=y", "state=" + url.QueryEscape("1.\r\nSet-Cookie: a=b")} {
@@ -158,8 +159,8 @@ func TestMCPSignInOverREST(t *testing.T) {
 	}
 }
 
-// What comes with an agent and its runs is sealed, counts instead of what came
-// before, and goes with the agent.
+// The MCP servers of an agent or a run are encrypted, replace the previous
+// ones, and are deleted with the agent.
 func TestMCPServersOfAgents(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.callAs(annsKey, "POST", "/v1/mcp-servers", `{"name":"team","command":"run-team","owner":"team"}`), 201)
@@ -184,7 +185,8 @@ func TestMCPServersOfAgents(t *testing.T) {
 		}
 	}
 	want("team team unknown", "tickets agent unknown", "project project unknown", "missing project left_out", "blocked agent left_out", "team project left_out")
-	// What the agent was told is in its journal: a server of Aloft that starts knows it too.
+	// The agent's servers are in its journal, so that a restarted server knows
+	// them too.
 	h.append(id, runID, &agent.Notice{Code: agent.CodeMCP, Text: mcp.Tell([]mcp.Listing{{Server: "team", State: mcp.Ready}, {Server: "tickets", State: mcp.NeedsAuth}})})
 	h.append(id, runID, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"}}`), 201)

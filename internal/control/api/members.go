@@ -95,8 +95,8 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ account.A
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// mayCare returns nil if who may change a user of that role, or make one: an
-// owner anybody, an admin those that are neither.
+// mayCare returns nil if the caller may create or change users of the role.
+// Owners may change anyone; admins may change everyone but admins and owners.
 func mayCare(who account.APIKey, role account.Role) error {
 	if role.Covers(account.Admin) && !who.Role.Covers(account.Owner) {
 		return fault.Denied("only owners may add and change admins and owners").Named(codeRole).Hint("ask an owner")
@@ -150,7 +150,7 @@ func takenEmail(err error) error {
 
 func parseEmail(text string) (string, error) {
 	a, err := mail.ParseAddress(text)
-	if err != nil || a.Address != text || len(text) > 254 { // RFC 5321 has no longer ones
+	if err != nil || a.Address != text || len(text) > 254 { // the maximum length of RFC 5321
 		return "", fault.Invalid("is not an e-mail address").Hint("use an address such as ada@example.com").At("email")
 	}
 	return text, nil
@@ -161,7 +161,7 @@ func (s *server) newLink(r *http.Request, userID int64) (linkJSON, error) {
 	return linkJSON{URL: url, ExpiresAt: stamp(expires)}, err
 }
 
-// member returns the user whom a path names, if who may change them.
+// member returns the user in the request's path, if the caller may change them.
 func (s *server) member(r *http.Request, who account.APIKey) (account.User, error) {
 	missing := fault.NotFound("no user %s", quoted(r.PathValue("userId")))
 	id, err := strconv.ParseInt(r.PathValue("userId"), 10, 64)
@@ -192,7 +192,7 @@ func (s *server) updateMember(w http.ResponseWriter, r *http.Request, who accoun
 		return err
 	}
 	u, err = d.Store.UpdateUser(r.Context(), u.ID, func(u *account.User) (err error) {
-		if err := mayCare(who, u.Role); err != nil { // they may have risen meanwhile
+		if err := mayCare(who, u.Role); err != nil { // the user's role may have changed meanwhile
 			return err
 		}
 		if in.Email != nil {
@@ -219,7 +219,7 @@ func (s *server) updateMember(w http.ResponseWriter, r *http.Request, who accoun
 	return writeJSON(w, http.StatusOK, userOf(u))
 }
 
-// rename sets the names that are given.
+// rename sets the names that are not nil.
 func rename(u *account.User, first, last *string) error {
 	for _, one := range []struct {
 		field string
@@ -237,7 +237,7 @@ func rename(u *account.User, first, last *string) error {
 	return nil
 }
 
-// maxName is the length of the longest name of a person or a key, in bytes.
+// maxName is the maximum length of a person's or key's name, in bytes.
 const maxName = 100
 
 func (s *server) createSignInLink(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// metrics answers Prometheus. What it counts is everybody's, so only the admin
-// may read it.
+// metrics serves Prometheus. The figures cover all users, so only admins may
+// read them.
 func (s *server) metrics(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Metrics == nil {
 		return fault.NotImplemented("metrics are not enabled on this server").Named(codeOff)
@@ -28,8 +28,8 @@ func (s *server) metrics(w http.ResponseWriter, r *http.Request, _ account.APIKe
 
 var traceParam = param{name: telemetry.Header, kind: "string", words: "W3C trace context, which the run's trace continues"}
 
-// traced begins the span of a request that begins a run, below the place in a
-// trace that its client names.
+// traced starts the span of a request that starts a run, as a child of the span
+// that the client names in its header.
 func (s *server) traced(r *http.Request, rt route) (_ *http.Request, end func()) {
 	if !slices.ContainsFunc(rt.header, func(p param) bool { return p.name == traceParam.name }) {
 		return r, func() {}
@@ -42,8 +42,8 @@ func (s *server) traced(r *http.Request, rt route) (_ *http.Request, end func())
 	return r.WithContext(ctx), func() { span.End() }
 }
 
-// traceOf returns the place in a trace where a run's begins: the request's span,
-// or what its client named where there is none. It may be "".
+// traceOf returns the trace context for a new run: the request's span, or what
+// the client sent if the server traces nothing. It may be "".
 func traceOf(r *http.Request) string {
 	return telemetry.Format(trace.SpanContextFromContext(r.Context()))
 }

@@ -94,8 +94,8 @@ func parametersOf(m model.Info) (out []modelParameterDefinitionJSON) {
 	return out
 }
 
-// variantsOf lists the model with its defaults, and with each other value of one
-// parameter. A model without parameters has no variants.
+// variantsOf lists the model with its defaults, and once with each other value
+// of each parameter. A model without parameters has no variants.
 func variantsOf(m model.Info) (out []modelVariantJSON) {
 	if len(m.Params) == 0 {
 		return nil
@@ -123,10 +123,10 @@ func variantsOf(m model.Info) (out []modelVariantJSON) {
 	return out
 }
 
-// model returns the reference to keep of the model that a request asks for. Without
-// one, and for "default", it is the team's default model. Where the team has none it
-// is "", the server's default, whichever that is when a run starts; with parameters it
-// is the server's default of now.
+// model returns the reference to store for a requested model. If the request
+// names none, or names "default", it is the team's default. If the team has
+// none it is "", which means the server's default at the time a run starts;
+// parameters pin the server's current default.
 func (s *server) model(ctx context.Context, ref *modelRefJSON) (string, error) {
 	if ref != nil && ref.ID != agent.DefaultModel {
 		return s.namedModel(ref)
@@ -139,8 +139,8 @@ func (s *server) model(ctx context.Context, ref *modelRefJSON) (string, error) {
 	return s.namedModel(&modelRefJSON{ID: of.ID, Params: ref.Params})
 }
 
-// teamModel returns the reference to the team's default model. It is "" where none is
-// settled, or where the configuration no longer has it.
+// teamModel returns the reference to the team's default model. It returns "" if
+// none is set, or if the configuration no longer has it.
 func (s *server) teamModel(ctx context.Context) (string, error) {
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil {
@@ -151,13 +151,13 @@ func (s *server) teamModel(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	if _, err := s.namedModel(&modelRefJSON{ID: name}); err != nil {
-		return "", nil //nolint:nilerr // the server's default counts
+		return "", nil //nolint:nilerr // fall back to the server's default
 	}
 	return name, nil
 }
 
-// namedModel returns the reference to the model that a request names, by its id and
-// params, or by its id with params in brackets as [model.Ref] writes them.
+// namedModel returns the reference to the model that a request names: by its id
+// and params, or by an id with params in brackets as [model.Ref] writes them.
 func (s *server) namedModel(in *modelRefJSON) (string, error) {
 	ref := model.ParseRef(in.ID)
 	field := "model.id"
@@ -185,7 +185,7 @@ func (s *server) namedModel(in *modelRefJSON) (string, error) {
 		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
 }
 
-// modelRefOf shows a reference that was kept.
+// modelRefOf splits a stored reference into its id and params.
 func modelRefOf(name string) (id string, params []modelParamJSON) {
 	ref := model.ParseRef(name)
 	for _, s := range ref.Settings {

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/control/model"
 )
 
-// withParams gives the model house parameters.
+// withParams gives the model "house" parameters.
 func (h *house) withParams() {
 	for i := range h.api.Models {
 		if m := &h.api.Models[i]; m.ID == "house" {
@@ -74,7 +74,8 @@ func TestModelParams(t *testing.T) {
 		}
 	}
 
-	// A follow-up and a fork may set others; the team's default has its own.
+	// A follow-up and a fork may set other parameters; the team's default has
+	// its own.
 	run := made.text(t, "run.id")
 	h.append(id, run, &agent.RunStarted{}, &agent.RunEnded{Status: agent.Finished})
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"x"},"model":{"id":"house","params":[{"id":"effort","value":"low"}]}}`), 201)
@@ -88,7 +89,7 @@ func TestModelParams(t *testing.T) {
 	}
 }
 
-// The price of a model counts whatever is set of its parameters.
+// A model's price applies whatever its parameters are.
 func TestLimitOfMoneyWithParams(t *testing.T) {
 	h := newHouse(t)
 	h.withParams()

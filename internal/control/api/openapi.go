@@ -16,7 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// A document is the description of the API in both its forms.
+// A document is the OpenAPI description in both formats.
 type document struct{ json, yaml []byte }
 
 func (s *server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
@@ -26,13 +26,13 @@ func (s *server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ account.
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // the connection's error has nobody left to tell
+	_, _ = w.Write(data) // the client has gone; nobody to report the error to
 	return nil
 }
 
 const schemas = "#/components/schemas/"
 
-// describe makes the OpenAPI description of the routes from their Go types.
+// describe generates the OpenAPI description of the routes from their Go types.
 func describe(routes []route, version string) (document, error) {
 	if version == "" {
 		version = "0.0.0"
@@ -72,12 +72,13 @@ func describe(routes []route, version string) (document, error) {
 	return document{data, yaml}, nil
 }
 
-// complete makes the schemas say of the Go types what encoding/json does with
-// them and huma does not know: an object may have fields that it does not name
-// unless it says otherwise, and those of a struct that it embeds are its own, exported or not.
+// complete corrects huma's schemas where they differ from encoding/json.
+// Objects may have additional fields unless the type forbids them, and the
+// fields of an embedded struct belong to the embedding one, even if the
+// embedded type is unexported.
 func complete(reg huma.Registry) {
 	done := map[string]bool{}
-	for len(done) < len(reg.Map()) { // what is embedded may bring others with it
+	for len(done) < len(reg.Map()) { // embedded types may add more schemas
 		for name, s := range maps.Clone(reg.Map()) {
 			if !done[name] {
 				completeOf(reg, reg.TypeFromRef(schemas+name), s)
@@ -140,7 +141,7 @@ func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operati
 	if rt.status < http.StatusBadRequest {
 		ok := &huma.Response{Description: http.StatusText(rt.status)}
 		switch {
-		case rt.status == http.StatusSwitchingProtocols: // docs/reference/pty.md goes on
+		case rt.status == http.StatusSwitchingProtocols: // docs/reference/pty.md describes the rest
 		case rt.out != nil:
 			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.out), true, "")}}
 		case rt.media == "application/json":
@@ -165,7 +166,8 @@ func (p param) describe(in string) *huma.Param {
 	return &huma.Param{Name: p.name, In: in, Description: p.words, Schema: s}
 }
 
-// schemaName calls the Go type agentJSON Agent, and v0.Agent V0Agent.
+// schemaName names schemas after their types: agentJSON becomes Agent, and
+// v0.Agent becomes V0Agent.
 func schemaName(t reflect.Type, hint string) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -46,7 +46,7 @@ func TestDescriptionHasTheSpecification(t *testing.T) {
 		}
 	}
 	schemas := spec["components"].(map[string]any)["schemas"].(map[string]any)
-	later := map[string]bool{ // of parts that are not built
+	later := map[string]bool{ // features that are not built yet
 		"RunUsage.usageUuid":        true,
 		"ModelListItem.description": true, "ModelListItem.parameters": true, "ModelListItem.variants": true,
 	}
@@ -79,7 +79,7 @@ func TestDescriptionHasTheSpecification(t *testing.T) {
 	}
 }
 
-// The description that people read is the one that is served.
+// The published description is the one that is served.
 func TestDescriptionFile(t *testing.T) {
 	d, err := describe((&server{}).routes(), "0")
 	if err != nil {
@@ -103,8 +103,8 @@ func TestDescriptionFile(t *testing.T) {
 	}
 }
 
-// The description is one that others can read, and it has every field that a
-// route takes or gives.
+// The description is valid, and has every field that a route accepts or
+// returns.
 func TestDescriptionIsWhole(t *testing.T) {
 	routes := (&server{}).routes()
 	d, err := describe(routes, "0")
@@ -115,7 +115,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Which OpenAPI 3.1 has and the validator does not know.
+	// OpenAPI 3.1 allows this field, but the validator does not know it.
 	if err := doc.Validate(t.Context(), openapi3.AllowExtraSiblingFields("contentMediaType")); err != nil {
 		t.Error(err)
 	}
@@ -130,7 +130,7 @@ func TestDescriptionIsWhole(t *testing.T) {
 	}
 }
 
-// full returns a value of the type in which nothing is empty, as JSON has it.
+// full returns a value of the type in which no field is empty, as decoded JSON.
 func full(t reflect.Type) any {
 	v := reflect.New(t).Elem()
 	fill(v)
@@ -185,7 +185,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// describes fails the test for each field of a value that its schema has not.
+// describes fails the test for each field of a value that is missing in its
+// schema.
 func describes(t *testing.T, at string, ref *openapi3.SchemaRef, value any) {
 	t.Helper()
 	s := ref.Value

@@ -8,14 +8,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// fromBrowser reports whether a page has made the request.
+// fromBrowser reports whether a web page made the request.
 func fromBrowser(r *http.Request) bool {
 	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 }
 
-// sameSite returns a fault unless a page of this very server has made the
-// request, at the address that the browser used or at its public one. A page of
-// a preview is another's, though its name may end with ours.
+// sameSite returns a fault unless a page of this server made the request, at
+// the address that the browser used or at the public URL. A page of a preview
+// is foreign, even if its host is a subdomain of this server's.
 func sameSite(r *http.Request, publicURL string) error {
 	refused := fault.Denied("this request does not come from the dashboard").Named("cross_site").
 		Hint("programs use an API key; behind a proxy, set public_url")
@@ -36,7 +36,7 @@ func sameSite(r *http.Request, publicURL string) error {
 	return refused
 }
 
-// changes reports whether a request may do more than read: a WebSocket may.
+// changes reports whether a request may do more than read. A WebSocket may.
 func changes(r *http.Request) bool {
 	return r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != ""
 }

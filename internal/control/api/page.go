@@ -16,12 +16,13 @@ const (
 	standardLimit = 20
 )
 
-// A list is what a cursor belongs to: that of one list is none of another.
+// A list identifies the list that a cursor belongs to. A cursor is valid for
+// its own list only.
 type list string
 
 const (
 	agentList       list = "a"
-	askingList      list = "q" // agents, those that ask first
+	askingList      list = "q" // agents in the order asks-first
 	secretList      list = "s"
 	runList         list = "r"
 	deliveryList    list = "w"
@@ -31,8 +32,8 @@ const (
 	snapshotList    list = "n"
 )
 
-// page reads limit and cursor. It asks for one element more than the client
-// did, to know whether there is another page.
+// page parses limit and cursor. The returned page asks for one element more
+// than the limit, to find out whether there is a next page.
 func page(q url.Values, of list) (p store.Page, limit int, err error) {
 	if limit, err = integer(q, "limit", standardLimit, 1, maxLimit); err != nil {
 		return p, 0, err
@@ -46,8 +47,8 @@ func page(q url.Values, of list) (p store.Page, limit int, err error) {
 	return p, limit, nil
 }
 
-// cut takes the element off a list that [page] has asked for beyond the limit, and
-// returns the cursor of the next page, "" where there is none.
+// cut drops the extra element that [page] has asked for, and returns the cursor
+// of the next page, or "" if there is none.
 func cut[T any](of list, all []T, limit int, place func(T) (time.Time, string)) ([]T, string) {
 	if len(all) <= limit {
 		return all, ""
@@ -56,12 +57,12 @@ func cut[T any](of list, all []T, limit int, place func(T) (time.Time, string)) 
 	return all[:limit], cursor(of, t, id)
 }
 
-// cursor names the place in a list after the element of this key.
+// cursor encodes the position after the element with this key.
 func cursor(of list, t time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(string(of) + " " + strconv.FormatInt(t.UnixNano(), 10) + " " + id))
 }
 
-// badCursor refuses a cursor that is none of the list.
+// badCursor rejects a cursor that does not belong to the list.
 func badCursor() error {
 	return fault.Invalid("is not a cursor of this list").Hint("omit it to start from the first page").At("cursor")
 }
@@ -87,7 +88,7 @@ func parseCursor(s string, of list) (time.Time, string, error) {
 	return t, id, nil
 }
 
-// integer reads a number from a query; absent it is standard.
+// integer parses a number from a query, with a default.
 func integer(q url.Values, name string, standard, least, most int) (int, error) {
 	if !q.Has(name) {
 		return standard, nil
@@ -99,8 +100,8 @@ func integer(q url.Values, name string, standard, least, most int) (int, error) 
 	return n, nil
 }
 
-// boolean reads true or false from a query, also as Python writes them; absent it
-// is standard.
+// boolean parses true or false from a query, with a default. It also accepts
+// Python's True and False.
 func boolean(q url.Values, name string, standard bool) (bool, error) {
 	if !q.Has(name) {
 		return standard, nil

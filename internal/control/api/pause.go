@@ -18,8 +18,9 @@ func (s *server) resumeAgent(w http.ResponseWriter, r *http.Request, who account
 	return s.setPaused(w, r, who, false, &agent.Resumed{UserID: who.UserID})
 }
 
-// setPaused journals that the agent is to wait or to go on; its loop reads it
-// before its next step. What it is already is no error.
+// setPaused journals that the agent is paused or resumed. The agent's loop
+// reads this before its next step. If the agent is already in that state,
+// setPaused succeeds and journals nothing.
 func (s *server) setPaused(w http.ResponseWriter, r *http.Request, who account.APIKey, paused bool, body agent.Body) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
@@ -31,7 +32,7 @@ func (s *server) setPaused(w http.ResponseWriter, r *http.Request, who account.A
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, fmt.Errorf("read %s: %w", a.LatestRunID, err)
 		case err == nil && !run.Status.Ended():
-			e.RunID = run.ID // its clock stands
+			e.RunID = run.ID // a run's time limit does not count while it is paused
 		}
 		return []agent.Event{e}, nil
 	})

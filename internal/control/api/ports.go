@@ -15,11 +15,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-// portWithin bounds how long a port may take to answer.
+// portWithin is the timeout for connecting to a port.
 const portWithin = 15 * time.Second
 
-// forwardPort joins a WebSocket to a TCP port in the agent's machine. What goes
-// wrong before they are joined is answered as any other request is.
+// forwardPort joins a WebSocket to a TCP port in the agent's machine. Errors
+// before the upgrade are ordinary HTTP replies.
 func (s *server) forwardPort(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *server) forwardPort(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		_ = conn.Close()
 		s.Logger.Debug("no websocket", "error", err)
-		return nil // it has answered
+		return nil // Accept has replied
 	}
 	tunnel.Join(r.Context(), ws, conn)
 	return nil

@@ -13,15 +13,16 @@ import (
 	"aloft/internal/control/preview"
 )
 
-// echo answers each connection with what it said, after it has said all.
+// echo reads all that a connection sends, then sends it back.
 func echo(t *testing.T) string {
 	return listening(t, func(conn net.Conn) {
-		all, _ := io.ReadAll(conn) // the reader compares
+		all, _ := io.ReadAll(conn) // the caller compares the result
 		_, _ = conn.Write(all)
 	})
 }
 
-// listening serves each connection to an address, and closes it.
+// listening starts a server that handles each connection with serve, and
+// returns its address.
 func listening(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,7 +102,7 @@ func TestForwardPort(t *testing.T) {
 	h.want(h.call("GET", "/v1/agents/"+id+"/ports/0", ""), http.StatusBadRequest)
 	h.want(h.call("GET", "/v1/agents/"+id+"/ports/70000", ""), http.StatusBadRequest)
 	h.want(h.call("GET", "/v1/agents/"+id+"/ports/80", ""), http.StatusBadRequest)
-	// A page of another site cannot use the browser's key.
+	// A page of another site cannot use the browser's session.
 	h.want(h.call("GET", "/v1/agents/"+id+"/ports/80", "", "Origin", "http://evil.test", "Connection", "Upgrade", "Upgrade", "websocket",
 		"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), http.StatusForbidden)
 }

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Previews show in a browser what listens in a machine.
+// Previews shows in a browser what listens on a machine's port.
 type Previews interface {
 	Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (preview.Link, error)
 }
@@ -27,7 +27,7 @@ type previewJSON struct {
 	ExpiresAt time.Time `json:"expiresAt" doc:"when signInUrl expires"`
 }
 
-// createPreview opens a preview of a port to the caller's browser.
+// createPreview opens a preview of a port for the caller's browser.
 func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -51,14 +51,14 @@ func (s *server) createPreview(w http.ResponseWriter, r *http.Request, who accou
 	return writeJSON(w, http.StatusCreated, previewJSON{URL: link.URL, SignInURL: link.SignIn, ExpiresAt: link.Expires.UTC()})
 }
 
-// MayReach judges, as this API does, whether the key of that hash may reach into
-// an agent's machine; nil is yes.
+// MayReach returns a function that returns nil if the API key with the given
+// hash may connect to an agent's machine. It applies the API's rules.
 func MayReach(accounts store.Accounts, agents store.Agents) func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 	s := &server{Config: Config{Accounts: accounts, Agents: agents}}
 	return func(ctx context.Context, key [sha256.Size]byte, agentID string) error {
 		who, err := goodKey(ctx, accounts, key)
 		if err == nil {
-			err = mayUse(route{needs: account.Member}, who) // as createPreview's callers are
+			err = mayUse(route{needs: account.Member}, who) // the role that createPreview requires
 		}
 		if err == nil {
 			_, err = s.agent(ctx, who, agentID)

@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/store"
 )
 
-// newBranch is the branch of a new agent: named after the prompt, or in privacy
-// mode after the agent's id alone.
+// newBranch returns the branch name of a new agent: derived from the prompt, or
+// in privacy mode from the agent's id alone.
 func (s *server) newBranch(ctx context.Context, agentID, named string) (string, error) {
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil || !h.Now().Privacy {

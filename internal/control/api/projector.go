@@ -9,9 +9,9 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A frame is what a stream says at one place. Its twin, unless nil, is sent as
-// an interaction_update under the same id; a frame without event is its twin
-// alone.
+// A frame is one message of a run's stream. Its twin, unless nil, is sent as an
+// interaction_update with the same id. A frame without an event consists of its
+// twin only.
 type frame struct {
 	event  string
 	data   any
@@ -19,29 +19,29 @@ type frame struct {
 	status agent.Status // of a frame whose event is status
 }
 
-// A projector folds a run's journal into frames. The same events make the same
-// frames, whoever asks and whenever: that is what makes an id a place that can
-// be resumed from. So it must see every event of the run, from the first, even
-// if the client has seen its frames.
+// A projector turns a run's journal into frames. It is deterministic: the same
+// events always give the same frames, so a client can resume from any frame's
+// id. It must therefore see every event of the run from the first, even those
+// whose frames the client already has.
 type projector struct {
 	agentID, runID string
 	began          time.Time
 	branches       branches
 	usage          conversation.Usage
-	text           strings.Builder // of the reply that is being written
+	text           strings.Builder // of the reply being streamed
 	thought        strings.Builder
-	thinking       time.Time // since when, zero when it does not think
-	step           int       // number of the last step, from 1
-	stepBegan      time.Time // zero when no step is open
+	thinking       time.Time // start time; zero if the model is not thinking
+	step           int       // number of the current step, from 1
+	stepBegan      time.Time // zero if no step is open
 	calls          map[string]*call
-	order          []string              // ids of the calls, as the model made them
-	open           int                   // calls that have no result yet
-	subagents      map[string]*projector // by the call at which each works
+	order          []string              // ids of the calls, in the model's order
+	open           int                   // number of calls without a result
+	subagents      map[string]*projector // by the id of the call that started each
 }
 
-// A call is a tool call that the stream has told of, or will.
+// A call is a tool call that the stream has shown or will show.
 type call struct {
-	id, name   string // the name as the public stream has it
+	id, name   string // the name in the public stream
 	args       any
 	cutArgs    bool
 	told, done bool
@@ -51,8 +51,8 @@ func newProjector(agentID, runID string, all branches) *projector {
 	return &projector{agentID: agentID, runID: runID, branches: all, calls: map[string]*call{}}
 }
 
-// frames folds one event. What a machine goes through is not in the public
-// stream: GET /v1/agents/{id}/events has it.
+// frames returns the frames for one event. Machine events are not in the public
+// stream; GET /v1/agents/{id}/events has them.
 func (p *projector) frames(e agent.Event) []frame {
 	switch b := e.Body.(type) {
 	case *agent.RunCreated:
@@ -100,8 +100,8 @@ func (p *projector) frames(e agent.Event) []frame {
 	return nil
 }
 
-// within tells what happens in the conversation of a subagent as updates of the
-// call at which it works.
+// within shows an event of a subagent's conversation as an update of the call
+// that started the subagent.
 func (p *projector) within(b *agent.Within, e agent.Event) []frame {
 	sub := p.subagents[b.CallID]
 	if sub == nil {
@@ -177,9 +177,9 @@ func (p *projector) say(text string, at time.Time) []frame {
 		frame{event: "assistant", data: textJSON{text}, twin: update{"type": "text-delta", "text": text}})
 }
 
-// replied tells what the deltas have not: the rest of the text, if a crash or a
-// provider without a stream left some, and the tokens. Calls are told of as they
-// are sent.
+// replied sends what the deltas have not: the rest of the text, if a crash or a
+// provider without streaming left some out, and the token counts. Calls are
+// sent when they start.
 func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
 	var thought strings.Builder
 	for _, block := range b.Message.Blocks {
@@ -211,9 +211,10 @@ func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
 	return out
 }
 
-// untold returns what of whole was not told yet, when told was: told may have a
-// false start before it. That is whole without its longest beginning that told
-// ends with, found as Knuth, Morris and Pratt do, since a model may repeat itself.
+// untold returns the part of whole that was not sent yet. The text in told was
+// sent; it may begin with an aborted reply that whole does not contain. So the
+// part to skip is the longest prefix of whole that is a suffix of told, found
+// with Knuth-Morris-Pratt because a model may repeat itself.
 func untold(told, whole string) string {
 	if rest, ok := strings.CutPrefix(whole, told); ok {
 		return rest
@@ -221,7 +222,7 @@ func untold(told, whole string) string {
 	if whole == "" {
 		return ""
 	}
-	fall := make([]int, len(whole)+1) // fall[n]: the longest beginning that whole[:n] ends with, but itself
+	fall := make([]int, len(whole)+1) // fall[n] is the length of the longest proper prefix of whole[:n] that is also its suffix
 	for i, n := 1, 0; i < len(whole); i++ {
 		for n > 0 && whole[i] != whole[n] {
 			n = fall[n]
@@ -243,8 +244,8 @@ func untold(told, whole string) string {
 	return whole[n:]
 }
 
-// call returns a call of the run. One that no reply has is made up, so that its
-// result is not lost.
+// call returns a call of the run. It creates calls that no reply contains, so
+// that their results are not lost.
 func (p *projector) call(id string) *call {
 	c := p.calls[id]
 	if c == nil {
@@ -289,15 +290,15 @@ func (p *projector) complete(c *call, result json.RawMessage, at time.Time) []fr
 	p.open--
 	shown, cut := bounded(result)
 	out := []frame{c.frame("completed", shown, cut)}
-	c.args = nil // said for the last time
+	c.args = nil // not needed any more
 	if p.open == 0 {
 		out = append(out, p.endStep(at)...)
 	}
 	return out
 }
 
-// ended closes whatever is open, then says how the run ended: status, error,
-// result, done.
+// ended closes everything that is still open, then sends how the run ended:
+// status, error, result, done.
 func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
 	out := p.endThinking(at)
 	for _, id := range p.order {
@@ -321,7 +322,7 @@ func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
 		frame{event: "done", data: struct{}{}})
 }
 
-// pulled tells how it went with a pull request, where it was tried.
+// pulled sends the outcome of opening a pull request, if that was tried.
 func (p *projector) pulled(e agent.Event) []frame {
 	a := agent.Agent{PullRequests: p.branches.pulls}
 	a.Apply(e)

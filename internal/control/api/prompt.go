@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// What a prompt may hold.
+// Limits of a prompt.
 const (
 	maxPrompt = 1 << 20  // bytes of text
 	maxImage  = 15 << 20 // bytes of one image, decoded
@@ -39,8 +39,8 @@ type imageDimensionJSON struct {
 	Height int      `json:"height" minimum:"1"`
 }
 
-// message checks a prompt and returns what is journaled of it. Images by URL are
-// empty in it until [server.fetchImages] has fetched them.
+// message validates a prompt and returns it in the journal's form. Images by
+// URL are empty until [server.fetchImages] fetches them.
 func (p *promptJSON) message() (conversation.Message, error) {
 	none := conversation.Message{}
 	switch {
@@ -70,7 +70,7 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 		if im.Data != nil || im.MimeType != nil {
 			return nil, fault.Invalid("has both url and data; give only one").At(field)
 		}
-		return &conversation.Image{}, nil // to be fetched
+		return &conversation.Image{}, nil // fetched later
 	}
 	if d := im.Dimension; d != nil && (d.Width < 1 || d.Height < 1) {
 		return nil, fault.Invalid("width and height must be at least 1").At(field + ".dimension")
@@ -100,7 +100,8 @@ func (im imageJSON) decode(field string) (*conversation.Image, error) {
 	return &conversation.Image{MediaType: media, Data: data}, nil
 }
 
-// fetchImages returns the message with the images that the prompt names by URL.
+// fetchImages returns the message with the images filled in that the prompt
+// names by URL.
 func (s *server) fetchImages(ctx context.Context, p *promptJSON, m conversation.Message) (conversation.Message, error) {
 	m.Blocks = slices.Clone(m.Blocks)
 	for i, im := range p.Images {
@@ -115,13 +116,13 @@ func (s *server) fetchImages(ctx context.Context, p *promptJSON, m conversation.
 		if err != nil {
 			return m, fault.Of(err).At(field)
 		}
-		m.Blocks[i+1].Image = &conversation.Image{MediaType: media, Data: data} // the text is before them
+		m.Blocks[i+1].Image = &conversation.Image{MediaType: media, Data: data} // block 0 is the text
 	}
 	return m, nil
 }
 
-// notImplemented refuses a field whose part is not built: to leave it out of
-// account would be to do something else than was asked.
+// notImplemented rejects a field for a missing feature: ignoring the field
+// would do something other than what was requested.
 func notImplemented(field, what string) *fault.Error {
 	return fault.Invalid("%s: this version of the server does not support %s", field, what).Named("not_implemented").At(field)
 }

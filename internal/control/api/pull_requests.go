@@ -13,31 +13,34 @@ import (
 	"aloft/internal/fault"
 )
 
-// Pulls are the pull requests of agents. Its methods are safe for concurrent use,
-// and their errors are faults.
+// Pulls manages the pull requests of agents. Its methods are safe for
+// concurrent use, and their errors are faults.
 type Pulls interface {
 	// Can returns nil if a forge is configured for the repository.
 	Can(repoURL string) error
 	// CanAsApp returns nil if a GitHub App is configured for the repository.
 	CanAsApp(repoURL string) error
-	// RepoOf returns the repository of a pull request, to clone: repoURL, unless
-	// that is "". The error says which of the two does not fit.
+	// RepoOf returns the URL of the repository to clone for a pull request. If
+	// repoURL is not "", the pull request must belong to that repository. The
+	// error says which of the two is wrong.
 	RepoOf(repoURL, prURL string) (string, error)
-	// Proposal returns what ByHand asks for where nothing is wished for.
+	// Proposal returns the values that ByHand uses for fields that the request
+	// leaves out.
 	Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error)
-	// ByHand opens the pull request of an agent's branch, or changes the one there is.
+	// ByHand opens a pull request for an agent's branch, or updates the
+	// existing one.
 	ByHand(ctx context.Context, userID int64, agentID, repoURL string, w pull.Wish) (agent.PullRequest, error)
-	// List says how an agent's pull requests stand.
+	// List returns the state of an agent's pull requests.
 	List(ctx context.Context, a agent.Agent) ([]pull.Standing, error)
 }
 
-// Bounds of what a person writes into a pull request.
+// Limits of a pull request's title and body.
 const (
-	maxPullTitle = 250    // characters, which every forge takes
+	maxPullTitle = 250    // characters; every forge accepts this many
 	maxPullBody  = 60_000 // bytes
 )
 
-// PullRequest is one of an agent's branches at its forge.
+// PullRequest is the pull request of one of an agent's branches.
 type PullRequest struct {
 	_       struct{}        `json:"-" additionalProperties:"true"`
 	RepoURL string          `json:"repoUrl" doc:"without its scheme"`
@@ -142,8 +145,8 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 	return writeJSON(w, http.StatusCreated, pullRequestOf(p))
 }
 
-// repoOf is the agent's repository of that URL, which replies give without its
-// scheme; what is none stays as it is.
+// repoOf returns the agent's repository with the given URL, which may lack its
+// scheme as in replies. An unknown URL is returned unchanged.
 func repoOf(a agent.Agent, url string) string {
 	for _, of := range a.Repos {
 		if withoutScheme(of.URL) == url {
@@ -214,7 +217,7 @@ func pullRequestsOf(all []agent.PullRequest) (out []PullRequest) {
 	return out
 }
 
-// pullWish is what a new agent's person wants of pull requests.
+// pullWish returns the pull request settings of a request for a new agent.
 func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent.PullWish, error) {
 	w := agent.PullWish{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest, AsApp: in.OpenAsCursorGithubApp}
 	if err := s.asApp(in, repos); err != nil {
@@ -237,8 +240,8 @@ func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent
 	return w, nil
 }
 
-// asApp returns a fault if pull requests are to be opened as a GitHub App where
-// none is configured.
+// asApp returns a fault if the request wants pull requests opened as a GitHub
+// App and none is configured.
 func (s *server) asApp(in *createAgentRequestJSON, repos []agent.Repo) error {
 	switch {
 	case !in.OpenAsCursorGithubApp:
@@ -256,7 +259,7 @@ func (s *server) asApp(in *createAgentRequestJSON, repos []agent.Repo) error {
 	return nil
 }
 
-// onPullRequest is the repository that an agent works on which is started on a
+// onPullRequest returns the repository for an agent that starts on an existing
 // pull request.
 func (s *server) onPullRequest(in repoConfigJSON, field string) (agent.Repo, error) {
 	switch {

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// forgeNotes is a forge at which what was opened is counted.
+// forgeNotes is a forge that counts the pull requests opened there.
 type forgeNotes struct {
 	Pulls
 	opened int
@@ -21,7 +21,7 @@ func (f *forgeNotes) ByHand(_ context.Context, _ int64, agentID, _ string, w pul
 	return agent.PullRequest{RepoURL: "https://git.example.com/o/r", Branch: "b", URL: "https://git.example.com/o/r/pull/1", Title: w.Title, Number: int64(f.opened)}, nil
 }
 
-// A request for a pull request that is repeated with its key asks the forge once.
+// A repeated request for a pull request calls the forge once.
 func TestRepeatedPullRequest(t *testing.T) {
 	h, forge := newHouse(t), &forgeNotes{}
 	h.api.Pulls = forge
@@ -46,8 +46,8 @@ func (f *forgeNotes) CanAsApp(repoURL string) error {
 	return fault.Invalid("no GitHub App is configured for it").Named("integration_not_connected")
 }
 
-// Pull requests are opened as a GitHub App where one is configured for each
-// repository, and the agent says so. Elsewhere the agent is refused.
+// Pull requests are opened as a GitHub App if one is configured for each
+// repository, and the agent shows that. Otherwise the agent is rejected.
 func TestOpenAsGitHubApp(t *testing.T) {
 	h := newHouse(t)
 	h.api.Pulls = &forgeNotes{}

@@ -51,7 +51,8 @@ func (in *answerRequestJSON) answers() []agent.Answer {
 	return out
 }
 
-// fits reports whether what is said is an answer to what is asked.
+// fits returns an error unless the answer matches the questions that were
+// asked.
 func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
 	switch {
 	case len(said.Answers) > 0 && said.Decision != agent.Answered:

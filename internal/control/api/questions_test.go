@@ -10,7 +10,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// wonders has the agent ask two questions, and returns the path of the answer.
+// wonders makes the agent ask two questions, and returns the path for the
+// answer.
 func (h *house) wonders(id, runID string) string {
 	h.t.Helper()
 	q := agent.Approval{
@@ -51,7 +52,7 @@ func TestAnswersHaveToFit(t *testing.T) {
 	}
 	const good = `{"decision":"answer","answers":[{"questionId":"db","optionIds":["lite"]},{"questionId":"os","optionIds":["l","m"],"text":"and BSD"}],"message":"soon"}`
 	h.want(h.call("POST", path, good), 200)
-	h.want(h.call("POST", path, good), 200) // a client that has not heard
+	h.want(h.call("POST", path, good), 200) // a client that missed the first reply
 	if a := h.want(h.call("POST", path, `{"decision":"deny"}`), 409); a.text(t, "error.code") != "approval_answered" {
 		t.Errorf("another answer: %s", a.body)
 	}
@@ -63,7 +64,8 @@ func TestAnswersHaveToFit(t *testing.T) {
 	h.want(h.call("POST", call, `{"decision":"allow_once"}`), 200)
 }
 
-// Two people answer one question at once: the first counts, the second is told.
+// If two people answer a question at once, the first answer counts and the
+// second person is told.
 func TestTwoAnswerAQuestionAtOnce(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -84,15 +86,14 @@ func TestTwoAnswerAQuestionAtOnce(t *testing.T) {
 	}
 }
 
-// Who writes a message while a question waits has said something else: the
-// question is over, and the message is not lost. What asks to be allowed goes on
-// to ask.
+// If the user sends a message while a question waits, the question is closed
+// and the message is kept. A request for approval stays open.
 func TestAMessageTakesAQuestionAway(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
 	h.wonders(id, runID)
 	h.asks(id, runID, "Shell", "ls", "ls")
-	for range 2 { // the same request again changes nothing
+	for range 2 { // the repeat changes nothing
 		queued := h.want(h.call("POST", "/v1/agents/"+id+"/queue", `{"prompt":{"text":"do another"},"mode":"plan","model":{"id":"other"}}`, "Idempotency-Key", "k"), 201)
 		if queued.get(t, "started") != false {
 			t.Errorf("got %s", queued.body)
@@ -103,7 +104,7 @@ func TestAMessageTakesAQuestionAway(t *testing.T) {
 		t.Errorf("what waits is %v", left)
 	}
 	h.append(id, runID, &agent.RunEnded{Status: agent.Finished})
-	h.want(h.call("POST", "/v1/agents/"+id+"/queue", `{"prompt":{"text":"and this"}}`), 201) // whatever waits begins
+	h.want(h.call("POST", "/v1/agents/"+id+"/queue", `{"prompt":{"text":"and this"}}`), 201) // starts all queued prompts
 	a, err := h.store.Agent(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// maxQueue bounds how many prompts wait for one agent.
+// maxQueue is how many prompts can wait for one agent.
 const maxQueue = 20
 
 type queuePromptRequestJSON struct {
@@ -56,10 +56,12 @@ func (s *server) turnRoutes() []route {
 	}
 }
 
-// instead is said to an agent whose question is passed over.
+// instead is the answer that an agent gets if the user sends a message instead
+// of answering its question.
 const instead = "I write to you instead of an answer. You get my message when you end your turn: end it now, with what you have."
 
-// queuePrompt journals a prompt for later, or its run at once if the agent is free.
+// queuePrompt journals a prompt for later, or starts its run at once if the
+// agent is idle.
 func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	var in queuePromptRequestJSON
@@ -96,11 +98,11 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		}
 		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
-			if q.Own() { // or the message would wait for the answer that it stands for
+			if q.Own() { // otherwise the message would wait for the question that it replaces
 				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})
 			}
 		}
-		if busy == nil { // others have waited for longer
+		if busy == nil { // queued prompts go first
 			next, err := store.Next(ctx, s.Journal, a)
 			if err != nil {
 				return nil, err
@@ -159,8 +161,8 @@ func (s *server) unqueuePrompt(w http.ResponseWriter, r *http.Request, who accou
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: runID})
 }
 
-// unqueueAll takes back what waits for an agent that is being deleted, so that
-// the end of its run begins no other.
+// unqueueAll removes the queued prompts of an agent that is being deleted, so
+// that no new run starts when its current one ends.
 func (s *server) unqueueAll(ctx context.Context, id string) error {
 	a, err := s.Agents.Agent(ctx, id)
 	if err != nil || len(a.Queue) == 0 {

@@ -10,32 +10,32 @@ import (
 	"aloft/internal/fault"
 )
 
-// limiter bounds how many requests each key, or each user, may make of this server:
-// as many at once as in a minute, and each comes back after its share of one.
+// limiter is a token bucket for each key or user. A bucket holds one minute's
+// requests and refills evenly over a minute.
 type limiter struct {
-	perMinute int              // 0 is no limit
+	perMinute int              // 0 means no limit
 	now       func() time.Time // the clock
 
 	mu  sync.Mutex
-	due map[int64]time.Time // by key or user: when all of its requests will have come back
+	due map[int64]time.Time // by key or user: when the bucket will be full again
 }
 
-// maxIdle is how many keys are remembered before those that rest are forgotten.
+// maxIdle is how many buckets are kept before full ones are dropped.
 const maxIdle = 1024
 
-// rateHeaders are those that a limiter sets.
+// rateHeaders are the headers that a limiter sets.
 var rateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"}
 
 func newLimiter(perMinute int) *limiter {
 	return &limiter{perMinute: perMinute, now: time.Now, due: map[int64]time.Time{}}
 }
 
-// limited reports whether requests for the route are counted: not those that
-// anybody may make, and not those of a monitor.
+// limited reports whether requests for the route count. Public routes and the
+// metrics endpoint do not.
 func limited(rt route) bool { return !rt.open && rt.path != "/metrics" }
 
-// take counts a request of the key or user, and says in the reply's headers what
-// is left. Its error is a fault.
+// take counts a request of the key or user, and sets the headers that say how
+// many are left. Its error is a fault.
 func (l *limiter) take(h http.Header, id int64) error {
 	if l.perMinute <= 0 {
 		return nil
@@ -70,8 +70,8 @@ func (l *limiter) take(h http.Header, id int64) error {
 		Hint("wait for the number of seconds in Retry-After")
 }
 
-// tell writes the headers. Reset is when all requests have come back, in seconds
-// since 1970.
+// tell sets the headers. reset is when the full limit is available again; the
+// header gives it in seconds since 1970.
 func (l *limiter) tell(h http.Header, left int, reset time.Time) {
 	h.Set("X-RateLimit-Limit", strconv.Itoa(l.perMinute))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(left))

@@ -23,20 +23,21 @@ import (
 )
 
 const (
-	repliesFor = 24 * time.Hour // how long a reply is kept for a repetition
-	maxReply   = 1 << 20        // a longer one is not kept
+	repliesFor = 24 * time.Hour // how long a reply is kept for repeated requests
+	maxReply   = 1 << 20        // bytes; longer replies are not kept
 )
 
-// keeps reports whether the route's replies are kept for requests that are
-// repeated: those of a POST that leaves nothing in a journal by which it is known.
+// keeps reports whether the route's replies are kept for repeated requests. It
+// is true for every POST that the journal cannot recognize as repeated.
 func (rt route) keeps() bool {
 	journaled := slices.ContainsFunc(rt.header, func(p param) bool { return p.name == idempotencyParam.name })
 	return rt.method == http.MethodPost && !rt.open && !journaled
 }
 
-// once handles a request, unless it repeats one that went well: then the first
-// reply is given again, and again is true. What has failed is tried anew. A
-// server that dies between what a request does and its reply forgets that it did.
+// once handles a request. If it repeats a request that succeeded, once sends
+// the stored reply and returns again = true; a failed request is handled anew.
+// If the server dies between a request's effect and its reply, a repeat is
+// handled as new.
 func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (again bool, err error) {
 	if !rt.keeps() || s.Replies == nil {
 		return false, rt.handle(w, r, who)
@@ -82,13 +83,13 @@ func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (
 		kept.At = time.Now().UTC()
 		err = s.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
 	}
-	if err != nil { // what was asked for is done, and said
+	if err != nil { // the request succeeded and was answered, so this is only logged
 		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.path, "error", err)
 	}
 	return false, nil
 }
 
-// copied is a reply that is remembered as it is written.
+// copied records a reply while it is written.
 type copied struct {
 	http.ResponseWriter
 	body bytes.Buffer
@@ -104,14 +105,14 @@ func (c *copied) Write(b []byte) (int, error) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (c *copied) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// saidJSON is a reply as it is kept.
+// saidJSON is the stored form of a reply.
 type saidJSON struct {
 	Status int
 	Type   string
 	Body   []byte
 }
 
-// giveAgain writes a reply that was kept.
+// giveAgain sends a stored reply.
 func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) error {
 	box, err := s.replyBox(key)
 	if err != nil {
@@ -133,12 +134,13 @@ func (s *server) giveAgain(w http.ResponseWriter, r store.Reply, key string) err
 		w.Header().Set("Content-Type", said.Type)
 	}
 	w.WriteHeader(said.Status)
-	_, _ = w.Write(said.Body) // the client is gone
+	_, _ = w.Write(said.Body) // the client has gone
 	return nil
 }
 
-// sealReply closes a reply, which may show a key or a link this once, with the
-// caller's key for the request: that is kept nowhere.
+// sealReply encrypts a reply with the caller's idempotency key, which is not
+// stored, because the reply may show an API key or a link that is shown only
+// once.
 func (s *server) sealReply(key string, said saidJSON) ([]byte, error) {
 	box, err := s.replyBox(key)
 	if err != nil {
@@ -162,15 +164,15 @@ func (s *server) replyBox(key string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// answering is which repeatable requests are under way: a repetition waits for
-// the first. Its zero value is empty.
+// answering tracks the repeatable requests in progress, so that a repeat waits
+// for the first. Its zero value is ready to use.
 type answering struct {
 	mu    sync.Mutex
-	under map[[sha256.Size]byte]chan struct{} // closed when it is done
+	under map[[sha256.Size]byte]chan struct{} // each channel is closed when its request is done
 }
 
-// enter waits until no request of that id is under way, and begins one; done ends
-// it.
+// enter waits until no request with the id is in progress, then starts one. The
+// caller must call done when it ends.
 func (a *answering) enter(ctx context.Context, id [sha256.Size]byte) (done func(), _ error) {
 	for {
 		a.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/control/store"
 )
 
-// A POST that is repeated with its key, over a restart too, does nothing again
-// and gets the first reply; the store alone cannot read what that was.
+// A repeated POST has no second effect and gets the first reply, even after a
+// restart. The store alone cannot decrypt that reply.
 func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	h := newHouse(t)
 	const path = "/v1/me/keys"
@@ -33,7 +33,7 @@ func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	if a := again(`{"name":"other"}`, "k1", 409); a.text(t, "error.code") != "idempotency_key_reused" {
 		t.Errorf("another request: %s", a.body)
 	}
-	again(`{"name":""}`, "k2", 400) // what has failed is tried anew
+	again(`{"name":""}`, "k2", 400) // a failed request is handled anew
 	again(`{"name":"mended"}`, "k2", 201)
 	again(`{"name":"x"}`, strings.Repeat("k", 256), 400)
 	if a := again(`{"name":"ci"}`, "k3", 201); string(a.body) == string(first.body) {
@@ -47,7 +47,7 @@ func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 		t.Errorf("the audit has what was not done: %s", log.body)
 	}
 
-	// A run that was stopped is stopped, on both faces.
+	// Cancelling a run again succeeds, in both versions of the API.
 	id, runID := h.begin()
 	for _, stop := range []string{"/v1/agents/" + id + "/runs/" + runID + "/cancel", "/v0/agents/" + id + "/stop"} {
 		h.want(h.call("POST", stop, "", "Idempotency-Key", "s"), 200)
@@ -58,7 +58,7 @@ func TestRepeatedRequestGetsTheFirstReplyAgain(t *testing.T) {
 	}
 }
 
-// A gate lets replies be looked for one at a time.
+// A gate lets one lookup of a reply through at a time.
 type gate struct {
 	store.Replies
 	asked chan struct{}
@@ -69,7 +69,8 @@ func (g gate) Reply(ctx context.Context, id [32]byte) (store.Reply, error) {
 	return g.Replies.Reply(ctx, id)
 }
 
-// Those that come while the first is under way wait for its reply.
+// Repeats that arrive while the first request is in progress wait for its
+// reply.
 func TestRepeatedAtOnce(t *testing.T) {
 	h := newHouse(t)
 	asked := make(chan struct{})
@@ -87,7 +88,7 @@ func TestRepeatedAtOnce(t *testing.T) {
 		all.Wait()
 		close(replied)
 	}()
-	for range many { // one after the other
+	for range many { // one at a time
 		select {
 		case <-asked:
 		case <-replied:

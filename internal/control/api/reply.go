@@ -15,7 +15,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Codes that have a status of their own.
+// Error codes whose HTTP status differs from that of their kind.
 const (
 	codeMethod  = "method_not_allowed"
 	codeTooLong = "payload_too_large"
@@ -27,7 +27,7 @@ var statusOfCode = map[string]int{
 	codeMethod:  http.StatusMethodNotAllowed,
 	codeTooLong: http.StatusRequestEntityTooLarge,
 	codeCoding:  http.StatusUnsupportedMediaType,
-	codeStream:  http.StatusInternalServerError, // as the API has it
+	codeStream:  http.StatusInternalServerError, // as in the public API
 }
 
 var statusOfKind = map[fault.Kind]int{
@@ -43,10 +43,10 @@ var statusOfKind = map[fault.Kind]int{
 	fault.KindNotImplemented:  http.StatusNotImplemented,
 }
 
-// errPanicked is all that a client learns of a panic.
+// errPanicked is what a client sees after a panic, without any detail.
 var errPanicked = &fault.Error{Kind: fault.KindInternal, Code: "internal", Message: "internal error"}
 
-// errorJSON is how every error is written.
+// errorJSON is the body of every error reply.
 type errorJSON struct {
 	_     struct{}       `json:"-" additionalProperties:"true"`
 	Error errorInnerJSON `json:"error"`
@@ -59,12 +59,12 @@ type errorInnerJSON struct {
 	HelpURL string   `json:"helpUrl,omitempty" format:"uri" doc:"page that explains the code"`
 }
 
-// fail writes an error. What is ours to mend is logged with its cause.
+// fail writes an error reply. Internal errors are logged with their cause.
 func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
 	f := faultOf(err)
 	switch {
 	case errors.Is(err, errGone), errors.Is(r.Context().Err(), context.Canceled):
-		return // there is nobody to tell
+		return // the client has gone; nobody to reply to
 	case f.Kind == fault.KindInternal || f.Kind == fault.KindUnavailable:
 		log.Error("request failed", "err", err)
 	}
@@ -73,7 +73,7 @@ func (s *server) fail(w *reply, r *http.Request, log *slog.Logger, err error) {
 	}
 }
 
-// faultOf says what an error of the store is to a client.
+// faultOf converts an error of the store to the fault that clients see.
 func faultOf(err error) *fault.Error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return fault.Of(err)
@@ -96,7 +96,7 @@ func faultOf(err error) *fault.Error {
 	return fault.Of(err)
 }
 
-// writeFault writes an error, in the shape of /v0 where legacy is true.
+// writeFault writes an error, in the shape of /v0 if legacy is true.
 func (s *server) writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) {
 	status, ok := statusOfCode[f.Code]
 	if !ok {
@@ -109,7 +109,7 @@ func (s *server) writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) 
 	case http.StatusServiceUnavailable:
 		h.Set("Retry-After", "2")
 	case http.StatusRequestEntityTooLarge:
-		h.Set("Connection", "close") // what is left of the body is not read
+		h.Set("Connection", "close") // the rest of the body was not read
 	}
 	msg, field := f.Message, f.Field
 	if legacy {
@@ -129,8 +129,8 @@ func (s *server) writeFault(w http.ResponseWriter, f *fault.Error, legacy bool) 
 	_ = writeJSON(w, status, errorJSON{Error: errorInnerJSON{Code: codeOf(f), Message: msg, HelpURL: s.helpURL(codeOf(f))}})
 }
 
-// writeJSON writes a reply. Its error is that of the connection, which has
-// nobody left to tell.
+// writeJSON writes a JSON reply. It ignores errors of the connection, since
+// there is nobody left to report them to.
 func writeJSON(w http.ResponseWriter, status int, body any) error {
 	data, err := marshal(body)
 	if err != nil {
@@ -143,8 +143,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// marshal is [json.Marshal] that leaves <, > and & as they are: no browser
-// reads these replies as a page.
+// marshal is [json.Marshal] without escaping <, > and &: browsers do not parse
+// these replies as pages.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -155,7 +155,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// quoted is foreign text made fit for a message.
+// quoted quotes and shortens untrusted text for an error message.
 func quoted(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -11,12 +11,12 @@ import (
 	"aloft/internal/secret"
 )
 
-// Bounds of a list of repositories, which has no pages.
+// Limits of the list of repositories, which has no pages.
 const (
-	maxReposAgents = 1000 // the newest agents whose repositories are looked at
-	maxReposUsed   = 200  // of those
+	maxReposAgents = 1000 // number of newest agents whose repositories are listed
+	maxReposUsed   = 200  // number of repositories taken from them
 	maxReposListed = 10_000
-	listsPerMinute = 10 // of one user
+	listsPerMinute = 10 // for each user
 )
 
 type repositoryJSON struct {
@@ -29,10 +29,10 @@ type listRepositoriesResponseJSON struct {
 	Items []repositoryJSON `json:"items" nullable:"false"`
 }
 
-// listRepositories lists the repositories that the caller may run agents on: those
-// that their agents have worked on, the last used first, and then what else the
-// credentials of the configuration see. Who may run no agent is shown the first
-// alone.
+// listRepositories lists the repositories on which the caller may run agents:
+// first those of the caller's agents, the most recently used first, then the
+// others that the server's credentials can access. A viewer, who may not run
+// agents, gets only the first part.
 func (s *server) listRepositories(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if err := s.listing.take(w.Header(), who.UserID); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *server) listRepositories(w http.ResponseWriter, r *http.Request, who ac
 }
 
 // usedRepositories returns the URLs of the repositories of the caller's newest
-// agents, the last used first.
+// agents, the most recently used first.
 func (s *server) usedRepositories(ctx context.Context, who account.APIKey) (out []string, _ error) {
 	q := store.AgentQuery{UserID: who.UserID, IncludeArchived: true, Page: store.Page{Limit: maxLimit}}
 	seen := map[string]bool{}
@@ -90,7 +90,7 @@ func (s *server) usedRepositories(ctx context.Context, who account.APIKey) (out 
 
 var scpParts = regexp.MustCompile(`^([^/@]+@[^/:]+):/?(.*)$`)
 
-// asURL writes git's short form of an ssh address as the URL that it stands for.
+// asURL converts git's short ssh form (user@host:path) to an ssh:// URL.
 func asURL(raw string) string {
 	if p := scpParts.FindStringSubmatch(raw); p != nil {
 		return "ssh://" + p[1] + "/" + p[2]

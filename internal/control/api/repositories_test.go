@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// credentialsSee is what the credentials of a configuration see.
+// credentialsSee lists the repositories that the server's credentials can
+// access.
 type credentialsSee []string
 
 func (c credentialsSee) Repositories(context.Context) []string { return c }
@@ -22,7 +23,7 @@ func (a answer) urls(t *testing.T, list, field string) (out []string) {
 	return out
 }
 
-// Everybody is shown the repositories that they may run agents on, and no others.
+// Users see the repositories on which they may run agents, and no others.
 func TestRepositories(t *testing.T) {
 	h := newHouse(t)
 	h.api.listing.perMinute = 0
@@ -44,7 +45,7 @@ func TestRepositories(t *testing.T) {
 	const a, b, c = "https://git.example.com/open/a", "https://git.example.com/open/b", "https://git.example.com/shut/c"
 	want(bensKey, "ssh://git@git.example.com/shut/ben.git", "https://git.example.com/open/b.git", a, c)
 	want(annsKey, "https://git.example.com/open/anns", a, b, c)
-	want(viewersKey) // who runs no agents
+	want(viewersKey) // viewers cannot run agents
 
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/repository-access", `{"mode":"allow-list","everyone":["git.example.com/open/a"],"members":[{"userId":2,"repositories":["git.example.com/open/b"]}]}`), 200)
 	want(bensKey, "https://git.example.com/open/b.git", a)
@@ -53,7 +54,7 @@ func TestRepositories(t *testing.T) {
 	want(bensKey)
 }
 
-// A user gets the list so often, with whichever keys and by whichever API.
+// The limit applies to a user across all keys and both versions of the API.
 func TestRepositoriesAreLimited(t *testing.T) {
 	h := newHouse(t)
 	now := time.Unix(1e9, 0)

@@ -23,7 +23,7 @@ type repoConfigJSON struct {
 
 const maxRepoURL = 2048
 
-// maxRepos is how many repositories an agent may work on.
+// maxRepos is how many repositories an agent can work on.
 const maxRepos = 20
 
 var (
@@ -33,7 +33,7 @@ var (
 	refChars  = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 )
 
-// repos checks the repositories of a request.
+// repos validates the repositories of a request.
 func (s *server) repos(in []repoConfigJSON) ([]agent.Repo, error) {
 	if len(in) > maxRepos {
 		return nil, fault.Invalid("has %d repositories; the limit is %d", len(in), maxRepos).At("repos")
@@ -64,16 +64,16 @@ func (s *server) repos(in []repoConfigJSON) ([]agent.Repo, error) {
 	return out, nil
 }
 
-// validRef is git's rule for names, as far as a name could be taken for
-// something else: an option, a range, a path out of the folder.
+// validRef applies git's rules for ref names, as far as a bad name could be
+// misread as an option, a range, or a path outside the folder.
 func validRef(ref string) bool {
 	return len(ref) <= 255 && refChars.MatchString(ref) && !strings.HasPrefix(ref, "-") &&
 		!strings.HasPrefix(ref, "/") && !strings.HasSuffix(ref, "/") && !strings.HasSuffix(ref, ".lock") &&
 		!strings.Contains(ref, "..") && !strings.Contains(ref, "@{") && !strings.Contains(ref, "//")
 }
 
-// repoURL returns a repository's URL as it is kept. No error of it repeats the
-// URL, which may hold a secret.
+// repoURL returns the stored form of a repository's URL. Its errors never
+// repeat the URL, which may contain a secret.
 func repoURL(raw string, allowFile bool) (string, error) {
 	switch {
 	case raw == "":
@@ -99,7 +99,7 @@ const urlForms = "use https://, http://, ssh:// or git@host:path"
 func checkURL(raw string, allowFile bool) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return "", fault.Invalid("is not a URL").Hint(urlForms) // err would repeat it
+		return "", fault.Invalid("is not a URL").Hint(urlForms) // err would repeat the URL
 	}
 	scheme := strings.ToLower(u.Scheme)
 	_, password := u.User.Password()
@@ -135,7 +135,8 @@ func checkFile(u *url.URL, allow bool) (string, error) {
 	return "file://" + (&url.URL{Path: path.Clean(u.Path)}).EscapedPath(), nil
 }
 
-// withoutScheme is how a run's git names a repository.
+// withoutScheme returns a URL in the form in which a run's git field names
+// repositories.
 func withoutScheme(raw string) string {
 	if _, rest, ok := strings.Cut(raw, "://"); ok {
 		if user, host, ok := strings.Cut(rest, "@"); ok && !strings.Contains(user, "/") {

@@ -28,7 +28,7 @@ type retryResponseJSON struct {
 	Replaced int      `json:"replaced" doc:"number of replies removed from the conversation; the journal keeps them"`
 }
 
-// retryTurn takes the conversation back and begins a run there.
+// retryTurn rewinds the conversation to a turn and starts a run there.
 func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	key, err := idempotencyKey(r)
@@ -37,7 +37,7 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 	}
 	a, err := s.agent(ctx, who, id)
 	if err != nil {
-		return err // before a body of 100 MB is read
+		return err // checked before a body of up to 110 MiB is read
 	}
 	if err := s.mayReach(ctx, who, a.Repos); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// A handler answers one request. An error that it returns is written in the
-// API's shape, unless something was written already.
+// A handler answers one request. If it returns an error before it has written
+// anything, the error is sent in the API's shape.
 type handler func(w http.ResponseWriter, r *http.Request, who account.APIKey) error
 
 // A route is one operation of the API.
@@ -20,29 +20,29 @@ type route struct {
 	method, path string
 	id           string // operationId
 	summary      string
-	open         bool         // needs no key
-	needs        account.Role // the least that may; "" is as least says
-	long         bool         // may take as long as it likes
+	open         bool         // requires no key
+	needs        account.Role // minimum role; if empty, see least
+	long         bool         // has no time limit
 	plain        bool         // never compressed
 	query        []param
 	header       []param
-	in           any    // the body, or nil
-	takes        string // the media type of a body that is not JSON
-	status       int    // of success
-	out          any    // the reply's body, or nil where it is not JSON
+	in           any    // zero value of the body's type, or nil
+	takes        string // media type of a body that is not JSON
+	status       int    // status code on success
+	out          any    // zero value of the reply's type, or nil if the reply is not JSON
 	media        string
 	handle       handler
 }
 
-// A param is one parameter of a query or a header.
+// A param is a query parameter or a header.
 type param struct {
 	name, kind, words string // kind is integer, boolean or string
-	min, max          int    // of an integer
-	standard          any    // the value where it is absent
+	min, max          int    // bounds of an integer
+	standard          any    // default
 }
 
-// least returns the least role that may use the route: whoever reads may be a
-// viewer, unless the table says otherwise.
+// least returns the minimum role for the route. If the table does not say,
+// viewers may use it if it only reads.
 func (rt route) least() account.Role {
 	switch {
 	case rt.needs != "":
@@ -53,7 +53,7 @@ func (rt route) least() account.Role {
 	return account.Member
 }
 
-// routes are all operations of the API.
+// routes returns the table of all operations.
 func (s *server) routes() []route {
 	page := []param{
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "page size"},
@@ -63,7 +63,7 @@ func (s *server) routes() []route {
 	return append(routes, s.legacy(routes, page)...)
 }
 
-// current are those of /v1, and those about the server itself.
+// current returns the operations of /v1 and those about the server itself.
 func (s *server) current(page []param) []route {
 	return append(append(append(s.environmentRoutes(page), s.buildRoutes(page)...), append(s.setUpRoutes(), s.turnRoutes()...)...), []route{
 		{method: "POST", path: "/v1/agents", id: "createAgent", summary: "Create an agent and start its first run",
@@ -187,8 +187,8 @@ func (s *server) current(page []param) []route {
 	}...)
 }
 
-// handler puts the table on a mux. Every path answers every method: those that
-// it does not have with what it has.
+// handler registers the table on a mux. For other methods, every path replies
+// with the list of methods that it supports.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -207,9 +207,10 @@ func (s *server) handler() http.Handler {
 	return tidied(mux, unknown)
 }
 
-// tidied takes off a path what clients write too much: slashes at its beginning,
-// of a base address that ends in one, and one at the end of a path of the API. What
-// is untidy within is unknown: the mux would redirect it, and say so to people.
+// tidied cleans up common mistakes in paths: extra slashes at the beginning,
+// from a base URL that ends in a slash, and a slash at the end of an API path.
+// Other unclean paths are "not found": the mux would redirect them with a reply
+// in HTML.
 func tidied(next, unknown http.Handler) http.Handler {
 	tidy := func(at string) string {
 		at = "/" + strings.TrimLeft(at, "/")

@@ -23,16 +23,16 @@ import (
 	"aloft/internal/policy"
 )
 
-// Whose rows a list has.
+// Whose rows a list shows.
 const (
-	mine     = "mine"     // those of who asks, or of the agent or environment in the path
-	everyone = "everyone" // the same for all members
-	admins   = "admins"   // everybody's, for admins alone
-	single   = "single"   // it shows one thing, whose id is in the path: [TestWhoMayDoWhat] says who finds it
+	mine     = "mine"     // the caller's, or those of the agent or environment in the path
+	everyone = "everyone" // the same rows for all members
+	admins   = "admins"   // everyone's, for admins only
+	single   = "single"   // one resource, whose id is in the path; see [TestWhoMayDoWhat]
 )
 
-// rows says of every list whose rows it has, and with which query it is asked
-// for the most. A list that is not here fails [TestWhoseRows].
+// rows has for every list whose rows it shows, and the query that returns the
+// most of them. A list that is missing here fails [TestWhoseRows].
 var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents":                             {mine, "?all=true&includeArchived=true"},
 	"GET /v1/agents/{id}":                        {single, ""},
@@ -94,7 +94,8 @@ func isList(rt route) bool {
 	return false
 }
 
-// A resident is a member who has one of everything, each marked as theirs.
+// A resident is a member who has one resource of each kind, all containing the
+// member's mark.
 type resident struct {
 	key, mark  string
 	userID     int64
@@ -102,7 +103,7 @@ type resident struct {
 	env, build string
 }
 
-// settleIn makes a member with one of everything.
+// settleIn creates a member with one resource of each kind.
 func (h *house) settleIn(mark string) *resident {
 	h.t.Helper()
 	r := &resident{key: "aloft_" + mark, mark: mark}
@@ -149,7 +150,7 @@ func (h *house) settleIn(mark string) *resident {
 	return r
 }
 
-// path is that of a list, about what the resident has.
+// path returns the path of a list, with the resident's ids filled in.
 func (r *resident) path(rt route, query string) string {
 	id := r.agent
 	if strings.HasPrefix(rt.path, "/v1/environments/") {
@@ -158,7 +159,7 @@ func (r *resident) path(rt route, query string) string {
 	return strings.NewReplacer("{id}", id, "{mark}", r.mark).Replace(rt.path + query)
 }
 
-// has reports whether a reply speaks of anything of the resident's.
+// has reports whether a reply mentions any of the resident's resources.
 func (r *resident) has(a answer) bool {
 	text := strings.ToLower(string(a.body))
 	for _, m := range []string{r.mark, r.agent, r.run, r.env, r.build} {
@@ -169,8 +170,8 @@ func (r *resident) has(a answer) bool {
 	return false
 }
 
-// machines, artifacts and connections of an agent bear its id, so that a list
-// tells whose it is.
+// labelled returns machines, artifacts and connections that carry the agent's
+// id, so that a list shows whose they are.
 type labelled struct {
 	Machines
 	t *testing.T
@@ -207,8 +208,8 @@ func (labelledWork) Connections(_ context.Context, agentID string, _ uint64, _ i
 	return policy.Connections{Ended: []policy.Connection{{Seq: 1, Network: "tcp", Address: "192.0.2.1:443", Domain: agentID}}}, nil
 }
 
-// TestWhoseRows asks for every list as two members who have one of everything,
-// and wants each to see their own rows and none of the other's.
+// TestWhoseRows calls every list as two members who each have one resource of
+// every kind. Each must see their own rows and none of the other's.
 func TestWhoseRows(t *testing.T) {
 	h := newHouse(t)
 	h.api.Machines, h.api.Artifacts, h.api.Work = labelled{t: t}, labelledArtifacts{}, labelledWork{h.work}

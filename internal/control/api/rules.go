@@ -12,10 +12,10 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// ruleFiles are the files of rules that are kept for people and the team.
+// ruleFiles are the names of the rule files that users and the team can have.
 var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", "run-mode", "deny-after"}
 
-// maxRule is the length, in bytes, of the longest file of rules.
+// maxRule is the maximum length of a rule file, in bytes.
 const maxRule = permit.MaxFile
 
 type ruleJSON struct {
@@ -31,7 +31,8 @@ type putRuleRequestJSON struct {
 	Text *string  `json:"text" maxLength:"1048576" nullable:"false" doc:"the file; empty removes it"`
 }
 
-// ruleOf reads whose rule of which name a request is about.
+// ruleOf returns the owner and the name of the rule file that a request is
+// about.
 func (s *server) ruleOf(r *http.Request, who account.APIKey) (owner, name string, err error) {
 	if s.Rules == nil {
 		return "", "", fault.NotImplemented("rules are not enabled on this server").Named(codeOff)
@@ -62,7 +63,7 @@ func (s *server) getRule(w http.ResponseWriter, r *http.Request, who account.API
 	return writeJSON(w, http.StatusOK, ruleJSON{Owner: r.PathValue("owner"), Name: name, Text: text})
 }
 
-// putRule keeps a file of rules, if its parser takes it.
+// putRule stores a rule file, if it is valid.
 func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	owner, name, err := s.ruleOf(r, who)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *server) putRule(w http.ResponseWriter, r *http.Request, who account.API
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// checkRule returns the text to keep of a file.
+// checkRule validates a rule file and returns the text to store.
 func (s *server) checkRule(name, text string) (keep string, warnings []string, err error) {
 	if len(text) > maxRule {
 		return "", nil, fault.Invalid("has %d bytes; the limit is %d", len(text), maxRule).At("text")

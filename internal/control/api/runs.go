@@ -42,8 +42,8 @@ type runJSON struct {
 	Used       *amountJSON     `json:"used,omitempty" doc:"usage of the limited resources; an addition to the API"`
 }
 
-// FollowUp is what an agent is given after its first run. It is exported because
-// only then do its fields count as those of the struct that embeds it.
+// FollowUp holds the fields that a follow-up request may set. It is exported so
+// that huma describes them as fields of the structs that embed it.
 type FollowUp struct {
 	_       struct{}          `json:"-" additionalProperties:"true"`
 	Prompt  *promptJSON       `json:"prompt" nullable:"false"`
@@ -59,15 +59,15 @@ type createRunRequestJSON struct {
 	MCPServers []mcpServerInJSON `json:"mcpServers,omitempty" maxItems:"50" nullable:"false" doc:"replaces the previous list; default unchanged"`
 }
 
-// followUp is a [FollowUp] that was read.
+// followUp is a validated [FollowUp].
 type followUp struct {
-	key         string               // of idempotency; "" is none
-	prompt      conversation.Message // as it was sent
-	run         agent.RunCreated     // with the images that the prompt names
-	unreachable error                // why there is one that could not be had
+	key         string               // idempotency key, or ""
+	prompt      conversation.Message // as sent
+	run         agent.RunCreated     // with the images that the prompt names by URL
+	unreachable error                // why an image could not be fetched, or nil
 }
 
-// followUp reads a request into in, which embeds more, and checks what it changes.
+// followUp decodes a request into in, which embeds more, and validates it.
 func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.APIKey, in any, more *FollowUp) (out followUp, err error) {
 	ctx := r.Context()
 	if out.key, err = idempotencyKey(r); err != nil {
@@ -75,7 +75,7 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 	}
 	a, err := s.agent(ctx, who, r.PathValue("id"))
 	if err != nil {
-		return out, err // before a body of 100 MB is read
+		return out, err // checked before a body of up to 110 MiB is read
 	}
 	if err := s.mayReach(ctx, who, a.Repos); err != nil {
 		return out, err
@@ -163,10 +163,10 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 	return writeJSON(w, http.StatusCreated, createRunResponseJSON{Run: runOf(run, branches{})})
 }
 
-// codeBusy is the code of the fault that an agent has a run that is not over.
+// codeBusy is the error code for an agent that has an active run.
 const codeBusy = "agent_busy"
 
-// free reports whether the agent can take a prompt.
+// free returns nil if the agent can take a prompt.
 func (s *server) free(ctx context.Context, a agent.Agent) error {
 	if a.Archived {
 		return fault.Conflict("the agent is archived").Named("agent_archived").Hint("unarchive it first")
@@ -181,8 +181,8 @@ func (s *server) free(ctx context.Context, a agent.Agent) error {
 	return nil
 }
 
-// firstOf returns the event that made a run; the error wraps
-// [store.ErrNotFound] if nothing has.
+// firstOf returns the event that created a run. If there is no such run, the
+// error wraps [store.ErrNotFound].
 func (s *server) firstOf(ctx context.Context, agentID, runID string) (agent.Event, error) {
 	run, err := s.Agents.Run(ctx, agentID, runID)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request, who account.APIK
 	return writeJSON(w, http.StatusOK, runOf(run, all))
 }
 
-// cancelRun journals the wish; the scheduler heeds it.
+// cancelRun journals a cancellation request, on which the scheduler acts.
 func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.run(r, who); err != nil {
@@ -243,7 +243,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.A
 	}
 	runID := r.PathValue("runId")
 	err := s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
-		run, err := s.Agents.Run(ctx, a.ID, runID) // after the agent: if it ends between, the head has moved
+		run, err := s.Agents.Run(ctx, a.ID, runID) // read after the agent: if the run ends in between, the head has moved
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", runID, err)
 		}
@@ -259,7 +259,7 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, who account.A
 	return writeJSON(w, http.StatusOK, idResponseJSON{ID: runID})
 }
 
-// run returns the run that a path names, of the caller's agent.
+// run returns the run in the request's path, if its agent is the caller's.
 func (s *server) run(r *http.Request, who account.APIKey) (agent.Run, error) {
 	_, run, err := s.runAndAgent(r, who)
 	return run, err
@@ -285,8 +285,8 @@ func (s *server) runOfAgent(ctx context.Context, agentID, runID string) (agent.R
 	return run, nil
 }
 
-// branches returns what the agent has pushed: that of its newest run which
-// pushed anything, because all its runs work on the same branch.
+// branches returns the branches that the agent has pushed. All its runs work on
+// the same branch, so the newest run that pushed anything is enough.
 func (s *server) branches(ctx context.Context, a agent.Agent) (branches, error) {
 	p := store.Page{Limit: maxLimit}
 	for {
@@ -307,7 +307,7 @@ func (s *server) branches(ctx context.Context, a agent.Agent) (branches, error) 
 	}
 }
 
-// branches are an agent's, and their pull requests.
+// branches are an agent's branches and their pull requests.
 type branches struct {
 	pushed []agent.Branch
 	pulls  []agent.PullRequest

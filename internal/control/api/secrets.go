@@ -17,35 +17,37 @@ import (
 	"aloft/internal/secret"
 )
 
-// Secrets keeps secrets. Its methods are safe for concurrent use, and their
-// errors are faults that tell no value.
+// Secrets stores secrets. Its methods are safe for concurrent use, and their
+// errors are faults that never contain a value.
 type Secrets interface {
-	// Put keeps the secret in place of its owner's of that name.
+	// Put stores the secret, replacing the owner's secret of the same name.
 	Put(ctx context.Context, s secret.Secret, value string) (secret.Secret, error)
 	// List returns the owners' secrets, newest first.
 	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
 	Delete(ctx context.Context, owner secret.Owner, name string) error
-	// DeleteAll deletes all of the owner's, who may have none.
+	// DeleteAll deletes all secrets of the owner, if any.
 	DeleteAll(ctx context.Context, owner secret.Owner) error
-	// SealEnvVars seals what comes with a new agent.
+	// SealEnvVars encrypts the environment variables of a new agent.
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
-	// SealInherited seals what is secret of an agent for its fork, which gets none
-	// of it as a variable.
+	// SealInherited encrypts for a fork what is secret of the agent it came
+	// from. The fork does not get these secrets as variables.
 	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
-	// SealWebhook seals the webhook that comes with a new agent.
+	// SealWebhook encrypts the webhook of a new agent.
 	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
-	// SealMCP seals the MCP servers that come with a new agent, by its first run.
+	// SealMCP encrypts the MCP servers of a new agent, to be used from its
+	// first run.
 	SealMCP(ctx context.Context, agentID, runID, servers string) (secret.Sealed, error)
-	// Rotate seals every secret anew, and returns how many.
+	// Rotate encrypts every secret with the new key, and returns how many.
 	Rotate(ctx context.Context) (int, error)
-	// ExternalID is what the trust policy of the team's AWS roles asks for.
+	// ExternalID returns the external ID for the trust policies of the team's
+	// AWS roles.
 	ExternalID(ctx context.Context) (string, error)
 }
 
-// Environments knows who may do what with an environment.
+// Environments authorizes access to environments.
 type Environments interface {
-	// MayUse returns nil if the user may see the environment, and change it where
-	// change is asked. One that they may not see is not found.
+	// MayUse returns nil if the user may see the environment or, if change is
+	// true, change it. An environment that the user may not see is "not found".
 	MayUse(ctx context.Context, who account.APIKey, environmentID string, change bool) error
 }
 
@@ -84,8 +86,8 @@ type externalIDJSON struct {
 	ExternalID string   `json:"externalId"`
 }
 
-// An ownerOf says whose secrets a request is about, and refuses a caller who
-// may not change them.
+// An ownerOf returns the owner of the secrets that a request is about, or an
+// error if the caller may not change them.
 type ownerOf func(s *server, r *http.Request, who account.APIKey) (secret.Owner, error)
 
 func ownSecrets(_ *server, _ *http.Request, who account.APIKey) (secret.Owner, error) {
@@ -143,15 +145,15 @@ func (s *server) putSecret(of ownerOf) handler {
 	}
 }
 
-// inScope refuses a secret of an environment that is for repositories which the
-// environment is not for: no machine would get it.
+// inScope rejects a secret that is limited to repositories which its
+// environment does not have: no machine would ever get it.
 func (s *server) inScope(ctx context.Context, put secret.Secret) error {
 	if put.Owner.Kind != secret.OfEnvironment || len(put.Repos) == 0 || s.Saved == nil {
 		return nil
 	}
 	e, err := s.Saved.Environment(ctx, put.Owner.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // the owner was checked before
+		return nil // MayUse has checked the owner already
 	}
 	if err != nil {
 		return fmt.Errorf("read environment: %w", err)
@@ -239,8 +241,8 @@ func secretOf(s secret.Secret) secretJSON {
 	return out
 }
 
-// rotateSecrets goes on when its client has gone: what is half done is whole,
-// but the old keys are still needed.
+// rotateSecrets continues after its client has disconnected. A partial rotation
+// leaves every secret readable, but the old keys are still needed.
 func (s *server) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if err := s.keepsSecrets(); err != nil {
 		return err
@@ -264,7 +266,7 @@ func (s *server) getExternalID(w http.ResponseWriter, r *http.Request, _ account
 	return writeJSON(w, http.StatusOK, externalIDJSON{ExternalID: id})
 }
 
-// sealEnvVars returns what a new agent's envVars are kept as.
+// sealEnvVars encrypts the envVars of a new agent.
 func (s *server) sealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error) {
 	if len(vars) == 0 {
 		return nil, nil

@@ -15,8 +15,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// environments are one of each agent, with its id: whose the agent is, is the
-// environment.
+// environments gives each agent an environment with the agent's id and owner.
 type environments struct{ h *house }
 
 func (e environments) MayUse(ctx context.Context, who account.APIKey, id string, _ bool) error {
@@ -37,7 +36,7 @@ func (h *house) openSafe() {
 	}
 }
 
-// setSecrets gives ann, the team and the environment a secret of that name.
+// setSecrets gives Ann, the team and the environment a secret with that name.
 func (h *house) setSecrets(environment, name string) {
 	h.t.Helper()
 	for _, owner := range []secret.Owner{{Kind: secret.OfPerson, ID: "1"}, secret.TheTeam, {Kind: secret.OfEnvironment, ID: environment}} {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A reply watches what a handler writes.
+// A reply is an http.ResponseWriter that remembers the status.
 type reply struct {
 	http.ResponseWriter
 	status int // 0 until the header is written
@@ -38,13 +38,13 @@ func (w *reply) Write(b []byte) (int, error) {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// saneRequestID is what of a client's own request id is taken over: it ends in
-// logs and in our replies.
+// saneRequestID matches the client request ids that are used as they are. They
+// appear in logs and in replies.
 var saneRequestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// serve puts around a route what all routes share: a request id, the headers,
-// the key, the time limit, errors in the API's shape, and one line in the log,
-// which names the route and never the URL, since a query may hold anything.
+// serve wraps a route with what all routes share: the request id, headers,
+// authentication, the time limit, error replies, and one log line. The log line
+// names the route but not the URL, since a query may contain secrets.
 func (s *server) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -65,7 +65,7 @@ func (s *server) serve(rt route) http.Handler {
 			}
 			level := slog.LevelInfo
 			if r.Method == http.MethodGet && w.status < http.StatusBadRequest {
-				level = slog.LevelDebug // reading is what clients do all day
+				level = slog.LevelDebug // clients read all the time
 			}
 			log.Log(r.Context(), level, "request served", "status", w.status, "duration", time.Since(start))
 		}()
@@ -119,8 +119,9 @@ func (s *server) serve(rt route) http.Handler {
 	})
 }
 
-// recovered answers for a handler that panicked. What has begun to be written
-// cannot be mended: the connection is cut, so that nobody takes it for whole.
+// recovered replies after a handler panicked. If part of the reply was already
+// sent, it cuts the connection, so that the client does not take the reply for
+// complete.
 func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)

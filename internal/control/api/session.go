@@ -62,7 +62,8 @@ func (s *server) sessionRoutes() []route {
 	}
 }
 
-// maxSignIn is how long a body of somebody unknown may be, in bytes.
+// maxSignIn is the maximum body size of a request without authentication, in
+// bytes.
 const maxSignIn = 64 << 10
 
 func (s *server) desk() (*signin.Desk, error) {
@@ -83,7 +84,8 @@ func (s *server) getSession(w http.ResponseWriter, r *http.Request, _ account.AP
 	return s.writeSession(w, r, http.StatusOK, who)
 }
 
-// writeSession says who has signed in; nobody has where the key is no user's.
+// writeSession replies with the signed-in user. If the key belongs to no user,
+// nobody is signed in.
 func (s *server) writeSession(w http.ResponseWriter, r *http.Request, status int, who account.APIKey) error {
 	m := s.SignIn.Methods()
 	out := signedInJSON{SignedIn: who.UserID != 0, Passkey: m.Passkey, Provider: m.Provider}
@@ -112,7 +114,7 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 		return err
 	}
 	if err := sameSite(r, s.PublicURL()); err != nil && fromBrowser(r) {
-		return err // a foreign page may not sign its visitors in as somebody
+		return err // a foreign page must not sign its visitors in as somebody else
 	}
 	var in signInRequestJSON
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
@@ -140,8 +142,9 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 	return s.writeSession(w, r, http.StatusCreated, session.APIKey)
 }
 
-// auditSignIn records who has signed in, or has failed to. What was not even looked
-// at, as anybody can ask for it without end, would only fill the disk.
+// auditSignIn records successful and failed sign-ins. Requests that were
+// rejected before any check are not recorded: anyone can send them without end,
+// and the log would fill the disk.
 func (s *server) auditSignIn(r *http.Request, session signin.Session, email string, err error) {
 	if !fault.Is(err, fault.KindExhausted) && !fault.Is(err, fault.KindInvalid) {
 		s.audit(r, "signIn", session.UserID, email, err)
@@ -176,8 +179,8 @@ func (s *server) beginPasskeySignIn(w http.ResponseWriter, _ *http.Request, _ ac
 	return writeJSON(w, http.StatusOK, ceremonyJSON{Ceremony: name, Options: options})
 }
 
-// visitCookie holds the state of a visit to the provider. The browser sends it
-// along when the provider sends it back.
+// visitCookie holds the state of a visit to the identity provider. The
+// provider's redirect must bring the same state.
 const visitCookie = "aloft_visit"
 
 func (s *server) visitProvider(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
@@ -196,9 +199,9 @@ func (s *server) visitProvider(w http.ResponseWriter, r *http.Request, _ account
 	return nil
 }
 
-// providerCallback ends on the dashboard either way, since it is a person's
-// browser that comes. What went wrong is told there by its code alone: nobody
-// can put words of their own into a link.
+// providerCallback always redirects to the dashboard, since the client is a
+// person's browser. An error is passed as its code only, so that nobody can
+// craft a link that shows their own text.
 func (s *server) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	d, err := s.desk()
 	if err != nil {
@@ -223,11 +226,11 @@ func (s *server) providerCallback(w http.ResponseWriter, r *http.Request, _ acco
 	return nil
 }
 
-// secure reports whether browsers reach the server by https.
+// secure reports whether browsers reach the server over https.
 func (s *server) secure() bool { return strings.HasPrefix(s.PublicURL(), "https:") }
 
-// cookieName is of the session's cookie. Under https its prefix makes browsers
-// take it from this very host alone, which pages below its name cannot be.
+// cookieName returns the name of the session cookie. Under https, the __Host-
+// prefix makes browsers accept it from this host only, not from its subdomains.
 func (s *server) cookieName() string {
 	if s.secure() {
 		return "__Host-aloft"
@@ -241,8 +244,8 @@ func (s *server) setCookie(w http.ResponseWriter, token string, expires time.Tim
 	})
 }
 
-// addressOf returns whence a request came: the last proxy's word, where that
-// runs beside this server.
+// addressOf returns the client's address. If the request came through a proxy
+// on this host, it is the last address in X-Forwarded-For.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// keyOfAnn makes a key that may be deleted and returns its id.
+// keyOfAnn creates a key that the test may delete, and returns its id.
 func (h *house) keyOfAnn() string {
 	h.t.Helper()
 	k, err := h.store.AddKey(h.t.Context(), account.APIKey{Name: "spare", UserID: 1, Hash: account.HashKey(account.NewKey())})
@@ -23,7 +23,7 @@ func (h *house) keyOfAnn() string {
 	return strconv.FormatInt(k.ID, 10)
 }
 
-// passkeyOfAnn makes a passkey that may be removed and returns its id.
+// passkeyOfAnn creates a passkey that the test may remove, and returns its id.
 func (h *house) passkeyOfAnn() string {
 	h.t.Helper()
 	if err := h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte("spare"), UserID: 1, Credential: []byte("{}")}); err != nil {
@@ -32,7 +32,8 @@ func (h *house) passkeyOfAnn() string {
 	return base64.RawURLEncoding.EncodeToString([]byte("spare"))
 }
 
-// linkOf has an admin make a link for the user and returns what is after its #.
+// linkOf creates a sign-in link for the user as an admin, and returns the part
+// after its #.
 func (h *house) linkOf(userID string) string {
 	h.t.Helper()
 	url := h.want(h.call("POST", "/v1/members/"+userID+"/link", ""), 201).text(h.t, "url")
@@ -43,7 +44,7 @@ func (h *house) linkOf(userID string) string {
 	return token
 }
 
-// enter signs in and returns the cookie, as a header has it.
+// enter signs in and returns the Cookie header.
 func (h *house) enter(body string) string {
 	h.t.Helper()
 	a := h.want(h.callAs("", "POST", "/v1/session", body), 201)
@@ -93,15 +94,15 @@ func TestSession(t *testing.T) {
 	h.want(h.callAs("", "DELETE", "/v1/session", "", from...), 204)
 	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", cookie), 401)
 	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", second), 200)
-	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", "aloft_session="+annsKey), 401) // a key is no session
+	h.want(h.callAs("", "GET", "/v1/agents", "", "Cookie", "aloft_session="+annsKey), 401) // an API key is not a session
 	h.want(h.call("DELETE", "/v1/session", ""), 400)
 	if s := h.log.String(); strings.Contains(s, token) || strings.Contains(s, "battery") || strings.Contains(s, strings.TrimPrefix(second, "aloft_session=")) {
 		t.Errorf("a secret is in the log: %s", s)
 	}
 }
 
-// What a page of another site makes a browser ask is refused, whatever its
-// cookies say, unless it only reads; and the page cannot see what it read.
+// Requests that another site's page makes a browser send are rejected, whatever
+// their cookies, unless they only read; and the page cannot read the reply.
 func TestCrossSite(t *testing.T) {
 	h := newHouse(t)
 	cookie := h.enter(`{"link":"` + h.linkOf("1") + `"}`)
@@ -168,11 +169,11 @@ func TestMembers(t *testing.T) {
 	for _, of := range []string{"admin", "owner"} {
 		h.want(h.callAs(adminsKey, "POST", "/v1/members", `{"email":"n@example.com","role":"`+of+`"}`), 403)
 	}
-	h.want(h.callAs(adminsKey, "POST", "/v1/members/1/link", ""), 403) // an owner's
+	h.want(h.callAs(adminsKey, "POST", "/v1/members/1/link", ""), 403) // the user is an owner
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/1", `{"disabled":true}`), 403)
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"role":"admin"}`), 403)
 	cookie := h.enter(`{"link":"` + strings.TrimPrefix(made.text(t, "link.url"), home+"/sign-in#link=") + `"}`)
-	h.want(h.callAs("", "POST", "/v1/agents", task, "Cookie", cookie, "Origin", home), 403) // a viewer
+	h.want(h.callAs("", "POST", "/v1/agents", task, "Cookie", cookie, "Origin", home), 403) // the user is a viewer
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"role":"member"}`), 200)
 	h.want(h.callAs("", "POST", "/v1/agents", task, "Cookie", cookie, "Origin", home), 201)
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/"+id, `{"disabled":true}`), 200)
@@ -181,7 +182,7 @@ func TestMembers(t *testing.T) {
 	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 409) // the last owner
 	h.want(h.call("PATCH", "/v1/members/4", `{"role":"owner"}`), 200)
 	h.want(h.call("PATCH", "/v1/members/1", `{"role":"member"}`), 200)
-	h.want(h.call("PATCH", "/v1/members/4", `{"role":"viewer"}`), 403) // and is none now
+	h.want(h.call("PATCH", "/v1/members/4", `{"role":"viewer"}`), 403) // no longer an admin
 	if a := h.want(h.callAs(bensKey, "GET", "/v1/members", ""), 200); len(a.get(t, "items").([]any)) != 5 {
 		t.Errorf("members: %s", a.body)
 	}
@@ -203,7 +204,7 @@ func TestKeys(t *testing.T) {
 		h.want(h.callAs(bensKey, "POST", "/v1/me/keys", bad), 400)
 	}
 	id := strconv.Itoa(int(a.get(t, "id").(float64)))
-	h.want(h.call("DELETE", "/v1/me/keys/"+id, ""), 404) // ann's are others
+	h.want(h.call("DELETE", "/v1/me/keys/"+id, ""), 404) // the keys belong to Ann
 	h.want(h.callAs(bensKey, "DELETE", "/v1/me/keys/"+id, ""), 204)
 	h.want(h.callAs(key, "GET", "/v1/agents", ""), 401)
 	sub := h.want(h.call("POST", "/v1/sub-tokens", `{"forUserId":2}`), 200).text(t, "accessToken")
@@ -250,7 +251,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Nobody unknown fills the audit log: what has to wait, or begins nowhere, is not in it.
+// Requests without authentication cannot fill the audit log: those that are
+// throttled or invalid are not recorded.
 func TestAuditIsNotFlooded(t *testing.T) {
 	h := newHouse(t)
 	looked := 0
@@ -271,7 +273,7 @@ func TestAuditIsNotFlooded(t *testing.T) {
 func TestAddress(t *testing.T) {
 	for _, tt := range []struct{ remote, forwarded, want string }{
 		{"192.0.2.1:5", "", "192.0.2.1"},
-		{"192.0.2.1:5", "203.0.113.9", "192.0.2.1"}, // it is no proxy of ours
+		{"192.0.2.1:5", "203.0.113.9", "192.0.2.1"}, // not a trusted proxy
 		{"127.0.0.1:5", "203.0.113.9", "203.0.113.9"},
 		{"[::1]:5", "198.51.100.1, 203.0.113.9", "203.0.113.9"},
 		{"127.0.0.1:5", "unknown", "127.0.0.1"},

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// maxRetention is the longest time that agents may be kept for, in days.
+// maxRetention is the longest retention period for agents, in days.
 const maxRetention = 3650
 
 type settingsJSON struct {
@@ -93,7 +93,7 @@ func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ accoun
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	s.settling.Lock() // two at once would each undo the other's
+	s.settling.Lock() // two concurrent updates would undo each other
 	defer s.settling.Unlock()
 	h, err := store.Settings(r.Context(), s.Rules)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ accoun
 	return writeJSON(w, http.StatusOK, settingsOf(now))
 }
 
-// settle puts what was asked for into the settings.
+// settle applies the requested changes to the settings.
 func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) error {
 	if in.DefaultModel != nil {
 		to.DefaultModel = ""
@@ -171,15 +171,15 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	return nil
 }
 
-// maxNetworkList is how many entries the team's list of the network may have.
+// maxNetworkList is the maximum length of the team's network allow list.
 const maxNetworkList = 1000
 
-// settleNetwork puts in what machines may reach.
+// settleNetwork applies the requested network mode and list.
 func settleNetwork(to *account.Settings, mode *string, list *[]string) error {
 	if mode != nil {
 		switch to.NetworkMode = *mode; *mode {
 		case policy.EnvironmentAllowAll:
-			to.NetworkMode = "" // it is as if nothing had been settled
+			to.NetworkMode = "" // the default is stored as ""
 		case policy.EnvironmentDefaultPlus, policy.EnvironmentSettingsOnly:
 		default:
 			return fault.Invalid("must be %s, %s or %s", policy.EnvironmentAllowAll, policy.EnvironmentDefaultPlus, policy.EnvironmentSettingsOnly).At("networkMode")
@@ -198,8 +198,8 @@ func settleNetwork(to *account.Settings, mode *string, list *[]string) error {
 	return nil
 }
 
-// settled gives a request without repositories the team's default repository. It
-// returns the team's base branch, "" where none is settled.
+// settled gives a request without repositories the team's default repository.
+// It returns the team's base branch, or "" if none is set.
 func (s *server) settled(ctx context.Context, in *createAgentRequestJSON) (baseBranch string, err error) {
 	h, err := store.Settings(ctx, s.Rules)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *server) settled(ctx context.Context, in *createAgentRequestJSON) (baseB
 	return now.BaseBranch, nil
 }
 
-// startAt has those repositories start at the team's base branch that the request
-// names without a ref or a pull request.
+// startAt sets the team's base branch as the starting ref of each repository
+// that the request names without a ref or a pull request.
 func startAt(repos []agent.Repo, baseBranch string) {
 	if baseBranch == "" {
 		return

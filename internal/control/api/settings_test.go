@@ -12,7 +12,7 @@ import (
 	"aloft/internal/agent"
 )
 
-// Settings count for agents that are made after them, and for no others.
+// Settings apply to agents that are created later.
 func TestSettings(t *testing.T) {
 	h := newHouse(t)
 	if a := h.want(h.callAs(viewersKey, "GET", "/v1/settings", ""), 200); a.get(t, "displayAgentSummary") != true || a.text(t, "defaultModel") != "" {
@@ -62,7 +62,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// created returns how an agent was journaled.
+// created returns the agent's first event.
 func (h *house) created(id string) *agent.Created {
 	h.t.Helper()
 	events, err := h.store.Read(h.t.Context(), id, 0, 1)
@@ -72,8 +72,8 @@ func (h *house) created(id string) *agent.Created {
 	return events[0].Body.(*agent.Created)
 }
 
-// What agents do is left out of lists of those that were made since an admin has
-// settled so.
+// Lists hide the activity of agents that were created after an admin turned
+// summaries off.
 func TestHiddenSummary(t *testing.T) {
 	h := newHouse(t)
 	doing := func(id string) any {
@@ -120,7 +120,7 @@ func TestRetention(t *testing.T) {
 			t.Errorf("the stream of %s is kept for %q seconds, want %d to %d", c.id, said, c.least, c.most)
 		}
 	}
-	for id, want := range map[string]bool{old: true, kept: false} { // the warning
+	for id, want := range map[string]bool{old: true, kept: false} { // the stream's warning
 		var one AgentSummary
 		if err := json.Unmarshal(h.want(h.call("GET", "/v1/agents/"+id, ""), 200).body, &one); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestRetention(t *testing.T) {
 	}
 	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
 	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
-	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // it is from before
+	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // created before the change
 }
 
 func TestRetentionOfStream(t *testing.T) {
@@ -152,7 +152,7 @@ func TestRetentionOfStream(t *testing.T) {
 	}{
 		{0, ended, time.Hour, keptForever},
 		{2, ended, 47 * time.Hour, time.Hour},
-		{2, ended, 49 * time.Hour, 0}, // to be deleted by the next sweep
+		{2, ended, 49 * time.Hour, 0}, // deleted by the next sweep
 		{2, agent.Run{}, 49 * time.Hour, 48 * time.Hour},
 	} {
 		if got := retention(account.Settings{RetentionDays: c.days}, a, c.run, touched.Add(c.after)); got != c.want {
@@ -161,7 +161,7 @@ func TestRetentionOfStream(t *testing.T) {
 	}
 }
 
-// What machines may reach is settled whole or not at all.
+// A network setting is applied completely or not at all.
 func TestTeamNetwork(t *testing.T) {
 	h := newHouse(t)
 	const at = "/v1/settings"
@@ -184,10 +184,10 @@ func TestTeamNetwork(t *testing.T) {
 	}
 }
 
-// The server's own time is the most that machines may be kept for.
+// The team cannot keep machines longer than the server does.
 func TestMachineRetention(t *testing.T) {
 	h := newHouse(t)
-	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // it keeps them for ever
+	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // the server keeps machines for ever
 	h.api.MachineRetention = 30 * 24 * time.Hour
 	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "limit of 30 days") {
 		t.Errorf("more than the server: %s", a.body)

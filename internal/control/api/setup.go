@@ -11,18 +11,19 @@ import (
 	"aloft/internal/fault"
 )
 
-// SetUps turns a machine that somebody has set up into an environment. Its
+// SetUps turns a machine that a person has set up into an environment. Its
 // methods are safe for concurrent use.
 type SetUps interface {
-	// Snapshot saves the disk of the agent's machine, and proposes an environment
-	// that begins with it.
+	// Snapshot saves the disk of the agent's machine, and proposes an
+	// environment that starts from it.
 	Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error)
-	// Try makes an environment ready, for nobody but to see whether it can be.
+	// Try builds an environment to find out whether it works. The result is not
+	// saved.
 	Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error)
-	// Proposed returns the environment that the agent has written and pushed; the
-	// path is "" where it has pushed none.
+	// Proposed returns the environment that the agent has written and pushed.
+	// If there is none, path is "".
 	Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error)
-	// Commit commits an environment on the agent's branch and pushes it.
+	// Commit commits an environment to the agent's branch and pushes it.
 	Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error)
 }
 
@@ -53,7 +54,7 @@ type committedJSON struct {
 	Commit string   `json:"commit"`
 }
 
-// triedLine is one line of the reply to a try: news, or the end.
+// triedLine is one line of the reply to a try: progress, or the result.
 type triedLine struct {
 	News     string     `json:"news,omitempty"`
 	Build    *buildJSON `json:"build,omitempty"`
@@ -81,7 +82,8 @@ func (s *server) setUpRoutes() []route {
 	}
 }
 
-// settingUp returns the agent of a request that may set it up.
+// settingUp returns the agent in the request's path, if it is one for setting
+// up a machine and the caller may use it.
 func (s *server) settingUp(r *http.Request, who account.APIKey) (agent.Agent, error) {
 	a, err := s.agent(r.Context(), who, r.PathValue("id"))
 	switch {
@@ -102,7 +104,8 @@ func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
-	// Whoever asked may go; a disk is not saved by halves.
+	// Continue after the client has disconnected: a half-saved disk is of no
+	// use.
 	id, p, err := s.SetUps.Snapshot(context.WithoutCancel(r.Context()), a)
 	if err != nil {
 		return err
@@ -164,8 +167,7 @@ func (s *server) tryEnvironment(w http.ResponseWriter, r *http.Request, who acco
 	})
 }
 
-// relay replies with what a build tells while it is made, and in the end with what
-// has come of it.
+// relay streams the progress of a build, and its result at the end.
 func (s *server) relay(w http.ResponseWriter, r *http.Request, log *slog.Logger, build func(ctx context.Context, tell func(string)) (triedLine, error)) error {
 	out := s.newPush(w, jsonLines)
 	defer out.close()
@@ -181,7 +183,7 @@ func (s *server) relay(w http.ResponseWriter, r *http.Request, log *slog.Logger,
 	defer cancel()
 	end, err := build(ctx, func(news string) {
 		if say(triedLine{News: news}) != nil {
-			cancel() // nobody listens; the build goes on
+			cancel() // the client has gone; the build continues
 		}
 	})
 	if err == nil {
@@ -214,10 +216,10 @@ func (s *server) commitEnvironment(w http.ResponseWriter, r *http.Request, who a
 	return writeJSON(w, http.StatusOK, committedJSON{Path: path, Branch: branch, Commit: commit})
 }
 
-// maxImageName bounds the name of an image, in bytes.
+// maxImageName is the maximum length of an image's name, in bytes.
 const maxImageName = 500
 
-// env reads where the agent's machine comes from.
+// env validates where the agent's machine comes from.
 func (in *agentEnvJSON) env() (agent.Env, error) {
 	e := agent.Env{Type: "cloud"}
 	if in == nil {

@@ -15,12 +15,12 @@ import (
 	"aloft/internal/secret"
 )
 
-// Disks are the files of snapshots. Its methods are safe for concurrent use.
+// Disks stores the files of snapshots. Its methods are safe for concurrent use.
 type Disks interface {
-	// Disk returns what is known of a snapshot's files, and false where there are none.
+	// Disk describes a snapshot's files. It returns false if there are none.
 	Disk(ctx context.Context, s environment.Snapshot) (environment.Disk, bool)
-	// RemoveDisk gives up the files. Machines that began with them go on; that
-	// there are none is no error.
+	// RemoveDisk removes the files, if any. Machines that started from them
+	// keep running.
 	RemoveDisk(id string) error
 }
 
@@ -62,7 +62,7 @@ func (s *server) snapshotRoutes(page []param) []route {
 	}
 }
 
-// countWithin is how long one request may count the files of snapshots.
+// countWithin limits how long one request may spend measuring snapshot files.
 const countWithin = 5 * time.Second
 
 func (s *server) listSnapshots(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -93,7 +93,7 @@ func (s *server) listSnapshots(w http.ResponseWriter, r *http.Request, who accou
 		if s.Disks != nil {
 			var there bool
 			if d, there = s.Disks.Disk(ctx, n); !there {
-				continue // it is being made, or was not
+				continue // not written yet, or its save failed
 			}
 		}
 		if len(out.Items) == limit {
@@ -120,7 +120,8 @@ func savedSnapshotOf(d environment.Disk) savedSnapshotJSON {
 	return out
 }
 
-// snapshotFilter says of which repositories a request wants the snapshots.
+// snapshotFilter returns a filter for the repositories that a request names and
+// the caller may see.
 func (s *server) snapshotFilter(r *http.Request, who account.APIKey) (func(repo string) bool, error) {
 	q := r.URL.Query()
 	var of []string
@@ -146,8 +147,8 @@ func (s *server) snapshotFilter(r *http.Request, who account.APIKey) (func(repo 
 	return func(repo string) bool { return names[repo] }, nil
 }
 
-// updateSnapshot publishes a snapshot, or withdraws it. Machines that began with it
-// go on.
+// updateSnapshot publishes or unpublishes a snapshot. Machines that started
+// from it are not affected.
 func (s *server) updateSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	var in updateSnapshotRequestJSON
 	if err := readBody(w, r, &in); err != nil {
@@ -180,8 +181,8 @@ func (s *server) updateSnapshot(w http.ResponseWriter, r *http.Request, who acco
 	return writeJSON(w, http.StatusOK, savedSnapshotOf(d))
 }
 
-// deleteSnapshot gives the files up first: what a crash leaves is found by the
-// record, and deleted by asking again.
+// deleteSnapshot deletes the files before the record, so that after a crash in
+// between the snapshot can still be found and deleted again.
 func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("snapshotId")
 	missing := fault.NotFound("no snapshot %s, or you may not delete it", quoted(id))

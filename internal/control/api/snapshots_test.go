@@ -9,7 +9,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// snapshotOfAnn keeps that ann has saved a disk, and returns its id.
+// snapshotOfAnn records a snapshot by Ann, and returns its id.
 func (h *house) snapshotOfAnn() string { return h.snapshotOf(1, "git.example.com/o/r", time.Now()) }
 
 func (h *house) snapshotOf(userID int64, repo string, at time.Time) string {
@@ -44,7 +44,7 @@ func TestSnapshots(t *testing.T) {
 	want(ids(adminsKey, ""), newer, bens, older)
 	want(ids(adminsKey, "?repo=https://git.example.com/o/r.git"), bens, older)
 	h.saveEnvironment("env-1")
-	want(ids(annsKey, "?environmentId=env-1"), bens, older) // she is an owner
+	want(ids(annsKey, "?environmentId=env-1"), bens, older) // Ann is an owner
 	h.want(h.callAs(bensKey, "GET", "/v1/snapshots?environmentId=env-1", ""), 404)
 	h.want(h.call("GET", "/v1/snapshots?repo=nonsense", ""), 400)
 

@@ -10,12 +10,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// allowedEvery is how often it is looked whether a WebSocket or a stream may go on.
+// allowedEvery is how often an open WebSocket or stream is re-authorized.
 const allowedEvery = 15 * time.Second
 
-// whileAllowed gives the request of a WebSocket or a stream a context that ends soon after
-// whoever opened it may not any more: signed out, an expired or deleted key, a
-// lesser role, an agent of another's. left is to be called when it is over.
+// whileAllowed returns the request with a context that is cancelled soon after
+// the caller loses access: signed out, key expired or deleted, role reduced, or
+// agent no longer theirs. The caller must call left at the end.
 func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	r = r.WithContext(ctx)
@@ -29,7 +29,7 @@ func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left 
 				return
 			case <-tick.C:
 			}
-			// A store that does not answer forbids nothing.
+			// If the store does not answer, keep the connection.
 			if err := s.stillMay(r, rt); err != nil && !fault.Is(err, fault.KindInternal) {
 				cancel(err)
 			}
@@ -38,7 +38,7 @@ func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left 
 	return r, func() { cancel(nil); looking.Wait() }
 }
 
-// stillMay judges a request anew.
+// stillMay authorizes a request again.
 func (s *server) stillMay(r *http.Request, rt route) error {
 	who, err := s.identify(r)
 	if err == nil {

@@ -17,13 +17,13 @@ import (
 
 const eventStream = "text/event-stream"
 
-// keptForever is what X-Cursor-Stream-Retention-Seconds says of an agent that is
-// kept until somebody deletes it: the header must be a number.
+// keptForever is the value of X-Cursor-Stream-Retention-Seconds for an agent
+// that never expires, since the header must be a number.
 const keptForever = 365 * 24 * time.Hour
 
-// streamRun sends a run's frames as they come, from its first or from the one
-// after Last-Event-ID. Everything comes from the journal, so a reconnecting
-// client gets what it missed, whichever server it reaches.
+// streamRun streams a run's frames as they come, from the first or from the one
+// after Last-Event-ID. All frames come from the journal, so a client that
+// reconnects gets what it missed, from any server.
 func (s *server) streamRun(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	err := s.sendRun(w, r, who)
 	if errors.Is(err, store.ErrUnreachable) {
@@ -67,7 +67,7 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 			v.show(e, &out.buf)
 		}
 		v.open(&out.buf)
-		if len(events) < batch && !v.ended { // it is at the end of the journal
+		if len(events) < batch && !v.ended { // the end of the journal so far
 			written.show(v.lastID, &out.buf)
 		}
 		return v.ended, out.flush()
@@ -90,9 +90,9 @@ func (s *server) sendRun(w http.ResponseWriter, r *http.Request, who account.API
 	return err
 }
 
-// retention returns for how much longer a run's stream can be resumed: until its
-// agent is deleted for lack of use. While a run works, its agent is not deleted,
-// and the whole retention period of the settings remains. It is never negative.
+// retention returns how much longer a run's stream can be resumed, which is
+// until the unused agent is deleted. An agent with an active run is not
+// deleted, so the whole retention period remains. The result is never negative.
 func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.Time) time.Duration {
 	at := deletedAt(settled, a)
 	switch {
@@ -104,8 +104,8 @@ func retention(settled account.Settings, a agent.Agent, run agent.Run, now time.
 	return max(at.Sub(now), 0)
 }
 
-// follow hands the agent's events after a number to take, in batches, until take
-// says that it has enough. At the journal's end it waits, or returns if wait is
+// follow passes the agent's events after a number to take, in batches, until
+// take returns true. At the journal's end it waits, or returns if wait is
 // false. The first batch may be empty.
 func (s *server) follow(ctx context.Context, id string, after int64, wait bool, take func([]agent.Event) (bool, error), w waiting) error {
 	for {
@@ -129,11 +129,11 @@ func (s *server) follow(ctx context.Context, id string, after int64, wait bool, 
 	}
 }
 
-// waiting is what is done while a journal does not grow.
+// waiting holds the callbacks for the time while the journal does not grow.
 type waiting struct {
 	idle   func() error                    // called every heartbeat
-	onNews func(wake func()) (stop func()) // has wake called when there is news that is not in the journal; nil for none
-	news   func() error                    // called then
+	onNews func(wake func()) (stop func()) // arranges for wake to be called when there is news that is not in the journal; may be nil
+	news   func() error                    // called after wake
 }
 
 // await returns when the agent has an event after the number.
@@ -166,8 +166,9 @@ func (s *server) await(ctx context.Context, id string, after int64, w waiting) e
 	}
 }
 
-// A push sends a reply piece by piece. A reader that takes longer than the
-// server's patience for one piece is cut off; it can come back for the rest.
+// A push sends a reply piece by piece. If the client takes longer than the
+// server's patience to read a piece, the reply is cut off; the client can
+// reconnect and resume.
 type push struct {
 	w        http.ResponseWriter
 	rc       *http.ResponseController
@@ -180,9 +181,9 @@ func (s *server) newPush(w http.ResponseWriter, media string) *push {
 	return &push{w: w, rc: http.NewResponseController(w), patience: s.patience}
 }
 
-// flush sends what is in buf, even if that is nothing but the header.
+// flush sends what is in buf, or only the header if buf is empty.
 func (p *push) flush() error {
-	_ = p.rc.SetWriteDeadline(time.Now().Add(p.patience)) // a writer without deadlines is a test's
+	_ = p.rc.SetWriteDeadline(time.Now().Add(p.patience)) // fails only in tests, whose writers have no deadlines
 	_, err := p.w.Write(p.buf.Bytes())
 	p.buf.Reset()
 	if p.buf.Cap() > 1<<20 {
@@ -197,8 +198,9 @@ func (p *push) flush() error {
 	return nil
 }
 
-// close gives the connection back as it was.
+// close resets the connection's write deadline.
 func (p *push) close() { _ = p.rc.SetWriteDeadline(time.Time{}) }
 
-// errGone is a reader that went away or is too slow: nobody's mistake.
+// errGone means that the client has left or is too slow. It is not logged as an
+// error.
 var errGone = errors.New("the client has disconnected")

@@ -26,10 +26,10 @@ import (
 
 var rewrite = flag.Bool("update", false, "write the golden files anew")
 
-// An event is one server-sent event as a client reads it.
+// An event is a server-sent event.
 type event struct{ id, name, data string }
 
-// readEvent reads one frame and is strict about its form.
+// readEvent reads one frame and checks its syntax strictly.
 func readEvent(r *bufio.Reader) (event, error) {
 	var e event
 	for {
@@ -80,7 +80,7 @@ func readEvents(t *testing.T, r io.Reader) []event {
 	}
 }
 
-// open begins a stream as Ann, which ends with the test.
+// open opens a stream as Ann, which is closed when the test ends.
 func (h *house) open(path, last string) *http.Response {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), "GET", h.http.URL+path, nil)
@@ -105,7 +105,7 @@ func (h *house) open(path, last string) *http.Response {
 
 func streamOf(id, runID string) string { return "/v1/agents/" + id + "/runs/" + runID + "/stream" }
 
-// The golden file is what a client sees of a run with everything in it.
+// The golden file has the stream of a run with every kind of event.
 func TestProjector(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	created := &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Mend it")}
@@ -144,7 +144,7 @@ func TestProjector(t *testing.T) {
 	}
 }
 
-// holdToSpecification checks what the specification says of frames.
+// holdToSpecification checks frames against the specification.
 func holdToSpecification(t *testing.T, events []event) {
 	t.Helper()
 	toolCall, err := schemaAt("/v1", "/components/schemas/RunStreamToolCallEvent")
@@ -225,8 +225,8 @@ func TestStreamLive(t *testing.T) {
 	}
 }
 
-// A client may lose its connection after any frame, and the server may have been
-// killed meanwhile: with the id of the last frame it gets exactly the rest.
+// A client may lose its connection after any frame, and the server may restart
+// meanwhile. With the id of the last frame the client gets exactly the rest.
 func TestStreamResumesAnywhere(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -247,7 +247,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 		}
 		want := whole[i+1:]
 		if len(want) == 0 {
-			want = whole[i:] // done is said again: it ends the connection
+			want = whole[i:] // done is sent again, to end the connection
 		}
 		if d := cmp.Diff(want, identified(all), cmp.AllowUnexported(event{})); d != "" {
 			t.Fatalf("after %+v:\n%s", e, d)
@@ -264,8 +264,8 @@ func identified(events []event) []event {
 	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.id == "" })
 }
 
-// A watcher that is cut off again and again while the run works, by a server
-// that starts anew each time, sees each frame once.
+// A client that is disconnected again and again by a restarting server, while
+// the run works, sees each frame once.
 func TestStreamOverRestarts(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
@@ -303,7 +303,7 @@ func TestStreamOverRestarts(t *testing.T) {
 	}
 }
 
-// lastFrame returns the id of the last frame that the journal makes so far.
+// lastFrame returns the id of the last frame that the journal yields so far.
 func (h *house) lastFrame(id, runID string, head int64) string {
 	h.t.Helper()
 	events, err := h.store.Read(h.t.Context(), id, 0, int(head))
@@ -370,7 +370,7 @@ func TestManyWatchers(t *testing.T) {
 	for i := range watchers {
 		wg.Go(func() {
 			opened := sync.OnceFunc(ready.Done)
-			defer opened() // also if it fails
+			defer opened() // also on failure
 			resp := h.open(streamOf(id, runID), "")
 			opened()
 			all[i] = identified(readEvents(t, resp.Body))
@@ -413,8 +413,8 @@ func TestLongResultsAreCut(t *testing.T) {
 	}
 }
 
-// TestStreamOfASubagent has what a subagent does as updates of the call at which
-// it works, and nothing of it among the agent's own words and calls.
+// TestStreamOfASubagent checks that a subagent's events appear as updates of
+// its call, and not among the agent's own messages and calls.
 func TestStreamOfASubagent(t *testing.T) {
 	in := func(b agent.Body) agent.Body { return &agent.Within{CallID: "call_2_0", Body: b} }
 	call := func(id, name string) conversation.Message {

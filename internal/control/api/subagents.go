@@ -23,10 +23,10 @@ type customSubagentJSON struct {
 	Model       *subagentModelJSON `json:"model,omitempty"`
 }
 
-// subagentModelJSON is a model by its id, alone or in an object.
+// subagentModelJSON is a model, given by its id alone or in an object.
 type subagentModelJSON modelRefJSON
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON accepts both forms.
 func (m *subagentModelJSON) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &m.ID) == nil {
 		return nil
@@ -42,7 +42,7 @@ func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
 	}
 }
 
-// subagents checks those that come with the wish for an agent.
+// subagents validates the custom subagents of a request for an agent.
 func (s *server) subagents(ctx context.Context, in []customSubagentJSON) ([]subagent.Definition, error) {
 	if len(in) > subagent.MaxGiven {
 		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), subagent.MaxGiven).At("customSubagents")
@@ -71,8 +71,8 @@ func (s *server) subagents(ctx context.Context, in []customSubagentJSON) ([]suba
 	return all, nil
 }
 
-// addSubagents adds to an agent as it is shown those that it was made with, which
-// no list has.
+// addSubagents adds the agent's custom subagents, which are only in the first
+// event of its journal.
 func addSubagents(out *agentJSON, first []agent.Event) {
 	if len(first) == 0 {
 		return
@@ -91,7 +91,8 @@ func addSubagents(out *agentJSON, first []agent.Event) {
 	}
 }
 
-// readSubagents adds them to an agent that was read from a list.
+// readSubagents adds the custom subagents to an agent that was read from a
+// list.
 func (s *server) readSubagents(ctx context.Context, out *agentJSON) error {
 	first, err := s.Journal.Read(ctx, out.ID, 0, 1)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// subTokenLife is how long a sub-token is good for.
+// subTokenLife is how long a sub-token is valid.
 const subTokenLife = time.Hour
 
-// theTeamID is the number of a server's one team.
+// theTeamID is the id of the server's only team.
 const theTeamID = 1
 
 type createSubTokenRequestJSON struct {
@@ -32,9 +32,9 @@ type createSubTokenResponseJSON struct {
 	TeamID      int64     `json:"teamId"`
 }
 
-// createSubToken lets a program of the admin's act as a user for a while, whom
-// the admin might also change: nobody gets to do more than they may. A sub-token
-// makes no others: it would live for ever.
+// createSubToken lets an admin's program act as a user for a limited time. The
+// user must be one whom the admin may change, so that nobody gains rights. A
+// sub-token cannot create sub-tokens, or it could renew itself for ever.
 func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	if who.Kind != account.Lasting {
 		return fault.Denied("only an admin's API key can create sub-tokens").Named("service_account_required").Hint("use a key from POST /v1/me/keys")

@@ -13,8 +13,8 @@ import (
 
 const then = `{"prompt":{"text":"then this"}}`
 
-// turnsOf has the agent have what the route shows or removes, and returns the
-// number of the event that holds it.
+// turnsOf journals what the route shows or removes, and returns the number of
+// that event.
 func (h *house) turnsOf(id, runID, route string) string {
 	var body agent.Body
 	switch {
@@ -28,7 +28,7 @@ func (h *house) turnsOf(id, runID, route string) string {
 	return strconv.FormatInt(h.append(id, runID, body)[0].Seq, 10)
 }
 
-// pixel is a PNG.
+// pixel is a PNG of one pixel.
 var pixel, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 func TestQueue(t *testing.T) {
@@ -49,7 +49,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("it waits: %s", list.body)
 	}
 	h.append(id, runID, finish())
-	// Nobody has begun what waits: whoever comes now is not before it.
+	// Queued prompts go first, even if none has been started.
 	h.want(h.call("POST", path, `{"prompt":{"text":"the last"}}`), 201)
 	if s := h.folded(id); s.Run.ID != next || s.Asked[len(s.Asked)-1] != "then this" || len(s.Agent.Queue) != 1 {
 		t.Errorf("%s works on %q, and %v waits", s.Run.ID, s.Asked, s.Agent.Queue)
@@ -100,7 +100,7 @@ func TestRetry(t *testing.T) {
 	if again := h.want(h.call("POST", path, "{}", "Idempotency-Key", "k"), 201); again.text(t, "run.id") != made.text(t, "run.id") {
 		t.Errorf("a repetition made %s", again.body)
 	}
-	h.want(h.call("POST", path, "{}"), 409) // it works
+	h.want(h.call("POST", path, "{}"), 409) // the agent is working
 	h.append(id, made.text(t, "run.id"), finish())
 	if gone := h.want(h.call("POST", path, `{"turn":2}`), 409); gone.text(t, "error.code") != "turn_replaced" {
 		t.Errorf("%s", gone.body)
@@ -126,7 +126,7 @@ func TestEventImage(t *testing.T) {
 	id, runID := h.begin()
 	at := h.append(id, runID, &agent.CallDone{CallID: "c", Images: []conversation.Image{{MediaType: "image/svg+xml", Data: []byte("<svg/>")}, {MediaType: "image/png", Data: pixel}}})[0].Seq
 	path := "/v1/agents/" + id + "/events/" + strconv.FormatInt(at, 10) + "/images/"
-	h.want(h.call("GET", path+"0", ""), 404) // a document that may hold scripts
+	h.want(h.call("GET", path+"0", ""), 404) // a document that may contain scripts
 	h.want(h.call("GET", path+"2", ""), 404)
 	h.want(h.call("GET", path+"-1", ""), 404)
 	h.want(h.callAs(bensKey, "GET", path+"1", ""), 404)

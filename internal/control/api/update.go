@@ -12,15 +12,14 @@ import (
 	"aloft/internal/tool"
 )
 
-// maxShown is how much of a call's arguments or result a stream shows, and
-// maxShownString how much of one string in them where they are longer.
+// maxShown is how many bytes of a call's arguments or result a stream shows. If
+// they are longer, each string in them is cut to maxShownString.
 const (
 	maxShown       = 256 << 10
 	maxShownString = 16 << 10
 )
 
-// update is the data of an interaction_update. Which fields it has depends on
-// its type.
+// update is the data of an interaction_update. Its fields depend on its type.
 type update map[string]any
 
 type textJSON struct {
@@ -56,14 +55,14 @@ type truncationJSON struct {
 	Result bool `json:"result,omitempty"`
 }
 
-// frame is what is said of a call: plainly, and in its twin in the form of the
-// richer updates.
+// frame returns the frame for a call: the plain event, and as its twin the same
+// in the form of interaction updates.
 func (c *call) frame(status string, result any, cutResult bool) frame {
 	var cut *truncationJSON
 	if c.cutArgs || cutResult {
 		cut = &truncationJSON{Args: c.cutArgs, Result: cutResult}
 	}
-	id := cmp.Or(c.id, "unknown") // a model may leave it out; readers count on one
+	id := cmp.Or(c.id, "unknown") // a model may leave the id out, but clients require one
 	rich := map[string]any{"type": c.name}
 	if c.args != nil {
 		rich["args"] = c.args
@@ -83,8 +82,9 @@ func (c *call) frame(status string, result any, cutResult bool) frame {
 	}
 }
 
-// richResult adds to {"success": …} or {"error": …} the form in which readers of
-// the richer updates look for the same: a status, and a success's value.
+// richResult adds to {"success": …} or {"error": …} the fields in which clients
+// of interaction updates look for the same: a status, and the value of a
+// success.
 func richResult(result any) any {
 	m, ok := result.(map[string]any)
 	if !ok {
@@ -108,7 +108,7 @@ func userMessageUpdate(agentID, text string) update {
 	}}
 }
 
-// outputUpdate is a piece of a running call's output.
+// outputUpdate returns an update for a piece of a running call's output.
 func outputUpdate(c *call, stream, text string) update {
 	if c.name != "shell" {
 		return update{"type": "tool-call-delta", "callId": c.id, "modelCallId": c.id, "taskUpdate": update{"type": "text-delta", "text": text}}
@@ -118,10 +118,10 @@ func outputUpdate(c *call, stream, text string) update {
 	}}
 }
 
-// interrupted is the result of a call that the run's end overtook.
+// interrupted is the result of a call that was cut off by the end of its run.
 var interrupted = tool.ErrorOutput("the run ended before this call did")
 
-// resultOf returns a call's result for programs.
+// resultOf returns a call's result as JSON.
 func resultOf(b *agent.CallDone) json.RawMessage {
 	switch {
 	case len(b.Output) > 0 && json.Valid(b.Output):
@@ -129,12 +129,12 @@ func resultOf(b *agent.CallDone) json.RawMessage {
 	case b.Error:
 		return tool.ErrorOutput(b.Text)
 	}
-	out, _ := json.Marshal(map[string]any{"success": map[string]string{"text": b.Text}}) // strings always marshal
+	out, _ := json.Marshal(map[string]any{"success": map[string]string{"text": b.Text}}) // marshaling a string cannot fail
 	return out
 }
 
-// publicName is a tool's name in the stream. A name that is not in the
-// catalogue is the model's invention, and shown as it is.
+// publicName returns a tool's name in the public stream. A name that is not in
+// the catalogue was invented by the model and is shown unchanged.
 func publicName(name string) string {
 	if spec, ok := tool.Lookup(name); ok && spec.PublicName != "" {
 		return spec.PublicName
@@ -146,8 +146,8 @@ func publicName(name string) string {
 	return string(unicode.ToLower(first)) + name[size:]
 }
 
-// bounded decodes JSON and cuts what is too long of it; what is not JSON it
-// takes for text. It reports whether anything was cut.
+// bounded decodes JSON and shortens it to the limits. Text that is not JSON
+// becomes a string. cut reports whether anything was shortened.
 func bounded(raw json.RawMessage) (v any, cut bool) {
 	if len(raw) == 0 {
 		return nil, false

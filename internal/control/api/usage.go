@@ -18,7 +18,7 @@ type usageTokenUsageJSON struct {
 	Cost
 }
 
-// Cost is what tokens cost.
+// Cost is what tokens cost, and how many of them have no known price.
 type Cost struct {
 	CostUSD        *float64 `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, at the prices when the tokens were used; absent if no price is known; an addition to the API"`
 	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"tokens not included in costUsd because their price is unknown; an addition to the API"`

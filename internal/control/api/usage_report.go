@@ -31,7 +31,7 @@ type usageRowJSON struct {
 	Cost
 }
 
-// Bounds of a report, in days.
+// Limits of a report, in days.
 const (
 	standardReport = 30
 	maxReport      = 366
@@ -76,7 +76,7 @@ func (s *server) getUsageReport(w http.ResponseWriter, r *http.Request, who acco
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// day reads a day, which is standard where the text is empty.
+// day parses a day. Empty text gives the default.
 func day(text, field string, standard time.Time) (time.Time, error) {
 	if text == "" {
 		return standard, nil

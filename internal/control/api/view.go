@@ -7,21 +7,23 @@ import (
 	"aloft/internal/agent"
 )
 
-// A view is one client's way through a run's frames: it leaves out those that
-// the client has seen, and says the run's status at the top and when it changes.
+// A view is one client's position in a run's frames. It skips the frames that
+// the client has seen, and sends the run's status at the start and when it
+// changes.
 type view struct {
 	runID  string
-	last   place // that the client has seen
+	last   place // the last frame that the client has seen
 	fold   *projector
-	status agent.Status // as the client will know it
+	status agent.Status // the status that the client was last told
 	opened bool
-	lastID string // of the last frame that the client has
+	lastID string // id of the last frame that the client has seen
 	ended  bool
 }
 
-// newView begins at the frame after last. A run that works shows its status of
-// now. One that has ended is replayed, and a client that saw its end at the top
-// might not wait for the rest: it is shown the status at the place it resumes.
+// newView starts at the frame after last. For an active run, the first status
+// is the current one. For an ended run, it is the status at the position where
+// the client resumes: a client that saw the end first might not wait for the
+// rest.
 func newView(run agent.Run, last place, all branches) *view {
 	lastID := ""
 	if last.seq >= run.FirstSeq {
@@ -63,7 +65,7 @@ func (v *view) show(e agent.Event, out *bytes.Buffer) {
 	}
 }
 
-// change takes a status of the journal.
+// change handles a status event of the journal.
 func (v *view) change(to agent.Status, seen bool, out *bytes.Buffer) {
 	if seen {
 		v.status = to
@@ -76,7 +78,7 @@ func (v *view) change(to agent.Status, seen bool, out *bytes.Buffer) {
 	}
 }
 
-// open writes the status at the top, once.
+// open writes the status at the start, once.
 func (v *view) open(out *bytes.Buffer) {
 	if !v.opened {
 		v.opened = true
@@ -93,11 +95,11 @@ type statusJSON struct {
 	Status string `json:"status"`
 }
 
-// writeFrame writes one server-sent event. Data is one line, because JSON
-// escapes line breaks.
+// writeFrame writes one server-sent event. The data is a single line, because
+// JSON escapes line breaks.
 func writeFrame(out *bytes.Buffer, id, event string, data any) {
 	line, err := marshal(data)
-	if err != nil { // what a machine or a model sent is not JSON after all
+	if err != nil { // data from a machine or model that is not valid JSON
 		line, _ = json.Marshal(errorInnerJSON{Code: "internal", Message: "this event cannot be shown"})
 	}
 	if id != "" {

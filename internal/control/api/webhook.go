@@ -13,12 +13,12 @@ import (
 	"aloft/internal/secret"
 )
 
-// Outbound fetches and judges what users name by URL. Its methods are safe for
+// Outbound makes requests to URLs that users name. Its methods are safe for
 // concurrent use, and their errors are faults that do not repeat the URL.
 type Outbound interface {
-	// Check refuses a URL that the server does not speak to.
+	// Check rejects a URL that the server must not contact.
 	Check(rawURL string) error
-	// Image fetches a picture, and says its media type.
+	// Image fetches an image and returns its media type.
 	Image(ctx context.Context, rawURL string) (data []byte, media string, err error)
 }
 
@@ -58,7 +58,7 @@ func (s *server) webhookRoutes(page []param) []route {
 	}
 }
 
-// sealWebhook checks the webhook of a new agent, and seals it.
+// sealWebhook validates and encrypts the webhook of a new agent.
 func (s *server) sealWebhook(ctx context.Context, agentID string, in *webhookJSON) ([]secret.Sealed, error) {
 	if in == nil {
 		return nil, nil

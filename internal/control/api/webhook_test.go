@@ -14,7 +14,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// outbound reaches servers of the test, which are on loopback.
+// outbound returns a client that may reach the test's servers on loopback.
 func (h *house) outbound() *outbound.Client {
 	h.t.Helper()
 	c, err := outbound.New(policy.Network{Open: []string{"127.0.0.1"}})
@@ -30,7 +30,8 @@ const (
 	hooked  = `{"prompt":{"text":"x"},"webhook":{"url":"` + hookURL + `","secret":"` + hookKey + `"}}`
 )
 
-// deliveryOf returns a delivery of the agent's run, if the route is about one.
+// deliveryOf creates a delivery for the agent's run and returns its id, if the
+// route needs one.
 func (h *house) deliveryOf(id, runID, route string) string {
 	h.t.Helper()
 	if !strings.Contains(route, "{deliveryId}") {
@@ -51,7 +52,7 @@ func (h *house) deliveryOf(id, runID, route string) string {
 	return list[0].ID
 }
 
-// Receivers of /v0 know one event, and hear of no other.
+// Receivers of /v0 webhooks get only the one event that /v0 has.
 func TestWhatAWebhookHears(t *testing.T) {
 	for _, row := range []struct{ path, body, id string }{
 		{"/v0/agents", `{"prompt":{"text":"x"},"source":{"repository":"https://git.example.com/o/r"},"webhook":{"url":"` + hookURL + `"}}`, "id"},
@@ -145,7 +146,8 @@ func TestImagesByURL(t *testing.T) {
 		t.Errorf("v0: %v, %v", events, err)
 	}
 
-	// A request that is sent again gets the first reply, though the address leads elsewhere by now.
+	// A repeated request gets the first reply, even if the image URL returns
+	// something else by now.
 	picture = "\x89PNG\r\n\x1a\n another"
 	again := h.want(h.call("POST", "/v1/agents", body, "Idempotency-Key", "k"), 201)
 	gone.Store(true)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// acks are the acknowledgements of a conversation's calls, which travel while the
-// model is asked for its next reply. A machine that is not told of one, since the
-// server dies before, is told to drop the call by the next loop that reaches it.
+// acks are the acknowledgements of a conversation's results. They are sent
+// while the model is asked for its next reply. If the server dies before one is
+// sent, the next loop that reaches the machine drops the call there.
 type acks struct {
 	mu   sync.Mutex
 	due  []string // ids of calls whose results are journaled
@@ -20,7 +20,8 @@ func (a *acks) add(callID string) {
 	a.due = append(a.due, callID)
 }
 
-// acknowledge tells the machine which results are safe, and does not wait.
+// acknowledge starts to tell the machine which results are journaled. It does
+// not wait.
 func (t *talk) acknowledge(ctx context.Context) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
@@ -33,7 +34,7 @@ func (t *talk) acknowledge(ctx context.Context) {
 	t.acks.due = nil
 }
 
-// acknowledged waits until the machine has taken note of all that it was told. It
+// acknowledged waits until the machine has confirmed all acknowledgements. It
 // returns the first error.
 func (t *talk) acknowledged() (err error) {
 	t.acks.mu.Lock()

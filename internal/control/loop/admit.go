@@ -16,25 +16,27 @@ import (
 	"aloft/internal/tool"
 )
 
-// Reviewer decides how calls are treated. [review.Reviewer] is one. Its methods
-// are safe for concurrent use.
+// Reviewer decides which calls may run. [review.Reviewer] implements it. Its
+// methods are safe for concurrent use.
 type Reviewer interface {
 	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
 	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
 	Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
-	// Guards reports whether the machine is to judge the call's path again.
+	// Guards reports whether the machine must check the call's path as well.
 	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
-	// Until is when a question that is asked now counts as denied; zero is never.
+	// Until returns when an approval that is requested now expires and counts
+	// as denied. The zero time means never.
 	Until(ctx context.Context, a agent.Agent) (time.Time, error)
 }
 
-// admit decides whether a call is sent to the machine, and as what. The
-// project's hooks are asked first, then the run mode, then where need be the
-// classifier, then a person. What is decided is in c.Judged, which is journaled
-// with what comes of it, see [talk.sent]. A call that is not admitted has its result.
+// admit decides whether a call may be sent to the machine, and how. The
+// project's hooks come first, then the run mode, then if needed the classifier,
+// then a person. The decision is in c.Judged; it is journaled when the call is
+// sent or refused, see [talk.sent]. admit journals the result of a refused
+// call.
 func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
 	switch {
-	case c.Sent && c.Judged == nil: // by a server that judged nothing
+	case c.Sent && c.Judged == nil: // sent by an older server, without a decision
 		return c, true, nil
 	case c.Judged == nil && c.Approval == nil:
 		ask, err := t.judge(ctx, &c)
@@ -64,9 +66,9 @@ func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 	return c, true, nil
 }
 
-// judge decides about a call, as far as hooks and rules do, and sets c.Judged. Where
-// they leave it open, ask has the classifier decide or puts the call to a person:
-// then c.Approval is set and c.Judged is not.
+// judge decides about a call by hooks and rules, and sets c.Judged. If they
+// leave it open, it returns the function ask, which asks the classifier or a
+// person; asking a person sets c.Approval instead of c.Judged.
 func (t *talk) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
 	said, err := t.before(ctx, c)
 	if err != nil {
@@ -110,12 +112,13 @@ func (t *talk) judge(ctx context.Context, c *agent.Call) (ask func() error, err 
 	return func() error { return t.question(ctx, c, v) }, nil
 }
 
-// maxRefused is after how many refused calls of a run the classifier is asked no
-// more: an agent must not try variants of a call until one passes.
+// maxRefused is how many calls the classifier may refuse in a run before all
+// further calls go to a person, so that an agent cannot try variants of a call
+// until one passes.
 const maxRefused = 10
 
-// classify puts a call to the classifier. What it has refused once in this run,
-// and the model insists on, is put to a person.
+// classify asks the classifier about a call. If the classifier has refused the
+// same call before in this run, a person is asked instead.
 func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	s := t.state()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
@@ -149,7 +152,7 @@ func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) er
 	return t.question(ctx, c, v)
 }
 
-// judged sets c.Judged to what was decided. It is not journaled yet.
+// judged sets c.Judged to the decision. It does not journal it.
 func (t *talk) judged(c *agent.Call, treatment, by, why, message string) {
 	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
 	if known, ok := t.rec.call(c.ID); !ok || string(known.Args) != string(c.Args) {
@@ -157,7 +160,8 @@ func (t *talk) judged(c *agent.Call, treatment, by, why, message string) {
 	}
 }
 
-// unjournaled is what was decided about a call where the journal does not have it yet.
+// unjournaled returns the decision about a call if the journal does not have it
+// yet.
 func (t *talk) unjournaled(c agent.Call) []agent.Body {
 	if known, ok := t.rec.call(c.ID); c.Judged == nil || ok && known.Judged != nil {
 		return nil
@@ -165,13 +169,15 @@ func (t *talk) unjournaled(c agent.Call) []agent.Body {
 	return []agent.Body{c.Judged}
 }
 
-// sent are the events that say that a call was sent, to a machine's life where it
-// goes to one, with what was decided about it: in one append, before it is sent.
+// sent returns the events that record that a call was sent, and to which boot
+// of the machine, together with the decision about it. They are journaled in
+// one append, before the call is sent.
 func (t *talk) sent(c agent.Call, bootID string) []agent.Body {
 	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID})
 }
 
-// planning judges a call that may change something while there is no plan yet.
+// planning decides about a call that may change something while the agent is in
+// plan mode.
 func (t *talk) planning(c *agent.Call) {
 	const why = "plan mode"
 	switch {
@@ -184,7 +190,8 @@ func (t *talk) planning(c *agent.Call) {
 	}
 }
 
-// switching judges a call to go on in another mode: only a person ends plan mode.
+// switching decides about a call that changes the agent's mode. Only a person
+// can end plan mode.
 func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) {
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
@@ -196,21 +203,21 @@ func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) 
 	return nil
 }
 
-// question puts a call to a person, who is to see all of it: one that is too long
-// for that is refused.
+// question asks a person about a call. A call that is too long to be shown
+// completely is refused.
 func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	if v.TooLong {
 		t.judged(c, agent.CallRefused, "policy", "it is too long for a person to review",
 			"Not run: a person has to allow this call, and it is too long to be shown whole. Do it in smaller steps.")
 		return nil
 	}
-	if v.Subject == "" { // of a tool that only a hook asks about
+	if v.Subject == "" { // a call that only a hook wants approved
 		v.Subject = string(c.Args)
 	}
 	return t.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Folder: v.Folder, Why: v.Why, Entries: v.Entries, Change: v.Change})
 }
 
-// put completes a question about a call, and puts it to a person.
+// put completes an approval request and journals it.
 func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil {
 		q.Task, q.By = t.task, sub.Type+": "+sub.Description
@@ -230,8 +237,8 @@ func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before 
 	return t.record(ctx, append(before, asked)...)
 }
 
-// consult works a call by which the agent itself asks a person. What the person
-// says is its result.
+// consult runs a call with which the agent asks a person something. The answer
+// is the call's result.
 func (t *talk) consult(ctx context.Context, c agent.Call) error {
 	if c.Approval == nil {
 		q, err := controltool.Question(c.ToolCall)
@@ -248,7 +255,7 @@ func (t *talk) consult(ctx context.Context, c agent.Call) error {
 	return t.done(ctx, c.ID, controltool.Answer(*c.Approval, *c.Answer), time.Since(c.Approval.AskedAt))
 }
 
-// await waits for the answer of a person, for as long as it takes.
+// await waits for a person's answer, or until the request expires.
 func (t *talk) await(ctx context.Context, c *agent.Call) error {
 	late := ctx
 	if !c.Approval.Until.IsZero() {
@@ -280,7 +287,7 @@ func (t *talk) await(ctx context.Context, c *agent.Call) error {
 	return nil
 }
 
-// heard decides about a call by what a person has said.
+// heard decides about a call by a person's answer.
 func (t *talk) heard(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
 		t.judged(c, agent.CallRun, "person", "", "")

@@ -9,9 +9,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// Deltas are journaled before watchers see them, so that nothing that was seen
-// is ever gone. To pay for one disk write with many deltas they are collected
-// for batchTime, or until there are batchBytes of them.
+// Deltas are journaled before clients see them, so that nothing disappears
+// again after a crash. To save disk writes they are collected for batchTime, or
+// until there are batchBytes of them.
 const (
 	batchTime  = 25 * time.Millisecond
 	batchBytes = 16 << 10
@@ -28,12 +28,13 @@ type batch struct {
 	mu      sync.Mutex
 	bodies  []agent.Body
 	size    int
-	room    *sync.Cond // size has shrunk
+	room    *sync.Cond // signalled when size has shrunk
 	closing bool
 	err     error
 }
 
-// newBatch starts to write what is added to it. Its owner calls close.
+// newBatch starts a goroutine that journals what is added. The caller must call
+// close.
 func newBatch(ctx context.Context, record Record) *batch {
 	b := &batch{ctx: ctx, record: record, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	b.room = sync.NewCond(&b.mu)
@@ -41,9 +42,9 @@ func newBatch(ctx context.Context, record Record) *batch {
 	return b
 }
 
-// add queues one delta; one of the kind before it is joined to it. It waits
-// while the journal is behind, so that a flood of output slows its source and
-// not the server.
+// add queues a delta, and merges it with the previous one if both have the same
+// kind. It blocks while the journal is behind, so that a flood of output slows
+// down its source and not the server.
 func (b *batch) add(body agent.Body, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +64,7 @@ func (b *batch) add(body agent.Body, size int) {
 	}
 }
 
-// join adds the delta to the one before it, if they are of one kind.
+// join merges d into the delta before it, if both have the same kind.
 func join(to, d agent.Body) bool {
 	switch to := to.(type) {
 	case *agent.TextDelta:
@@ -77,7 +78,8 @@ func join(to, d agent.Body) bool {
 			return true
 		}
 	case *agent.CallDelta:
-		// Output on one stream only is joined: stdout and stderr keep their order.
+		// Only output of the same stream is merged, so that stdout and stderr
+		// keep their order.
 		if d, ok := d.(*agent.CallDelta); ok && (to.Stdout == "") == (d.Stdout == "") && (to.Stderr == "") == (d.Stderr == "") {
 			to.Stdout += d.Stdout
 			to.Stderr += d.Stderr
@@ -112,8 +114,8 @@ func (b *batch) run() {
 	}
 }
 
-// flush writes what is queued, unless the batch is closing: then that is left for
-// the owner. It reports whether nothing more will come.
+// flush journals what is queued. If the batch is closing, it leaves the rest to
+// close. It reports whether nothing more will come.
 func (b *batch) flush() (last bool) {
 	b.mu.Lock()
 	if b.closing {
@@ -136,8 +138,9 @@ func (b *batch) flush() (last bool) {
 	return b.err != nil
 }
 
-// close ends the batch. It returns the deltas that are not journaled, for the
-// caller to journal with what comes next, and the first error of the writing.
+// close ends the batch. It returns the deltas that are not journaled yet, so
+// that the caller can journal them together with the next events, and the first
+// write error.
 func (b *batch) close() (rest []agent.Body, err error) {
 	b.mu.Lock()
 	b.closing = true
@@ -150,14 +153,14 @@ func (b *batch) close() (rest []agent.Body, err error) {
 	return b.bodies, b.err
 }
 
-// splice shows a reply that is asked for again after it was cut: what watchers
-// have seen of it is left out as far as the new reply is the same.
+// splice shows a retried reply: it suppresses the part that clients have
+// already seen, as long as the new reply repeats it.
 type splice struct {
-	seen    string // that the new reply has not come to yet
+	seen    string // shown before, and not yet repeated by the new reply
 	matched strings.Builder
 }
 
-// next returns what of the next piece is to be shown.
+// next returns the part of the piece that must be shown.
 func (s *splice) next(piece string) string {
 	if s.seen == "" {
 		return piece
@@ -174,7 +177,7 @@ func (s *splice) next(piece string) string {
 	case s.seen == "":
 		return piece[n:]
 	}
-	// The new reply goes another way: it is shown whole, after a break.
+	// The new reply differs: show all of it, after a break.
 	s.seen = ""
 	return "\n\n" + strings.ToValidUTF8(s.matched.String(), "") + piece[n:]
 }

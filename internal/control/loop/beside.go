@@ -6,17 +6,18 @@ import (
 	"sync"
 )
 
-// beside are the subagents that work in the background of a run: each on a
-// goroutine of its own, in a conversation that the journal keeps apart from the
-// agent's. What ends the run's work ends theirs, and the other way about.
+// beside runs the subagents that work in the background of a run. Each has its
+// own goroutine and its own conversation, apart from the agent's in the
+// journal. When the run's work ends they end too, and an error of one ends the
+// run's work.
 type beside struct {
-	ctx   context.Context // of all conversations of the run
+	ctx   context.Context // parent of all conversations of the run
 	end   context.CancelCauseFunc
-	ended chan struct{} // has something once one of them has come back
+	ended chan struct{} // receives after a subagent has ended
 	all   sync.WaitGroup
 
 	mu    sync.Mutex
-	tasks map[string]bool // the calls at which one works
+	tasks map[string]bool // ids of the calls whose subagents are running
 }
 
 func newBeside(ctx context.Context) *beside {
@@ -24,7 +25,7 @@ func newBeside(ctx context.Context) *beside {
 	return &beside{ctx: ctx, end: end, ended: make(chan struct{}, 1), tasks: map[string]bool{}}
 }
 
-// begin has work done for the call, unless it is already.
+// begin starts work for the call, unless it is already running.
 func (b *beside) begin(task string, work func(context.Context) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,8 +44,8 @@ func (b *beside) begin(task string, work func(context.Context) error) {
 	})
 }
 
-// wait returns when one has come back, maybe before it was called, or when the work
-// of the run has ended: then with the cause.
+// wait returns when a subagent has ended, which may have been before the call.
+// If the run's work ends first, it returns the cause.
 func (b *beside) wait(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -54,8 +55,8 @@ func (b *beside) wait(ctx context.Context) error {
 	}
 }
 
-// stop ends them, and waits. What they do in the machine is aborted, unless another
-// server is to go on with it.
+// stop ends all background subagents and waits for them. Their calls in the
+// machine are aborted, unless another server will continue the run.
 func (b *beside) stop(why error) {
 	if !leavesOpen(why) {
 		why = ErrCancel
@@ -64,7 +65,8 @@ func (b *beside) stop(why error) {
 	b.all.Wait()
 }
 
-// workBeside has those subagents work that the journal says do.
+// workBeside starts the background subagents that are active according to the
+// journal.
 func (l *Loop) workBeside() {
 	for _, sub := range l.rec.snapshot().Beside() {
 		work := l.own.to(&sub)
@@ -72,8 +74,8 @@ func (l *Loop) workBeside() {
 	}
 }
 
-// aside works a subagent's conversation to its end, beside the agent's own, and
-// journals what the agent is told of it.
+// aside runs a subagent's conversation in the background until it ends, and
+// journals the message that tells the agent its outcome.
 func (t *talk) aside(ctx context.Context) error {
 	for {
 		err := t.converse(ctx)

@@ -17,15 +17,15 @@ import (
 	"aloft/internal/tool"
 )
 
-// maxParallel bounds how many calls of one reply run side by side.
+// maxParallel is how many calls of one reply run in parallel.
 const maxParallel = 8
 
-// maxCallOutput bounds, in bytes, the output of one call that watchers are
-// shown as it comes. The result holds head and tail in any case.
+// maxCallOutput is how many bytes of a call's output are streamed to clients.
+// The result always has the head and the tail.
 const maxCallOutput = 1 << 20
 
-// calls works the calls that have no result: side by side if all of them only
-// read, else one after the other.
+// calls runs the calls without a result: in parallel if all of them only read,
+// otherwise one after another.
 func (t *talk) calls(ctx context.Context) error {
 	var todo []agent.Call
 	most := maxParallel
@@ -56,7 +56,7 @@ func (t *talk) calls(ctx context.Context) error {
 			if err := context.Cause(each); err != nil {
 				return err
 			}
-			if !c.Sent { // one that is under way is not held
+			if !c.Sent { // a call that is already running is not paused
 				if err := t.hold(each); err != nil {
 					return err
 				}
@@ -67,7 +67,7 @@ func (t *talk) calls(ctx context.Context) error {
 	return group.Wait()
 }
 
-// call works one call and journals its result.
+// call runs one call and journals its result.
 func (t *talk) call(ctx context.Context, c agent.Call) error {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
@@ -99,10 +99,10 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 	return t.send(ctx, c, nil)
 }
 
-// send has the machine work a call that is admitted, and journals its result. add
-// adds to that; it may be nil.
+// send has the machine run an admitted call, and journals its result. add may
+// change the result first; it may be nil.
 func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) error {
-	run, err := t.wayOf(ctx, c) // before the call counts as sent: it may take time, and fail
+	run, err := t.wayOf(ctx, c) // before the call counts as sent, since it may block or fail
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	shown := c.Shown
 	result, took, err := run(ctx, t.placed(c), func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
-		if d.Seq <= c.Upto || shown+size > maxCallOutput { // seen before a restart, or enough
+		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
 			return
 		}
-		shown += size + eventWeight/2 // small pieces have their price too
+		shown += size + eventWeight/2 // account for the overhead of small pieces
 		deltas.add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
 	})
 	rest, writeErr := deltas.close()
@@ -138,7 +138,7 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	case writeErr != nil:
 		return writeErr
 	}
-	if t.hasHooks() { // they may take long, and watchers are not to wait for them
+	if t.hasHooks() { // hooks may take long; do not hold back the output meanwhile
 		if err := t.record(ctx, rest...); err != nil {
 			return err
 		}
@@ -157,12 +157,12 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 	return nil
 }
 
-// way is how the machine works a call.
+// way is the function with which the machine runs a call.
 type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 
-// wayOf is the way that was judged, for a call that is sent again as for one that
-// is new. A call that was sent and never judged, by an older server, is not
-// started here: nobody knows whether it belongs into the sandbox.
+// wayOf returns the way that was decided for a call, also when it is sent
+// again. A call that an older server sent without a decision is not started
+// again, because nobody knows whether it belongs in the sandbox.
 func (t *talk) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	switch {
 	case c.Judged == nil:
@@ -185,8 +185,8 @@ func (t *talk) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	return t.hands.Call, nil
 }
 
-// cage is the policy of the sandbox. Where the files that say so cannot be read
-// any more, which they could when the call was judged, it is the strictest.
+// cage returns the sandbox policy. If the files that define it can no longer be
+// read, it returns the strictest policy.
 func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
 	if l.Review == nil || l.rec.snapshot().Mode == agent.ModePlan {
 		return cage.Strictest(), nil
@@ -198,8 +198,7 @@ func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
 	return p, err
 }
 
-// abandon ends the calls that are under way in the machine, in every conversation
-// of the run.
+// abandon ends the running calls of all conversations of the run.
 func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
 	for _, sub := range l.rec.snapshot().Subagents {
@@ -210,9 +209,9 @@ func (l *Loop) abandon(ctx context.Context) error {
 	return err
 }
 
-// abandon aborts the calls of the conversation that were sent and have no result,
-// and journals what became of them: else they would go on in the machine, and the
-// next run's would wait for them. It starts none.
+// abandon aborts the conversation's calls that were sent and have no result,
+// and journals their outcome. Otherwise they would keep running in the machine,
+// and the next run's calls would wait for them. It starts no call.
 func (t *talk) abandon(ctx context.Context) error {
 	for _, c := range t.state().Calls {
 		if c.Result != nil || !c.Sent || c.BootID != t.hands.BootID() {
@@ -222,7 +221,7 @@ func (t *talk) abandon(ctx context.Context) error {
 		abort(ErrCancel)
 		result, took, started, err := t.hands.Attach(aborted, c.ID, func(Delta) {})
 		switch {
-		case errors.Is(err, ErrMachineLost): // and the call with it
+		case errors.Is(err, ErrMachineLost): // the call is lost with the machine
 			return err
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -242,7 +241,7 @@ func (t *talk) abandon(ctx context.Context) error {
 	return nil
 }
 
-// What the model is told of calls whose end nobody has seen.
+// Results of calls whose outcome is unknown.
 const (
 	neverStarted = "the call was never started: it has had no effect"
 	notEnded     = "the call was aborted, and did not end in time: it may have had its effect, in part or whole"
@@ -251,8 +250,8 @@ const (
 const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
 	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
 
-// controlCall works a tool that acts on the control plane. Working such a tool
-// again after a crash is the same as having worked it once.
+// controlCall runs a tool of the control plane. Such tools are idempotent, so
+// they can run again after a crash.
 func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 	if !c.Sent {
 		if err := t.record(ctx, t.sent(c, "")...); err != nil {
@@ -277,8 +276,8 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 	return t.done(ctx, c.ID, result, time.Since(start))
 }
 
-// done journals a result, after what goes with it. It does so even if ctx has
-// ended: what has happened is known.
+// done journals a result, preceded by the other events. It does so even if ctx
+// has ended, since the call has already happened.
 func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := Outliving(ctx)
 	defer cancel()

@@ -14,19 +14,19 @@ import (
 //go:embed prompts/compact.md
 var compactPrompt string
 
-// The window is full when the conversation takes more than four fifths of it,
-// less what a reply may take. The tail that is kept word for word takes at most
-// a fifth.
+// The conversation is compacted when it takes more than four fifths of the
+// context window minus the room for a reply. The tail that is kept unchanged
+// takes at most a fifth of the window.
 const (
 	fullNumerator, fullDenominator = 4, 5
 	keepFraction                   = 5
-	charsPerToken                  = 4 // of English and code, on average; used only where no count is known
-	messageTokens                  = 4 // of a message beside its words
+	charsPerToken                  = 4 // average for English and code; used only until the model has reported a count
+	messageTokens                  = 4 // overhead of a message besides its text
 	longestQuote                   = 2000
-	smallWindow                    = 1000 // tokens that any model has
+	smallWindow                    = 1000 // tokens that every model's window has
 )
 
-// compactIfFull makes room before the model is asked, where there is none.
+// compactIfFull compacts the conversation if the next request would not fit.
 func (t *talk) compactIfFull(ctx context.Context) error {
 	if t.info.ContextWindow == 0 || t.size() < int64(t.info.ContextWindow)*fullNumerator/fullDenominator {
 		return nil
@@ -34,8 +34,8 @@ func (t *talk) compactIfFull(ctx context.Context) error {
 	return t.compact(ctx)
 }
 
-// size estimates the tokens of the next request: what the model counted last,
-// and what was said since.
+// size estimates the tokens of the next request: the last count that the model
+// reported, plus what was added since.
 func (t *talk) size() int64 {
 	s := t.state()
 	if s.Context > 0 {
@@ -64,13 +64,13 @@ func estimate(m conversation.Message) int64 {
 	return int64(n/charsPerToken) + messageTokens
 }
 
-// compact puts a summary, made by the model, in the place of all but the tail
-// of the conversation. What must not depend on a summary follows it word for
-// word: see [talk.remembered].
+// compact replaces all but the tail of the conversation with a summary by the
+// model. Facts that must not depend on a summary follow it unchanged, see
+// [talk.remembered].
 func (t *talk) compact(ctx context.Context) error {
 	s := t.state()
 	messages := s.Messages
-	room, window := t.size()/2, t.size() // half of it goes at least, whatever the window
+	room, window := t.size()/2, t.size() // at least half is removed, whatever the window
 	if w := int64(t.info.ContextWindow); w > 0 {
 		room, window = min(room, w/keepFraction), w
 	}
@@ -110,8 +110,9 @@ func (t *talk) compact(ctx context.Context) error {
 	})
 }
 
-// tail returns how many of the last messages are kept: at most room tokens of
-// them, beginning with the assistant's, so that no result is kept without its call.
+// tail returns how many of the last messages are kept, within room tokens. The
+// tail begins with a message of the assistant, so that no result is kept
+// without its call.
 func tail(messages []conversation.Message, room int64) int {
 	keep := 0
 	var n int64
@@ -127,8 +128,8 @@ func tail(messages []conversation.Message, room int64) int {
 	return keep
 }
 
-// transcript writes the messages as text of at most room bytes; the middle is
-// left out where there is more.
+// transcript renders the messages as text of at most room bytes. It leaves out
+// the middle if necessary.
 func transcript(messages []conversation.Message, room int) string {
 	var b strings.Builder
 	for _, m := range messages {
@@ -146,7 +147,7 @@ func transcript(messages []conversation.Message, room int) string {
 	return cut(b.String(), room)
 }
 
-// cut leaves out the middle of s so that at most n bytes of it stay.
+// cut removes the middle of s so that at most n bytes of it remain.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -10,15 +10,15 @@ import (
 	"aloft/internal/control/store"
 )
 
-// settleWithin bounds how long a loop whose context has ended goes on trying to
-// journal what has happened already.
+// settleWithin is how long a loop whose context has ended keeps trying to
+// journal what has already happened.
 const settleWithin = 30 * time.Second
 
-// errUnsettled is the cause with which such a write is given up.
+// errUnsettled is the cause with which such a write is abandoned.
 var errUnsettled = fmt.Errorf("the journal did not take it within %v: %w", settleWithin, store.ErrUnreachable)
 
-// Outliving returns a context for journaling what has happened already. It ends
-// [settleWithin] after ctx has ended, and not before.
+// Outliving returns a context for journaling what has already happened. It ends
+// [settleWithin] after ctx has ended, and not earlier.
 func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -36,14 +36,14 @@ func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// leavesOpen reports whether an error of the journal leaves the run to another
-// server, or to a later time. Any other error ends the run.
+// leavesOpen reports whether a journal error leaves the run open, for another
+// server or for later. Any other error ends the run.
 func leavesOpen(err error) bool {
 	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed) || storeAway(err)
 }
 
-// end ends the run for the cause with which its work has ended, unless the cause
-// leaves it open.
+// end ends the run, for the cause that ended its work, unless the cause leaves
+// the run open.
 func (l *Loop) end(ctx context.Context, cause error) error {
 	if c := context.Cause(ctx); c != nil {
 		cause = c
@@ -74,12 +74,12 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	}
 	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
-	l.keep(kept) // after the end, which nobody is to wait for
+	l.keep(kept) // after the last event, so that nobody waits for it
 	return nil
 }
 
-// settle ends the calls that are still under way in the machine and journals
-// their results. A machine that cannot be asked keeps no run from ending.
+// settle aborts the calls that still run in the machine and journals their
+// results. An unreachable machine does not prevent the run from ending.
 func (l *Loop) settle(ctx context.Context) error {
 	if l.own.hands == nil {
 		return nil
@@ -94,9 +94,9 @@ func (l *Loop) settle(ctx context.Context) error {
 	return nil
 }
 
-// conclude tells the hooks that the run has ended and writes its last event. The
-// hooks have a time of their own: they can delay the last event, and neither
-// they, nor a cancel, nor the server's stop changes it any more.
+// conclude runs the hooks for the end of a run and journals the last event. The
+// hooks have their own timeout: they can delay the last event, but neither
+// they, nor a cancel request, nor a server shutdown can change it.
 func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
 	last, cancel := Outliving(ctx)
@@ -104,11 +104,12 @@ func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnde
 	return l.rec.close(last, ended)
 }
 
-// endHooksWithin bounds the hooks of each event at the end of a run.
+// endHooksWithin is the timeout for the hooks of each event at the end of a
+// run.
 const endHooksWithin = 20 * time.Second
 
-// tellEnd runs the hooks that come at the end of a run, once in the life of the
-// loop. They run before the last event: what they do is journaled too.
+// tellEnd runs the hooks for the end of a run, once per loop. They run before
+// the last event, so that their effects are journaled.
 func (l *Loop) tellEnd(ctx context.Context, reason string) {
 	if l.sessionEnded {
 		return

@@ -13,11 +13,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// finish commits what is left, pushes the branches and ends the run. A repeat of
-// any part after a crash changes nothing. Where a push is refused for a secret, or
-// the project's git hooks refuse, the model is told, and the run goes on. One that fails otherwise stands in no
-// other's way: what can be pushed is, and then the run says what went wrong. That
-// no pull request could be opened fails no run: it is told of beside.
+// finish commits uncommitted changes, pushes the branches and ends the run. It
+// is idempotent, so it can be repeated after a crash. If a push is refused
+// because of a secret, or git hooks refuse, the model is told and the run
+// continues. Other failures do not stop the other repositories: everything that
+// can be pushed is pushed, then the run reports the error. A pull request that
+// cannot be opened is only reported and does not fail the run.
 func (l *Loop) finish(ctx context.Context) error {
 	s := l.rec.snapshot()
 	if on, err := l.goesOn(ctx); err != nil || on {
@@ -41,7 +42,7 @@ func (l *Loop) finish(ctx context.Context) error {
 	return l.wrapUp(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: l.result()})
 }
 
-// wrapUp concludes a run whose work is delivered, its artifacts kept before its
+// wrapUp ends a run whose work is delivered. It stores the artifacts before the
 // last event.
 func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
@@ -51,9 +52,10 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 	return l.conclude(ctx, reason, ended)
 }
 
-// deliverAll delivers every repository, as far as it can: failed is why one could
-// not be. told says that the model is to mend a push, and what comes after it
-// waits; last, that the model will not be asked again.
+// deliverAll delivers every repository as far as possible; failed says why one
+// could not be delivered. told means that the model was asked to fix a push, so
+// the rest of finish must wait. last means that the model will not be asked
+// again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
 	for n := range l.rec.snapshot().Agent.Repos {
 		told, err := l.deliver(ctx, n, last)
@@ -70,10 +72,10 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 	return false, failed, nil
 }
 
-// deliver commits what is left in the agent's n-th repository and pushes its
-// branch. Of several repositories only those are pushed that the agent has
-// changed. told says that the push was refused and the model is to mend it; last,
-// that the model will not be asked again.
+// deliver commits uncommitted changes in the agent's n-th repository and pushes
+// its branch. If there are several repositories, it pushes only those that the
+// agent has changed. told means that the push was refused and the model was
+// asked to fix it; last means that the model will not be asked again.
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
 	s := l.rec.snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
@@ -100,7 +102,7 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 		return false, nil
 	}
 	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: done.Commit}) {
-		return false, nil // before a crash
+		return false, nil // pushed before a crash
 	}
 	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Push(ctx, n, was.Branch, skipHooks) })
 	if told {
@@ -122,13 +124,13 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	return false, l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: done.Commit, Unhooked: done.Note})
 }
 
-// secretInPush is the code of a push that was refused for a secret in it.
+// secretInPush is the error code for a push that contains a secret.
 const secretInPush = "secret_in_push"
 
-// maxRefusals bounds how often in a run the model is asked to mend a push.
+// maxRefusals is how often in a run the model is asked to fix a push.
 const maxRefusals = 3
 
-// refused tells the model why its push was refused, and how to mend it.
+// refused tells the model why its push was refused and how to fix it.
 func refused(base, why string) string {
 	return "Your branch was not pushed: " + why + "\nTake the value out of every commit since " + base +
 		", not only out of the files as they are now: for example `git reset --soft " + base +
@@ -136,11 +138,12 @@ func refused(base, why string) string {
 		"Where it is needed at run time, read it from the environment. Do not write it in another form. The push is tried again when you finish."
 }
 
-// subjectLen is how long git's own tools expect the first line of a message to be.
+// subjectLen is the length that git's tools expect for the first line of a
+// commit message.
 const subjectLen = 72
 
-// commitMessage says what was asked for: a subject, and the whole task below it
-// where the subject does not hold it.
+// commitMessage returns a commit message with the task: its beginning as the
+// subject, and below it the whole task if the subject is too short for it.
 func commitMessage(s *agent.State) string {
 	var task string
 	if n := len(s.Asked); n > 0 {
@@ -161,8 +164,9 @@ func commitMessage(s *agent.State) string {
 	return subject + "\n\n" + cut(task, 4000)
 }
 
-// keep copies artifacts, before the run's end is told. A failure of it is none of
-// the run's: they are in the machine yet, and copied with the next.
+// keep stores the machine's artifacts before the run's end is announced. A
+// failure does not fail the run: the files are still in the machine, and the
+// next run stores them.
 func (l *Loop) keep(ctx context.Context) {
 	if l.own.hands == nil {
 		return
@@ -175,11 +179,11 @@ func (l *Loop) keep(ctx context.Context) {
 	}
 }
 
-// recordingTimeout bounds how long the machine may take to end a recording.
+// recordingTimeout is the timeout for ending a recording.
 const recordingTimeout = 10 * time.Second
 
-// endRecording has the machine end a recording of the desktop that was neither
-// saved nor discarded. What there is of it stays, for a later run to decide about.
+// endRecording ends a recording of the desktop that was neither saved nor
+// discarded. The recorded part stays in the machine for a later run.
 func (l *Loop) endRecording(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
 	defer cancel()
@@ -193,6 +197,6 @@ func (l *Loop) endRecording(ctx context.Context) {
 	}
 }
 
-// keepTimeout bounds how long artifacts of a run that did not finish may take,
-// whose end is told already.
+// keepTimeout is the timeout for storing the artifacts of an unfinished run,
+// whose end was already announced.
 const keepTimeout = 30 * time.Second

@@ -11,11 +11,11 @@ import (
 	"aloft/internal/tool"
 )
 
-// foresee decides about the calls of a reply that are worked first, so that one
-// append holds the reply, what was decided, and that the calls were sent. Where a
-// hook, the classifier or a person is to be asked about a call, or the agent is
-// paused, it returns nothing for it: [talk.calls] decides when the reply is in the
-// journal. It does so too about a call for which foresee meets an error.
+// foresee decides about the first calls of a reply before the reply is
+// journaled, so that a single append can hold the reply, the decisions, and the
+// fact that the calls were sent. It returns nothing for a call about which a
+// hook, the classifier or a person must be asked, or while the agent is paused,
+// or after an error: then [talk.calls] decides once the reply is journaled.
 func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body) {
 	calls := reply.Calls()
 	if len(calls) == 0 || t.hasHooks() || !t.inPlace() {
@@ -31,14 +31,14 @@ func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided
 	for _, c := range calls[:first] {
 		decided = append(decided, t.foreseen(ctx, agent.Call{ToolCall: c})...)
 	}
-	if ctx.Err() != nil { // nothing is to be sent any more
+	if ctx.Err() != nil { // send nothing any more
 		return nil
 	}
 	return decided
 }
 
-// foreseen returns the events to journal for one call before it is made: what was
-// decided about it, and that it was sent.
+// foreseen returns the events to journal before a call runs: the decision about
+// it, and that it was sent.
 func (t *talk) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
@@ -53,7 +53,7 @@ func (t *talk) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	if ask, err := t.judge(ctx, &c); err != nil || ask != nil {
 		return nil
 	}
-	if c.Judged.Args = nil; string(c.Args) != args { // a hook came between
+	if c.Judged.Args = nil; string(c.Args) != args { // a hook has changed the arguments meanwhile
 		c.Judged.Args = c.Args
 	}
 	if c.Judged.Treatment == agent.CallRefused {
@@ -65,5 +65,5 @@ func (t *talk) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	return t.sent(c, t.hands.BootID())
 }
 
-// notObject reports whether the model wrote arguments that are no JSON object.
+// notObject reports whether the model's arguments were not a JSON object.
 func notObject(c agent.Call) bool { return bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)) }

@@ -15,47 +15,48 @@ import (
 	"aloft/internal/tool"
 )
 
-// HookCall asks for the hooks of some events.
+// HookCall is a request to run the hooks for some events.
 type HookCall struct {
 	Events    []HookEvent
-	LoopCount int // how often in a row a hook has had the agent go on
-	// Transcript is what follows in the machine's transcript on byte TranscriptAt.
+	LoopCount int // how often in a row a hook has made the agent continue
+	// Transcript is the part of the transcript from byte TranscriptAt on, which
+	// the machine lacks.
 	Transcript   []byte
 	TranscriptAt int64
 }
 
-// HookEvent is something that hooks may be run for.
+// HookEvent is an event for which hooks may run.
 type HookEvent struct {
 	Name    string
-	Subject string // what matchers are held against
+	Subject string // what the hooks' matchers are compared with
 	Fields  any    // a JSON object
-	OfShell bool   // the machine adds the working directory of a shell
-	Shell   string // which of its shells; "" is the agent's own
+	OfShell bool   // the machine adds a shell's working directory
+	Shell   string // which shell; "" is the agent's
 }
 
-// HookOutcome is what the hooks of a machine say together.
+// HookOutcome is the combined outcome of a machine's hooks.
 type HookOutcome struct {
 	Permission   string // one of the constants below, or ""
 	UserMessage  string
 	AgentMessage string
-	UpdatedInput json.RawMessage // a JSON object; nil if no hook changed it
+	UpdatedInput json.RawMessage // a JSON object; nil if no hook changed the input
 	Context      string
-	UpdatedMCP   json.RawMessage // in the place of an MCP tool's result; nil if no hook changed it
+	UpdatedMCP   json.RawMessage // replaces an MCP tool's result; nil if no hook changed it
 	Stopped      bool
 	Followup     string
 	Ran          []agent.HookRan
-	Present      []string // the events for which there are hooks
-	Transcript   int64    // bytes that the machine has of it
+	Present      []string // the events that have hooks
+	Transcript   int64    // how many bytes of it the machine has
 }
 
-// What a hook may say of a call.
+// Values of HookOutcome.Permission.
 const (
 	hookDeny = "deny"
 	hookAsk  = "ask"
 )
 
-// hookTools are the names that hooks have for tools where they are not the
-// tools' own.
+// hookTools maps tools to the names that hooks use for them, where these
+// differ.
 var hookTools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
 
 func hookTool(name string) string {
@@ -65,7 +66,7 @@ func hookTool(name string) string {
 	return name
 }
 
-// before runs the hooks that come before a call.
+// before runs the hooks that precede a call.
 func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	name, input := hookTool(c.Name), c.Args
 	server := t.hookOfMCP(ctx, c.ToolCall)
@@ -76,7 +77,7 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 		Command, Path string
 		Dir           string `json:"working_directory"`
 	}
-	_ = json.Unmarshal(c.Args, &args) // what is no such object has none of them
+	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
 	folder := cmp.Or(args.Dir, workspace)
 	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": folder,
@@ -108,8 +109,8 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	return said, err
 }
 
-// sandboxes reports whether a shell call, as it stands, will run in the sandbox.
-// What a hook changes of it, or a person decides, is not known yet.
+// sandboxes reports whether a shell call will run in the sandbox, unless a hook
+// changes the call or a person decides otherwise.
 func (t *talk) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
 	switch {
 	case t.state().Mode == agent.ModePlan:
@@ -121,8 +122,8 @@ func (t *talk) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
 	return v.Treatment == permit.Sandboxed, err
 }
 
-// ofShell marks the events of a shell call, for the machine knows in which folder
-// its shell is.
+// ofShell marks the events of a shell call, so that the machine adds the
+// shell's working directory.
 func (t *talk) ofShell(c agent.Call, events []HookEvent) {
 	if c.Name != "Shell" {
 		return
@@ -132,10 +133,11 @@ func (t *talk) ofShell(c agent.Call, events []HookEvent) {
 	}
 }
 
-// workspace is where hooks are told that a call begins that is not of a shell.
+// workspace is the working directory that hooks see for calls other than shell
+// calls.
 const workspace = "/workspace"
 
-// after runs the hooks that come after a call, and adds what they say to its
+// after runs the hooks that follow a call, and adds their messages to its
 // result.
 func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
 	name, input := hookTool(c.Name), c.Args
@@ -161,9 +163,9 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 		Old                     string `json:"old_string"`
 		New                     string `json:"new_string"`
 	}
-	_ = json.Unmarshal(c.Args, &args) // what is no such object has none of them
+	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
 	switch {
-	case refused: // it was not done
+	case refused: // the call did not run
 	case c.Name == "Shell":
 		events = append(events, HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
@@ -181,14 +183,15 @@ func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took tim
 	if server != nil && said.UpdatedMCP != nil {
 		replace(r, said.UpdatedMCP)
 	}
-	// One that would forbid comes too late for that: its words are for the model.
+	// A hook cannot deny a call that has already run; its message goes to the
+	// model.
 	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
 		r.Text += "\n\n[a hook of the project says]\n" + words
 	}
 	return err
 }
 
-// failureType is the kind of a failure as hooks are told it.
+// failureType returns the kind of a failure in the hooks' terms.
 func failureType(why tool.Failure, refused bool) string {
 	if refused {
 		why = tool.PermissionDenied
@@ -208,8 +211,8 @@ func (l *Loop) hasHooks() bool {
 	return present == nil || len(*present) > 0
 }
 
-// presentOnes are the events that the machine may have hooks for: all, before it
-// has said.
+// presentOnes returns the events for which the machine may have hooks: all,
+// until the machine has reported which.
 func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
 	present := l.present.Load()
 	if present == nil {
@@ -258,8 +261,8 @@ func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 	return out, t.rec.record(ctx, bodies...)
 }
 
-// tell runs hooks of which nothing is expected. That they do not run is no
-// reason to do anything else.
+// tell runs hooks whose outcome is ignored. A failure to run them is only
+// logged.
 func (t *talk) tell(ctx context.Context, event string, fields map[string]any) {
 	subject, _ := fields["subagent_type"].(string)
 	if _, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
@@ -267,7 +270,7 @@ func (t *talk) tell(ctx context.Context, event string, fields map[string]any) {
 	}
 }
 
-// submit runs the hooks that come before the model sees a prompt.
+// submit runs the hooks that precede the model's first look at a prompt.
 func (l *Loop) submit(ctx context.Context) error {
 	s := l.rec.snapshot()
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
@@ -293,7 +296,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	return l.rec.record(ctx, bodies...)
 }
 
-// attachments are the pictures of the prompt that comes last in a conversation.
+// attachments returns the images of the last prompt in a conversation.
 func attachments(messages []conversation.Message) []any {
 	all := []any{}
 	for i := len(messages) - 1; i >= 0 && messages[i].Role == conversation.User; i-- {
@@ -310,8 +313,8 @@ func attachments(messages []conversation.Message) []any {
 	return all
 }
 
-// goesOn runs the hooks that come when the model has said its last. It reports
-// whether one of them has the model go on.
+// goesOn runs the stop hooks, after the model's last reply. It reports whether
+// one of them makes the model continue.
 func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 	said, err := l.own.runHooks(ctx, HookCall{
 		LoopCount: l.rec.followups,
@@ -323,7 +326,7 @@ func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
 }
 
-// refusedByHook is what the model is told of a call that a hook forbids.
+// refusedByHook is what the model is told about a call that a hook denied.
 func refusedByHook(said HookOutcome) string {
 	words := strings.TrimSpace(said.AgentMessage)
 	if words == "" {
@@ -335,9 +338,9 @@ func refusedByHook(said HookOutcome) string {
 	return "Not run: a hook of the project forbids it, and says: " + words
 }
 
-// compacting tells the hooks that the conversation is about to be summarised.
+// compacting tells the hooks that the conversation is about to be summarized.
 func (t *talk) compacting(ctx context.Context) {
-	tokens, percent := t.size(), int64(100) // where the model has refused it, and its window is not known
+	tokens, percent := t.size(), int64(100) // 100 if the model rejected the request and its window is unknown
 	if w := int64(t.info.ContextWindow); w > 0 {
 		percent = tokens * 100 / w
 	}

@@ -12,23 +12,23 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Pauses between attempts while the store is away.
+// Pauses between attempts while the store is unreachable.
 const (
 	firstStorePause = 100 * time.Millisecond
 	maxStorePause   = 2 * time.Second
 )
 
-// storeAway reports whether the store cannot take or give anything now, and may
-// later. What was to be written is then written later: a run outlasts its store.
+// storeAway reports whether an error of the store is temporary. Writes are
+// retried then: a run survives an outage of its store.
 func storeAway(err error) bool {
 	return errors.Is(err, store.ErrUnreachable) || errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrFull)
 }
 
-// errEnded is what an append after the run's last event fails with.
+// errEnded is the error of an append after the run's last event.
 var errEnded = errors.New("the run has ended: nothing is journaled of it any more")
 
-// patiently does until it succeeds, or fails for another reason than that the
-// store is away, or ctx ends: then its cause is returned.
+// patiently retries do until it succeeds, fails for another reason than an
+// unreachable store, or ctx ends; then it returns the cause of ctx.
 func (r *recorder) patiently(ctx context.Context, do func() error) error {
 	for wait := firstStorePause; ; wait = min(2*wait, maxStorePause) {
 		err := do()
@@ -65,7 +65,7 @@ func (r *recorder) wait(ctx context.Context, head int64) error {
 	return err
 }
 
-// next begins the next run, where a prompt waits for it. r.turn is held.
+// next starts the next run if a prompt is queued. The caller holds r.turn.
 func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
 	err = r.patiently(ctx, func() (err error) {
 		events, err = store.Next(ctx, r.journal, r.state.Agent)
@@ -77,7 +77,7 @@ func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
 	return events, nil
 }
 
-// over reports whether the run has ended. r.turn or r.mu is held.
+// over reports whether the run has ended. The caller holds r.turn or r.mu.
 func (r *recorder) over() bool {
 	return r.closed || r.state.Run.ID != r.runID || r.state.Run.Status.Ended()
 }
@@ -89,8 +89,9 @@ func (r *recorder) ended() bool {
 	return r.over()
 }
 
-// decide appends what choose makes of the state, if nothing has come after that,
-// and asks choose again if something has. No events append nothing. r.turn is held.
+// decide appends the events that choose returns for the current state. If other
+// events were appended in between, it calls choose again. If choose returns no
+// events, nothing is appended. The caller holds r.turn.
 func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, error)) ([]agent.Event, error) {
 	for {
 		if err := r.catchUp(ctx, 1<<62); err != nil {
@@ -108,9 +109,10 @@ func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, err
 	}
 }
 
-// append writes to the journal, and waits while the store is away. An append
-// whose answer was lost is looked for before it is repeated: it is written once.
-// Nothing is written of a run after its end. r.turn is held.
+// append writes to the journal, and waits while the store is unreachable. If
+// the reply to an append was lost, append searches the journal before it
+// retries, so the events are written once. After the run's end it writes
+// nothing. The caller holds r.turn.
 func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
 	if r.over() {
 		return nil, errEnded
@@ -123,7 +125,7 @@ func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.
 				return err
 			}
 			if given == nil {
-				a.IfHead = &head // what was lost may arrive yet: then this does not
+				a.IfHead = &head // a lost append may still arrive; then this one must fail
 			}
 		}
 		var err error
@@ -140,8 +142,8 @@ func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.
 	return written, nil
 }
 
-// find looks for events in the journal after the state. It returns nil if they
-// are not there, and the number of the journal's last event.
+// find searches the journal after the current state for events. It returns nil
+// if they are not there, and the number of the journal's last event.
 func (r *recorder) find(ctx context.Context, wanted []agent.Event) (found []agent.Event, head int64, err error) {
 	head = r.state.Agent.Head
 	var all []agent.Event
@@ -165,7 +167,7 @@ func (r *recorder) find(ctx context.Context, wanted []agent.Event) (found []agen
 	return nil, head, nil
 }
 
-// sameEvent reports whether two events of a run say the same.
+// sameEvent reports whether two events of a run have the same content.
 func sameEvent(a, b agent.Event) bool {
 	kindA, dataA, errA := agent.Encode(a.Body)
 	kindB, dataB, errB := agent.Encode(b.Body)

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// spent is why a run ends that has used all that it may.
+// spent is the error that ends a run which has used up one of its limits.
 type spent struct {
 	kind        allowance.Kind
 	used, limit allowance.Amount
@@ -22,14 +22,15 @@ func (s *spent) Error() string {
 	return fmt.Sprintf("the run has used %s, and may use %s", s.used.Text(s.kind), s.limit.Text(s.kind))
 }
 
-// Aborts reports whether a context that ended with the cause ends the run: what is
-// under way in the machine then is aborted, and not left for another server.
+// Aborts reports whether a context that ended with the cause ends the run. In
+// that case running calls in the machine are aborted; otherwise another server
+// continues them.
 func Aborts(cause error) bool {
 	_, ok := errors.AsType[*spent](cause)
 	return ok || errors.Is(cause, ErrCancel)
 }
 
-// failure says what a person can make of it.
+// failure returns the error in the form that users see.
 func (s *spent) failure() *agent.Failure {
 	return &agent.Failure{
 		Code: "limit_" + string(s.kind), Message: s.Error(),
@@ -37,9 +38,9 @@ func (s *spent) failure() *agent.Failure {
 	}
 }
 
-// within returns a *spent once the run has used all that it may. It is asked before
-// each request to a model, so that a run uses more than its limit by no more than
-// one reply of each of its conversations.
+// within returns a *spent once the run has used up a limit. It is called before
+// each request to a model, so a run exceeds its limits by at most one reply of
+// each of its conversations.
 func (l *Loop) within() error {
 	run := l.rec.snapshot().Run
 	used := run.Used(time.Now())
@@ -49,7 +50,7 @@ func (l *Loop) within() error {
 	return nil
 }
 
-// begin journals that the run has begun, and at what it ends.
+// begin journals that the run has started, with its limits.
 func (l *Loop) begin(ctx context.Context) error {
 	s := l.rec.snapshot()
 	var allowed allowance.Amount
@@ -70,8 +71,8 @@ func (l *Loop) begin(ctx context.Context) error {
 	return l.payable(l.Info)
 }
 
-// payable returns nil unless the run has a limit of money and what the model costs,
-// for any kind of token, is not known.
+// payable returns an error if the run has a cost limit and the model's price is
+// not known for every kind of token.
 func (l *Loop) payable(info model.Info) error {
 	if l.rec.snapshot().Run.Limit.Cost == 0 {
 		return nil
@@ -79,7 +80,8 @@ func (l *Loop) payable(info model.Info) error {
 	return info.Price.Unpriced(info.ID)
 }
 
-// limited is ctx, ended with a *spent once the run's time is up.
+// limited returns ctx with the run's time limit: it ends with a *spent when the
+// time is up.
 func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	if l.rec.snapshot().Run.Limit.Seconds == 0 {
@@ -92,8 +94,8 @@ func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() { stop(); end(nil) }
 }
 
-// watchClock calls up, once, when the time of the run is up, which is later for as
-// long as its clock stands.
+// watchClock calls up once, when the run's time is up. The clock does not run
+// while the agent is paused.
 func (r *recorder) watchClock(up func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,14 +127,15 @@ func (r *recorder) watchClock(up func()) (stop func()) {
 	}
 }
 
-// left is for how long the run may work yet, and whether its clock goes.
+// left returns how long the run may still work, and whether its clock is
+// running.
 func (r *recorder) left() (time.Duration, bool) {
 	run := r.state.Run
 	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
 }
 
-// expire ends a run that has used all that it may: what it has done is committed and
-// pushed as at any end, and a follow-up goes on from there.
+// expire ends a run that has used up a limit. What it has done is committed and
+// pushed as at any end, and a follow-up continues from there.
 func (l *Loop) expire(ctx context.Context, why *spent) error {
 	for {
 		err := l.keepWork(ctx, why)
@@ -147,13 +150,13 @@ func (l *Loop) expire(ctx context.Context, why *spent) error {
 
 func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 	s := l.rec.snapshot()
-	if s.Thread.Next() == agent.NextFinish && len(s.Beside()) == 0 { // it was about to end by itself
+	if s.Thread.Next() == agent.NextFinish && len(s.Beside()) == 0 { // it was about to end anyway
 		if err := l.finish(ctx); err != nil || l.rec.closed {
 			return err
 		}
 	}
 	f := why.failure()
-	if l.own.hands != nil || s.Used { // or there is nothing yet
+	if l.own.hands != nil || s.Used { // otherwise there is nothing to commit
 		if err := l.own.reach(ctx); err != nil {
 			return err
 		}

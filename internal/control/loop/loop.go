@@ -1,8 +1,8 @@
-// Package loop works a run to its end: it asks the model, works the tool calls
-// of its reply, and so on until the model has said its last, and then commits
-// and pushes. It holds nothing that the journal does not: every step is chosen
-// from the fold of the journal, so that a loop that goes on after a crash is
-// the same code as one that was never interrupted.
+// Package loop works a run to its end. It asks the model, runs the tool calls
+// of its reply, and repeats until a reply has no calls; then it commits and
+// pushes. All its state comes from the journal: each step is chosen from the
+// folded journal, so the same code starts a run and continues one after a
+// crash.
 package loop
 
 import (
@@ -28,129 +28,136 @@ import (
 	"aloft/internal/tool"
 )
 
-// Causes with which the context of a loop may end.
+// Causes for which a loop's context may end.
 var (
-	// ErrStop ends the work and leaves the run open, for this server or another
-	// to go on with.
+	// ErrStop stops the work and leaves the run open, so that this or another
+	// server can continue it.
 	ErrStop = errors.New("server is stopping")
 	// ErrCancel ends the run.
 	ErrCancel = errors.New("cancelled")
 )
 
-// ErrMachineLost is wrapped by the errors of [Hands] where the machine is
-// gone. The loop asks [Config.Machine] again.
+// ErrMachineLost is wrapped by errors of [Hands] if the machine is gone. The
+// loop then calls [Config.Machine] again.
 var ErrMachineLost = errors.New("machine lost")
 
 // Hands is an agent's machine, as far as a loop uses it. Its methods are safe
 // for concurrent use.
 type Hands interface {
-	// BootID names the present life of the machine.
+	// BootID identifies the current boot of the machine.
 	BootID() string
-	// Call works a tool call, or attaches to it if the machine knows its id.
-	// onDelta gets output in order. When ctx ends the call is aborted.
+	// Call runs a tool call, or attaches to it if the machine knows its id.
+	// onDelta receives the output in order. When ctx ends, the call is aborted.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
-	// CallSandboxed is Call in the machine's sandbox, under a policy.
+	// CallSandboxed is like Call, but runs the call in the machine's sandbox
+	// with the given policy.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
-	// Attach waits for a call that the machine knows, like Call, and never starts
-	// one: started is false if the machine does not know the id. If ctx has ended
-	// already the call is aborted.
+	// Attach waits for a call that the machine knows, like Call, but never
+	// starts one: started is false if the machine does not know the id. If ctx
+	// has already ended, the call is aborted.
 	Attach(ctx context.Context, callID string, onDelta func(Delta)) (r tool.Result, took time.Duration, started bool, err error)
-	// Known returns the ids of the calls that the machine had been given, and that
-	// were not acknowledged, when it was reached.
+	// Known returns the ids of the calls that the machine had received, and
+	// whose results were not acknowledged, at the time of connecting.
 	Known() []string
-	// Drop aborts a call if it runs, and lets the machine forget it.
+	// Drop aborts a call if it is running, and makes the machine forget it.
 	Drop(ctx context.Context, callID string) error
-	// Enforced reports whether the machine's sandbox can hold its policy.
+	// Enforced reports whether the machine's sandbox can enforce its policy.
 	Enforced() bool
-	// Lacking names the tools that cannot work in the machine.
+	// Lacking returns the names of the tools that cannot work in the machine.
 	Lacking() []string
-	// Servers has the machine run the stdio servers among these and no others, and
-	// says what they offer. It waits for those that start.
+	// Servers makes the machine run exactly the stdio servers among these, and
+	// returns what they offer. It waits up to the given time for servers that
+	// are starting.
 	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
 	// Hooks runs the project's hooks.
 	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
-	// Ack lets the machine forget a result.
+	// Ack makes the machine forget a result.
 	Ack(ctx context.Context, callID string) error
-	// Commit commits what is uncommitted in the agent's n-th repository, from 0,
-	// with the project's git hooks unless skipHooks.
+	// Commit commits the uncommitted changes in the agent's n-th repository,
+	// from 0. It runs the project's git hooks unless skipHooks is true.
 	Commit(ctx context.Context, n int, message string, skipHooks bool) (Delivered, error)
 	// Subagents returns the files in which the repositories define subagents.
 	Subagents(ctx context.Context) ([]subagent.File, error)
-	// Push pushes the branch of the n-th repository, with the project's git hooks
-	// unless skipHooks.
+	// Push pushes the branch of the n-th repository. It runs the project's git
+	// hooks unless skipHooks is true.
 	Push(ctx context.Context, n int, branch string, skipHooks bool) (Delivered, error)
-	// Keep copies the files that are to outlive the machine.
+	// Keep copies the machine's artifacts to permanent storage.
 	Keep(ctx context.Context) error
 }
 
-// Delta is output of a call. Seq counts a call's deltas from 1.
+// Delta is a piece of a call's output. Seq counts the pieces of a call from 1.
 type Delta struct {
 	Stdout, Stderr string
 	Seq            uint64
 }
 
-// Config is what a loop works with.
+// Config is what a loop needs.
 type Config struct {
 	Journal store.Journal
 	Owner   string // holds the lease on the agent
 	Model   model.Model
 	Info    model.Info
-	// Named returns the model of an id of the configuration, for subagents; without
-	// it they have the agent's own.
+	// Named returns the configured model with the given id, for subagents. If
+	// it is nil, subagents use the agent's model.
 	Named func(id string) (model.Model, model.Info, error)
-	Fast  string // the id of the model for small work; "" is the agent's own
-	// Machine returns the agent's machine, ready; it makes, restarts or boots it
-	// where need be. It records what it does.
+	Fast  string // id of the model for small tasks; "" is the agent's model
+	// Machine returns the agent's machine, ready for calls. It creates,
+	// restarts or boots the machine if necessary, and records that.
 	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
-	// Review decides how calls are treated. Without it all run.
+	// Review decides which calls may run. If it is nil, all may.
 	Review Reviewer
-	// Scripts keeps what agents say that later machines install; nil keeps nothing.
+	// Scripts stores install scripts that agents propose for later machines;
+	// nil stores none.
 	Scripts controltool.Scripts
-	// MCP are the MCP servers of agents; without it there are none.
+	// MCP provides the agents' MCP servers; nil means there are none.
 	MCP Servers
-	// Allowed is what the team and the server let each run of the agent use; nil is
-	// all it wants.
+	// Allowed returns the limits that the team and the server set for each run
+	// of the agent. If it is nil, there are none.
 	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
-	// Privacy reports whether the run is in privacy mode; nil is never.
+	// Privacy reports whether the run is in privacy mode. If it is nil, no run
+	// is.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
-	// Live shows watchers the arguments of calls while the model writes them; nil
-	// shows nobody.
+	// Live shows clients the arguments of calls while the model writes them;
+	// nil shows none.
 	Live *live.Board
-	// Secrets returns what is taken out of them; nil is nothing.
+	// Secrets returns what to redact from those arguments; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
-	// Pulls asks forges for pull requests; nil where there are none.
+	// Pulls opens pull requests; nil if there is no forge.
 	Pulls  Pulls
 	Logger *slog.Logger
-	// JournalQuota bounds, in bytes, what the machine may cause to be journaled in one
-	// run; 0 is 1 GiB.
+	// JournalQuota is the most that events caused by the machine may take in
+	// the journal, per run and in bytes; 0 means 1 GiB.
 	JournalQuota int64
 }
 
-// Record appends events of the run to the journal and to the state.
+// Record appends events of the run to the journal and applies them to the
+// state.
 type Record func(ctx context.Context, bodies ...agent.Body) error
 
 // Loop works one run.
 type Loop struct {
 	Config
 	rec    *recorder
-	own    *talk // with the model that the agent has
+	own    *talk // the agent's own conversation
 	place  place
 	beside *beside
-	// present are the events that the machine has hooks for; nil until it has said.
+	// present lists the events for which the machine has hooks. It is nil until
+	// the machine has reported them.
 	present atomic.Pointer[map[string]bool]
 	told    told
 	offers  offers // of MCP servers
-	// sessionEnded says that the hooks of sessionEnd have been run.
+	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }
 
-// Run works the agent's open run to its end, and returns nil when it has
-// ended, in whatever status; where a prompt waits, the next run is open then. A ctx that ends with [ErrCancel] cancels the run;
-// with a fault as its cause it ends the run in error, for that reason. Run
-// returns an error, and leaves the run open, only when ctx ended with another
-// cause, or when the journal can not be written.
+// Run works the agent's open run to its end. It returns nil when the run has
+// ended, whatever its status; if a prompt was queued, the next run is open
+// then. If ctx ends with [ErrCancel], the run is cancelled. If ctx ends with a
+// fault as its cause, the run ends with that error. Run returns an error and
+// leaves the run open only if ctx ended with another cause, or if the journal
+// cannot be written.
 func Run(ctx context.Context, agentID string, c Config) error {
-	opening, opened := Outliving(ctx) // a run that is cancelled meanwhile ends as any other
+	opening, opened := Outliving(ctx) // a run that is cancelled meanwhile ends like any other
 	rec, err := newRecorder(opening, c.Journal, agentID, c.Owner, c.Logger)
 	opened()
 	if err != nil {
@@ -168,7 +175,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	return nil
 }
 
-// work works the run, as far as it may.
+// work works the run within its limits.
 func (l *Loop) work(ctx context.Context) error {
 	if l.rec.snapshot().Run.Status == agent.Creating {
 		if err := l.begin(ctx); err != nil {
@@ -193,11 +200,11 @@ func (l *Loop) work(ctx context.Context) error {
 	return err
 }
 
-// turns works turn by turn, as long as ctx lets it, and ends the run, for which it
-// has until whole ends.
+// turns works turn by turn until ctx ends, then ends the run, for which it has
+// until whole ends.
 func (l *Loop) turns(ctx, whole context.Context) error {
-	defer func() { _ = l.own.acknowledged() }() // where it matters, step has returned it
-	// A repository that cannot be had is known before a model is paid.
+	defer func() { _ = l.own.acknowledged() }() // step has returned the errors that matter
+	// Find out whether the repositories are reachable before paying a model.
 	if err := l.own.reach(ctx); err != nil {
 		return err
 	}
@@ -230,7 +237,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 			switch s := l.rec.snapshot(); {
 			case len(s.Beside()) > 0:
 				err = l.beside.wait(ctx)
-			case s.Next() == agent.NextFinish: // and nothing has come back since it was asked
+			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
 				if err = l.finish(whole); l.rec.closed {
 					return err
 				}
@@ -245,8 +252,8 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	}
 }
 
-// hold waits as long as the agent is paused. A person may pause it at any time;
-// what is under way then is finished first.
+// hold waits while the agent is paused. A person may pause it at any time;
+// calls that are already running finish first.
 func (l *Loop) hold(ctx context.Context) error {
 	for {
 		paused, head, err := l.rec.news(ctx)
@@ -264,7 +271,7 @@ func isFault(err error) bool {
 	return ok
 }
 
-// failure says what a user can make of err.
+// failure converts err to the form that users see.
 func failure(err error) *agent.Failure {
 	if m, ok := errors.AsType[*model.Error](err); ok {
 		return &agent.Failure{Code: string(m.Reason), Message: m.Error(), Hint: modelHints[m.Reason]}

@@ -8,27 +8,32 @@ import (
 	"aloft/internal/mcp"
 )
 
-// Servers are the MCP servers of agents: all of them by name, and those that the
-// control plane speaks with itself. What a server says is foreign, and bounded by
-// whoever implements this: a listing is one that [mcp.Admit] made. Its methods are
-// safe for concurrent use, heed ctx, and have time limits of their own; an error
-// is a fault, whose words a person and the model may read.
+// Servers provides the MCP servers of agents: all of them by name, and access
+// to the remote ones, which the control plane calls itself. Responses of MCP
+// servers are untrusted, so implementations must bound them; listings must come
+// from [mcp.Admit]. Methods are safe for concurrent use, respect ctx, and have
+// their own timeouts. Errors are faults whose messages users and the model may
+// read.
 type Servers interface {
-	// Of returns the servers that the agent gets in its open run, as [mcp.Merge]
-	// made them of all sources (the project's file as its default branch had it when
-	// the agent began: State.Agent.RulesAt), and those that it does not get. Variables
-	// of stdio servers stay as they are: the machine replaces them.
+	// Of returns the servers that the agent can use in its open run, merged
+	// from all sources by [mcp.Merge], and those that it cannot use. The
+	// project's file is read from the default branch as of the agent's start:
+	// State.Agent.RulesAt. Variables of stdio servers are not expanded; the
+	// machine does that.
 	Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
-	// List says what a remote server offers. One that cannot be used is no error: its
-	// State and Error say why.
+	// List returns what a remote server offers. A server that cannot be used is
+	// not an error: its State and Error say why.
 	List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error)
-	// Call calls a tool of a remote server. The loop has seen to it that the call is
-	// admitted: the server is one of Of, its listing has the tool, policy allows it.
+	// Call calls a tool of a remote server. The loop has already checked the
+	// call: the server is one that Of returned, its listing has the tool, and
+	// policy allows the call.
 	Call(ctx context.Context, s *agent.State, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error)
-	// Resources lists what a remote server has to read, at most [mcp.MaxResources].
+	// Resources lists the resources of a remote server, at most
+	// [mcp.MaxResources].
 	Resources(ctx context.Context, s *agent.State, server mcp.Server) ([]mcp.Resource, error)
-	// Read reads one of them.
+	// Read reads a resource.
 	Read(ctx context.Context, s *agent.State, server mcp.Server, uri string) ([]mcp.Content, error)
-	// SignIn returns where a person signs in to a remote server; "" where nobody has to.
+	// SignIn returns the URL at which a person signs in to a remote server, or
+	// "" if no sign-in is needed.
 	SignIn(ctx context.Context, s *agent.State, server mcp.Server) (string, error)
 }

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// The tools by which a model reaches MCP servers. They are Aloft's own, and the
-// same whatever a server offers.
+// The tools with which a model uses MCP servers. They are the same whatever the
+// servers offer.
 const (
 	callMCP   = "CallMcpTool"
 	listMCP   = "ListMcpResources"
@@ -32,22 +32,22 @@ func isMCP(name string) bool {
 	return slices.Contains([]string{callMCP, listMCP, fetchMCP, signInMCP}, name)
 }
 
-// offers are the servers of a run, as far as the loop knows them.
+// offers holds what the loop knows about the MCP servers of a run.
 type offers struct {
 	mu      sync.Mutex
 	known   bool
 	servers []mcp.Server
 	left    []mcp.LeftOut
-	remote  map[string]mcp.Listing // by name
-	here    []mcp.Listing          // of the machine, as it said last
-	asked   bool                   // the machine was told which to run
+	remote  map[string]mcp.Listing // remote servers by name
+	here    []mcp.Listing          // servers in the machine, as last reported
+	asked   bool                   // the machine was told which servers to run
 }
 
-// firstServerWait is how long a run waits for servers that start, before the model is
-// asked without them.
+// firstServerWait is how long a run waits for starting servers before it asks
+// the model without them.
 const firstServerWait = 10 * time.Second
 
-// servers are those that the agent gets in this run.
+// servers returns the servers that the agent can use in this run.
 func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
 	if l.MCP == nil {
 		return nil, nil
@@ -65,8 +65,8 @@ func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
 	return servers, nil
 }
 
-// listed is what the server offers; again has a remote one asked anew that could
-// not be used.
+// listed returns what the server offers, from a cache. If again is true, a
+// remote server that could not be used is asked again.
 func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.Listing, error) {
 	l.offers.mu.Lock()
 	was, ok := l.offers.remote[server.Name]
@@ -96,7 +96,7 @@ func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.L
 	return listing, nil
 }
 
-// listings are what all servers offer now.
+// listings returns what all servers offer now.
 func (t *talk) listings(ctx context.Context) ([]mcp.Listing, error) {
 	servers, err := t.servers(ctx)
 	if err != nil {
@@ -130,9 +130,9 @@ func (t *talk) listings(ctx context.Context) ([]mcp.Listing, error) {
 	return all, errors.Join(errs...)
 }
 
-// offer tells the model of the MCP servers, where that is news: before the first
-// reply of a run, when a server has started or its tools have changed, and when
-// the words were lost with a summary.
+// offer tells the model about the MCP servers if it does not know: before the
+// first reply of a run, when a server has started or its tools have changed,
+// and when a compaction has removed the message.
 func (t *talk) offer(ctx context.Context) error {
 	if t.MCP == nil {
 		return nil
@@ -158,7 +158,8 @@ func (t *talk) offer(ctx context.Context) error {
 	return nil
 }
 
-// offered are those that a model may call: without MCP servers none of theirs.
+// offered returns the tools that a model may call. Without MCP servers it
+// leaves out the MCP tools.
 func (t *talk) offered(s *agent.State) []tool.Spec {
 	all := t.workable(s)
 	if t.MCP != nil && conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs) != "" {
@@ -167,7 +168,7 @@ func (t *talk) offered(s *agent.State) []tool.Spec {
 	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return isMCP(s.Name) })
 }
 
-// mcpArgs are the arguments of the four tools.
+// mcpArgs holds the arguments of any of the four tools.
 type mcpArgs struct {
 	Server       string          `json:"server"`
 	Tool         string          `json:"tool_name"`
@@ -187,15 +188,18 @@ func mcpArgsOf(c conversation.ToolCall) (mcpArgs, bool) {
 	return a, true
 }
 
-// callsTool reports whether the call is one of a tool of a server, and not a look at it.
+// callsTool reports whether the call invokes a tool of a server, rather than
+// listing something.
 func (a mcpArgs) callsTool(name string) bool { return name == callMCP && a.Tool != "" }
 
-// lostAnswer is said of a call to a remote server whose answer nobody has.
+// lostAnswer is the result of a call to a remote server whose response was
+// lost.
 const lostAnswer = "the server of Aloft was started again while this call ran: it may have had its effect, in part or whole, and its answer is lost. It is not sent again: look first whether it had."
 
-// mcpCall works a call to an MCP server: where the machine runs it, it goes there as
-// any call does; a remote one is called from here. That the model names a server, or
-// a tool, admits nothing: the server has to be configured, and its tools allowed.
+// mcpCall runs a call to an MCP server. A server in the machine is called
+// there, like any tool; a remote server is called from here. That the model
+// names a server or a tool grants nothing: the server must be configured, and
+// its tools allowed.
 func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 	server, why, err := t.checkMCP(ctx, c.ToolCall)
 	if err != nil {
@@ -219,7 +223,7 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 	if err != nil || !admitted {
 		return err
 	}
-	// A hook may have changed what is called.
+	// A hook may have changed the server or the tool.
 	if server, why, err = t.checkMCP(ctx, c.ToolCall); err != nil {
 		return err
 	}
@@ -234,8 +238,8 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 	return t.send(ctx, c, nil)
 }
 
-// checkMCP finds the server that is called. why is for the model, where there is
-// none, or none with such a tool.
+// checkMCP finds the server of a call. If there is no such server or tool, why
+// says so for the model.
 func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mcp.Server, why string, err error) {
 	a, ok := mcpArgsOf(c)
 	if !ok {
@@ -270,7 +274,7 @@ func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mc
 		return server, "", err
 	}
 	if listing.State == mcp.Starting || !server.Remote() && listing.State == mcp.Failed {
-		return server, "", nil // the machine says more, and may start it
+		return server, "", nil // the machine checks the rest, and may start the server
 	}
 	if _, has := listing.Find(a.Tool); !has {
 		if listing.State != mcp.Ready {
@@ -281,10 +285,10 @@ func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mc
 	return server, "", nil
 }
 
-// remoteCall works a call to a server that the control plane speaks with. It is
-// journaled before it goes out, and never goes out twice.
+// remoteCall runs a call to a remote server. The call is journaled before it is
+// sent, and never sent twice.
 func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
-	a, _ := mcpArgsOf(c.ToolCall) // checkMCP has seen that it can be read
+	a, _ := mcpArgsOf(c.ToolCall) // checkMCP has already parsed it
 	if err := t.record(ctx, t.sent(c, "")...); err != nil {
 		return err
 	}
@@ -344,7 +348,7 @@ func (t *talk) askRemote(ctx context.Context, c agent.Call, server mcp.Server, a
 	return r, nil
 }
 
-// forget has a remote server asked anew what it offers.
+// forget removes a remote server's listing from the cache.
 func (l *Loop) forget(server mcp.Server) {
 	l.offers.mu.Lock()
 	defer l.offers.mu.Unlock()
@@ -363,12 +367,12 @@ func outputOf(output map[string]any) json.RawMessage {
 	return text
 }
 
-// downloadSuffix is what the id of a call has at its end by which a download is
-// written, after that of the call which asked for it.
+// downloadSuffix is appended to the id of a call, to form the id of the call
+// that writes its download.
 const downloadSuffix = "_write"
 
-// download writes what a remote server gave into the machine, by the machine's own
-// tool and its rules.
+// download writes a remote server's response to a file in the machine. It uses
+// the machine's Write tool, with its rules.
 func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Content, a mcpArgs) (tool.Result, error) {
 	var text strings.Builder
 	for _, piece := range contents {
@@ -399,7 +403,8 @@ func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Conten
 	return success(fmt.Sprintf("%d bytes are in %s", text.Len(), a.DownloadPath), map[string]any{"uri": a.URI, "savedTo": a.DownloadPath, "sizeBytes": text.Len()}), nil
 }
 
-// addRemote adds what remote servers have to read to what the machine's have.
+// addRemote adds the remote servers' resources to those of the machine's
+// servers.
 func (t *talk) addRemote(ctx context.Context, r *tool.Result) {
 	servers, err := t.servers(ctx)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"aloft/internal/tool"
 )
 
-// mcpHook is a call of a tool of a server, as hooks see it.
+// mcpHook is a call of an MCP tool, as hooks see it.
 type mcpHook struct {
 	mcpArgs
-	at map[string]any // its url or command
+	at map[string]any // the server's url or command
 }
 
-// hookOfMCP is nil for what is no call of a tool of a server.
+// hookOfMCP returns nil if the call does not invoke a tool of a server.
 func (t *talk) hookOfMCP(ctx context.Context, c conversation.ToolCall) *mcpHook {
 	a, ok := mcpArgsOf(c)
 	if !ok || !a.callsTool(c.Name) {
@@ -36,8 +36,9 @@ func (t *talk) hookOfMCP(ctx context.Context, c conversation.ToolCall) *mcpHook 
 	return h
 }
 
-// shownURL is the URL of a server as hooks are shown it, which run in the machine:
-// whole where the repository has it, and else without what may be a secret.
+// shownURL returns the URL of a server for hooks, which run in the machine. It
+// is complete if it comes from the repository, and otherwise without the parts
+// that may be secret.
 func shownURL(s mcp.Server) string {
 	if s.Source == mcp.Project {
 		return s.URL
@@ -49,7 +50,7 @@ func shownURL(s mcp.Server) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// fields are those of an event about the call.
+// fields returns the fields of a hook event about the call.
 func (h *mcpHook) fields() map[string]any {
 	out := map[string]any{"tool_name": h.Tool, "tool_input": h.Arguments}
 	for k, v := range h.at {
@@ -58,8 +59,8 @@ func (h *mcpHook) fields() map[string]any {
 	return out
 }
 
-// changed is the call with other arguments of the tool: a hook changes those, and
-// neither the server nor the tool.
+// changed returns the call with other arguments for the tool. A hook can change
+// those, but neither the server nor the tool.
 func (h *mcpHook) changed(args json.RawMessage) json.RawMessage {
 	text, err := json.Marshal(map[string]any{"server": h.Server, "tool_name": h.Tool, "arguments": args})
 	if err != nil {
@@ -68,10 +69,11 @@ func (h *mcpHook) changed(args json.RawMessage) json.RawMessage {
 	return text
 }
 
-// maxHookOutput bounds, in bytes, what a hook puts in the place of a result.
+// maxHookOutput is the maximum length in bytes of a result that a hook
+// substitutes.
 const maxHookOutput = 32 << 10
 
-// replace puts what a hook says in the place of a tool's result.
+// replace replaces a tool's result with a hook's output.
 func replace(r *tool.Result, output json.RawMessage) {
 	text := string(output)
 	var s string

@@ -10,8 +10,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// signIn has the agent's person sign in to a remote server: a question that waits
-// for them, as long as it takes, and that the sign-in itself answers.
+// signIn asks the agent's owner to sign in to a remote server. It creates an
+// approval request that waits for them without limit and that the sign-in
+// itself resolves.
 func (t *talk) signIn(ctx context.Context, c agent.Call, server mcp.Server) error {
 	if c.Approval == nil {
 		where, err := t.MCP.SignIn(ctx, t.state(), server)
@@ -41,7 +42,7 @@ func (t *talk) signIn(ctx context.Context, c agent.Call, server mcp.Server) erro
 	return t.signedIn(ctx, c, server, err, "the user has signed in to "+server.Name)
 }
 
-// signedIn journals what came of it.
+// signedIn journals the outcome of a sign-in request.
 func (t *talk) signedIn(ctx context.Context, c agent.Call, server mcp.Server, err error, words string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

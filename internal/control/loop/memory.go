@@ -9,24 +9,24 @@ import (
 	"aloft/internal/conversation"
 )
 
-// What a compaction keeps word for word, as shares of the model's context
-// window. With the summary and the tail that stays they make up less than the
-// window's four fifths, so that a compaction always makes room.
+// What a compaction keeps unchanged, as fractions of the context window (10 is
+// a tenth). Together with the summary and the tail it is less than four fifths
+// of the window, so that a compaction always makes room.
 const (
-	promptShare  = 10 // of prompts
-	imageShare   = 10 // of their images
-	ruleShare    = 10 // of the project's rules
-	todoShare    = 40 // of the todo list
-	fileShare    = 40 // of the names of changed files
-	summaryShare = 5  // at most, of the summary
+	promptShare  = 10 // prompts
+	imageShare   = 10 // their images
+	ruleShare    = 10 // the project's rules
+	todoShare    = 40 // the todo list
+	fileShare    = 40 // names of changed files
+	summaryShare = 5  // the summary, at most
 )
 
-// imageTokens is what an image is estimated to take.
+// imageTokens is the estimated size of an image.
 const imageTokens = 1600
 
-// remembered writes what a compaction keeps of the conversation word for word,
-// within the shares of a context window of that many tokens. left is the
-// number of images that are not kept.
+// remembered returns what a compaction keeps of the conversation unchanged,
+// within the shares of a context window of that many tokens. left is the number
+// of images that are dropped.
 func (t *talk) remembered(s *agent.State, window int64, left int) string {
 	room := func(share int64) int { return int(window/share) * charsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
@@ -55,8 +55,8 @@ func (t *talk) remembered(s *agent.State, window int64, left int) string {
 }
 
 // quotePrompts quotes the first prompt and the latest ones in at most room
-// bytes, beside the marks around them. The middle of a prompt that is too long
-// is left out, and so are whole prompts between the first and the latest.
+// bytes, not counting the marks around them. It cuts the middle out of long
+// prompts, and leaves out prompts between the first and the latest.
 func quotePrompts(asked []string, room int) string {
 	if len(asked) == 0 {
 		return ""
@@ -88,11 +88,11 @@ func quotePrompts(asked []string, room int) string {
 	return b.String()
 }
 
-// maxTodoText bounds, in bytes, what is kept of one item.
+// maxTodoText is the maximum length of one todo item, in bytes.
 const maxTodoText = 500
 
-// listTodos lists the items in at most room bytes. Items that are done are left
-// out first.
+// listTodos lists the todo items in at most room bytes. Completed items are
+// left out first.
 func listTodos(todos []agent.Todo, room int) string {
 	var lines []string
 	write := func(keep func(agent.Todo) bool) (size int) {
@@ -119,8 +119,9 @@ func listTodos(todos []agent.Todo, room int) string {
 	return b.String()
 }
 
-// quoteRules quotes the rules in at most room bytes, beside the marks around
-// them. The rules that were read last come first, and the others are named.
+// quoteRules quotes the rules in at most room bytes, not counting the marks
+// around them. The most recently read come first; those that do not fit are
+// only named.
 func quoteRules(rules []agent.Rule, room int) string {
 	var b strings.Builder
 	for _, r := range slices.Backward(rules) {
@@ -134,7 +135,7 @@ func quoteRules(rules []agent.Rule, room int) string {
 	return b.String()
 }
 
-// listFiles lists the files that were changed last in at most room bytes.
+// listFiles lists the most recently changed files in at most room bytes.
 func listFiles(files []string, room int) string {
 	from := len(files)
 	for from > 0 && len(files[from-1]) < room {
@@ -148,8 +149,8 @@ func listFiles(files []string, room int) string {
 	return list
 }
 
-// keptImages returns which prompt images among the messages are kept, by
-// number: at most the given count of them, the first and the latest.
+// keptImages returns the indexes of the prompt images to keep: at most most of
+// them, the first one and the latest.
 func keptImages(messages []conversation.Message, most int) []int {
 	n := len(agent.PromptImages(messages))
 	var kept []int

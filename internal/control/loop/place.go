@@ -12,15 +12,15 @@ import (
 
 // place is the machine in which all conversations of the run work.
 type place struct {
-	sync.Mutex       // held while a machine is made ready
+	sync.Mutex       // held while the machine is made ready
 	hands      Hands // nil until the machine is needed, and after it was lost
 }
 
-// maxLost bounds how often a run gets a machine again, so that a task that
-// kills its machine ends.
+// maxLost is how often a run may lose its machine and get it back, so that a
+// task that kills its machine ends.
 const maxLost = 5
 
-// reach makes the machine ready, and has the conversation work in it.
+// reach makes the machine ready and connects the conversation to it.
 func (t *talk) reach(ctx context.Context) error {
 	t.place.Lock()
 	defer t.place.Unlock()
@@ -54,8 +54,8 @@ func (t *talk) reach(ctx context.Context) error {
 	return nil
 }
 
-// inPlace reports whether the conversation works in the run's machine, as far as is
-// known without waiting.
+// inPlace reports whether the conversation is connected to the run's current
+// machine. If that cannot be known without waiting, it returns false.
 func (t *talk) inPlace() bool {
 	if t.hands == nil || !t.place.TryLock() {
 		return false
@@ -64,15 +64,16 @@ func (t *talk) inPlace() bool {
 	return t.place.hands == t.hands
 }
 
-// forgetOthers has the machine drop the calls that it knows and nobody waits for:
-// a loop before this one died after it had journaled their results. Else each
-// takes one of the machine's places for as long as that is up.
+// forgetOthers makes the machine drop the calls that nobody waits for: an
+// earlier loop died after journaling their results, before it acknowledged
+// them. Otherwise each would occupy a call slot for as long as the machine
+// runs.
 func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
 	known := h.Known()
 	if len(known) == 0 {
 		return nil
 	}
-	s := t.rec.snapshot() // after the machine was asked: a call that began before that is in it
+	s := t.rec.snapshot() // read after Known, so that it contains every call that the machine knows
 	for _, id := range known {
 		if c := s.Find(strings.TrimSuffix(id, downloadSuffix)); c != nil && c.Result == nil {
 			continue
@@ -84,10 +85,10 @@ func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
 	return nil
 }
 
-// lost lets go of the machine, since it is gone. The first conversation that finds
-// it so records that.
+// lost disconnects from a machine that is gone. The first conversation that
+// notices records the loss.
 func (t *talk) lost(ctx context.Context, cause error) error {
-	_ = t.acknowledged() // what the machine knows is gone with it
+	_ = t.acknowledged() // the acknowledgements are lost with the machine
 	t.place.Lock()
 	defer t.place.Unlock()
 	was := t.hands

@@ -2,8 +2,9 @@ package loop
 
 import "context"
 
-// privacy reports whether the run is in privacy mode, in which the server writes
-// nothing of the prompt or of the agent's words into what leaves it.
+// privacy reports whether the run is in privacy mode. In that mode nothing of
+// the prompt or of the agent's replies appears in what leaves the server, such
+// as commit messages.
 func (l *Loop) privacy(ctx context.Context) (bool, error) {
 	if l.Privacy == nil {
 		return false, nil

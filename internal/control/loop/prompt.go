@@ -14,12 +14,13 @@ import (
 //go:embed prompts/system.md
 var systemWords string
 
-// helperWords are added for agents that find out how a machine is set up.
+// helperWords is the prompt for agents that work out how to set up a machine.
 //
 //go:embed prompts/vm_setup_helper.md
 var helperWords string
 
-// subagentWords begin what a subagent is told; those of its kind follow.
+// subagentWords begins every subagent's system prompt; the others are added for
+// one type of subagent.
 var (
 	//go:embed prompts/subagent.md
 	subagentWords string
@@ -33,15 +34,16 @@ var (
 	computerWords string
 )
 
-// kindWords are those of Aloft's own subagents that have any.
+// kindWords maps Aloft's own subagents to the instructions that are added for
+// them.
 var kindWords = map[string]string{subagent.Explore: exploreWords, subagent.Debug: debugWords, subagent.VideoReview: reviewWords, subagent.ComputerUse: computerWords, subagent.VMSetupHelper: helperWords}
 
 var subagentTemplate = template.Must(template.New("subagent").Parse(subagentWords))
 
 var systemTemplate = template.Must(template.New("system").Parse(systemWords))
 
-// systemPrompt is what the model is told before the conversation. It changes
-// nowhere within an agent's life, so that providers can cache it.
+// systemPrompt returns the agent's system prompt. It never changes during an
+// agent's life, so that providers can cache it.
 func systemPrompt(s *agent.State) string {
 	words := fill(systemTemplate, s)
 	if s.Agent.Env.Preset == agent.VMSetupHelper {
@@ -50,7 +52,7 @@ func systemPrompt(s *agent.State) string {
 	return words
 }
 
-// subagentPrompt is the same for a subagent.
+// subagentPrompt returns a subagent's system prompt.
 func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 	words := fill(subagentTemplate, s)
 	if sub.Background {
@@ -67,16 +69,16 @@ func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 		sub.Words + "\n"
 }
 
-// besideWords are for subagents that work in the background.
+// besideWords is added for subagents that work in the background.
 const besideWords = "\nYou work in the background: the agent goes on meanwhile in the same files, and others may too. " +
 	"Change only what you were asked to, read a file again before you change it, and leave alone what changes beside you. Your shell is your own.\n"
 
-// fill fills a template with what a machine has.
+// fill executes a prompt template with the facts about a machine.
 func fill(words *template.Template, s *agent.State) string {
 	type checkout struct{ Path, URL, Branch, Base string }
 	data := struct {
 		User, Repo, Branch, Base string
-		Others                   []checkout // all, where there are several
+		Others                   []checkout // all repositories, if there are several
 	}{User: cmp.Or(s.User, environment.DefaultUser), Branch: s.Branch, Base: s.BaseCommit}
 	if len(s.Agent.Repos) > 0 {
 		data.Repo = s.Agent.Repos[0].URL
@@ -89,7 +91,7 @@ func fill(words *template.Template, s *agent.State) string {
 	}
 	var b strings.Builder
 	if err := words.Execute(&b, data); err != nil {
-		panic(err) // the template and its data are both constants of this file
+		panic(err) // the template and the data are fixed
 	}
 	return b.String()
 }

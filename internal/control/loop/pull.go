@@ -18,24 +18,24 @@ import (
 	"aloft/internal/tool"
 )
 
-// Pulls asks forges for pull requests. [pull.Desk] is one. Its methods are safe
+// Pulls opens pull requests. [pull.Desk] implements it. Its methods are safe
 // for concurrent use, and their errors are faults.
 type Pulls interface {
 	// Can returns nil if a forge is configured for the repository.
 	Can(repoURL string) error
-	// Propose returns what to ask for the agent's n-th repository, of which commit
-	// is pushed. It asks nothing of the forge.
+	// Propose returns the pull request to open for the pushed commit of the
+	// agent's n-th repository. It does not contact the forge.
 	Propose(ctx context.Context, s *agent.State, n int, commit string, wish pull.Wish) (agent.PullRequestAsked, error)
-	// Open asks the forge. A repeat opens no other.
+	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
 }
 
-// proposeWithin bounds how long the end of a run waits for a forge.
+// proposeWithin is how long the end of a run waits for a forge.
 const proposeWithin = 2 * time.Minute
 
-// propose opens the pull requests that the agent's person has wished for: one in
-// each repository with something pushed. What is asked is journaled before, so
-// that it is asked again after a crash, in the same words.
+// propose opens the pull requests that the agent's owner has asked for: one for
+// each repository with a pushed branch. Each request is journaled first, so
+// that after a crash it is repeated unchanged.
 func (l *Loop) propose(ctx context.Context) error {
 	s := l.rec.snapshot()
 	if !s.Agent.Pull.Auto || s.Mode == agent.ModePlan {
@@ -63,8 +63,8 @@ func (l *Loop) propose(ctx context.Context) error {
 	return nil
 }
 
-// proposal journals what is to be asked of a forge; nil where it is nothing, which
-// is journaled too.
+// proposal journals the pull request to open. If none can be opened, it
+// journals why and returns nil.
 func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
 	s := l.rec.snapshot()
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
@@ -83,7 +83,7 @@ func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, er
 	return &asked, l.rec.record(ctx, &asked)
 }
 
-// commitOf is where the branch of a repository was pushed to.
+// commitOf returns the commit to which a repository's branch was pushed, or "".
 func (l *Loop) commitOf(repoURL string) string {
 	for _, b := range l.rec.snapshot().Run.Branches {
 		if b.RepoURL == repoURL {
@@ -93,8 +93,8 @@ func (l *Loop) commitOf(repoURL string) string {
 	return ""
 }
 
-// pull asks the forge what was journaled, and journals the answer. Its error is a
-// fault where the forge has said no.
+// pull opens the journaled pull request, and journals the result. If the forge
+// refuses, its error is a fault.
 func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.PullRequest, error) {
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
@@ -132,8 +132,8 @@ func errNoForges() *fault.Error {
 
 const managePull = "PrManagement"
 
-// workable are the tools that the machine can work, and PrManagement where there is
-// a forge for what the agent works on.
+// workable returns the tools that work in the machine. It includes PrManagement
+// only if one of the agent's repositories has a forge.
 func (t *talk) workable(s *agent.State) []tool.Spec {
 	forge := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
@@ -141,7 +141,7 @@ func (t *talk) workable(s *agent.State) []tool.Spec {
 	})
 }
 
-// pullArgs are PrManagementArgs.
+// pullArgs are the arguments of the PrManagement tool.
 type pullArgs struct {
 	Action     string `json:"action"`
 	Title      string `json:"title"`
@@ -151,9 +151,9 @@ type pullArgs struct {
 	RepoURL    string `json:"repo_url"`
 }
 
-// manage works a call of PrManagement: it pushes the branch of one of the agent's
-// repositories, and opens its pull request, or changes it. No other branch can be
-// named, and no other pull request.
+// manage runs a PrManagement call: it pushes the branch of one of the agent's
+// repositories, and opens or updates its pull request. The call cannot name any
+// other branch or pull request.
 func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))

@@ -7,15 +7,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// journalQuota is how many bytes what comes from a machine may take in the journal
-// of one run: thousands of screenshots, and far more than any text.
+// journalQuota is how many bytes data from a machine may take in the journal of
+// one run: enough for thousands of screenshots, and far more than any text.
 const journalQuota = 1 << 30
 
-// eventWeight is about what an event takes in the journal beside its words.
+// eventWeight is roughly what an event takes in the journal besides its
+// content, in bytes.
 const eventWeight = 128
 
-// guestBytes is about how many bytes of the journal an event takes whose words come
-// from a machine; 0 for an event that the server, a person or a model writes.
+// guestBytes estimates how many bytes an event takes in the journal if its
+// content comes from a machine. It returns 0 for events of the server, a person
+// or a model.
 func guestBytes(b agent.Body) int64 {
 	switch b := b.(type) {
 	case *agent.Within:
@@ -27,7 +29,7 @@ func guestBytes(b agent.Body) int64 {
 	case *agent.CallDone:
 		n := eventWeight + int64(len(b.Text)) + int64(len(b.Output))
 		for _, i := range b.Images {
-			n += int64(len(i.Data)) * 4 / 3 // as base64
+			n += int64(len(i.Data)) * 4 / 3 // base64
 		}
 		return n
 	case *agent.HookRan, *agent.Notice, *agent.MachineReady, *agent.MachineLost, *agent.SubagentsFound, *agent.Committed, *agent.Pushed, *agent.CallJudged:
@@ -40,8 +42,8 @@ func guestBytes(b agent.Body) int64 {
 	return 0
 }
 
-// admit refuses events with which the run would exceed its quota of the journal. A
-// run that is ending may write what is left to say.
+// admit rejects events that would exceed the run's journal quota. A run that is
+// ending is exempt.
 func (r *recorder) admit(bodies []agent.Body) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,41 +11,42 @@ import (
 	"aloft/internal/control/store"
 )
 
-// currentFor is how long after an append of its own a recorder takes the state for
-// current. It spares the reading of the journal between two steps of a turn.
+// currentFor is how long after its own append a recorder assumes that the state
+// is current, which saves a read of the journal between two steps of a turn.
 const currentFor = 10 * time.Millisecond
 
-// readBatch is how many events are read at once when a journal is folded.
+// readBatch is how many events are read at once.
 const readBatch = 1000
 
-// recorder appends to the journal and keeps the state up to date with it. It owns
-// the state: the conversations of a run, which may work side by side, read copies.
-// Its methods are safe for concurrent use.
+// recorder appends to the journal and keeps the state in sync with it. It owns
+// the state; the conversations of a run, which may work in parallel, read
+// copies. Its methods are safe for concurrent use.
 type recorder struct {
 	journal   store.Journal
 	owner     string
 	log       *slog.Logger
 	agentID   string
 	runID     string
-	refusals  int  // of pushes that the model was told of, in this run; moved, as the next two, by the agent's own conversation alone
-	unhooked  int  // commits and pushes that the project's git hooks refused and the model was told of, in this run
-	followups int  // of stop hooks, in this run
+	refusals  int  // pushes that were refused and reported to the model in this run; changed only by the agent's own conversation, like the next two
+	unhooked  int  // commits and pushes that git hooks refused and that were reported to the model in this run
+	followups int  // continuations by stop hooks in this run
 	closed    bool // the run has ended
 
-	// turn is held by who reads or writes the journal and folds it: by one at a
-	// time, and for as long as the store takes. What is below mu changes only then.
+	// turn is a lock for reading or writing the journal and applying the
+	// events. It is held for as long as the store takes. The fields protected
+	// by mu change only while it is held.
 	turn chan struct{}
-	// appended is when this recorder last appended, and the state held all of the
-	// journal; zero once news has relied on it. turn is held.
+	// appended is when this recorder last appended, if the state was complete
+	// then. It is zeroed once news has relied on it. Protected by turn.
 	appended time.Time
 
-	mu     sync.Mutex // held for moments only
+	mu     sync.Mutex // held only briefly
 	state  *agent.State
-	losses int    // of machines, in this run
-	guest  int64  // bytes that came from the machine, in this run; see guestBytes
-	quota  int64  // of them; 0 is journalQuota
-	ending bool   // the quota does not count any more
-	moved  func() // told that the run's clock goes, or stands; nil before anybody asks
+	losses int    // machines lost in this run
+	guest  int64  // bytes from the machine in this run; see guestBytes
+	quota  int64  // limit of guest; 0 means journalQuota
+	ending bool   // the quota is lifted
+	moved  func() // called when the run's clock starts or stops; may be nil
 }
 
 // newRecorder folds the agent's journal.
@@ -58,7 +59,7 @@ func newRecorder(ctx context.Context, j store.Journal, agentID, owner string, lo
 	return r, nil
 }
 
-// take waits for the turn. Its holder gives it back with give.
+// take acquires turn. The holder releases it with give.
 func (r *recorder) take(ctx context.Context) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -70,7 +71,7 @@ func (r *recorder) take(ctx context.Context) error {
 
 func (r *recorder) give() { <-r.turn }
 
-// catchUp applies what is in the journal after the state, as far as upto.
+// catchUp applies the journal's events after the state, up to the number upto.
 func (r *recorder) catchUp(ctx context.Context, upto int64) error {
 	for r.state.Agent.Head < upto {
 		events, err := r.read(ctx, r.state.Agent.Head)
@@ -114,7 +115,8 @@ func (r *recorder) apply(e agent.Event) {
 	}
 }
 
-// news folds what others have appended, and says whether the agent is to wait.
+// news applies events that others have appended, and reports whether the agent
+// is paused.
 func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error) {
 	if err := r.take(ctx); err != nil {
 		return false, 0, err
@@ -129,12 +131,12 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 	return r.state.Agent.Paused && r.state.Cancel == "", r.state.Agent.Head, nil
 }
 
-// snapshot is a copy of the state, for those who work side by side. What it
-// shares with the state is only ever added to.
+// snapshot returns a copy of the state for concurrent use. Slices that it
+// shares with the state are append-only.
 func (r *recorder) snapshot() *agent.State { return r.snapshotOf("") }
 
-// snapshotOf is a snapshot whose thread is that of the subagent that works at the
-// call; with "" it is the agent's own.
+// snapshotOf returns a snapshot with the thread of the subagent started by the
+// call, or for "" the agent's own.
 func (r *recorder) snapshotOf(task string) *agent.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +149,14 @@ func (r *recorder) snapshotOf(task string) *agent.State {
 	return &s
 }
 
-// lost is how many machines this run has lost.
+// lost returns how many machines this run has lost.
 func (r *recorder) lost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.losses
 }
 
-// call returns a call that has no result, as the journal has it.
+// call returns a call that has no result yet.
 func (r *recorder) call(id string) (c agent.Call, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +166,9 @@ func (r *recorder) call(id string) (c agent.Call, ok bool) {
 	return agent.Call{}, false
 }
 
-// answerTo folds what others have appended, and returns the answer to the
-// call's approval; nil while it waits. head is the last event that was seen.
+// answerTo applies events that others have appended, and returns the answer to
+// the call's approval request, or nil if there is none yet. head is the last
+// event seen.
 func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.ApprovalAnswered, head int64, err error) {
 	if err := r.take(ctx); err != nil {
 		return nil, 0, err
@@ -180,8 +183,8 @@ func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.A
 	return answer, r.state.Agent.Head, nil
 }
 
-// record writes events of the run. When it returns nil they are on disk and in
-// the state.
+// record journals events of the run. When it returns nil, they are on disk and
+// in the state.
 func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 	if err := r.take(ctx); err != nil {
 		return err
@@ -201,12 +204,13 @@ func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 	return r.applied(ctx, events)
 }
 
-// applied brings the state up to date with events that were just appended.
+// applied updates the state with events that were just appended.
 func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	// Others append too: a cancel, an archival. They are folded in their place.
+	// Others append too, for example a cancel request. Apply their events in
+	// order.
 	if events[0].Seq != r.state.Agent.Head+1 {
 		if err := r.catchUp(ctx, events[0].Seq-1); err != nil {
 			return err
@@ -221,9 +225,9 @@ func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 	return nil
 }
 
-// close writes how the run ended, and with it, where prompts wait, the beginning
-// of the next run: neither is there without the other, and no prompt can be queued
-// between the two. The next run is not this recorder's to work.
+// close journals how the run ended. If prompts are queued, the same append
+// starts the next run, so that there is no gap in which a prompt could be
+// queued and forgotten. This recorder does not work the next run.
 func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
 	if err := r.take(ctx); err != nil {
 		return err
@@ -252,8 +256,8 @@ func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
 	return nil
 }
 
-// answer returns the answer to the call's approval as the journal has it: the
-// one that is there, or late, which is written unless another came before it.
+// answer returns the answer to the call's approval request. If there is none,
+// it journals late and returns that.
 func (r *recorder) answer(ctx context.Context, callID string, late *agent.ApprovalAnswered) (*agent.ApprovalAnswered, error) {
 	if err := r.take(ctx); err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// Patience with a model, by what is wrong with it. A connection that is refused
-// is refused again a moment later, so its run ends within two seconds; a
-// provider that is busy is worth minutes.
+// Retry limits for model requests, by the kind of error. A refused connection
+// will probably be refused again, so such a run fails within two seconds; a
+// busy provider is retried for minutes.
 const (
 	maxAttempts     = 8
 	maxUnreachable  = 4
@@ -29,8 +29,8 @@ const (
 	unreachableWait = 150 * time.Millisecond
 )
 
-// reply asks the model for one reply and journals it whole. No tool call of it
-// is worked before that.
+// reply asks the model for one reply and journals it completely before any of
+// its tool calls runs.
 func (t *talk) reply(ctx context.Context) error {
 	if err := t.within(); err != nil {
 		return err
@@ -48,13 +48,14 @@ func (t *talk) reply(ctx context.Context) error {
 	if err := t.compact(ctx); err != nil {
 		return err
 	}
-	if err := t.offer(ctx); err != nil { // the summary may have lost it
+	if err := t.offer(ctx); err != nil { // the compaction may have removed it
 		return err
 	}
 	return t.patiently(ctx, t.ask)
 }
 
-// patiently asks a model again, after a while, as long as there is hope.
+// patiently retries a model request with backoff, as long as the error is
+// temporary.
 func (t *talk) patiently(ctx context.Context, ask func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := ask(ctx)
@@ -78,8 +79,8 @@ func (t *talk) patiently(ctx context.Context, ask func(context.Context) error) e
 	}
 }
 
-// patience says how long to wait after the attempt failed, and whether to try
-// again at all.
+// patience returns how long to wait after a failed attempt, and whether to
+// retry at all.
 func patience(m *model.Error, attempt int) (time.Duration, bool) {
 	if !m.Temporary() {
 		return 0, false
@@ -91,11 +92,11 @@ func patience(m *model.Error, attempt int) (time.Duration, bool) {
 		return unreachableWait << (attempt - 1), true
 	}
 	wait := min(firstWait<<(attempt-1), longestWait)
-	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) // so that a hundred agents do not come back at once
+	wait += time.Duration(rand.Int64N(int64(wait)/2 + 1)) // jitter, so that agents do not retry in step
 	return max(wait, m.RetryAfter), true
 }
 
-// attempts returns how often a model is asked that fails so.
+// attempts returns the maximum number of attempts for an error.
 func attempts(m *model.Error) int {
 	if m.Reason == model.Unreachable {
 		return maxUnreachable
@@ -115,10 +116,10 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errEmpty is a reply that says nothing and calls nothing.
+// errEmpty is the error for a reply with neither text nor calls.
 var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty reply"}
 
-// ask asks the model once.
+// ask sends one request to the model.
 func (t *talk) ask(ctx context.Context) error {
 	s := t.state()
 	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s), Cache: &t.cache}
@@ -164,7 +165,7 @@ func (t *talk) ask(ctx context.Context) error {
 	if lost == nil {
 		step = append(step, t.foresee(ctx, reply.Message)...)
 	}
-	last, cancel := Outliving(ctx) // the reply is paid for
+	last, cancel := Outliving(ctx) // the reply is already paid for
 	defer cancel()
 	if err := t.record(last, step...); err != nil {
 		return err
@@ -176,14 +177,14 @@ func (t *talk) ask(ctx context.Context) error {
 	return nil
 }
 
-// goOn is said to a model whose reply ended for want of room.
+// goOn tells a model to continue a reply that reached the length limit.
 const goOn = "Your reply was cut because it was too long. Go on where it ended."
 
-// modelRefused is the code of a reply that declines to answer.
+// modelRefused is the error code for a reply that declines to answer.
 const modelRefused = "model_refused"
 
-// whole returns the events of a whole reply, in a form that every provider takes
-// back.
+// whole returns the events of a complete reply, in a form that every provider
+// accepts as input.
 func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
@@ -194,7 +195,7 @@ func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
 		if r.Stop != model.StopEnd || s.Turns == 0 {
 			return nil, errEmpty
 		}
-		// After a tool's result a model may end its turn without a word.
+		// After a tool's result, a model may end its turn without any text.
 		r.Message.Blocks = []conversation.Block{{Text: "Done."}}
 	}
 	adopt(r.Message.Blocks, t.prefix(s))
@@ -208,7 +209,7 @@ func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
 	return bodies, nil
 }
 
-// replyHooks tells hooks what the model has said and thought.
+// replyHooks tells hooks the model's text and thoughts.
 func (t *talk) replyHooks(ctx context.Context, m conversation.Message) {
 	var thought strings.Builder
 	for _, b := range m.Blocks {
@@ -226,9 +227,9 @@ func (t *talk) replyHooks(ctx context.Context, m conversation.Message) {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// adopt gives calls ids of our own, because those of some servers repeat from
-// one reply to the next, and puts what no provider would take back from us, a
-// name or arguments that are none, in a form that it does.
+// adopt gives calls our own ids, because some servers reuse ids from one reply
+// to the next. It replaces invalid names and arguments, which no provider would
+// accept as input.
 func adopt(blocks []conversation.Block, prefix string) {
 	for i := range blocks {
 		c := blocks[i].Call
@@ -243,16 +244,17 @@ func adopt(blocks []conversation.Block, prefix string) {
 		if len(c.Args) == 0 {
 			c.Args = json.RawMessage("{}")
 		} else if json.Unmarshal(c.Args, &object) != nil || object == nil {
-			c.Args, _ = json.Marshal(map[string]string{notJSON: strings.ToValidUTF8(string(c.Args), "�")}) // a string always marshals
+			c.Args, _ = json.Marshal(map[string]string{notJSON: strings.ToValidUTF8(string(c.Args), "�")}) // marshaling a string cannot fail
 		}
 	}
 }
 
-// callID is the id of the call that is a reply's n-th block, from 0.
+// callID returns the id of the call in a reply's n-th block, from 0.
 func callID(prefix string, n int) string { return fmt.Sprintf("%s_%d", prefix, n) }
 
-// unknownTool stands for a name that none of a tool can be.
+// unknownTool replaces a name that is not valid for a tool.
 const unknownTool = "unknown"
 
-// notJSON is the key of arguments that were not a JSON object.
+// notJSON is the key under which arguments are kept that were not a JSON
+// object.
 const notJSON = "not_json"

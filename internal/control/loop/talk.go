@@ -10,25 +10,25 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A talk works one conversation with a model: it asks, and works the calls of
-// the reply. The run has the agent's own, and one for each subagent that works.
-// Like the loop it holds nothing that the journal does not.
+// A talk is one conversation with a model: it asks the model and runs the calls
+// of the replies. A run has one for the agent and one for each working
+// subagent. Like the loop, it keeps no state that is not in the journal.
 type talk struct {
 	*Loop
-	hands Hands    // the machine's, as this conversation reached it last; nil before, and after it was lost
-	lacks []string // the tools that could not work in the machine that was reached last
+	hands Hands    // the machine as this conversation last reached it; nil before that, and after a loss
+	lacks []string // tools that do not work in that machine
 	model model.Model
 	info  model.Info
-	task  string // the call at which the subagent works; "" in the agent's own
+	task  string // id of the call that started the subagent; "" for the agent's own
 	cache model.Cache
-	acks  acks // that the machine has not confirmed yet
+	acks  acks // not confirmed by the machine yet
 }
 
-// state is how the journal stands, with this conversation's thread. It stays as
-// it is.
+// state returns a copy of the folded journal with this conversation's thread.
+// The copy does not change.
 func (t *talk) state() *agent.State { return t.rec.snapshotOf(t.task) }
 
-// record journals what happens in this conversation.
+// record journals events of this conversation.
 func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
 	if len(bodies) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
 		bodies = slices.Clone(bodies)
 		for i, b := range bodies {
 			switch b.(type) {
-			case *agent.ApprovalAsked, *agent.ApprovalAnswered, *agent.ScriptKept: // they are the agent's
+			case *agent.ApprovalAsked, *agent.ApprovalAnswered, *agent.ScriptKept: // these events always belong to the agent
 			default:
 				bodies[i] = &agent.Within{CallID: t.task, Body: b}
 			}
@@ -46,7 +46,7 @@ func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
 	return t.rec.record(ctx, bodies...)
 }
 
-// system is what the model is told before the conversation.
+// system returns the conversation's system prompt.
 func (t *talk) system(s *agent.State) string {
 	if t.task == "" {
 		return systemPrompt(s)
@@ -54,7 +54,8 @@ func (t *talk) system(s *agent.State) string {
 	return subagentPrompt(s, s.Subagent(t.task))
 }
 
-// prefix begins the ids of the next reply's calls, as no others ever do.
+// prefix returns the prefix for the call ids of the next reply, which is unique
+// within the journal.
 func (t *talk) prefix(s *agent.State) string {
 	if t.task == "" {
 		return fmt.Sprintf("call_%d", s.Number())
@@ -62,8 +63,8 @@ func (t *talk) prefix(s *agent.State) string {
 	return fmt.Sprintf("%s_%d", t.task, s.Turns)
 }
 
-// placed is a call as the machine gets it. A subagent in the background has a shell
-// of its own there: in one shell, commands wait for one another.
+// placed returns a call in the form that the machine gets. A background
+// subagent has its own shell there: commands in one shell wait for each other.
 func (t *talk) placed(c agent.Call) conversation.ToolCall {
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil && sub.Background {
 		c.Shell = sub.ID
@@ -71,8 +72,8 @@ func (t *talk) placed(c agent.Call) conversation.ToolCall {
 	return c.ToolCall
 }
 
-// step does what is next in the conversation. It reports whether that was
-// nothing, since the model has said its last.
+// step does the next step of the conversation. It returns true if there is
+// none, because the model's last reply has no calls.
 func (t *talk) step(ctx context.Context) (said bool, err error) {
 	switch t.state().Next() {
 	case agent.NextReply:

@@ -17,16 +17,16 @@ import (
 	"aloft/internal/tool"
 )
 
-// maxTasks bounds how many subagents of one agent work side by side.
+// maxTasks is how many subagents of one agent can work at the same time.
 const maxTasks = 4
 
-// Bounds of what an agent and a subagent say to each other, in bytes.
+// Limits of the messages between an agent and a subagent, in bytes.
 const (
 	maxTaskPrompt = 128 << 10
 	maxTaskAnswer = 64 << 10
 )
 
-// taskArgs are the arguments of Task.
+// taskArgs are the arguments of the Task tool.
 type taskArgs struct {
 	Description string   `json:"description"`
 	Prompt      string   `json:"prompt"`
@@ -38,7 +38,7 @@ type taskArgs struct {
 	Background  bool     `json:"is_background"`
 }
 
-// readTask reads the arguments; the error is for the model.
+// readTask parses the arguments; the error is for the model.
 func readTask(raw json.RawMessage) (taskArgs, error) {
 	var in taskArgs
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -63,8 +63,8 @@ func readTask(raw json.RawMessage) (taskArgs, error) {
 	return in, nil
 }
 
-// chosen is who is to work at a call: an ID has the subagent that goes on, and a
-// new one has none. The error is for the model.
+// chosen returns the subagent for a call: with an ID, the existing one that
+// continues, and otherwise a new one. The error is for the model.
 func (t *talk) chosen(in taskArgs) (agent.TaskBegan, error) {
 	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
@@ -83,7 +83,7 @@ func (t *talk) chosen(in taskArgs) (agent.TaskBegan, error) {
 	switch {
 	case old != nil:
 		b.ID, b.Type, b.ReadOnly, b.Words, b.Model = old.ID, old.Type, old.ReadOnly || in.ReadOnly, old.Words, old.Model
-		d, _ = subagent.Find(old.Type, defined) // a file may be gone
+		d, _ = subagent.Find(old.Type, defined) // a file may have been deleted
 	case err != nil:
 		return b, err
 	default:
@@ -100,7 +100,7 @@ func (t *talk) onlyReads(c agent.Call) bool {
 	if c.Name == agent.TaskTool {
 		in, err := readTask(c.Args)
 		if err != nil {
-			return true // it is refused
+			return true // the call will be refused
 		}
 		b, err := t.chosen(in)
 		return err != nil || b.ReadOnly
@@ -109,9 +109,9 @@ func (t *talk) onlyReads(c agent.Call) bool {
 	return ok && spec.ReadOnly
 }
 
-// delegate has a subagent work at a call of Task, and journals what it comes back
-// with. After a crash it goes on where the subagent was. One that works in the
-// background is not waited for.
+// delegate runs a Task call: a subagent works, and its answer becomes the
+// call's result. After a crash it continues where the subagent was. It does not
+// wait for a background subagent.
 func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 	sub := t.state().Subagent(c.ID)
 	if sub == nil || !sub.Busy {
@@ -136,18 +136,19 @@ func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 	return t.back(ctx, c, result, time.Since(sub.Began), ended)
 }
 
-// to is the conversation with a subagent.
+// to returns the conversation with a subagent.
 func (t *talk) to(sub *agent.Subagent) *talk {
 	work := &talk{Loop: t.Loop, hands: t.hands, lacks: t.lacks, task: sub.CallID}
 	var err error
 	if work.model, work.info, err = t.named(sub.Model); err != nil {
-		work.model, work.info = t.model, t.info // it is no longer in the configuration
+		work.model, work.info = t.model, t.info // the model is no longer configured
 	}
 	return work
 }
 
-// ended is how a subagent has ended whose conversation came to err, and what it
-// comes back with. An error that is not the subagent's alone is returned.
+// ended returns how a subagent has ended, given the error of its conversation,
+// and the result for the agent. It returns errors that concern more than the
+// subagent.
 func (t *talk) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
 	if err != nil && !itsOwn(ctx, err) {
 		return nil, tool.Result{}, err
@@ -164,7 +165,8 @@ func (t *talk) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Res
 	return ended, tool.Failed("the subagent %s could not go on: %s", sub.ID, failure(err).Message), nil
 }
 
-// itsOwn reports whether an error ends a subagent alone: its model has failed it.
+// itsOwn reports whether an error ends only the subagent, because its model
+// failed.
 func itsOwn(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -173,8 +175,8 @@ func itsOwn(ctx context.Context, err error) bool {
 	return ok || fault.Of(err).Code == modelRefused
 }
 
-// beginTask journals that a subagent works at the call, unless it may not: then the
-// result says why.
+// beginTask journals that a subagent starts to work for the call. If it may
+// not, the result says why.
 func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
 	no := func(format string, args ...any) (*tool.Result, error) {
 		r := tool.Failed(format, args...)
@@ -204,7 +206,7 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	} else if in.Model != "" {
 		return no("there is no model %q: leave model empty, or say fast", in.Model)
 	} else {
-		b.Model = t.info.Name() // a file of the repository cannot know which models there are
+		b.Model = t.info.Name() // a file in the repository cannot know which models are configured
 	}
 	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
 		return no("what the model %q costs is not known, and the user has limited the money: leave model empty", info.ID)
@@ -226,8 +228,8 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
 }
 
-// named is the model that a subagent wishes for; "" is the agent's own. Where the
-// configuration names none that is fast, that is the agent's own too.
+// named returns the model that a subagent's definition asks for. For "", and
+// for "fast" if no fast model is configured, it is the agent's model.
 func (t *talk) named(wish string) (model.Model, model.Info, error) {
 	if wish == subagent.Fast {
 		wish = t.Fast
@@ -243,7 +245,7 @@ func (t *talk) named(wish string) (model.Model, model.Info, error) {
 
 // converse works a subagent's conversation to its end.
 func (t *talk) converse(ctx context.Context) error {
-	defer func() { _ = t.acknowledged() }() // where it matters, step has returned it
+	defer func() { _ = t.acknowledged() }() // step has returned the errors that matter
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -267,8 +269,8 @@ func (t *talk) converse(ctx context.Context) error {
 	}
 }
 
-// stopped runs the hooks that come when a subagent has said its last. It reports
-// whether one of them has it go on.
+// stopped runs the subagentStop hooks after a subagent's last reply. It reports
+// whether one of them makes it continue.
 func (t *talk) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
 	said, err := t.runHooks(ctx, HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]HookEvent{
@@ -280,7 +282,7 @@ func (t *talk) stopped(ctx context.Context) (on bool, err error) {
 	return true, t.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
 }
 
-// stopFields are what the hooks of subagentStop are told.
+// stopFields returns the fields of the subagentStop event.
 func stopFields(sub *agent.Subagent, status string) map[string]any {
 	return map[string]any{
 		"subagent_type": sub.Type, "status": status, "summary": cut(sub.LastWords(), maxTaskAnswer),
@@ -288,7 +290,7 @@ func stopFields(sub *agent.Subagent, status string) map[string]any {
 	}
 }
 
-// answerOf is the result of a call at which a subagent has worked.
+// answerOf returns the result of a call whose subagent has ended.
 func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
 	answer := cut(sub.LastWords(), maxTaskAnswer)
 	output, err := json.Marshal(map[string]any{"success": map[string]any{
@@ -300,7 +302,7 @@ func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
 	return tool.Result{Output: output, Text: answer + "\n\n[agent_id: " + sub.ID + "]"}
 }
 
-// begunOf is the result of a call whose subagent works in the background.
+// begunOf returns the result of a call whose subagent works in the background.
 func begunOf(sub *agent.Subagent) tool.Result {
 	output, err := json.Marshal(map[string]any{"success": map[string]any{"agent_id": sub.ID, "background": true}})
 	if err != nil {
@@ -310,7 +312,8 @@ func begunOf(sub *agent.Subagent) tool.Result {
 		"if nothing else is left to do, end your reply, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
 }
 
-// back journals the result of a call of Task, and with it how the subagent ended.
+// back journals the result of a Task call, together with the end of the
+// subagent.
 func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
 	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
@@ -318,11 +321,11 @@ func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.
 	return t.done(ctx, c.ID, r, took, append(t.unjournaled(c), ended...)...)
 }
 
-// findSubagents asks the machine which subagents the repositories define.
+// findSubagents reads from the machine which subagents the repositories define.
 func (l *Loop) findSubagents(ctx context.Context) error {
 	s := l.rec.snapshot()
 	if s.Run.Turns > 0 || len(s.Agent.Repos) == 0 {
-		return nil // what the model was told of is not changed while it works
+		return nil // the model's list of subagents does not change during a conversation
 	}
 	files, err := l.own.hands.Subagents(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// tools are what the model is told that it may call.
+// tools returns the tools that the model may call.
 func (t *talk) tools(s *agent.State) []tool.Spec {
 	specs := slices.Clone(t.offered(s))
 	if t.task != "" {
@@ -29,12 +29,13 @@ func (t *talk) tools(s *agent.State) []tool.Spec {
 	return specs
 }
 
-// computerUse is the tool of the subagent for the desktop, and of nobody else: what
-// it sees would fill the agent's conversation.
+// computerUse is a tool for the desktop subagent only: its screenshots would
+// fill the agent's conversation.
 const computerUse = "ComputerUse"
 
-// mayUse reports whether a subagent has a tool. It has none that speaks with the
-// user, and none to have others work: what comes of its work is one message.
+// mayUse reports whether a subagent has a tool. Subagents have no tools that
+// talk to the user and none that start subagents: the outcome of their work is
+// one message.
 func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == computerUse || sub.Type == subagent.ComputerUse:
@@ -49,8 +50,8 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// withheld is what a conversation is told of a tool that it does not have; "" if it
-// has it.
+// withheld returns what the model is told when it calls a tool that its
+// conversation does not have, or "" if it has the tool.
 func (t *talk) withheld(spec tool.Spec) string {
 	switch {
 	case t.task != "":
@@ -71,16 +72,17 @@ func (t *talk) withheld(spec tool.Spec) string {
 	return spec.Name + " is not available to subagents"
 }
 
-// subagents are those of Aloft's own that can work: one that looks at pictures needs
-// a model that is given them.
+// subagents returns Aloft's own subagents that can work. Those that look at
+// images need a model that accepts images.
 func (t *talk) subagents() []subagent.Definition {
 	_, fast, err := t.named(subagent.Fast)
 	sees := t.info.Images || err == nil && fast.Images
 	return slices.DeleteFunc(slices.Clone(subagent.Offered), func(d subagent.Definition) bool { return d.Looks() && !sees })
 }
 
-// defined are the subagents that not every agent has: the one for the desktop of a
-// machine that has one, and those of people and of repositories.
+// defined returns the subagents that only some agents have: the desktop
+// subagent, if the machine has a desktop, and those that users and repositories
+// define.
 func (t *talk) defined() []subagent.Definition {
 	others := t.state().Definitions()
 	if slices.Contains(t.lacks, computerUse) {
@@ -89,8 +91,8 @@ func (t *talk) defined() []subagent.Definition {
 	return append([]subagent.Definition{subagent.OnDesktop}, others...)
 }
 
-// withSubagents tells of the subagents in the tool's own words. What a repository
-// says of its own, which come last, is marked as that.
+// withSubagents adds the list of subagents to the tool's description. Those of
+// a repository come last and are marked as such.
 func withSubagents(spec tool.Spec, own, defined []subagent.Definition) tool.Spec {
 	var b strings.Builder
 	var names []string

@@ -10,14 +10,14 @@ import (
 	"aloft/internal/conversation"
 )
 
-// told is what the machine has of the transcript that hooks find there.
+// told tracks how much of the transcript for hooks the machine has.
 type told struct {
 	mu    sync.Mutex
-	lines []byte // as they were sent; the machine has the first of them
+	lines []byte // as sent; the machine has a prefix of them
 }
 
-// has notes how much the machine says that it has. Where that is not what was
-// sent, all is sent anew.
+// has records how many bytes the machine reports to have. If that is not what
+// was sent, everything will be sent again.
 func (t *told) has(size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -26,11 +26,11 @@ func (t *told) has(size int64) {
 	}
 }
 
-// next is what is to be sent of the lines, and from where on.
+// next returns the part of the lines to send, and its offset.
 func (t *told) next(lines []byte) (more []byte, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !bytes.HasPrefix(lines, t.lines) { // it was summarised, or taken back
+	if !bytes.HasPrefix(lines, t.lines) { // the conversation was compacted or rewound
 		t.lines = nil
 	}
 	at = int64(len(t.lines))
@@ -39,11 +39,11 @@ func (t *told) next(lines []byte) (more []byte, at int64) {
 	return more, at
 }
 
-// maxTranscriptPiece bounds, in bytes, what is sent of a transcript at once.
+// maxTranscriptPiece is how many bytes of a transcript are sent at once.
 const maxTranscriptPiece = 1 << 20
 
-// transcribe adds to a call what the machine lacks of the transcript; what is too
-// long for that goes before it.
+// transcribe adds to a hook call the part of the transcript that the machine
+// lacks. If that is too long for one message, it sends the beginning ahead.
 func (t *talk) transcribe(ctx context.Context, s *agent.State, call *HookCall) error {
 	lines := transcriptOf(s.Messages)
 	for {
@@ -56,15 +56,15 @@ func (t *talk) transcribe(ctx context.Context, s *agent.State, call *HookCall) e
 			return err
 		}
 		if out.Transcript != call.TranscriptAt+int64(len(call.Transcript)) {
-			call.Transcript = nil // it cannot be kept there
+			call.Transcript = nil // the machine cannot store it
 			return nil
 		}
 	}
 }
 
-// transcriptOf is a conversation as hooks read it: a line for each thing that was
-// said, called or answered, as the journal has it, from which secrets are gone.
-// Thoughts and pictures are left out.
+// transcriptOf returns a conversation in the form that hooks read: a line of
+// JSON for each text, call or result, with secrets redacted as in the journal.
+// Thoughts and images are left out.
 func transcriptOf(messages []conversation.Message) []byte {
 	type part struct {
 		Type    string          `json:"type"`
@@ -102,7 +102,7 @@ func transcriptOf(messages []conversation.Message) []byte {
 			default:
 				continue
 			}
-			_ = enc.Encode(line{m.Role, message{[]part{p}}}) // a buffer takes all, and the arguments are JSON
+			_ = enc.Encode(line{m.Role, message{[]part{p}}}) // cannot fail: writing to a buffer, and the arguments are JSON
 		}
 	}
 	return b.Bytes()

@@ -8,19 +8,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// Delivered is what a commit or a push did.
+// Delivered is the outcome of a commit or a push.
 type Delivered struct {
-	Commit string // where the repository stands now, or its branch on the remote
-	Made   bool   // of a commit: something was uncommitted
-	Note   string // why the project's git hooks did not let it pass, or were not run; "" if they did
+	Commit string // the repository's commit, or that of its branch on the remote
+	Made   bool   // for a commit: there were uncommitted changes
+	Note   string // why git hooks refused or did not run, or ""
 }
 
-// hookFailed is the code of a commit or a push that the project's git hooks refused.
+// hookFailed is the error code for a commit or a push that the project's git
+// hooks refused.
 const hookFailed = "hook_failed"
 
-// hooked commits or pushes with the project's git hooks. Where they refuse, the
-// model is told, at most maxRefusals times in a run. After that, and where last
-// says that the model is not asked again, it is done without them.
+// hooked commits or pushes with the project's git hooks. If they refuse, the
+// model is told, at most maxRefusals times in a run. After that, or if last
+// says that the model will not be asked again, hooked skips the hooks.
 func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (Delivered, error)) (done Delivered, told bool, err error) {
 	done, err = do(false)
 	f := fault.Of(err)
@@ -41,8 +42,8 @@ func hookRefused(why string) string {
 		"The commit and the push are tried again when you finish."
 }
 
-// result is what the run says at its end: the model's last words, and which of the
-// project's git hooks were passed over.
+// result returns the result of a run: the model's last message, and which git
+// hooks were skipped.
 func (l *Loop) result() string {
 	s := l.rec.snapshot()
 	said := s.LastWords()

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// writing shows watchers the arguments of one reply's calls while the model writes
-// them, without the agent's secrets. Nothing of it is journaled: the reply has
-// them whole. Its owner calls clear.
+// writing shows clients the arguments of a reply's calls while the model writes
+// them, with the agent's secrets redacted. It journals nothing, since the reply
+// will have them. The caller must call clear.
 type writing struct {
 	board   *live.Board
 	agentID string
@@ -18,7 +18,7 @@ type writing struct {
 	prefix  string // of the calls' ids
 	secrets func() *redact.Redactor
 	hide    *redact.Redactor          // nil before the first piece
-	texts   map[string]*redact.Stream // by the model's id of the call
+	texts   map[string]*redact.Stream // by the model's id for the call
 }
 
 func (t *talk) writing(s *agent.State) *writing {
@@ -33,8 +33,8 @@ func (t *talk) writing(s *agent.State) *writing {
 	}
 }
 
-// add shows a piece; nil is none. What may yet become a secret is held back, and
-// so is the rest of a call whose arguments end in that: the reply has it.
+// add shows a piece; it ignores nil. Text that may become a secret is held
+// back; if a call's arguments end with such text, only the reply shows it.
 func (w *writing) add(d *model.ArgsDelta) {
 	if d == nil || w.board == nil {
 		return
@@ -59,5 +59,5 @@ func (w *writing) add(d *model.ArgsDelta) {
 	})
 }
 
-// clear takes the calls away again.
+// clear removes the calls from the board.
 func (w *writing) clear() { w.board.Clear(w.agentID, w.task) }

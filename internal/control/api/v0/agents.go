@@ -14,17 +14,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// object is a document of /v1.
+// object is a JSON object of /v1.
 type object map[string]any
 
-// What is read of the documents of /v1.
+// The fields of /v1 replies that this package uses.
 type (
 	v1Agent struct {
 		ID, Name, URL string
 		CreatedAt     time.Time
 		LatestRunID   string
 		AutoCreatePR  bool
-		SummaryHidden bool // of a list
+		SummaryHidden bool // set in lists only
 		Repos         []struct{ URL, StartingRef string }
 	}
 	v1Run struct {
@@ -61,7 +61,7 @@ func create(c Call) (any, error) {
 	return shown(c, made.Agent, made.Run)
 }
 
-// v1 is the same request in the words of /v1.
+// v1 converts the request to one of /v1.
 func (in *CreateAgentRequest) v1() (object, error) {
 	prompt, err := in.Prompt.v1()
 	if err != nil {
@@ -97,12 +97,13 @@ func (in *CreateAgentRequest) v1() (object, error) {
 		}
 	}
 	if in.Webhook != nil {
-		out["webhook"] = object{"url": in.Webhook.URL, "secret": in.Webhook.Secret, "events": []string{"statusChange"}} // its receivers know no other
+		out["webhook"] = object{"url": in.Webhook.URL, "secret": in.Webhook.Secret, "events": []string{"statusChange"}} // /v0 receivers know only this event
 	}
 	return out, nil
 }
 
-// v1 gives the images their types, which this API does not ask for.
+// v1 converts the prompt to one of /v1. It detects the media types of the
+// images, which /v0 requests do not contain.
 func (p *Prompt) v1() (object, error) {
 	if p == nil {
 		return nil, fault.Invalid("is required").At("prompt")
@@ -128,18 +129,18 @@ func (p *Prompt) v1() (object, error) {
 	return object{"text": p.Text, "images": images}, nil
 }
 
-// picture takes the data URL's beginning off an image, if it has one, and finds
-// out its type by its first bytes.
+// picture strips the prefix of a data URL from an image, if it has one, and
+// detects the media type from its first bytes.
 func picture(data string) (plain, media string, err error) {
 	if rest, ok := strings.CutPrefix(data, "data:"); ok {
 		if _, rest, ok = strings.Cut(rest, ";base64,"); ok {
 			data = rest
 		}
 	}
-	first := make([]byte, 512) // which is what DetectContentType looks at
+	first := make([]byte, 512) // the number of bytes that DetectContentType uses
 	n, err := io.ReadFull(base64.NewDecoder(base64.StdEncoding, strings.NewReader(data)), first)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil // a short one; /v1 finds what is wrong with the rest
+		err = nil // a short image; /v1 validates the rest
 	}
 	return data, http.DetectContentType(first[:n]), err
 }
@@ -159,7 +160,7 @@ func list(c Call) (any, error) {
 	for _, a := range page.Items {
 		one, err := show(c, a.ID)
 		if fault.Is(err, fault.KindNotFound) {
-			continue // it was deleted meanwhile
+			continue // the agent was deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -174,7 +175,7 @@ func list(c Call) (any, error) {
 
 func get(c Call) (any, error) { return show(c, c.Request().PathValue("id")) }
 
-// show reads an agent and its latest run.
+// show returns an agent with its latest run.
 func show(c Call, id string) (Agent, error) {
 	var a v1Agent
 	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
@@ -220,8 +221,8 @@ func shown(c Call, a v1Agent, run v1Run) (Agent, error) {
 	return out, nil
 }
 
-// status is a run's in the words of this API, which has none for what was
-// stopped: that is over, and no error.
+// status converts a run's status to /v0, which has no "cancelled": a cancelled
+// run counts as finished.
 func status(s agent.Status) string {
 	if s == agent.Cancelled {
 		s = agent.Finished
@@ -238,7 +239,7 @@ func followUp(c Call) (any, error) {
 	id := c.Request().PathValue("id")
 	var a v1Agent
 	if err := c.V1("GET", agentPath(id), nil, &a); err != nil {
-		return nil, err // before a body of 100 MB is read
+		return nil, err // checked before a body of up to 110 MiB is read
 	}
 	var in FollowupRequest
 	if err := c.Body(&in); err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// machineFolder is where a machine has what /v1 calls artifacts/.
+// machineFolder is the folder in the machine that contains what /v1 calls
+// artifacts/.
 const machineFolder = "/opt/cursor/"
 
 func artifacts(c Call) (any, error) {
@@ -65,8 +66,8 @@ func repositories(c Call) (any, error) {
 	return out, nil
 }
 
-// split takes a repository's URL apart: all of its path but the last part is
-// its owner, which may be a group in a group, or nothing.
+// split splits a repository's URL into owner and name. The owner is all of the
+// path but its last element: it may be nested groups, or empty.
 func split(raw string) (owner, name string) {
 	u, err := url.Parse(raw)
 	if err != nil {

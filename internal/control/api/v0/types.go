@@ -2,7 +2,7 @@ package v0
 
 import "time"
 
-// CreateAgentRequest asks for an agent.
+// CreateAgentRequest is the body of a request to create an agent.
 type CreateAgentRequest struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Prompt  *Prompt  `json:"prompt" nullable:"false"`
@@ -12,20 +12,20 @@ type CreateAgentRequest struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 }
 
-// FollowupRequest is an agent's next prompt.
+// FollowupRequest is the body of a request that sends an agent its next prompt.
 type FollowupRequest struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Prompt *Prompt  `json:"prompt" nullable:"false"`
 }
 
-// Prompt is what to do.
+// Prompt is the task for an agent.
 type Prompt struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Text   string   `json:"text" minLength:"1" doc:"what to do; at most 1 MiB"`
 	Images []Image  `json:"images,omitempty" maxItems:"5" nullable:"false"`
 }
 
-// Image is one of data and URL; URL is an addition to the API.
+// Image has either Data or URL; URL is an addition to the API.
 type Image struct {
 	_         struct{}   `json:"-" additionalProperties:"true"`
 	Data      *string    `json:"data,omitempty" minLength:"1" doc:"the image in base64; at most 15 MiB of it"`
@@ -33,14 +33,14 @@ type Image struct {
 	Dimension *Dimension `json:"dimension,omitempty"`
 }
 
-// Dimension is in pixels.
+// Dimension is the size of an image in pixels.
 type Dimension struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Width  int      `json:"width" minimum:"1"`
 	Height int      `json:"height" minimum:"1"`
 }
 
-// Source is what an agent begins with.
+// Source says where an agent's work starts.
 type Source struct {
 	_          struct{} `json:"-" additionalProperties:"true"`
 	Repository *string  `json:"repository,omitempty" minLength:"1"`
@@ -48,7 +48,7 @@ type Source struct {
 	Ref        *string  `json:"ref,omitempty" minLength:"1" doc:"a branch, a tag or a commit; the default branch where it is absent"`
 }
 
-// Target is where an agent's work goes.
+// Target says where an agent's work goes.
 type Target struct {
 	_                     struct{} `json:"-" additionalProperties:"true"`
 	AutoCreatePR          bool     `json:"autoCreatePr,omitempty" default:"false"`
@@ -58,14 +58,14 @@ type Target struct {
 	SkipReviewerRequest   bool     `json:"skipReviewerRequest,omitempty" default:"false"`
 }
 
-// Webhook is told of each end of the agent's work.
+// Webhook is called each time the agent's work ends.
 type Webhook struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	URL    string   `json:"url" format:"uri" maxLength:"2048"`
 	Secret *string  `json:"secret,omitempty" minLength:"32" maxLength:"256" doc:"what deliveries are signed with"`
 }
 
-// Agent is an agent as replies show it.
+// Agent is an agent in replies.
 type Agent struct {
 	_         struct{}    `json:"-" additionalProperties:"true"`
 	ID        string      `json:"id"`
@@ -77,7 +77,7 @@ type Agent struct {
 	CreatedAt time.Time   `json:"createdAt"`
 }
 
-// AgentSource is what an agent began with.
+// AgentSource is where an agent's work started.
 type AgentSource struct {
 	_          struct{} `json:"-" additionalProperties:"true"`
 	Repository string   `json:"repository"`
@@ -100,20 +100,20 @@ type ListAgents struct {
 	NextCursor string   `json:"nextCursor,omitempty" minLength:"1"`
 }
 
-// ID names the agent that something was done to.
+// ID is the reply that names the affected agent.
 type ID struct {
 	_  struct{} `json:"-" additionalProperties:"true"`
 	ID string   `json:"id"`
 }
 
-// Conversation is what was said, in order.
+// Conversation is an agent's messages, oldest first.
 type Conversation struct {
 	_        struct{}  `json:"-" additionalProperties:"true"`
 	ID       string    `json:"id"`
 	Messages []Message `json:"messages" nullable:"false"`
 }
 
-// Message is what one of the two has said.
+// Message is a message of the user or of the agent.
 type Message struct {
 	_    struct{} `json:"-" additionalProperties:"true"`
 	ID   string   `json:"id"`
@@ -121,7 +121,7 @@ type Message struct {
 	Text string   `json:"text"`
 }
 
-// ListArtifacts is all artifacts of an agent.
+// ListArtifacts is the list of all artifacts of an agent.
 type ListArtifacts struct {
 	_         struct{}   `json:"-" additionalProperties:"true"`
 	Artifacts []Artifact `json:"artifacts" nullable:"false"`
@@ -135,14 +135,14 @@ type Artifact struct {
 	UpdatedAt    time.Time `json:"updatedAt"`
 }
 
-// Download is where an artifact is to be had.
+// Download is where an artifact can be downloaded.
 type Download struct {
 	_         struct{}  `json:"-" additionalProperties:"true"`
 	URL       string    `json:"url" format:"uri"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// Me is whose key this is.
+// Me is the user of the API key.
 type Me struct {
 	_          struct{}  `json:"-" additionalProperties:"true"`
 	APIKeyName string    `json:"apiKeyName"`
@@ -150,19 +150,19 @@ type Me struct {
 	UserEmail  string    `json:"userEmail,omitempty" format:"email"`
 }
 
-// ListModels is the ids of models.
+// ListModels is the list of model ids.
 type ListModels struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Models []string `json:"models" nullable:"false"`
 }
 
-// ListRepositories is all repositories of /v1.
+// ListRepositories is the list of all repositories of /v1.
 type ListRepositories struct {
 	_            struct{}     `json:"-" additionalProperties:"true"`
 	Repositories []Repository `json:"repositories" nullable:"false"`
 }
 
-// Repository is a repository with its name taken apart.
+// Repository is a repository, with its name split into parts.
 type Repository struct {
 	_          struct{} `json:"-" additionalProperties:"true"`
 	Owner      string   `json:"owner"`

@@ -1,7 +1,7 @@
-// Package v0 is the older face of the API: the same agents as /v1, in the
-// documents of /v0. Every operation is one of /v1, or several, with its words
-// exchanged on the way in and out; who may do what, what is refused, and what a
-// repeated request gets is decided there and nowhere else.
+// Package v0 is the older version of the API: the same agents as /v1, in the
+// JSON of /v0. Every operation calls one or more operations of /v1, and
+// converts the request and the reply. Authorization, validation and idempotency
+// are left to /v1.
 package v0
 
 import (
@@ -11,18 +11,22 @@ import (
 	"aloft/internal/agent"
 )
 
-// A Call is one request of /v0, and what may be done for it as its caller.
+// A Call is one request of /v0, with what its handler may do on behalf of the
+// caller.
 type Call interface {
 	Request() *http.Request
 	// Body decodes the request's JSON. Its error is a fault.
 	Body(into any) error
-	// V1 does an operation of /v1: in is its body, nil for none, and out what its
-	// reply is decoded to. The path may have a query. The request's
-	// Idempotency-Key is passed on. Its error is a fault that names fields of /v1.
+	// V1 calls an operation of /v1. in is its body, or nil; the reply is
+	// decoded into out. The path may have a query. The request's
+	// Idempotency-Key is passed on. Its error is a fault that names fields of
+	// /v1.
 	V1(method, path string, in, out any) error
-	// Private reports whether a run of an agent that V1 has shown is in privacy mode.
+	// Private reports whether a run of an agent that V1 has returned is in
+	// privacy mode.
 	Private(agentID, runID string) (bool, error)
-	// Events reads on in the journal of an agent that V1 has shown.
+	// Events returns the journal events after a number, of an agent that V1 has
+	// returned.
 	Events(agentID string, after int64) ([]agent.Event, error)
 }
 
@@ -31,13 +35,13 @@ type Route struct {
 	Method, Path, ID, Summary string
 	Paged                     bool   // takes limit and cursor
 	Repeats                   bool   // takes an Idempotency-Key
-	Query                     string // the one other parameter of the query, "" for none
-	In, Out                   any    // the bodies; In nil for none
+	Query                     string // the other query parameter, or ""
+	In, Out                   any    // values of the bodies' types; In may be nil
 	Status                    int
 	Handle                    func(Call) (any, error)
 }
 
-// Routes are all operations of /v0.
+// Routes returns all operations of /v0.
 func Routes() []Route {
 	return []Route{
 		{Method: "POST", Path: "/v0/agents", ID: "v0CreateAgent", Summary: "Make an agent and start it", Repeats: true,
@@ -66,26 +70,26 @@ func Routes() []Route {
 	}
 }
 
-// Error is how every error is written.
+// Error is the body of every error reply.
 type Error struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Error   string   `json:"error" doc:"what went wrong, for programs"`
 	Message string   `json:"message" doc:"what went wrong, for people"`
 }
 
-// fields are those of /v1 that have another name here.
+// fields maps field names of /v1 to those of /v0, where they differ.
 var fields = map[string]string{
 	"repos[0].url": "source.repository", "repos[0].startingRef": "source.ref", "repos[0].prUrl": "source.prUrl",
 	"model.id": "model", "autoCreatePR": "target.autoCreatePr", "branchName": "target.branchName",
 	"workOnCurrentBranch": "target.autoBranch", "openAsCursorGithubApp": "target.openAsCursorGithubApp",
 }
 
-// Field is what a field of /v1 is called here.
+// Field returns the name in /v0 of a field of /v1.
 func Field(v1 string) string {
 	if name, ok := fields[v1]; ok {
 		return name
 	}
-	if image, ok := strings.CutSuffix(v1, ".mimeType"); ok { // which is made of the data
+	if image, ok := strings.CutSuffix(v1, ".mimeType"); ok { // /v1 gets the type that was detected from the data
 		return image + ".data"
 	}
 	return v1

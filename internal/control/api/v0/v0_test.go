@@ -23,7 +23,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A picture's type is seen in whatever form of base64 it comes.
+// TestPicture detects an image's type in every form of base64.
 func TestPicture(t *testing.T) {
 	plain := base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 2000)...))
 	var lines strings.Builder
@@ -40,8 +40,8 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// Whatever a client sends becomes a request of /v1, or a fault that says what
-// is wrong with it.
+// FuzzCreateAgentRequest checks that any body becomes a request of /v1 or a
+// fault that says what is wrong.
 func FuzzCreateAgentRequest(f *testing.F) {
 	f.Add(`{"prompt":{"text":"x","images":[{"data":"iVBORw0KGgo="},{"url":"https://h/a.png"}]},"source":{"repository":"https://h/a","ref":"main"}}`)
 	f.Add(`{"prompt":null,"source":null,"target":null}`)
