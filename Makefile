@@ -9,9 +9,9 @@ EMBEDDED := cmd/aloft/embedded
 LINT     := v2.5.0
 GOPLS    := v0.21.1
 LIGHTHOUSE := 12.8.2
-# A Node from npm, where the system's is too old for the dashboard.
+# Node from npm, used if the system's is too old for the dashboard.
 export PATH := $(CURDIR)/.bin/node/bin:$(PATH)
-# Machines need root: a person who is not gets it for the one command.
+# Machines need root: sudo runs the one command for everybody else.
 SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E env PATH=$(PATH)")
 
 help: ## list the targets
@@ -19,7 +19,7 @@ help: ## list the targets
 
 build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@mkdir -p bin $(EMBEDDED)
-	@[ -e bin/aloft ] || echo "the first build compiles all that Aloft stands on: minutes, and 3 GB of memory"
+	@[ -e bin/aloft ] || echo "the first build compiles all dependencies: it takes minutes and 3 GB of memory"
 	@for b in $(GUEST); do echo "building bin/$$b"; $(GOBUILD) -o bin/$$b ./cmd/$$b || exit 1; done
 	@for b in $(GUEST:%=bin/%) .bin/runc; do \
 		e=$(EMBEDDED)/$$(basename $$b); rm -f $$e; \
@@ -28,41 +28,41 @@ build: deps .bin/runc ## build bin/aloft and the machine binaries
 	@echo "building bin/aloft"
 	@$(GOBUILD) -o bin/aloft ./cmd/aloft
 
-web: ## build the dashboard into what bin/aloft will carry
+web: ## build the dashboard for embedding in bin/aloft
 	@mkdir -p $(EMBEDDED)
 	@hack/build-web.sh
 
-web-test: web/node_modules ## test the dashboard: types, units, accessibility and size
+web-test: web/node_modules ## test the dashboard: types, units, accessibility, size
 	@hack/deps.sh browser
 	@npm run --silent --prefix web types >/dev/null
 	@npm test --silent --prefix web
 
-web-demo: web/node_modules ## show the dashboard with data of its own, without a server
+web-demo: web/node_modules ## show the dashboard with sample data, without a server
 	@npm run --silent --prefix web types >/dev/null
 	@npm run --silent --prefix web demo
 
-web-shots: web/node_modules ## take a picture of every view of the dashboard (VIEWS="agents spawn" SIZES="phone wall-dark" for some)
+web-shots: web/node_modules ## take a screenshot of every view of the dashboard (VIEWS="agents spawn" SIZES="phone wall-dark" select some)
 	@hack/deps.sh browser
 	@npm run --silent --prefix web types >/dev/null
 	@npm run --silent --prefix web shots
 
-web-lighthouse: build web/node_modules .bin/lighthouse/node_modules ## measure the dashboard by Lighthouse, as a phone and as a desktop (RUNS=3 for the median of three)
+web-lighthouse: build web/node_modules .bin/lighthouse/node_modules ## measure the dashboard with Lighthouse, as a phone and as a desktop (RUNS=3 takes the median of three)
 	@hack/deps.sh browser
 	@$(SUDO) npm run --silent --prefix web lighthouse
 
-demo: build ## run one agent on a sample repository, start to pushed branch
+demo: build ## run one agent on a sample repository, from prompt to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests, and count them
-	@# The longest first: it waits a lot, and the others run beside it.
+test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests and count them
+	@# test/e2e first: it is the longest and mostly waits, so the others run meanwhile.
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./test/e2e ./...
 
 quick: ## run the tests that need no machine and no browser (under 2 minutes)
 	@go run ./hack/testcount $$(go list ./... | grep -v -x -F -f hack/slow-packages.txt)
 
-ci: test lint generated ## what CI runs: the tests, the linter, and whether generated files are current
+ci: test lint generated ## run the tests, the linter and the check of generated files, as CI does
 
-check: fmt ci ## everything that must pass before a merge
+check: fmt ci ## format, then run all that must pass before a merge
 
 generated: generate ## fail if make generate changes a file
 	@git diff --exit-code
@@ -71,50 +71,50 @@ fmt: ## format Go and protobuf
 	@gofmt -l -w $$(git ls-files '*.go')
 	@[ ! -x hack/node_modules/.bin/buf ] || hack/node_modules/.bin/buf format -w
 
-lint: .bin/golangci-lint ## look for mistakes that the compiler lets pass
+lint: .bin/golangci-lint ## run the linters
 	@.bin/golangci-lint run ./...
 	@[ ! -x hack/node_modules/.bin/buf ] || hack/node_modules/.bin/buf lint
 
-generate: hack/node_modules ## make the code and the pages that are made from others
+generate: hack/node_modules ## rewrite generated code and documentation
 	@go build -o .bin/ google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
 	@hack/node_modules/.bin/buf generate
 	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
-	@go test -count=1 ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide|DescriptionFile' -skip RunningDaemons -update >/dev/null
+	@go test -count=1 . ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide|DescriptionFile' -skip RunningDaemons -update >/dev/null
 
 conformance: .bin/connectconformance ## run the whole Connect conformance suite against exec-daemon's server stack
 	@ALOFT_TEST_CONFORMANCE_ALL=1 TEST_NEEDS=all go test -count=1 -v -run '^TestConformance$$' ./internal/guest/execd
 
-race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## look for data races everywhere but in whole servers (a C compiler, an hour)
+race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
 	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
-fuzz: ## look for inputs that break parsers, FUZZTIME for each target (PACKAGE=mux for some)
+fuzz: ## fuzz the parsers, each for FUZZTIME (PACKAGE=mux selects packages)
 	@hack/fuzz.sh $(PACKAGE)
 
-soak: build .bin/runsc ## abuse machines for longer and harder than make test does
+soak: build .bin/runsc ## run the abuse tests longer and harder than make test
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(Abuse|ExecDaemonIsKilled)' ./test/e2e
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestHistories$$' ./internal/control/layer
 	@env ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|TracedLines)' ./internal/guest/hook ./internal/policy/shell
 	@$(SUDO) env TEST_NEEDS=all ALOFT_TEST_SOAK=1 go test -count=1 -v -timeout=60m -run '^Test(ManyAtOnce|EscapesInside)' ./cmd/sandbox ./internal/control/machine/container
 
-engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build images by each engine there is, and move snapshots by a real S3 server: what make test leaves out
+engines: deps-test .bin/runc .bin/buildctl .bin/versitygw ## build Dockerfiles with every engine and move snapshots through a real S3 server; not in make test
 	@hack/deps.sh engines
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v ./internal/control/dockerfile/...
 	@$(SUDO) env TEST_NEEDS=all go test -tags engines -count=1 -v -run '^TestSnapshotsMoveByS3$$' ./cmd/aloft
 
-editor: .bin/code-server ## take a machine over by a real editor server, which make test leaves out
+editor: .bin/code-server ## connect to a machine with a real editor server; not in make test
 	@TEST_NEEDS=all go test -tags editor -count=1 -v -run '^TestCodeServer$$' ./cmd/exec-daemon
 
-forges: build .bin/gitea/built web/node_modules ## go a newcomer's way to a merged branch at a real Gitea, which make test leaves out
+forges: build .bin/gitea/built web/node_modules ## test pull requests and a first run against a real Gitea; not in make test
 	@hack/deps.sh browser
 	@TEST_NEEDS=all go test -tags forges -count=1 -v -run '^TestRealGitea$$' ./internal/control/forge/gitea
 	@$(SUDO) npm run --silent --prefix web journey
 
-bench: build web/node_modules ## measure, beside a yardstick, and print a table
+bench: build web/node_modules ## measure each operation beside a yardstick and print a table
 	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
 
-hooks: ## check commits on this machine before they are made
+hooks: ## install git hooks that check commits on this machine
 	@git config core.hooksPath hack/hooks
 
 deps:

@@ -204,12 +204,7 @@ func TestNoVagueNames(t *testing.T) {
 
 func TestImportsFollowTheArchitecture(t *testing.T) {
 	for _, p := range packages(t) {
-		rule := ""
-		for r := range mayImport {
-			if matches(r, p.path) && len(r) > len(rule) {
-				rule = r
-			}
-		}
+		rule := ruleFor(p.path)
 		if rule == "" {
 			t.Errorf("%s: no line in mayImport says where it belongs", p.path)
 			continue
@@ -281,24 +276,22 @@ func allowed(patterns []string, dep string) bool {
 	})
 }
 
+// ruleFor returns the pattern of mayImport that counts for a package: the
+// longest one that matches.
+func ruleFor(pkg string) string {
+	rule := ""
+	for r := range mayImport {
+		if matches(r, pkg) && len(r) > len(rule) {
+			rule = r
+		}
+	}
+	return rule
+}
+
 // matches reports whether pkg is pattern, or is under it if it ends in "...".
 func matches(pattern, pkg string) bool {
 	tree, ok := strings.CutSuffix(pattern, "...")
 	return pattern == pkg || ok && strings.HasPrefix(pkg, tree)
-}
-
-func TestArchitectureNamesEveryPackage(t *testing.T) {
-	doc := read(t, "ARCHITECTURE.md")
-	for _, p := range packages(t) {
-		if !strings.Contains(doc, "| `"+p.path+"` |") {
-			t.Errorf("ARCHITECTURE.md has no row for %s", p.path)
-		}
-	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+)` \\|").FindAllStringSubmatch(doc, -1) {
-		if !slices.ContainsFunc(packages(t), func(p *pkg) bool { return p.path == row[1] }) {
-			t.Errorf("ARCHITECTURE.md has a row for %s, which is no package", row[1])
-		}
-	}
 }
 
 func TestContributingNamesEveryMakeTarget(t *testing.T) {
