@@ -19,7 +19,7 @@ import (
 	"aloft/internal/policy/calls"
 )
 
-// attacked is a machine that has the probe of test/e2e beside its own programs.
+// attacked creates a machine that also contains the attack probe of test/e2e.
 func attacked(t *testing.T, limits machine.Limits) machine.Machine {
 	t.Helper()
 	conf := config(t, t.TempDir(), engines(t)["runc"])
@@ -40,7 +40,8 @@ func attacked(t *testing.T, limits machine.Limits) machine.Machine {
 	return create(t, start(t, conf), machine.Spec{Image: "host", Limits: limits})
 }
 
-// attempts runs a part of the probe, and returns what came of each attempt.
+// attempts runs one part of the attack probe and returns the result of each
+// attempt by name.
 func attempts(t *testing.T, m machine.Machine, wrap, part string) map[string][]string {
 	t.Helper()
 	got := ask(t, m, "sh", "-c", wrap+"/exec-daemon/sandbox "+part)
@@ -55,13 +56,13 @@ func attempts(t *testing.T, m machine.Machine, wrap, part string) map[string][]s
 	return found
 }
 
-// TestCalls makes every kind of system call that the table of package calls is
-// about: each ABI, family, type and protocol of socket, namespace and file system.
+// TestCalls makes every kind of system call listed in the table of package
+// calls: each ABI, socket family, type and protocol, namespace and file system.
 func TestCalls(t *testing.T) {
 	m := attacked(t, machine.Limits{MemoryBytes: 512 << 20, CPUs: 1, PIDs: 200})
 	for who, wrap := range map[string]string{"root": "", "user": asUser} {
 		found := attempts(t, m, wrap, "calls")
-		if who == "root" { // for others, the kernel says EPERM too
+		if who == "root" { // for other users the kernel itself returns EPERM
 			checkSockets(t, found["socket"])
 			if !slices.Equal(found["socketpair"], []string{strconv.Itoa(unix.AF_UNIX)}) {
 				t.Errorf("pairs of sockets of the families %s can be made", found["socketpair"])
@@ -82,7 +83,7 @@ func TestCalls(t *testing.T) {
 				case strings.HasPrefix(name, "mount type "):
 					ok = result != "done"
 				case strings.HasPrefix(name, "nested "):
-					ok = result == "done" // what the sandbox and browsers stand on
+					ok = result == "done" // the command sandbox and browsers need it
 				}
 				if !ok {
 					t.Errorf("%s: %s: %s", who, name, result)
@@ -101,7 +102,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// checkSockets holds the kinds of socket that pass, as "FAMILY TYPE PROTOCOL", to the table.
+// checkSockets compares the sockets that could be created, each as "FAMILY TYPE
+// PROTOCOL", with the allow table.
 func checkSockets(t *testing.T, passed []string) {
 	t.Helper()
 	seen := map[*calls.Socket]bool{}
@@ -128,8 +130,9 @@ func checkSockets(t *testing.T, passed []string) {
 	}
 }
 
-// TestLiftedLimits lifts every limit of the cgroup that the machine is in, as root
-// in it could if it got hold of the files: the cgroup above still holds.
+// TestLiftedLimits lifts every limit of the machine's own cgroup, as root
+// inside could do after gaining access to its files. The limits of the parent
+// cgroup must still apply.
 func TestLiftedLimits(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	limits := machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}
@@ -148,7 +151,7 @@ func TestLiftedLimits(t *testing.T) {
 				if f.name == "cpu.cfs_period_us" {
 					continue
 				}
-				_ = h.write(m.inside(), f.name, none) // the kernel may refuse what the parent does not allow
+				_ = h.write(m.inside(), f.name, none) // the kernel may refuse values above the parent's
 			}
 		}
 	}
@@ -167,8 +170,8 @@ func TestLiftedLimits(t *testing.T) {
 	}
 }
 
-// TestEgressIsBounded finds a machine's gateway in a cgroup of its own, with
-// limits, below the machine's, as a user of its own and behind a filter.
+// TestEgressIsBounded checks that each machine's egress process has its own
+// cgroup with limits, its own user and a seccomp filter.
 func TestEgressIsBounded(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	other, err := r.Create(t.Context(), machine.Spec{ID: "m-2", Image: "host", Network: anywhere})
@@ -223,7 +226,8 @@ func TestEgressIsBounded(t *testing.T) {
 }
 
 // TestSharedFolderIsBounded fills the folder that the machine shares with the
-// host: it takes nothing of the host's disk, and the machine can still be reached.
+// host. It must use no space on the host's disk, and the machine must stay
+// reachable.
 func TestSharedFolderIsBounded(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -254,8 +258,8 @@ func TestSharedFolderIsBounded(t *testing.T) {
 	}
 }
 
-// TestEverythingWrittenIsCounted has a machine write to the host by its log, and
-// take inodes by empty files.
+// TestEverythingWrittenIsCounted checks that a machine's disk usage includes
+// its log and the inodes of empty files.
 func TestEverythingWrittenIsCounted(t *testing.T) {
 	m := create(t, newRuntime(t, t.TempDir(), engines(t)["runc"]), machine.Spec{Image: "host"}).(*Machine)
 	used := func() int64 {
@@ -274,7 +278,7 @@ func TestEverythingWrittenIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if disk.Files == 0 {
-		return // this file system has as many inodes as it has room for
+		return // this file system has no fixed number of inodes
 	}
 	const files = 5000
 	ask(t, m, "sh", "-c", fmt.Sprintf("mkdir /empty && cd /empty && seq %d | xargs touch", files))
@@ -283,8 +287,8 @@ func TestEverythingWrittenIsCounted(t *testing.T) {
 	}
 }
 
-// TestManyOpenFiles is a machine whose processes hold more descriptors than are
-// looked at.
+// TestManyOpenFiles measures a machine whose processes hold more descriptors
+// than the limit on how many are inspected.
 func TestManyOpenFiles(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)

@@ -18,9 +18,9 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// BenchmarkFirstByte measures how long it takes from Create to the first byte
-// that PID 1 sends, beside a bare run of the same engine on the same root file
-// system, from its start to the first byte of a program's output there.
+// BenchmarkFirstByte measures the time from Create to the first byte that PID 1
+// sends. The baseline is the same engine running a plain bundle on the same
+// root file system, timed until its program prints.
 func BenchmarkFirstByte(b *testing.B) {
 	runc := engines(b)["runc"]
 	r := newRuntime(b, b.TempDir(), runc)
@@ -56,8 +56,8 @@ func BenchmarkFirstByte(b *testing.B) {
 		}
 	})
 
-	// The yardstick: a bundle as runc spec writes it, on the root of a machine
-	// that is up, with a program that prints at once.
+	// Baseline: a bundle as written by runc spec, on the root of a running
+	// machine, with a program that prints at once.
 	bundle := b.TempDir()
 	spec := exec.Command(runc, "spec", "--bundle", bundle)
 	if out, err := spec.CombinedOutput(); err != nil {
@@ -91,13 +91,13 @@ func BenchmarkFirstByte(b *testing.B) {
 			}
 			b.StopTimer()
 			_, _ = io.Copy(io.Discard, out)
-			_ = cmd.Wait() // the guest without a socket's name ends with an error
+			_ = cmd.Wait() // the guest fails at once because it has no socket name
 			b.StartTimer()
 		}
 	})
 }
 
-// firstByte waits for the first byte of the machine's guest.
+// firstByte waits for the first byte from the machine's guest.
 func firstByte(b *testing.B, m machine.Machine) {
 	b.Helper()
 	if r := ask(b, m); r.Starts != 1 {
@@ -120,8 +120,8 @@ func BenchmarkDestroy(b *testing.B) {
 	}
 }
 
-// dropRlimits takes the limits out of a config.json: setting them needs a
-// privilege that not every host gives, and machines set none either.
+// dropRlimits removes the rlimits from a config.json. Setting them needs a
+// privilege that not every host grants, and machines set none either.
 func dropRlimits(b *testing.B, config []byte) []byte {
 	b.Helper()
 	var c specs.Spec
@@ -139,9 +139,10 @@ func dropRlimits(b *testing.B, config []byte) []byte {
 	return out
 }
 
-// BenchmarkSnapshot measures what a disk with 50,000 small files, 1 GiB, costs
-// to freeze beside a copy of it, a start from it beside a start from an empty one,
-// and the disk that 20 machines of it take beside that of one.
+// BenchmarkSnapshot uses a disk with 50,000 small files (1 GiB). It compares
+// freezing that disk with copying it, starting from it with starting from an
+// empty disk, and the disk usage of 20 machines based on it with the usage of
+// one.
 func BenchmarkSnapshot(b *testing.B) {
 	r := newRuntime(b, b.TempDir(), engines(b)["runc"])
 	m := create(b, r, machine.Spec{Image: "host"}).(*Machine)
@@ -166,7 +167,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	if made.Output != "50000\n" {
 		b.Fatalf("the machine made %+v", made)
 	}
-	unix.Sync() // both have the same to do then: what is written is on the disk
+	unix.Sync() // flush first, so that neither side pays for earlier writes
 	copied := filepath.Join(b.TempDir(), "copy")
 	begun := time.Now()
 	if out, err := exec.Command("cp", "-a", m.path("upper"), copied).CombinedOutput(); err != nil {
@@ -201,8 +202,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// disks returns what one machine that starts from a layer takes of the disk, and
-// what twenty do, with the layer.
+// disks returns the disk usage, including the layer, of one machine that starts
+// from a layer and of twenty such machines.
 func disks(b *testing.B, r *Runtime, id string) (one, many int64) {
 	b.Helper()
 	dirs, err := r.layers.Claim("bench", b.TempDir(), id)

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// binaryPlaces says where each of our programs stands in a machine.
+// binaryPlaces maps each of our programs to its path in a machine.
 var binaryPlaces = map[string]string{
 	"pod-daemon":  "/pod-daemon",
 	"exec-daemon": "/exec-daemon/exec-daemon",
@@ -19,12 +19,12 @@ var binaryPlaces = map[string]string{
 	"rg":          "/exec-daemon/rg",
 }
 
-// makeBinaries makes the layer that holds the programs of conf.Binaries. It
-// lies above the image's layers, so no image can put others in their place.
+// makeBinaries creates the layer that holds the programs of conf.Binaries. It
+// is mounted above the image's layers, so that no image can replace them.
 //
-// ripgrep comes from that folder, or else from the host, if it is linked
-// statically; without it there is no /exec-daemon/rg, and exec-daemon takes the
-// rg that it finds on PATH (on the image host, the host's own).
+// ripgrep comes from that folder or, if statically linked, from the host. If
+// neither has it, there is no /exec-daemon/rg, and exec-daemon uses the rg on
+// PATH (with the image "host", the host's own).
 func (r *Runtime) makeBinaries() (string, error) {
 	files := map[string]string{}
 	for name, place := range binaryPlaces {
@@ -44,7 +44,7 @@ func (r *Runtime) makeBinaries() (string, error) {
 	return r.images.Generated(context.Background(), files)
 }
 
-// isStatic says whether a program runs without libraries of its host.
+// isStatic reports whether a program is statically linked.
 func isStatic(path string) bool {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -59,8 +59,8 @@ func isStatic(path string) bool {
 	return true
 }
 
-// binaryLayer is the layer that holds the binaries, made when it is first
-// needed. A failure is not kept: the next machine may find room on the disk.
+// binaryLayer builds the layer of binaries on first use. A failure is not
+// cached, because the disk may have room when the next machine is created.
 type binaryLayer struct {
 	mu   sync.Mutex
 	made string

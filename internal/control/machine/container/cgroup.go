@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A hierarchy is one mounted tree of cgroups: the only one where the host has
-// version 2, one for each controller where it has version 1, or both kinds.
+// A hierarchy is one mounted cgroup tree. A host with cgroup v2 has one; a host
+// with v1 has one per controller; a hybrid host has both kinds.
 type hierarchy struct {
 	dir         string
 	v2          bool
 	controllers []string
 }
 
-// hierarchies reads the mounted ones from a mountinfo.
+// hierarchies returns the cgroup trees listed in the text of a mountinfo file.
 func hierarchies(mountinfo string) []hierarchy {
 	var out []hierarchy
 	for line := range strings.Lines(mountinfo) {
@@ -51,8 +51,9 @@ func mountedHierarchies() ([]hierarchy, error) {
 	return hierarchies(string(data)), nil
 }
 
-// killCgroup ends what is left in the named cgroup after PID 1, whose death
-// takes its namespace with it: a runtime's half-made child, or gVisor's helpers.
+// killCgroup kills the processes left in the named cgroup after PID 1 and its
+// namespace are gone, such as a runtime's half-started child or gVisor's
+// helpers.
 func killCgroup(ctx context.Context, name string) error {
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -80,8 +81,8 @@ func killCgroup(ctx context.Context, name string) error {
 	}
 }
 
-// killMember kills a process if it still is in the cgroup: its number may be
-// another's by now.
+// killMember kills a process if it is still in the cgroup. The check guards
+// against a reused PID.
 func killMember(pid int, name string) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -92,10 +93,10 @@ func killMember(pid int, name string) {
 	if err != nil || !bytes.Contains(groups, []byte("/"+name)) {
 		return
 	}
-	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may have ended by itself; the caller counts again
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may already have exited; the caller counts again
 }
 
-// cgroupProcesses lists the processes of a cgroup and of those below it.
+// cgroupProcesses lists the processes of a cgroup and its descendants.
 func cgroupProcesses(dir string) ([]int, error) {
 	var pids []int
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -126,7 +127,8 @@ func skipGone(err error) error {
 	return err
 }
 
-// removeCgroups removes the named cgroup, and those below it, everywhere.
+// removeCgroups removes the named cgroup and its descendants from every
+// hierarchy.
 func removeCgroups(ctx context.Context, name string) error {
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -154,7 +156,7 @@ func removeCgroup(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	slices.Reverse(dirs) // what is below first
+	slices.Reverse(dirs) // children before parents
 	for _, d := range dirs {
 		wait := newBackoff(50 * time.Millisecond)
 		for {
@@ -162,7 +164,7 @@ func removeCgroup(ctx context.Context, dir string) error {
 			if err == nil || errors.Is(err, unix.ENOENT) {
 				break
 			}
-			// A process that has ended is counted until it is wholly gone.
+			// The kernel counts an exited process until it is fully released.
 			if !errors.Is(err, unix.EBUSY) {
 				return &os.PathError{Op: "rmdir", Path: d, Err: err}
 			}

@@ -1,23 +1,23 @@
-// Package container makes machines with an OCI runtime: runc or crun, and
-// gVisor's runsc for the strong class. Each machine is an overlay of image
-// layers and a layer of its own, a bundle generated for it, and a container
-// started detached, which lives on when this process dies.
+// Package container runs machines with an OCI runtime: runc or crun, and
+// gVisor's runsc for the class "strong". Each machine consists of an overlay of
+// image layers with its own upper layer, a generated bundle, and a detached
+// container that keeps running when the server dies.
 //
-// All that a machine has lies in one folder, DIR/machines/ID: what it was made
-// from, its bundle, its upper layer, the mount point of its root, the runtime's
-// own state and the folder of its socket. That folder, the cgroup named after
-// it and the processes that carry its name are the whole truth: nothing else
-// has to survive for a machine to be found again or removed, whoever was killed
-// at whatever moment.
+// Everything of a machine is in one folder, DIR/machines/ID: its spec, its
+// bundle, its upper layer, the mount point of its root, the runtime's state and
+// the folder of its socket. That folder, the cgroup named after it and the
+// processes whose arguments name it are the complete state. The server can find
+// or remove a machine from these alone, whichever process was killed at
+// whatever moment.
 //
-// A machine with a network has a namespace with one TAP device, whose other end
-// is held by a gateway: a process started here that lives beside the machine and
-// ends with it. One that dies before is started again. What it does with the
-// packets is its own affair.
+// A machine with a network has a namespace with one TAP device. The other end
+// of the device belongs to an egress process, which this package starts and
+// restarts, and which ends with the machine. What that process does with the
+// packets is decided in package egress.
 //
-// Saved layers are package layer's. The package has no tools; it makes what it
-// is told and takes it away again. It is over 2,000 lines because of all that a runtime, killed
-// at any moment, may leave behind.
+// Saved layers are kept by package layer. The package is over 2,000 lines long
+// because it must clean up everything that a runtime leaves behind when killed
+// at any moment.
 package container
 
 import (
@@ -39,41 +39,41 @@ import (
 	"aloft/internal/control/trash"
 )
 
-// Config is what a [Runtime] is made of.
+// Config holds the settings of a [Runtime].
 type Config struct {
-	Dir               string       // holds everything that this runtime makes
-	RuntimePath       string       // runc, crun or runsc, for the usual class
-	StrongRuntimePath string       // runsc, for the class "strong"; "" refuses that class
-	Docker            bool         // machines of gVisor may run Docker
-	Binaries          string       // folder with pod-daemon and exec-daemon, sandbox, rg where they exist
-	Gateway           []string     // the command that ends a machine's network, without its flags; nil refuses machines with one
-	Images            *image.Store // where machines' roots come from; nil is a store in Dir without credentials
-	Logger            *slog.Logger // nil discards
+	Dir               string       // the folder of everything that this runtime creates
+	RuntimePath       string       // runc, crun or runsc, for the default class
+	StrongRuntimePath string       // runsc, for the class "strong"; if "", that class is refused
+	Docker            bool         // whether machines on gVisor may run Docker
+	Binaries          string       // the folder with pod-daemon and, if present, exec-daemon, sandbox and rg
+	Gateway           []string     // the command of the egress process, without its flags; if nil, machines with a network are refused
+	Images            *image.Store // images for the machines' roots; nil means a store in Dir without credentials
+	Logger            *slog.Logger // nil means no logging
 }
 
-// LayersDir is the folder, below Config.Dir, of the store of saved layers.
+// LayersDir is the folder of the store of saved layers, relative to Config.Dir.
 const LayersDir = "layers"
 
-// Runtime is a [machine.Runtime]. Close it to wait for what it still does.
+// Runtime is a [machine.Runtime]. Close waits for its background work.
 type Runtime struct {
 	conf   Config
 	log    *slog.Logger
 	images *image.Store
 	layers *layer.Store
-	prefix string // begins the names of this runtime's cgroups
+	prefix string // the prefix of this runtime's cgroup names
 
 	binaries binaryLayer
 	trash    *trash.Can
 
-	ctx     context.Context    // of the work in the background
-	stop    context.CancelFunc // ends it
+	ctx     context.Context    // context of the background work
+	stop    context.CancelFunc // cancels ctx
 	working sync.WaitGroup
-	step    func(string) // between the steps of a change, for tests
-	maxHeld int          // how many descriptors of a machine are looked at; less in tests
+	step    func(string) // called between the steps of a change, for tests
+	maxHeld int          // how many descriptors of a machine to inspect at most; lower in tests
 }
 
-// New returns the runtime on conf.Dir and begins to remove what an earlier one
-// on that folder left half removed. It needs root.
+// New returns the runtime on conf.Dir and starts removing, in the background,
+// what an earlier runtime on that folder left half removed. It needs root.
 func New(conf Config) (*Runtime, error) {
 	dir, err := filepath.Abs(conf.Dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func New(conf Config) (*Runtime, error) {
 	if conf.Logger == nil {
 		conf.Logger = slog.New(slog.DiscardHandler)
 	}
-	// Closed to everybody else: below lie set-uid programs of the machines.
+	// Root only, since the machines' disks contain set-uid programs.
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}
@@ -131,13 +131,13 @@ func New(conf Config) (*Runtime, error) {
 	return r, nil
 }
 
-// ImageDir is where the image store of a runtime on dir lies, on the same file
-// system as the machines.
+// ImageDir returns the folder of the image store of a runtime on dir. It is on
+// the same file system as the machines.
 func ImageDir(dir string) string { return filepath.Join(dir, "images") }
 
-// Close waits until what was destroyed is wholly removed, and ends what the
-// runtime does in the background. Machines stay up, and the Runtime must not be
-// used after it. Closing it twice is no error.
+// Close stops the background work and waits until destroyed machines are fully
+// removed. Machines keep running. The Runtime must not be used afterwards;
+// closing it again is a no-op.
 func (r *Runtime) Close() error {
 	r.stop()
 	r.working.Wait()
@@ -145,10 +145,10 @@ func (r *Runtime) Close() error {
 	return r.layers.Close()
 }
 
-// Layers is the store of what Freeze has saved.
+// Layers returns the store of the layers that Freeze saves.
 func (r *Runtime) Layers() *layer.Store { return r.layers }
 
-// Images is the store that machines are made of.
+// Images returns the store of the machines' images.
 func (r *Runtime) Images() *image.Store { return r.images }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
@@ -214,7 +214,7 @@ func (r *Runtime) handle(id string) *Machine {
 	return &Machine{r: r, id: id, dir: filepath.Join(r.conf.Dir, "machines", id), cgroup: r.prefix + id}
 }
 
-// engine is the OCI runtime for a class.
+// engine returns the OCI runtime for a machine class.
 func (r *Runtime) engine(class string) (engine, error) {
 	switch class {
 	case "":

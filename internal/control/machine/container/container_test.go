@@ -21,14 +21,14 @@ const (
 	builtRunsc = "../../../../.bin/runsc"
 )
 
-// guest and daemon build, once each, the stand-in guest and the real one, and
-// return a folder with it as pod-daemon.
+// guest and daemon build the stand-in guest and the real pod-daemon, once each,
+// and return the folder that contains it as pod-daemon.
 var (
 	guest  = sync.OnceValues(func() (string, error) { return build("aloft/internal/control/machine/machinetest/standin/pod") })
 	daemon = sync.OnceValues(func() (string, error) { return build("aloft/cmd/pod-daemon") })
 )
 
-// built collects the folders to remove at the end.
+// built lists the folders to remove at the end.
 var built []string
 
 func build(program string) (string, error) {
@@ -57,7 +57,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// engines are the OCI runtimes to test with: those built here and the host's.
+// engines maps names to paths of the OCI runtimes to test with: those built
+// here and those installed on the host.
 func engines(t testing.TB) map[string]string {
 	t.Helper()
 	need.Root(t)
@@ -120,7 +121,7 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// TestRuntimeWithPodDaemon runs the suite with the guest of the product.
+// TestRuntimeWithPodDaemon runs the suite with the product's own guest.
 func TestRuntimeWithPodDaemon(t *testing.T) {
 	runc := engines(t)["runc"]
 	bin, err := daemon()

@@ -13,7 +13,8 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// socketName is pod-daemon's socket in the folder that the machine sees as /run/aloft.
+// socketName is the file name of pod-daemon's socket in the folder that the
+// machine sees as /run/aloft.
 const socketName = "pod.sock"
 
 // Dial implements [machine.Machine].
@@ -33,7 +34,7 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 			return conn, nil
 		}
 		if err == nil {
-			// A dead machine's socket can take a connection in its last moment.
+			// The socket of a dying machine can still accept a connection.
 			_ = conn.Close()
 			err = unix.ECONNREFUSED
 		}
@@ -49,10 +50,11 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// connect connects to the socket in dir, which root in the machine controls:
-// whatever stands there instead of a socket, and every link, is refused, so
-// that nobody can send us to a socket of the host. Connecting by descriptor
-// closes the gap between look and connect, and has no limit on the path's length.
+// connect connects to pod-daemon's socket in dir, which root in the machine
+// controls. It refuses symbolic links and anything that is not a socket, so
+// that a machine cannot redirect the server to a socket of the host. Connecting
+// by descriptor avoids a race between check and use, and the length limit of
+// socket paths.
 func connect(ctx context.Context, dir string) (net.Conn, error) {
 	parent, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

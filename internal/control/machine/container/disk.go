@@ -35,9 +35,9 @@ func (m *Machine) Stop(ctx context.Context) error {
 	return nil
 }
 
-// DiskBytes implements [machine.Measured]. Where the file system has a fixed
-// number of inodes, a file counts as its share of the disk at least, so that what
-// uses up the inodes is found as what uses up the bytes.
+// DiskBytes implements [machine.Measured]. If the file system has a fixed
+// number of inodes, each file counts as at least its share of the disk, so that
+// the disk limit also catches a machine that uses up the inodes.
 func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
 	c := count{seen: map[uint64]bool{}}
 	for _, name := range []string{"upper", memoryBeingSaved, memorySaved, memoryInUse} {
@@ -48,7 +48,7 @@ func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
 	if err := m.countHeld(ctx, &c); err != nil {
 		return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 	}
-	var log unix.Stat_t // everything in the machine can write to it
+	var log unix.Stat_t // every process in the machine can write to the log
 	if unix.Lstat(m.path("log"), &log) == nil {
 		c.add(&log)
 	}
@@ -60,13 +60,13 @@ func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
 	return c.bytes, nil
 }
 
-// blockSize is the unit of st_blocks, whatever the file system.
+// blockSize is the unit of st_blocks in bytes, on every file system.
 const blockSize = 512
 
-// count is what files take of a disk.
+// count adds up the disk usage of files.
 type count struct {
 	bytes, files int64
-	seen         map[uint64]bool // files with several names, and those that several processes hold
+	seen         map[uint64]bool // inodes already counted: files with several links, or held by several processes
 }
 
 func (c *count) add(stat *unix.Stat_t) {
@@ -74,8 +74,9 @@ func (c *count) add(stat *unix.Stat_t) {
 	c.files++
 }
 
-// tree adds what lies below path. The machine may change it meanwhile, and
-// put links anywhere: none is followed, and what is gone is nothing.
+// tree adds the files below path. The machine may change the tree meanwhile and
+// place links anywhere, so tree follows no links and ignores files that have
+// disappeared.
 func (c *count) tree(ctx context.Context, path string) error {
 	root, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -84,8 +85,8 @@ func (c *count) tree(ctx context.Context, path string) error {
 	return c.dir(ctx, os.NewFile(uintptr(root), path))
 }
 
-// maxOpenDirs bounds how deep a tree is read, since each folder on the way down
-// is held open. What lies deeper is not counted; no path is so long.
+// maxOpenDirs limits the depth of the walk, since every folder on the way down
+// stays open. Deeper files are not counted; PATH_MAX does not allow such paths.
 const maxOpenDirs = 4096
 
 func (c *count) dir(ctx context.Context, dir *os.File) error {
@@ -105,7 +106,7 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 		}
 		top := &stack[len(stack)-1]
 		if len(top.names) == 0 {
-			top.names, _ = top.dir.Readdirnames(1024) // the end, or what cannot be read any more
+			top.names, _ = top.dir.Readdirnames(1024) // an error means the end or an unreadable folder
 			if len(top.names) == 0 {
 				_ = top.dir.Close()
 				stack = stack[:len(stack)-1]
@@ -138,12 +139,12 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 }
 
 // maxHeld is how many descriptors and mappings of a machine's processes are
-// looked at: about a second's work. What builds and browsers hold is a tenth.
+// inspected, which takes about a second. Builds and browsers hold a tenth of
+// that.
 const maxHeld = 1 << 20
 
-// countHeld adds files that have no name any more, and that processes of the
-// machine hold open or mapped. It fails with [machine.ErrTooManyFiles] where
-// these hold more than can be looked at.
+// countHeld adds deleted files that processes of the machine still hold open or
+// mapped. It returns [machine.ErrTooManyFiles] if they hold more than maxHeld.
 func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	disks := map[uint64]bool{}
 	for _, name := range []string{"rootfs", "upper"} {
@@ -171,7 +172,7 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 		for _, kind := range []string{"fd", "map_files"} {
 			dir, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), kind))
 			if err != nil {
-				continue // the process is gone
+				continue // the process has exited
 			}
 			left, err = c.held(ctx, dir, disks, left)
 			_ = dir.Close()
@@ -183,15 +184,16 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	return nil
 }
 
-// held adds the files of disks that one folder of a process leads to, and
-// returns how many of left are left.
+// held adds the deleted files on the given disks that dir, a fd or map_files
+// folder of a process, links to. At most left entries are inspected; held
+// returns how many of these remain.
 func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
 	target := make([]byte, unix.PathMax)
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return left, err
 		}
-		names, _ := dir.Readdirnames(1024) // the end, or the process is gone
+		names, _ := dir.Readdirnames(1024) // an error means the end, or that the process exited
 		if len(names) == 0 {
 			return left, nil
 		}
@@ -213,7 +215,7 @@ func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, l
 	}
 }
 
-// gone makes what is not there any more no error.
+// gone turns an error about a missing file or process into nil.
 func gone(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -43,7 +43,7 @@ func TestDiskBytes(t *testing.T) {
 			if before <= 0 || before > mib {
 				t.Errorf("a new machine takes %d bytes", before)
 			}
-			// The machine's own layer, as its processes would leave it.
+			// Write to the machine's own layer as its processes would.
 			upper := m.path("upper")
 			write := func(path string, n int) {
 				t.Helper()

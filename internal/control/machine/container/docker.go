@@ -6,19 +6,19 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// dockerCapabilities are what dockerd and the containers below it need beside
-// the usual ones. Under gVisor they are powers over the machine's own kernel,
-// and none over the host's; under runc they would give the host away.
+// dockerCapabilities are the capabilities that dockerd and its containers need
+// in addition to the usual ones. Under gVisor they apply only to the machine's
+// own kernel; under runc they would allow an escape to the host.
 var dockerCapabilities = []string{
 	"CAP_DAC_READ_SEARCH", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
 }
 
 // dockerDir is where dockerd keeps images and containers. It cannot be on an
-// overlay, so it is in memory, and gone when the machine stops.
+// overlay, so it is in memory and lost when the machine stops.
 const dockerDir = "/var/lib/docker"
 
-// allowDocker changes a bundle for gVisor so that dockerd works in the machine:
-// as dockerd --iptables=false --ip6tables=false --bridge=none.
+// allowDocker changes a gVisor bundle so that the machine can run dockerd
+// --iptables=false --ip6tables=false --bridge=none.
 func allowDocker(c *specs.Spec) {
 	all := append(slices.Clone(capabilities), dockerCapabilities...)
 	c.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}

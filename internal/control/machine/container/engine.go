@@ -11,40 +11,42 @@ import (
 	"strings"
 )
 
-// An engine is an OCI runtime program.
+// An engine is an OCI runtime program: runc, crun or runsc.
 type engine struct {
 	path   string
-	gvisor bool // it is runsc, which has flags of its own and a kernel of its own
-	docker bool // its machines may run Docker; only with gvisor
+	gvisor bool // it is runsc, which takes other flags and brings its own kernel
+	docker bool // its machines may run Docker; requires gvisor
 }
 
 func newEngine(path string) engine {
 	return engine{path: path, gvisor: strings.HasPrefix(filepath.Base(path), "runsc")}
 }
 
-// arguments are those that make and start the machine, from the memory saved in
-// a folder unless that is "", and return. The state's folder is one argument with
-// its flag: by that, [Machine.kill] knows the processes that an engine leaves behind.
+// arguments returns the command line that creates and starts the machine in the
+// background, from the memory image in the folder memory unless that is "". The
+// flag --root=STATE must stay one argument: [Machine.kill] finds an engine's
+// leftover processes by it.
 func (e engine) arguments(m *Machine, network bool, memory string) []string {
 	args := []string{"--root=" + m.path("state")}
 	if e.gvisor {
-		net := "--network=none" // loopback only; the control plane reaches in over the socket
+		net := "--network=none" // loopback only; the control plane connects through the socket
 		if network {
-			net = "--network=sandbox" // its own stack takes over the device's addresses
+			net = "--network=sandbox" // gVisor's network stack takes over the device's addresses
 		}
 		args = append(args,
 			"--platform=systrap",
 			net,
-			"--host-uds=create", // pod-daemon's socket appears on the host
-			"--overlay2=none",   // the root is an overlay of ours already
+			"--host-uds=create", // makes pod-daemon's socket visible on the host
+			"--overlay2=none",   // the root is already an overlay
 			"--file-access=exclusive",
-			"--allow-suid", // sudo
-			// The other end of a connection is gone when a machine wakes.
+			"--allow-suid", // needed by sudo
+			// After a restore, the remote ends of saved connections are gone.
 			"--allow-live-tcp-migration=false",
 		)
 	}
 	if e.docker {
-		// The sockets that Docker makes networks with: of gVisor's own network.
+		// Docker needs these sockets to set up networks. They belong to gVisor's
+		// own network stack.
 		args = append(args, "--net-raw", "--allow-packet-socket-write")
 	}
 	if memory == "" {
@@ -55,7 +57,8 @@ func (e engine) arguments(m *Machine, network bool, memory string) []string {
 	return append(args, "--detach", "--bundle="+m.path("bundle"), "--pid-file="+m.path("init.pid"), m.id)
 }
 
-// run starts the container, with the log as its output, and leaves it running.
+// run starts the container in the background, with its output in the machine's
+// log.
 func (e engine) run(ctx context.Context, m *Machine, network bool, memory string) (err error) {
 	log, err := os.OpenFile(m.path("log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -68,7 +71,7 @@ func (e engine) run(ctx context.Context, m *Machine, network bool, memory string
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// The machine has not started, so these are the engine's own words.
+		// The machine has not started, so the log holds only the engine's output.
 		words, _ := io.ReadAll(io.NewSectionReader(log, 0, maxWords))
 		return fmt.Errorf("%s: %w: %s", filepath.Base(e.path), err, strings.TrimSpace(string(words)))
 	}
@@ -82,5 +85,5 @@ func (e engine) command(ctx context.Context, m *Machine, args ...string) *exec.C
 	return cmd
 }
 
-// maxWords bounds what is quoted of an engine's error output.
+// maxWords is how many bytes of a process's output an error message quotes.
 const maxWords = 4 << 10

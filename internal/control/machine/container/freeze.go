@@ -60,14 +60,14 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	return m.stand(&rec)
 }
 
-// claim names the machine's claim on the layers that it stands on.
+// claim returns the name under which the machine claims its layers.
 func (m *Machine) claim() string { return "machine-" + m.id }
 
-// stand readies what the machine stands on: it claims the layers for as long as
-// the machine's folder is there, and goes on with a freeze that was cut short.
-// The lock is held, and nothing is mounted.
+// stand prepares the layers below the machine's disk: it claims them for as
+// long as the machine's folder exists, and finishes a freeze that was
+// interrupted. The caller holds the lock, and nothing is mounted.
 func (m *Machine) stand(rec *record) error {
-	moved := rec.Freezing != "" && m.r.layers.Has(rec.Freezing) // or else the upper layer is still here
+	moved := rec.Freezing != "" && m.r.layers.Has(rec.Freezing) // if false, the upper layer has not been moved yet
 	if moved {
 		rec.Layer = rec.Freezing
 	}
@@ -93,7 +93,7 @@ func (m *Machine) stand(rec *record) error {
 	return m.writeRecord(*rec)
 }
 
-// freshUpper makes the upper layer, unless there is one.
+// freshUpper creates the upper layer unless it exists.
 func (m *Machine) freshUpper(above string) error {
 	upper := m.path("upper")
 	if _, err := os.Lstat(upper); !errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +109,9 @@ func (m *Machine) freshUpper(above string) error {
 	return os.Rename(half, upper)
 }
 
-// lower is what the machine's disk is mounted from, topmost first: our own
-// programs, which nothing may replace, the saved layers, the image.
+// lower returns the lower directories of the machine's overlay, topmost first:
+// our own programs, which nothing may replace, then the saved layers, then the
+// image.
 func (rec record) lower() []string {
 	own, img := rec.Image.Lower[:1], rec.Image.Lower[1:]
 	return slices.Concat(own, rec.below, img)
@@ -124,7 +125,7 @@ func (m *Machine) writeRecord(rec record) error {
 	return atomicfile.Write(m.path("spec.json"), data, 0o600)
 }
 
-// tend has the store of layers do in the background what is not urgent.
+// tend runs the maintenance of the layer store in the background.
 func (r *Runtime) tend() {
 	r.working.Go(func() {
 		if err := r.layers.Tend(r.ctx); err != nil && r.ctx.Err() == nil {

@@ -18,7 +18,7 @@ import (
 
 const freezeChild = "freeze"
 
-// another makes a second machine, from a layer.
+// another creates a second machine from a layer.
 func another(t *testing.T, r *Runtime, id string) machine.Machine {
 	t.Helper()
 	m, err := r.Create(t.Context(), machine.Spec{ID: "m-2", Image: "host", Layer: id})
@@ -33,7 +33,7 @@ func another(t *testing.T, r *Runtime, id string) machine.Machine {
 	return m
 }
 
-// freezer is a server that is killed at a step of freezing a machine.
+// freezer runs a server that is killed at the given step of freezing a machine.
 func freezer(dir, engine, bin, step, id string) int {
 	r, err := New(Config{Dir: dir, RuntimePath: engine, Binaries: bin})
 	if err == nil {
@@ -52,8 +52,9 @@ func freezer(dir, engine, bin, step, id string) int {
 	return 1
 }
 
-// TestKilledWhileFreezing kills the server between the steps: the machine comes
-// back with all that it had, and so does what stands on the layer.
+// TestKilledWhileFreezing kills the server between the steps of a freeze. The
+// machine, and machines based on the layer, must come back with all their
+// files.
 func TestKilledWhileFreezing(t *testing.T) {
 	runc := engines(t)["runc"]
 	bin, err := guest()
@@ -69,7 +70,8 @@ func TestKilledWhileFreezing(t *testing.T) {
 			if err := m.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// Two in a row, so that the second is cut short above the first.
+			// Freeze twice, so that the second freeze is interrupted on top of the
+			// first.
 			if err := m.Freeze(t.Context(), layer.NewID(layer.Snapshot)); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +81,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != -1 {
-				// "stand: upper" is passed before the freeze, too.
+				// The step "stand: upper" also happens before the freeze.
 				t.Fatalf("the server was not killed: %v: %s", err, out)
 			}
 			after := newRuntime(t, dir, runc)
@@ -105,8 +107,8 @@ func TestKilledWhileFreezing(t *testing.T) {
 	}
 }
 
-// TestFreezeWhileTheAgentWrites ends the writer in the middle: what is saved is
-// what it had written, and nothing of it is half a file's name.
+// TestFreezeWhileTheAgentWrites stops the machine in the middle of writes. The
+// snapshot must hold every file that was completely written, and no torn one.
 func TestFreezeWhileTheAgentWrites(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {

@@ -19,24 +19,25 @@ import (
 	"aloft/internal/policy"
 )
 
-// The command of conf.Gateway gets the flag --dir=DIR, where it finds its policy
-// and puts its socket, --log=DIR where the machine's connections are to be
-// logged, the device as descriptor 3, and as descriptor 4 a pipe that it writes
-// to once it serves. It ends when it is killed, or when DIR is removed.
+// The egress process is started from conf.Gateway with these flags and
+// descriptors: --dir=DIR is the folder of its policy and its socket, --log=DIR
+// is where to log the machine's connections (optional), descriptor 3 is the TAP
+// device, and descriptor 4 is a pipe to which it writes once it serves. It ends
+// when it is killed or when DIR is removed.
 const (
 	gatewaySocket  = "gateway.sock"
 	gatewayPolicy  = "policy.json"
 	gatewayLog     = "log"
-	gatewayProcess = "gateway.json"   // which process it is
-	gatewayStart   = 15 * time.Second // it is up in some milliseconds where the host is not overwhelmed
+	gatewayProcess = "gateway.json"   // identifies the running egress process
+	gatewayStart   = 15 * time.Second // it usually takes milliseconds; this is for an overloaded host
 )
 
-// gatewayFlag is the argument by which the machine's gateway is known.
+// gatewayFlag is the argument that identifies the machine's egress process.
 func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 
-// startGateway makes the machine's link and starts the process at its other
-// end, in a session of its own: it outlives this process. wait returns when it
-// serves.
+// startGateway creates the machine's link and starts the egress process at its
+// other end. The process has its own session, so that it outlives the server.
+// wait returns when it serves.
 func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
 		return link{}, nil, errors.New("this runtime makes machines without a network only")
@@ -59,8 +60,8 @@ func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Con
 	return l, wait, nil
 }
 
-// runGateway writes what the process needs, starts it and notes which it is.
-// wait returns when it serves.
+// runGateway writes the policy file, starts the egress process and records its
+// PID. wait returns when it serves.
 func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(context.Context) error, err error) {
 	argv := m.r.conf.Gateway
 	if spec.ConnectionLog != "" {
@@ -71,12 +72,12 @@ func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(cont
 		return nil, err
 	}
 	err = errors.Join(m.enterEgress(cmd.Process.Pid), m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid))
-	go func() { _ = cmd.Wait() }() // it ends when it is killed, which says nothing
+	go func() { _ = cmd.Wait() }() // it ends by being killed, so the status says nothing
 	return wait, err
 }
 
-// gatewayCommand starts the process of a gateway whose folder is dir, for the
-// caller to wait for. wait returns when it serves, and is to be called.
+// gatewayCommand starts an egress process on the folder dir. The caller must
+// call wait, which returns when the process serves, and later reap the command.
 func gatewayCommand(argv []string, dir string, n policy.Network, device *os.File) (_ *exec.Cmd, wait func(context.Context) error, err error) {
 	data, err := json.Marshal(n)
 	if err != nil {
@@ -95,7 +96,7 @@ func gatewayCommand(argv []string, dir string, n policy.Network, device *os.File
 		return nil, nil, err
 	}
 	defer func() { _ = tell.Close() }()
-	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], "--dir="+dir)...) //nolint:noctx // it outlives us
+	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], "--dir="+dir)...) //nolint:noctx // it outlives the server
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
 	cmd.Stdout, cmd.Stderr = log, log
@@ -107,7 +108,8 @@ func gatewayCommand(argv []string, dir string, n policy.Network, device *os.File
 	return cmd, func(ctx context.Context) error { return awaitGateway(ctx, dir, ready) }, nil
 }
 
-// awaitGateway returns when the process serves, and closes the pipe.
+// awaitGateway returns when the egress process serves, and closes the pipe
+// ready.
 func awaitGateway(ctx context.Context, dir string, ready *os.File) error {
 	defer func() { _ = ready.Close() }()
 	_ = ready.SetReadDeadline(time.Now().Add(gatewayStart))
@@ -118,7 +120,7 @@ func awaitGateway(ctx context.Context, dir string, ready *os.File) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		words, _ := os.ReadFile(filepath.Join(dir, gatewayLog)) // the process has said little or nothing
+		words, _ := os.ReadFile(filepath.Join(dir, gatewayLog)) // usually short or empty
 		return fmt.Errorf("the network's gateway does not start: %w: %s", err, words[:min(len(words), maxWords)])
 	}
 	return nil
@@ -161,7 +163,8 @@ func (m *Machine) setPolicy(ctx context.Context, n policy.Network) error {
 	return m.writeRecord(rec)
 }
 
-// dialIn connects to a socket whose path may be too long for an address.
+// dialIn connects to the socket name in dir. It goes through a descriptor,
+// because the path may exceed the limit of socket addresses.
 func dialIn(ctx context.Context, dir, name string) (net.Conn, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// gatewayChild makes this test's program the gateway of a machine.
+// gatewayChild is the argument that makes this test binary act as an egress
+// process.
 const gatewayChild = "gateway-of-a-test"
 
 func gateway(args []string) int {
@@ -38,7 +39,7 @@ func gateway(args []string) int {
 	return 0
 }
 
-// client speaks with the gateway of a machine.
+// client returns a client of the egress process of a machine.
 func client(t testing.TB, m machine.Machine) *egress.Client {
 	t.Helper()
 	n, ok := m.(machine.Networked)
@@ -48,12 +49,14 @@ func client(t testing.TB, m machine.Machine) *egress.Client {
 	return egress.NewClient(n.DialGateway)
 }
 
-// opened is a policy that opens the host's loopback, for servers of the test.
+// opened returns a policy that also allows the host's loopback, where the
+// tests' servers listen.
 func opened(mode policy.Mode, allow ...string) policy.Network {
 	return policy.Network{Mode: mode, Allow: allow, Open: []string{"127.0.0.1/32"}}
 }
 
-// recorded waits until a connection has ended that is as wanted.
+// recorded waits until the connection log has a finished connection for which
+// wanted returns true.
 func recorded(t testing.TB, m machine.Machine, wanted func(policy.Connection) bool) {
 	t.Helper()
 	c := client(t, m)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostFacts reads what the bundle depends on. What cannot be read is taken to
-// be the host's usual.
+// hostFacts reads the properties of the host that the bundle depends on.
+// Unreadable ones get the usual default.
 func hostFacts() facts {
 	f := facts{arch: runtime.GOARCH}
 	var u unix.Utsname
@@ -36,9 +36,9 @@ func hostFacts() facts {
 	return f
 }
 
-// DefaultMemory is the limit, in bytes, of a machine's memory where nobody has
-// given one: half of the host's, so that no machine alone can use the host up;
-// 0, for none, where the kernel keeps no such limits.
+// DefaultMemory returns the default memory limit of a machine in bytes: half of
+// the host's memory, so that no single machine can exhaust it. It returns 0 (no
+// limit) if the kernel cannot limit memory.
 func DefaultMemory() int64 {
 	all, _ := mountedHierarchies()
 	kept := false
@@ -52,7 +52,7 @@ func DefaultMemory() int64 {
 	return max(int64(info.Totalram)*int64(info.Unit)/2, minMemory)
 }
 
-// has says whether the hierarchy bounds this resource.
+// has reports whether the hierarchy has the given controller.
 func (h hierarchy) has(controller string) bool {
 	names := h.controllers
 	if h.v2 {
@@ -70,13 +70,13 @@ func (h hierarchy) has(controller string) bool {
 	return false
 }
 
-// unifiedCgroups says whether the host has version 2 of cgroups only.
+// unifiedCgroups reports whether the host has cgroup v2 only.
 func unifiedCgroups() bool {
 	all, err := mountedHierarchies()
 	return err == nil && len(all) == 1 && all[0].v2
 }
 
-// machineID makes a fresh /etc/machine-id.
+// machineID returns the content of a new /etc/machine-id.
 func machineID() (string, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {

@@ -25,7 +25,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestRootfsImage runs a machine from a tree that has nothing of the host's.
+// TestRootfsImage runs a machine from a tree that contains nothing of the
+// host's.
 func TestRootfsImage(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestRootfsImage(t *testing.T) {
 	}
 }
 
-// TestManyLayers mounts more than the kernel takes as paths.
+// TestManyLayers mounts more layers than fit into the mount options as paths.
 func TestManyLayers(t *testing.T) {
 	need.Root(t)
 	dir := filepath.Join(t.TempDir(), "a,b:c d")
@@ -83,9 +84,9 @@ func TestManyLayers(t *testing.T) {
 	}
 }
 
-// TestTagHasMoved starts from a layer whose image's name means another image by
-// now: the machine gets the one that the layer was saved on, which stays for as
-// long as the layer does.
+// TestTagHasMoved starts a machine from a layer after the tag of its image has
+// moved. The machine must get the image that the layer was saved on, and that
+// image must be kept for as long as the layer exists.
 func TestTagHasMoved(t *testing.T) {
 	runc := engines(t)["runc"]
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -166,7 +167,8 @@ func TestTagHasMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Another process prunes, which holds nothing in its memory, and the registry goes.
+	// Prune as another process would, with nothing cached, and without the
+	// registry.
 	keep, err := Needs(r.conf.Dir)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/need"
 )
 
-// ask runs a command in the machine, as root.
+// ask runs a command in the machine as root.
 func ask(t testing.TB, m machine.Machine, argv ...string) standin.Reply {
 	t.Helper()
 	r, err := standin.Ask(t.Context(), machinetest.Connect(t, m), standin.Request{Argv: argv})
@@ -74,7 +74,7 @@ func TestInside(t *testing.T) {
 			} {
 				got := ask(t, m, "sh", "-c", c.command)
 				if name == "runsc" && (what == "no mount" || what == "devices" || what == "cgroups are read-only" || what == "proc is masked") {
-					continue // its kernel is its own: what its root does there is no matter
+					continue // gVisor has its own kernel; what root does there does not matter
 				}
 				if got.Output != c.want {
 					t.Errorf("%s: %q is %q, want %q", what, c.command, got.Output, c.want)
@@ -93,7 +93,7 @@ func TestInside(t *testing.T) {
 }
 
 func TestStrongClassIsGVisor(t *testing.T) {
-	need.File(t, "runsc", builtRunsc) // hack/build-runsc.sh makes it
+	need.File(t, "runsc", builtRunsc) // built by hack/build-runsc.sh
 	all := engines(t)
 	conf := config(t, t.TempDir(), all["runc"])
 	conf.StrongRuntimePath = all["runsc"]
@@ -119,8 +119,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestHostileSocket plays root in the machine that wants the host to connect
-// to a socket of the host's.
+// TestHostileSocket acts as root in a machine that tries to make the server
+// connect to a socket of the host.
 func TestHostileSocket(t *testing.T) {
 	dir := t.TempDir()
 	run := filepath.Join(dir, "run")

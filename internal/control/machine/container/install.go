@@ -15,25 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Installed says where [Install] has put programs.
+// Installed tells where [Install] put the programs.
 type Installed struct {
-	Dir  string // for [Config.Binaries]
-	Runc string // for [Config.RuntimePath]; "" if there was none to install
+	Dir  string // value for [Config.Binaries]
+	Runc string // value for [Config.RuntimePath]; "" if there was no runc to install
 }
 
-// installable are the programs that a server may carry; of these runc runs on
+// installable lists the programs that the server binary may embed. runc runs on
 // the host, the others in machines.
 var installable = []string{"pod-daemon", "exec-daemon", "sandbox", "rg", "runc"}
 
-// packed ends the name of a program that is compressed by gzip.
+// packed is the name suffix of a gzip-compressed program.
 const packed = ".gz"
 
-// Install writes the programs at the top of fsys (those of pod-daemon,
-// exec-daemon, sandbox, rg and runc that it has, as they are or compressed, with
-// ".gz" after the name) into a folder below dir that is named by the digest of
-// them all, unless an earlier call has. A folder is either whole or not there,
-// also for several processes at once; older ones stay, since machines may have
-// been made from them.
+// Install copies the programs in fsys into a folder below dir named by their
+// digest, unless it exists already. The programs are those of pod-daemon,
+// exec-daemon, sandbox, rg and runc that fsys has, plain or compressed with the
+// suffix ".gz". The folder appears atomically, even if several processes
+// install at once. Older folders stay, since existing machines may use them.
 func Install(fsys fs.FS, dir string) (Installed, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -72,7 +71,7 @@ func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, "", err
 		}
-		_, _ = fmt.Fprintf(sum, "%s %x\n", name, one.Sum(nil)) // a hash does not fail
+		_, _ = fmt.Fprintf(sum, "%s %x\n", name, one.Sum(nil)) // writing to a hash never fails
 		names = append(names, name)
 	}
 	if len(names) == 0 {
@@ -81,7 +80,7 @@ func digestPrograms(fsys fs.FS) (names []string, digest string, err error) {
 	return names, hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// openProgram opens a program, and reports whether it is compressed.
+// openProgram opens a program and reports whether it is compressed.
 func openProgram(fsys fs.FS, name string) (f fs.File, compressed bool, err error) {
 	f, err = fsys.Open(name + packed)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +109,7 @@ func writePrograms(fsys fs.FS, names []string, dir, final string) (err error) {
 	}
 	err = os.Rename(work, final)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil // another process was faster
+		return nil // another process has installed it meanwhile
 	}
 	return err
 }
@@ -132,6 +131,7 @@ func writeProgram(fsys fs.FS, name, path string) (err error) {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	// On disk before the folder gets its name: a torn program would stay for good.
+	// Flush before the folder is renamed into place: a torn program would never
+	// be repaired.
 	return errors.Join(err, dst.Chmod(0o755), dst.Sync(), dst.Close())
 }

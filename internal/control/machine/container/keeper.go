@@ -14,26 +14,27 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// Between the starts of a gateway that does not stay: from the first to the
-// longest pause. One that has stayed for the longest is started at once.
+// Backoff between restarts of an egress process that keeps dying, from the
+// first to the longest pause. A process that ran for at least the longest pause
+// is restarted at once.
 const (
 	firstPause   = 20 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
-// keepGateway starts the machine's gateway again whenever it dies, for as long
-// as the machine's present life and this runtime last.
+// keepGateway restarts the machine's egress process whenever it dies, until the
+// machine stops or the runtime is closed.
 func (r *Runtime) keepGateway(m *Machine) {
 	init, err := m.openInit()
 	if err != nil {
-		return // it has ended already
+		return // the machine has already stopped
 	}
 	r.working.Go(func() {
 		ctx, over := context.WithCancel(r.ctx)
 		defer over()
 		r.working.Go(func() {
 			defer over()
-			_ = waitExit(ctx, init) // however it ends, there is nobody to keep a gateway for
+			_ = waitExit(ctx, init) // when the machine ends, for whatever reason, stop watching
 		})
 		pause := time.Duration(0)
 		for ctx.Err() == nil {
@@ -66,10 +67,11 @@ func (r *Runtime) keepGateway(m *Machine) {
 	})
 }
 
-// errNoGateway says that there is nothing to keep.
+// errNoGateway means that the machine has no egress process to watch.
 var errNoGateway = errors.New("the machine has no gateway")
 
-// awaitGatewayEnd returns nil when the gateway does not run.
+// awaitGatewayEnd waits until the egress process has ended. It returns nil at
+// once if none runs.
 func (m *Machine) awaitGatewayEnd(ctx context.Context) error {
 	fd, err := m.openProcess(filepath.Join("link", gatewayProcess))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,8 +83,8 @@ func (m *Machine) awaitGatewayEnd(ctx context.Context) error {
 	return waitExit(ctx, fd)
 }
 
-// reviveGateway starts the gateway again, unless it runs or the machine does
-// not. The machine's connections are gone, and it can make new ones.
+// reviveGateway restarts the egress process, unless it runs or the machine has
+// stopped. The machine's open connections are lost; it can make new ones.
 func (m *Machine) reviveGateway(ctx context.Context) error {
 	unlock, err := m.lock(ctx)
 	if err != nil {
@@ -90,7 +92,7 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 	}
 	defer unlock()
 	if fd, err := m.openProcess(filepath.Join("link", gatewayProcess)); err == nil {
-		return unix.Close(fd) // somebody else was faster
+		return unix.Close(fd) // another process has restarted it
 	}
 	init, err := m.openInit()
 	if err != nil {
@@ -104,7 +106,7 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 	if rec.Spec.Network.Mode == "" || len(m.r.conf.Gateway) == 0 {
 		return errNoGateway
 	}
-	// A server that was killed may have started one and not noted it.
+	// A killed server may have started a process without recording it.
 	if err := killBearing(ctx, m.gatewayFlag()); err != nil {
 		return err
 	}

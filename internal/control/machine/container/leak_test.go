@@ -21,7 +21,7 @@ import (
 )
 
 // left lists what machines have on the host outside their folders: mounts,
-// cgroups and processes that name the folder.
+// cgroups and processes whose arguments name the folder.
 func left(dir, prefix string) ([]string, error) {
 	var out []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -51,11 +51,11 @@ func left(dir, prefix string) ([]string, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// What has ended and waits for its parent, the host's init, is no leak.
+		// A zombie that waits for the host's init to reap it is not a leak.
 		if _, state, err := processStart(pid); err != nil || state == 'Z' {
 			continue
 		}
-		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // it may have ended
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // an error means that it has exited
 		halfway := strings.HasSuffix(string(line), "runc\x00init\x00")
 		root, _ := os.Readlink(filepath.Join("/proc", e.Name(), "root"))
 		groups, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
@@ -66,8 +66,8 @@ func left(dir, prefix string) ([]string, error) {
 	return out, nil
 }
 
-// checkClean fails the test unless nothing is left within a few seconds: a
-// process that was killed takes a moment to go.
+// checkClean fails the test unless everything is gone within a few seconds,
+// since a killed process takes a moment to exit.
 func checkClean(t *testing.T, r *Runtime) {
 	t.Helper()
 	if err := r.Close(); err != nil {
@@ -107,7 +107,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A process that has left PID 1's session and ignores signals.
+			// A process that leaves PID 1's session and ignores signals.
 			ask(t, m, "sh", "-c", "setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' </dev/null >/dev/null 2>&1 & mkdir -p /var/deep/er && echo x > /var/deep/er/file")
 			if got, err := left(r.conf.Dir, r.prefix); err != nil || len(got) < 2 {
 				t.Fatalf("a running machine shows only %v, %v: this test would see nothing", got, err)
@@ -146,8 +146,8 @@ func TestFailedCreateLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestKilledServer kills a server again and again while it makes and destroys
-// machines, and then has a new one remove what it finds.
+// TestKilledServer repeatedly kills a server that creates and destroys
+// machines. A new server must then remove everything that is left.
 func TestKilledServer(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -176,8 +176,8 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// killServer runs a server in a process of its own and kills it after a while,
-// counted from when it has printed a line.
+// killServer runs a server in a child process, waits until it has printed line,
+// and kills it after a further delay.
 func killServer(t *testing.T, dir, engine string, round int, line string, after time.Duration) {
 	t.Helper()
 	bin, err := guest()
@@ -199,16 +199,17 @@ func killServer(t *testing.T, dir, engine string, round int, line string, after 
 	}
 	kill := time.AfterFunc(after, func() { _ = cmd.Process.Signal(unix.SIGKILL) })
 	defer kill.Stop()
-	_ = cmd.Wait() // killed
+	_ = cmd.Wait() // killed, so the error is expected
 }
 
-// anywhere is a network, so that a gateway is among what may be left.
+// anywhere is a network policy that allows everything. It makes each machine
+// start an egress process.
 var anywhere = policy.Network{Mode: policy.AllowAll}
 
 const childEnv = "ALOFT_TEST_CHILD"
 
-// child is the server that is killed: it makes two machines at a time and
-// destroys one of them, for as long as it lives.
+// child is the server to be killed: in a loop it creates two machines at a time
+// and destroys one of them.
 func child(args []string) int {
 	switch args[len(args)-1] {
 	case freezeChild:
@@ -227,7 +228,8 @@ func child(args []string) int {
 		return 1
 	}
 	ctx := context.Background()
-	// Once before the clock starts: the first machine takes longer, by its layers.
+	// Create one before the clock starts: the first takes longer, because it
+	// creates the layers.
 	m, err := r.Create(ctx, machine.Spec{ID: "m-first-" + args[3], Image: "host", Network: anywhere})
 	if err == nil {
 		err = m.Destroy(ctx)
@@ -253,7 +255,7 @@ func child(args []string) int {
 	}
 }
 
-// TestMachineOutlivesServer finds a machine again whose server was killed.
+// TestMachineOutlivesServer opens a machine whose server was killed.
 func TestMachineOutlivesServer(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {

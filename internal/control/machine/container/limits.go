@@ -13,23 +13,25 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// A machine's cgroup bounds all that runs for it, and is out of its reach: the
-// machine and its gateway are in children of it. Were the machine to lift the
-// limits of its own cgroup, those of the parent would hold.
+// The machine's cgroup limits everything that runs for the machine and is out
+// of its reach. The machine and its egress process are in child cgroups. If the
+// machine lifts the limits of its own cgroup, those of the parent still apply.
 const (
 	insideCgroup = "machine"
 	egressCgroup = "egress"
 )
 
-// What a machine's gateway may use beside the machine's own limits. The limit of
-// memory is above the size that package egress keeps the process below.
+// egressLimits is what the machine's egress process may use in addition to the
+// machine's own limits. The memory limit is above the one that package egress
+// enforces on itself.
 var egressLimits = machine.Limits{MemoryBytes: 768 << 20, CPUs: 1, PIDs: 128}
 
-// inside names the cgroup of the machine's own processes.
+// inside returns the name of the cgroup of the machine's own processes.
 func (m *Machine) inside() string { return filepath.Join(m.cgroup, insideCgroup) }
 
-// makeCgroups makes the machine's cgroup and the one of its gateway, with their
-// limits. The OCI runtime makes the third, in which the machine is.
+// makeCgroups creates the machine's cgroup and that of its egress process, with
+// their limits. The OCI runtime creates the child cgroup of the machine's
+// processes.
 func (m *Machine) makeCgroups(l machine.Limits) error {
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -46,7 +48,7 @@ func (m *Machine) makeCgroups(l machine.Limits) error {
 	return nil
 }
 
-// plus adds limits; what has none in l has none.
+// plus adds limits. A limit that is unset in l stays unset.
 func plus(l, more machine.Limits) machine.Limits {
 	if l.MemoryBytes > 0 {
 		l.MemoryBytes += more.MemoryBytes
@@ -60,7 +62,7 @@ func plus(l, more machine.Limits) machine.Limits {
 	return l
 }
 
-// enterEgress puts a process into the cgroup of the machine's gateway.
+// enterEgress moves a process into the cgroup of the machine's egress process.
 func (m *Machine) enterEgress(pid int) error {
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -71,14 +73,14 @@ func (m *Machine) enterEgress(pid int) error {
 			continue
 		}
 		err := h.write(filepath.Join(m.cgroup, egressCgroup), "cgroup.procs", strconv.Itoa(pid))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine that an older server has started has none
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // machines started by an older server have no such cgroup
 			return err
 		}
 	}
 	return nil
 }
 
-// limited are the controllers of the hierarchy that limit machines.
+// limited returns the controllers of the hierarchy that can limit machines.
 func (h hierarchy) limited() (out []string) {
 	for _, c := range []string{"memory", "pids", "cpu"} {
 		if h.has(c) {
@@ -88,13 +90,14 @@ func (h hierarchy) limited() (out []string) {
 	return out
 }
 
-// limit makes a cgroup with limits, where the hierarchy has their controllers.
+// limit creates a cgroup and sets the limits for which the hierarchy has a
+// controller.
 func (h hierarchy) limit(name string, l machine.Limits) error {
 	has := h.limited()
 	if len(has) == 0 {
 		return nil
 	}
-	if h.v2 { // the parent gives its controllers to its children
+	if h.v2 { // the parent must delegate its controllers
 		for _, c := range has {
 			if err := h.write(filepath.Dir(name), "cgroup.subtree_control", "+"+c); err != nil {
 				return err
@@ -106,7 +109,7 @@ func (h hierarchy) limit(name string, l machine.Limits) error {
 	}
 	for _, c := range has {
 		for _, f := range h.files(c, l) {
-			// The kernel may count no swap.
+			// The kernel may lack swap accounting.
 			if err := h.write(name, f.name, f.value); err != nil && !(f.optional && errors.Is(err, fs.ErrNotExist)) {
 				return err
 			}
@@ -120,7 +123,7 @@ type limitFile struct {
 	optional    bool
 }
 
-// files are the files of a controller that hold the limits.
+// files returns the files and values that set the limits of a controller.
 func (h hierarchy) files(controller string, l machine.Limits) []limitFile {
 	const period = 100_000 // microseconds
 	memory, quota := strconv.FormatInt(l.MemoryBytes, 10), int64(l.CPUs*period)
@@ -139,7 +142,7 @@ func (h hierarchy) files(controller string, l machine.Limits) []limitFile {
 	return nil
 }
 
-// write writes a file of a cgroup, which is there already.
+// write writes to an existing file of a cgroup.
 func (h hierarchy) write(group, name, value string) error {
 	path := filepath.Join(h.dir, group, name)
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The link between a machine and its gateway. The gateway has the same numbers
-// in package egress, which a test compares.
+// Constants of the link between a machine and its egress process. Package
+// egress has the same values; a test compares them.
 const (
 	linkName   = "eth0"
 	linkMTU    = 65500
@@ -27,20 +27,21 @@ var (
 	routerV6  = [16]byte{0: 0xfd, 2: 0xa1, 3: 0x0f, 15: 1}
 )
 
-// A link is a network namespace whose only way out is a TAP device, and the
-// device's other end.
+// A link is a network namespace whose only way out is a TAP device, with a
+// descriptor of that device.
 type link struct {
 	namespace *os.File
 	device    *os.File
 }
 
-// makeLink makes a link, with its addresses and routes. The namespace lasts as
+// makeLink creates a link with its addresses and routes. The namespace lasts as
 // long as one of the descriptors, or a process in it.
 func makeLink() (link, error) {
 	var l link
 	done := make(chan error)
 	go func() {
-		// The thread is in the new namespace for good: it ends with this goroutine.
+		// The thread stays in the new namespace, so it must end with this
+		// goroutine.
 		runtime.LockOSThread()
 		done <- l.make()
 	}()
@@ -50,8 +51,9 @@ func makeLink() (link, error) {
 	return l, nil
 }
 
-// remakeLink takes hold of the device of a link again, by a process that lives
-// in its namespace: the device stays while that does, though nobody holds it.
+// remakeLink opens the TAP device of an existing link again, through a process
+// in its namespace. The device exists as long as the namespace, even when no
+// process holds it open.
 func remakeLink(pidfd int) (device *os.File, err error) {
 	var l link
 	done := make(chan error)
@@ -69,7 +71,8 @@ func remakeLink(pidfd int) (device *os.File, err error) {
 	return l.device, nil
 }
 
-// CanLink returns nil where this host has what a machine's network takes.
+// CanLink returns nil if this host supports everything that a machine's network
+// needs, and otherwise says what is missing.
 func CanLink() error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
@@ -78,7 +81,7 @@ func CanLink() error {
 	return f.Close()
 }
 
-// Close gives the descriptors back.
+// Close closes the descriptors.
 func (l link) Close() error {
 	var errs []error
 	for _, f := range []*os.File{l.namespace, l.device} {
@@ -89,7 +92,7 @@ func (l link) Close() error {
 	return errors.Join(errs...)
 }
 
-// make fills l. It changes the thread it runs on.
+// make fills in l. It moves the calling thread into a new namespace.
 func (l *link) make() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("new namespace: %w", err)
@@ -98,13 +101,14 @@ func (l *link) make() error {
 	if l.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}
-	// These are files of the namespace. Where the host has no IPv6, neither has the machine.
+	// These sysctls are per namespace. If the host has no IPv6, the machine has
+	// none either.
 	v6 := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0) == nil
 	if err := os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err != nil {
 		return err
 	}
-	// The link loses nothing and has no speed of its own: where the host's choice
-	// paces what it sends (bbr), that would be spent on timers.
+	// The link loses no packets and has no bandwidth limit, so congestion control
+	// that paces packets, such as bbr, would only waste time on timers.
 	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_congestion_control", []byte("reno"), 0); err != nil {
 		return err
 	}
@@ -120,8 +124,8 @@ func (l *link) make() error {
 	return nil
 }
 
-// openDevice takes the TAP device of the namespace that the thread is in, which
-// it makes if there is none.
+// openDevice opens the TAP device in the thread's namespace, creating it if
+// needed.
 func (l *link) openDevice() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -136,19 +140,20 @@ func (l *link) openDevice() error {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
 		return fmt.Errorf("make the device: %w", err)
 	}
-	// The machine's kernel leaves checksums and the cutting of segments to the
-	// other end, which needs neither.
+	// Let the machine's kernel skip checksums and segmentation: the process at
+	// the other end needs neither.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
 		return fmt.Errorf("make the device quick: %w", err)
 	}
-	// It outlasts who holds it, and goes with its namespace.
+	// The device outlives the process that opened it, and goes with its
+	// namespace.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
 		return fmt.Errorf("keep the device: %w", err)
 	}
 	return nil
 }
 
-// configureV4 gives the namespace's interfaces their IPv4.
+// configureV4 sets up IPv4 on the namespace's interfaces.
 func configureV4() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -180,7 +185,7 @@ func configureV4() error {
 	return ioctl(s, unix.SIOCADDRT, unsafe.Pointer(&route), "route")
 }
 
-// configureV6 gives the device its IPv6.
+// configureV6 sets up IPv6 on the device.
 func configureV6() error {
 	s, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EAFNOSUPPORT) {

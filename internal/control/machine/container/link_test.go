@@ -23,8 +23,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// gatewayOfLink starts the gateway of a link, and returns the link's namespace
-// and the gateway's process.
+// gatewayOfLink creates a link and its egress process, and returns the link's
+// namespace and the process's PID.
 func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -56,8 +56,7 @@ func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int)
 	return l.namespace, known.PID
 }
 
-// onThread does something on a thread of its own, which it has enter first, and
-// which is gone afterwards.
+// onThread runs enter and then do on a new thread, which ends afterwards.
 func onThread(enter, do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -71,14 +70,14 @@ func onThread(enter, do func() error) error {
 	return <-done
 }
 
-// TestLinkCutsSegments has both ends of a link hand over more than the
-// connection's segments hold, as for a container in the machine whose own
-// network has a small MTU. What arrives is what was sent.
+// TestLinkCutsSegments sends more data at once in both directions than fits
+// into a segment, with several segment sizes. A small one is what a container
+// in the machine with a small MTU would use. The data must arrive unchanged.
 func TestLinkCutsSegments(t *testing.T) {
 	need.Root(t)
 	namespace, _ := gatewayOfLink(t, policy.Network{Mode: policy.AllowAll, Open: []string{"127.0.0.1/32", "::1/128"}})
 	want := make([]byte, 8<<20)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(want) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{}).Read(want) // never fails
 	for network, side := range map[string]struct{ host, seen string }{
 		"tcp4": {"127.0.0.1", gatewayV4},
 		"tcp6": {"::1", net.IP(routerV6[:]).String()},

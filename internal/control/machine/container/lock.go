@@ -14,10 +14,10 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// lock gives this caller alone, among all processes, the right to change the
-// machine. It waits while another has it and ctx lasts. The kernel drops the
-// lock of a process that dies. The error wraps [machine.ErrNotFound] if the
-// machine is gone, or went while this waited.
+// lock takes the exclusive right to change the machine, among all processes. It
+// waits for the current holder until ctx ends. The kernel releases the lock of
+// a process that dies. The error wraps [machine.ErrNotFound] if the machine is
+// gone or was removed during the wait.
 func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 	dir, err := os.Open(m.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, errors.Join(fmt.Errorf("lock: %w", err), dir.Close())
 		}
 	}
-	// Who had the lock before may have removed the folder that it is the lock of.
+	// The previous holder may have removed the locked folder.
 	if !sameFile(dir, m.dir) {
 		return nil, errors.Join(machine.ErrNotFound, dir.Close())
 	}
@@ -60,12 +60,14 @@ func sameFile(f *os.File, path string) bool {
 	return ok1 && ok2 && x.Dev == y.Dev && x.Ino == y.Ino
 }
 
-// backoff is a pause that grows from a millisecond, for what the kernel gives no way to wait for.
+// backoff is a polling delay that starts at a millisecond and grows, for events
+// that the kernel offers no way to wait for.
 type backoff struct{ next, most time.Duration }
 
 func newBackoff(most time.Duration) *backoff { return &backoff{time.Millisecond, most} }
 
-// pause waits, and returns early with the cause if ctx ends.
+// pause sleeps for the current delay. It returns early, with the cause, if ctx
+// ends.
 func (b *backoff) pause(ctx context.Context) error {
 	t := time.NewTimer(b.next)
 	defer t.Stop()

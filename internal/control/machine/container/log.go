@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A machine's log is what PID 1 prints, for who looks into a machine that does
-// not boot. Everything in the machine can write there as well, so it is cut to
-// nothing whenever it has grown too long.
+// A machine's log is the output of PID 1, for diagnosing a machine that does
+// not boot. Every process in the machine can write to it, so it is truncated
+// when it grows too large.
 const (
 	maxLog      = 1 << 20
 	logInterval = 30 * time.Second
 )
 
-// keepLogsShort looks after the logs until ctx ends.
+// keepLogsShort truncates large logs periodically until ctx ends.
 func (r *Runtime) keepLogsShort(ctx context.Context) {
 	tick := time.NewTicker(logInterval)
 	defer tick.Stop()
@@ -41,7 +41,7 @@ func (r *Runtime) cutLogs() error {
 	for _, log := range logs {
 		info, err := os.Stat(log)
 		if err == nil && info.Size() > maxLog {
-			err = os.Truncate(log, 0) // its writers append, so they go on at the start
+			err = os.Truncate(log, 0) // writers use O_APPEND, so they continue at offset 0
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -17,27 +17,28 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// Machine is a [machine.Machine]. It is a name: all its state is on disk.
+// Machine is a [machine.Machine]. It holds only names; all its state is on
+// disk.
 type Machine struct {
 	r      *Runtime
 	id     string
 	dir    string
-	cgroup string // name of its cgroup, at the root of each hierarchy
+	cgroup string // name of its cgroup, relative to the root of each hierarchy
 }
 
-// record is what a machine was made from, kept beside it so that it can be
-// started again as it was.
+// record describes how a machine was created. It is stored in the machine's
+// folder for restarts.
 type record struct {
 	Spec  machine.Spec
 	Image image.Image
-	// Layer is what the upper layer stands on: at first the Spec's, then what was
-	// last frozen.
+	// Layer is the layer below the upper layer: first Spec.Layer, later the last
+	// one frozen.
 	Layer string
-	// Freezing is the layer that the upper one is about to become, or has become
-	// without this having been noted yet.
+	// Freezing is the layer that a freeze in progress turns the upper layer into.
+	// After a crash it may be set although the layer has already been saved.
 	Freezing string
 
-	below []string // the directories of Layer and what it stands on, topmost first
+	below []string // directories of Layer and the layers below it, topmost first
 }
 
 // ID implements [machine.Machine].
@@ -45,8 +46,9 @@ func (m *Machine) ID() string { return m.id }
 
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// create makes the machine. Having made its folder, it says so, also when it
-// then fails: that folder is ours to remove, and one that was there is not.
+// create creates the machine. made is true once its folder was created, even if
+// a later step fails: the caller may remove that folder, but not one that
+// existed before.
 func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err error) {
 	eng, err := m.r.engine(spec.Class)
 	if err != nil {
@@ -56,7 +58,8 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err != nil {
 		return false, err
 	}
-	// What a layer was saved on, and not what its image's name has come to mean.
+	// A layer needs the image that it was saved on, even if the name means
+	// another one now.
 	name := spec.Image
 	if l, err := m.r.layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
 		name = l.Content()
@@ -98,8 +101,8 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	return true, m.start(ctx, eng, rec, "")
 }
 
-// start mounts the root and runs the container, from the memory saved in a
-// folder unless that is "". The lock is held.
+// start mounts the root and runs the container, from the memory image in the
+// folder memory unless that is "". The caller holds the lock.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
 	if err := m.mountRun(); err != nil {
 		return err
@@ -127,7 +130,8 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		if err != nil {
 			return err
 		}
-		// From here on the machine's processes and the gateway hold it.
+		// From here on, the machine's processes and the egress process keep the
+		// link open.
 		defer func() { _ = l.Close() }()
 		online = wait
 		at.netns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), l.namespace.Fd())
@@ -142,7 +146,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	if err := layer.Mount(m.path("rootfs"), rec.lower(), m.path("upper"), m.path("work")); err != nil {
 		return err
 	}
-	// The gateway comes up meanwhile.
+	// The egress process starts in parallel.
 	if err := eng.run(ctx, m, network, memory); err != nil {
 		return err
 	}
@@ -158,13 +162,14 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	return nil
 }
 
-// The bounds of the folder that a machine and this process share.
+// runBounds are the mount options of the folder shared by a machine and the
+// server.
 const runBounds = "size=64k,nr_inodes=32,mode=0755"
 
-// mountRun makes the folder of the machine's socket anew: stale sockets, links and
-// whatever else the last life left there are gone. It is in memory, and small:
-// root in the machine can write there what it likes, which no limit of its disk
-// would see.
+// mountRun mounts a new tmpfs for the folder of the machine's socket, which
+// discards stale sockets, links and other files of the last boot. The tmpfs is
+// small, because root in the machine can write to it and the disk limit does
+// not cover it.
 func (m *Machine) mountRun() error {
 	run := m.path("run")
 	if err := layer.Unmount(run); err != nil {
@@ -223,7 +228,7 @@ func (m *Machine) restart(ctx context.Context) error {
 	return err
 }
 
-// record reads what the machine was made from.
+// record reads how the machine was created.
 func (m *Machine) record() (record, error) {
 	var rec record
 	data, err := os.ReadFile(m.path("spec.json"))
@@ -233,8 +238,8 @@ func (m *Machine) record() (record, error) {
 	return rec, json.Unmarshal(data, &rec)
 }
 
-// Destroy implements [machine.Machine]. It returns when nothing of the machine
-// runs, is mounted or bears its name; its files go in the background.
+// Destroy implements [machine.Machine]. When it returns, no process, mount or
+// name of the machine is left; its files are deleted in the background.
 func (m *Machine) Destroy(ctx context.Context) error {
 	if err := m.destroy(ctx); err != nil {
 		return fmt.Errorf("destroy machine %s: %w", m.id, err)
@@ -257,9 +262,9 @@ func (m *Machine) destroy(ctx context.Context) error {
 	return m.r.trash.Discard(m.dir, m.id)
 }
 
-// clear takes away all but the machine's files: processes, cgroups, mounts and
-// the runtime's state. It needs no help from the runtime, which may have died
-// half way through its own work.
+// clear removes everything of the machine except its files: processes, cgroups,
+// mounts and the runtime's state. It does not use the runtime, which may have
+// died in the middle of its work.
 func (m *Machine) clear(ctx context.Context) error {
 	if err := m.kill(ctx); err != nil {
 		return err
@@ -267,7 +272,8 @@ func (m *Machine) clear(ctx context.Context) error {
 	if err := removeCgroups(ctx, m.cgroup); err != nil {
 		return err
 	}
-	// runsc keeps an empty network namespace of its helper's mounted in its state.
+	// runsc keeps an empty network namespace for its helper mounted in its state
+	// folder.
 	for _, name := range []string{"rootfs", "run", "state/null-netns"} {
 		if err := layer.Unmount(m.path(name)); err != nil {
 			return err
@@ -281,7 +287,7 @@ func (m *Machine) clear(ctx context.Context) error {
 	return nil
 }
 
-// seedUpper writes what each machine has of its own.
+// seedUpper writes the files that every machine has in its own layer.
 func seedUpper(upper string, network bool) error {
 	id, err := machineID()
 	if err != nil {
@@ -302,8 +308,8 @@ func seedUpper(upper string, network bool) error {
 	return os.WriteFile(filepath.Join(etc, "machine-id"), []byte(id+"\n"), 0o444)
 }
 
-// seedBrowsers has Chromium and Chrome say in TLS which server they mean: what
-// hides that is refused where the network is a list.
+// seedBrowsers turns off Encrypted Client Hello in Chromium and Chrome: an
+// allow list of hosts refuses connections that hide the server's name.
 func seedBrowsers(etc string) error {
 	for _, browser := range []string{"chromium", "opt/chrome"} {
 		dir := filepath.Join(etc, browser, "policies/managed")

@@ -21,37 +21,37 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// The memory of a machine that sleeps is a folder of the machine's. It has one
-// of three names, so that whoever is killed at whatever moment, no image is gone
-// on with that is half written, or that has been gone on with before: its machine
-// has changed the disk since.
+// The memory image of a sleeping machine is a folder of the machine. It is
+// renamed as it moves through three states, so that a crash at any moment never
+// leads to resuming from an image that is half written or was already used:
+// once a machine has resumed, its disk no longer matches the image.
 const (
 	memoryBeingSaved = "memory.new"
 	memorySaved      = "memory"
 	memoryInUse      = "memory.used"
-	memorySums       = "sums.json" // in the folder, written last
+	memorySums       = "sums.json" // file in the image's folder, written last
 )
 
-// wokenFile tells the pod-daemon of a machine that has been started from its
-// memory that it is awake; it is in the folder of the socket.
+// wokenFile is a file in the folder of the socket. It tells the pod-daemon of a
+// machine that was restored from memory that it is awake.
 const wokenFile = "woken"
 
-// quietLimit bounds how long the guest may take to let go of its socket: what is
-// connected has a second to go, the rest is for a host that has much to do.
+// quietLimit is how long the guest may take to close its socket. Its
+// connections get one second; the rest is for an overloaded host.
 const quietLimit = 20 * time.Second
 
-// keptFree is what is left of the disk, in bytes, beside what the memory of a
-// machine may take there uncompressed.
+// keptFree is how many bytes must stay free on the disk if the machine's memory
+// were written uncompressed.
 const keptFree = 512 << 20
 
-// memoryLimit bounds how long the memory of a machine may take, either way: it is
-// some gigabytes at most.
+// memoryLimit is the timeout for saving or restoring memory, which can be
+// several gigabytes.
 const memoryLimit = 10 * time.Minute
 
-// sums is what is known of an image.
+// sums describes a memory image, so that it can be verified.
 type sums struct {
-	Engine string            // what wrote it
-	Files  map[string]string // the SHA-256 of each, in hex
+	Engine string            // identifies the engine that wrote it
+	Files  map[string]string // hex SHA-256 by file name
 }
 
 var _ machine.Checkpointer = (*Machine)(nil)
@@ -88,18 +88,19 @@ func (m *Machine) checkpoint(ctx context.Context, letGo func(context.Context) er
 		return err
 	}
 	if err := m.save(ctx, eng, letGo); err != nil {
-		// The guest need not wait any longer. One that has ended does not look.
+		// Let the guest continue. If it has ended, this has no effect.
 		return errors.Join(err, m.tellAwake(), m.forget(memoryBeingSaved))
 	}
 	return nil
 }
 
-// save has the engine write the image, and the machine end. The lock is held.
+// save has the engine write the memory image and end the machine. The caller
+// holds the lock.
 func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Context) error) error {
 	if err := letGo(ctx); err != nil {
 		return err
 	}
-	// From here on to stop half way would cost the machine its processes.
+	// From here on, cancelling would kill the machine's processes.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("it takes too long"))
 	defer cancel()
 	if err := m.awaitQuiet(ctx); err != nil {
@@ -123,7 +124,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 		return fmt.Errorf("%s: %w: %s", filepath.Base(eng.path), err, refusal(out))
 	}
 	m.r.step("memory: written")
-	// It ends by itself; what does not is killed, with what belongs to it.
+	// The engine ends the machine; clear kills what is left of it.
 	if err := m.clear(ctx); err != nil {
 		return err
 	}
@@ -141,7 +142,8 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 	if err := atomicfile.WriteUnsynced(filepath.Join(image, memorySums), data, 0o600); err != nil {
 		return err
 	}
-	// The image and the disk that it was written over go together: both, or none.
+	// The image is valid only together with the disk state, so flush both before
+	// the image gets its final name.
 	if err := syncDisk(m.dir); err != nil {
 		return err
 	}
@@ -152,8 +154,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 	return nil
 }
 
-// awaitQuiet waits until the guest has let go of its socket, which it has been
-// asked to.
+// awaitQuiet waits until the guest has closed its socket, as requested.
 func (m *Machine) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, quietLimit, errors.New("the machine does not let go of its socket"))
 	defer cancel()
@@ -170,9 +171,9 @@ func (m *Machine) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// wake starts the machine from its memory, if it was saved. It is not where that
-// cannot be: then the machine is stopped, on its disk. The lock is held, and the
-// machine stands.
+// wake resumes the machine from its saved memory, if there is any. If it
+// cannot, woken is false and the machine stays stopped, ready to start from its
+// disk. The caller holds the lock and has called stand.
 func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool, err error) {
 	for _, name := range []string{memoryInUse, memoryBeingSaved} {
 		if err := m.forget(name); err != nil {
@@ -192,9 +193,10 @@ func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool,
 	return woken, errors.Join(err, m.forget(memoryInUse))
 }
 
-// goOn starts the machine from an image, or says that it is as it was before.
+// goOn resumes the machine from a memory image. If that fails, it returns false
+// and leaves the machine stopped as before.
 func (m *Machine) goOn(ctx context.Context, eng engine, rec record, image string) (woken bool, err error) {
-	// Who wanted the machine may go away meanwhile: its processes are not to.
+	// The caller may cancel, but that must not kill the machine's processes.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("it takes too long"))
 	defer cancel()
 	err = m.verify(image, eng)
@@ -230,16 +232,18 @@ func (m *Machine) KeepMemory(ctx context.Context, layer string) error {
 	return nil
 }
 
-// wakeInterrupted has the guest go on whose server died while it was to be saved.
-// One that is being saved ends, and starts from its disk.
+// wakeInterrupted lets the guest continue if the server died while it prepared
+// to save the machine. A machine whose memory was being written ends, and
+// starts from its disk.
 func (m *Machine) wakeInterrupted() {
 	if _, err := os.Lstat(m.path(memoryBeingSaved)); err == nil {
-		_ = m.tellAwake() // or else it goes on by itself in a while
+		_ = m.tellAwake() // if this fails, the guest continues after a timeout
 	}
 }
 
-// tellAwake tells pod-daemon that it is awake. Root in the machine controls the
-// folder: what is there under that name goes, and no link is followed.
+// tellAwake creates the file that tells pod-daemon that it is awake. Root in
+// the machine controls the folder, so any existing file of that name is removed
+// and no link is followed.
 func (m *Machine) tellAwake() error {
 	dir, err := unix.Open(m.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -256,8 +260,8 @@ func (m *Machine) tellAwake() error {
 	return unix.Close(fd)
 }
 
-// roomFor returns an error that wraps [unix.ENOSPC] where the memory that the
-// machine has in use would not leave enough of the disk.
+// roomFor returns an error that wraps [unix.ENOSPC] if saving the memory in use
+// would leave too little free space on the disk.
 func (m *Machine) roomFor() error {
 	all, err := mountedHierarchies()
 	if err != nil {
@@ -288,7 +292,7 @@ func (m *Machine) Asleep() bool {
 	return err == nil && !m.running()
 }
 
-// forget removes an image, in the background.
+// forget removes a memory image in the background.
 func (m *Machine) forget(name string) error {
 	err := m.r.trash.Discard(m.path(name), m.id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -359,8 +363,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// identity tells one build of the engine from another: memory that one saved
-// another may misread.
+// identity distinguishes builds of the engine: one build may misread memory
+// saved by another.
 func (e engine) identity() (string, error) {
 	info, err := os.Stat(e.path)
 	if err != nil {
@@ -369,7 +373,7 @@ func (e engine) identity() (string, error) {
 	return fmt.Sprintf("%d bytes of %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)), nil
 }
 
-// syncDisk has the file system that path is on write down all that it holds back.
+// syncDisk flushes the file system that contains path.
 func syncDisk(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -379,8 +383,8 @@ func syncDisk(path string) error {
 	return unix.Syncfs(int(dir.Fd()))
 }
 
-// refusal is why an engine does not save a machine: its first line, for below
-// it is its stack.
+// refusal returns the reason that an engine gives for not saving a machine: its
+// first line, without the stack trace that follows.
 func refusal(out []byte) string {
 	words, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if strings.Contains(words, "bound host socket") {

@@ -27,7 +27,7 @@ import (
 
 const memoryChild = "memory"
 
-// strong is a configuration with the product's guest and gVisor.
+// strong returns a configuration with the product's guest and gVisor.
 func strong(t testing.TB, dir string) Config {
 	t.Helper()
 	need.Root(t)
@@ -41,8 +41,8 @@ func strong(t testing.TB, dir string) Config {
 	return conf
 }
 
-// ran runs a command in the machine, as the agent's user, and returns what it
-// printed and the life of the machine that it ran in.
+// ran runs a command in the machine as the agent's user, and returns its output
+// and an id of the machine's current boot.
 func ran(t testing.TB, m machine.Machine, command string) (output, life string) {
 	t.Helper()
 	conn, err := pod.Dial(t.Context(), m, nil)
@@ -61,19 +61,20 @@ func ran(t testing.TB, m machine.Machine, command string) (output, life string) 
 	return out.String(), status.BootID
 }
 
-// counting begins to count in the memory of a process.
+// counting is a command that starts a process which counts in memory.
 const counting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $n > /dev/shm/n.new; mv /dev/shm/n.new /dev/shm/n; sleep 0.02; done' </dev/null >/dev/null 2>&1 &
 	while [ ! -e /dev/shm/n ]; do sleep 0.01; done; echo file > ~/file; sync`
 
-// counted returns how far it has come, having seen it go on; 0 where nothing counts.
+// counted returns the value of that counter after seeing it increase, or 0 if
+// it does not run.
 func counted(t *testing.T, m machine.Machine) (n int, life string) {
 	t.Helper()
 	out, life := ran(t, m, `a=$(cat /dev/shm/n 2>/dev/null) || exit 0; for i in $(seq 500); do b=$(cat /dev/shm/n); [ $b -gt $a ] && echo $b && exit; sleep 0.01; done`)
-	n, _ = strconv.Atoi(strings.TrimSpace(out)) // nothing counts as 0
+	n, _ = strconv.Atoi(strings.TrimSpace(out)) // empty output means 0
 	return n, life
 }
 
-// letGo has the guest let go of its connections.
+// letGo returns a function that makes the guest close its connections.
 func letGo(m machine.Machine) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := pod.Dial(ctx, m, nil)
@@ -84,8 +85,9 @@ func letGo(m machine.Machine) func(context.Context) error {
 	}
 }
 
-// TestMemory has a machine sleep and wake: what counts in its memory counts on,
-// time and again; a connection to the outside is cut, and a new one works.
+// TestMemory suspends and resumes a machine several times. A counter in its
+// memory must continue; a connection to the outside must break, and a new one
+// must work.
 func TestMemory(t *testing.T) {
 	came, stay := make(chan struct{}, 1), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +136,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("of connections: %s", out)
 	}
 
-	// What is damaged is not gone on with, nor what another engine wrote.
+	// An image that is damaged or was written by another engine is not used.
 	for _, damage := range []func(image string) error{
 		func(image string) error { return os.Truncate(filepath.Join(image, "checkpoint.img"), 100_000) },
 		func(image string) error { return os.Remove(filepath.Join(image, memorySums)) },
@@ -157,7 +159,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 
-	// What cannot be saved costs the processes, and not the disk.
+	// If saving fails, the processes are lost but not the disk.
 	ran(t, m, "setsid python3 -c 'import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind(\"/var/tmp/socket\")\ns.listen()\ntime.sleep(1000)' </dev/null >/dev/null 2>&1 & while [ ! -e /var/tmp/socket ]; do sleep 0.01; done")
 	if err := m.Checkpoint(t.Context(), letGo(m)); err == nil || !strings.Contains(err.Error(), "unix socket") || m.Asleep() {
 		t.Errorf("with a socket on its disk: %v", err)
@@ -173,7 +175,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestNoMemory leaves a machine alone whose engine saves no memory.
+// TestNoMemory checks that a machine keeps running if its engine cannot save
+// memory.
 func TestNoMemory(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
@@ -184,8 +187,8 @@ func TestNoMemory(t *testing.T) {
 	ask(t, m, "true")
 }
 
-// TestNoLinkOutOfTheMachine has root in the machine put a link to a file of the
-// host's where the server tells the machine that it is awake.
+// TestNoLinkOutOfTheMachine has root in the machine place a symbolic link to a
+// file of the host at the path that the server writes on waking the machine.
 func TestNoLinkOutOfTheMachine(t *testing.T) {
 	need.File(t, "runsc", builtRunsc)
 	r := newRuntime(t, t.TempDir(), engines(t)["runsc"])
@@ -208,7 +211,8 @@ func TestNoLinkOutOfTheMachine(t *testing.T) {
 	}
 }
 
-// sleeper is a server that is killed at a step of a machine's sleep.
+// sleeper runs a server that is killed at the given step of suspending a
+// machine.
 func sleeper(dir, engine, bin, step string) int {
 	r, err := New(Config{Dir: dir, RuntimePath: engine, Binaries: bin})
 	if err == nil {
@@ -230,9 +234,9 @@ func sleeper(dir, engine, bin, step string) int {
 	return 1
 }
 
-// TestKilledWhileItSleeps kills the server between the steps of a sleep: the
-// machine has its disk in any case, its processes where its memory is whole and
-// was never gone on with, and never the one without the other.
+// TestKilledWhileItSleeps kills the server between the steps of suspending a
+// machine. The disk must always survive. The processes survive only if the
+// memory image is complete and unused, and never without the matching disk.
 func TestKilledWhileItSleeps(t *testing.T) {
 	for step, alive := range map[string]bool{
 		"memory: begun": true, "memory: written": false, "memory: saved": true, "memory: in use": false, "memory: woken": true,
@@ -278,8 +282,9 @@ func TestKilledWhileItSleeps(t *testing.T) {
 	}
 }
 
-// TestMemoryOfSeveral has two machines go on from one's memory, which goes on too:
-// each counts by itself, on a disk of its own. Memory is given up with its layer.
+// TestMemoryOfSeveral resumes two machines from the memory of a third, which
+// resumes too. Each must count on its own and have its own disk. The memory is
+// deleted with its layer.
 func TestMemoryOfSeveral(t *testing.T) {
 	r := start(t, strong(t, t.TempDir()))
 	m := create(t, r, machine.Spec{Image: "host", Network: anywhere}).(*Machine)
@@ -325,7 +330,7 @@ func TestMemoryOfSeveral(t *testing.T) {
 		if n, now := counted(t, m); n <= before || now != life {
 			t.Errorf("%s counts %d after %d, in the life %s after %s", m.ID(), n, before, now, life)
 		}
-		// Who has it changes a file of its own, and stops counting.
+		// Each machine changes its own file and stops its own counter.
 		if out, _ := ran(t, m, "cat ~/file; echo "+m.ID()+" > ~/file; pkill -f '[d]ev/shm'; cat /etc/machine-id; cat ~/file"); !strings.HasPrefix(out, "file\n") || !strings.HasSuffix(out, m.ID()+"\n") {
 			t.Errorf("the disk of %s has %q", m.ID(), out)
 		}
@@ -333,7 +338,7 @@ func TestMemoryOfSeveral(t *testing.T) {
 	if n, now := counted(t, fork("fork-3", false)); n != 0 || now == life {
 		t.Errorf("a machine that did not ask for it counts %d", n)
 	}
-	if err := os.Mkdir(filepath.Join(r.conf.Dir, LayersDir, "memory", id+".new"), 0o700); err != nil { // as a crash leaves it
+	if err := os.Mkdir(filepath.Join(r.conf.Dir, LayersDir, "memory", id+".new"), 0o700); err != nil { // a crash can leave this behind
 		t.Fatal(err)
 	}
 	if err := r.Layers().Delete(id); err != nil {
@@ -347,7 +352,7 @@ func TestMemoryOfSeveral(t *testing.T) {
 	}
 }
 
-// answers waits until the machine's pod-daemon does.
+// answers waits until the machine's pod-daemon answers.
 func answers(b *testing.B, m machine.Machine) {
 	b.Helper()
 	conn, err := pod.Dial(b.Context(), m, nil)
@@ -360,9 +365,9 @@ func answers(b *testing.B, m machine.Machine) {
 	}
 }
 
-// BenchmarkSleep measures how long a machine of gVisor with 64 MiB in memory
-// takes to sleep, to wake and to be forked, each with its processes and on its
-// disk; what begins is there when pod-daemon answers.
+// BenchmarkSleep measures how long a gVisor machine with 64 MiB in memory takes
+// to suspend, to resume and to fork, each with its processes and, for
+// comparison, from disk only. A start is over when pod-daemon answers.
 func BenchmarkSleep(b *testing.B) {
 	r := start(b, strong(b, b.TempDir()))
 	m := create(b, r, machine.Spec{Image: "host", Network: anywhere}).(*Machine)

@@ -11,9 +11,9 @@ import (
 	"aloft/internal/policy"
 )
 
-// A Namespace is a network as a machine has one, for what runs on this host and
-// is no machine: its only way out is a gateway, which judges. Its methods are for
-// one goroutine, but for DialGateway.
+// A Namespace is a network namespace like a machine's, for a process that runs
+// on this host: its only way out is an egress process, which enforces a policy.
+// Its methods are not safe for concurrent use, except DialGateway.
 type Namespace struct {
 	dir     string
 	link    link
@@ -23,8 +23,9 @@ type Namespace struct {
 // Nameserver is the address that answers name lookups in a [Namespace].
 const Nameserver = gatewayV4
 
-// OpenNamespace makes one, with the gateway that the command starts. It keeps
-// what it needs in the folder dir, which is there, and with which it ends.
+// OpenNamespace creates a namespace and starts its egress process with the
+// given command. Its files are kept in dir, which must exist; removing dir ends
+// the process.
 func OpenNamespace(ctx context.Context, gateway []string, dir string, n policy.Network) (*Namespace, error) {
 	l, err := makeLink()
 	if err != nil {
@@ -41,22 +42,22 @@ func OpenNamespace(ctx context.Context, gateway []string, dir string, n policy.N
 	return ns, nil
 }
 
-// Path is where the namespace can be entered, for as long as it is open.
+// Path returns the path of the namespace, for setns. It is valid until Close.
 func (n *Namespace) Path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.link.namespace.Fd())
 }
 
-// DialGateway connects to the control socket of the gateway.
+// DialGateway connects to the control socket of the egress process.
 func (n *Namespace) DialGateway(ctx context.Context) (net.Conn, error) {
 	return dialIn(ctx, n.dir, gatewaySocket)
 }
 
-// Close ends the gateway, and with it every way out.
+// Close ends the egress process and with it all network access.
 func (n *Namespace) Close() error {
 	err := n.gateway.Process.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	_ = n.gateway.Wait() // it was killed
+	_ = n.gateway.Wait() // killed, so the error is expected
 	return errors.Join(err, n.link.Close())
 }

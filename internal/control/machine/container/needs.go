@@ -11,9 +11,9 @@ import (
 	"aloft/internal/control/layer"
 )
 
-// Needs returns what the machines and saved layers on a runtime's folder stand
-// on, for [image.Store.Prune] to keep: names of images and directories of
-// layers. What cannot be read is an error: what it needs is not known.
+// Needs returns what [image.Store.Prune] must keep for the machines and saved
+// layers in dir: names of images and directories of layers. It fails if any of
+// them cannot be read, since its needs are unknown then.
 func Needs(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"aloft/internal/policy"
 )
 
-// Of one round of BenchmarkNetwork.
+// Sizes of one round of BenchmarkNetwork.
 const (
 	transferSize = 256 << 20 // bytes
-	connects     = 50        // one after another
-	clients      = 16        // at once
-	clientsEach  = 25        // connections of each of them
+	connects     = 50        // sequential
+	clients      = 16        // concurrent
+	clientsEach  = 25        // connections per client
 )
 
-// BenchmarkNetwork compares a machine's link, its gateway and the host's
-// loopback behind it with the loopback alone, in turn, and reports the median
-// of each. The gateway is a process of its own, as a machine's is. The client
-// is a thread of this process that lives in the link's namespace, so that both
-// sides pay the same, and the server the same for both.
+// BenchmarkNetwork compares traffic through a machine's link and egress process
+// with traffic over the plain loopback, alternating between them, and reports
+// medians. The egress process runs separately, as in production. The client is
+// a thread of this process in the link's namespace, so that client and server
+// cost the same on both sides.
 func BenchmarkNetwork(b *testing.B) {
 	need.Root(b)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,8 +51,8 @@ func BenchmarkNetwork(b *testing.B) {
 		name string
 		way  byte
 		size int64
-		at   int // once
-		each int // one after another
+		at   int // for one transfer at a time
+		each int // for sequential connections
 	}{
 		{"down", 'd', transferSize, 1, 1},
 		{"up", 'u', transferSize, 1, 1},
@@ -61,7 +61,7 @@ func BenchmarkNetwork(b *testing.B) {
 	} {
 		b.Run(work.name, func(b *testing.B) {
 			took := make([][]float64, len(sides)) // nanoseconds
-			cpu := make([][]float64, len(sides))  // the same, of this process and the gateway's
+			cpu := make([][]float64, len(sides))  // nanoseconds, of this process and the egress process together
 			for b.Loop() {
 				for i, side := range sides {
 					var group errgroup.Group
@@ -96,7 +96,7 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process and another have used of the processors.
+// cpuTime returns the CPU time used by this process and process pid.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	var total time.Duration
@@ -110,7 +110,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return total
 }
 
-// serveBench sends or takes as many bytes as it is told.
+// serveBench sends or receives as many bytes as the client requests.
 func serveBench(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -125,7 +125,7 @@ func serveBench(l net.Listener) {
 			}
 			left := int64(binary.BigEndian.Uint64(head[1:]))
 			if head[0] == 'u' {
-				_, _ = io.CopyN(io.Discard, conn, left) // the other end counts
+				_, _ = io.CopyN(io.Discard, conn, left) // the client counts
 				_, _ = conn.Write([]byte{0})
 				return
 			}
@@ -141,8 +141,8 @@ func serveBench(l net.Listener) {
 	}
 }
 
-// transfer makes a connection and moves that many bytes over it, with plain
-// system calls on the thread that it is called on.
+// transfer opens a connection and moves size bytes over it. It uses plain
+// system calls, so that it stays on the calling thread.
 func transfer(addr string, way byte, size int64) error {
 	to, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {

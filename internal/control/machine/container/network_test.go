@@ -22,7 +22,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// TestLinkIsTheGateways compares what two packages have to agree on.
+// TestLinkIsTheGateways checks that this package and package egress agree on
+// the constants of the link.
 func TestLinkIsTheGateways(t *testing.T) {
 	if linkMTU != egress.MTU || gatewayV4 != egress.GatewayV4.String() || routerV4 != egress.GatewayV4.As4() ||
 		machineV4 != egress.MachineV4.As4() || routerV6 != egress.GatewayV6.As16() || machineV6 != egress.MachineV6.As16() {
@@ -30,7 +31,7 @@ func TestLinkIsTheGateways(t *testing.T) {
 	}
 }
 
-// gateways counts the processes that are gateways of machines under dir.
+// gateways counts the egress processes of machines under dir.
 func gateways(t testing.TB, dir string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -47,7 +48,8 @@ func gateways(t testing.TB, dir string) int {
 	return n
 }
 
-// TestGatewayOutlivesServer downloads while the server goes and another comes.
+// TestGatewayOutlivesServer keeps a download running while one server stops and
+// another starts.
 func TestGatewayOutlivesServer(t *testing.T) {
 	halfway, on := make(chan struct{}), make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -79,7 +81,7 @@ func TestGatewayOutlivesServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for wait := newBackoff(50 * time.Millisecond); ; { // the first words may be on their way
+			for wait := newBackoff(50 * time.Millisecond); ; { // the first bytes may not have arrived yet
 				page, err := client(t, m).Connections(t.Context(), 0, 10, 0)
 				if err != nil || len(page.Open) != 1 {
 					t.Fatalf("the new server sees %+v, %v", page, err)
@@ -98,7 +100,7 @@ func TestGatewayOutlivesServer(t *testing.T) {
 			if n := gateways(t, dir); n != 1 {
 				t.Errorf("%d gateways", n)
 			}
-			// It ends with the machine's life, and comes back with the next.
+			// It ends when the machine stops, and a restart brings a new one.
 			killInit(t, again, "m-1")
 			if err := m.Wait(t.Context()); err != nil {
 				t.Fatal(err)
@@ -126,7 +128,7 @@ func TestGatewayOutlivesServer(t *testing.T) {
 	}
 }
 
-// killGateway kills the gateway of a machine and returns when it is dead.
+// killGateway kills the egress process of a machine and waits until it is dead.
 func killGateway(t *testing.T, m machine.Machine) {
 	t.Helper()
 	fd, err := m.(*Machine).openProcess(filepath.Join("link", gatewayProcess))
@@ -141,8 +143,8 @@ func killGateway(t *testing.T, m machine.Machine) {
 	}
 }
 
-// TestGatewayIsReborn kills gateways while their machines live: by the server
-// that started them, and by another.
+// TestGatewayIsReborn kills egress processes of running machines. The server
+// that started them must restart them, and so must a later server.
 func TestGatewayIsReborn(t *testing.T) {
 	reached := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -166,7 +168,8 @@ func TestGatewayIsReborn(t *testing.T) {
 			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), ConnectionLog: logs})
 			get := func(url string) string {
 				t.Helper()
-				// curl tries again until the new gateway is there; a connection that is cut fails at once.
+				// curl retries until the new process serves. A connection that was cut
+				// is not retried.
 				return ask(t, m, "curl", "-sS", "-m", "20", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", url).Output
 			}
 			if got := get(url); got != "hello" {
@@ -182,7 +185,7 @@ func TestGatewayIsReborn(t *testing.T) {
 				t.Errorf("after the first death: %q", got)
 			}
 			recorded(t, m, func(c policy.Connection) bool { return strings.HasPrefix(c.Error, "cut") })
-			// Another server keeps it too, with the policy of its day.
+			// A later server watches it too, and uses the current policy.
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +217,7 @@ func TestGatewayIsReborn(t *testing.T) {
 	}
 }
 
-// awaitGatewayOf waits until a machine's gateway answers.
+// awaitGatewayOf waits until a machine's egress process answers.
 func awaitGatewayOf(t *testing.T, m machine.Machine) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -230,7 +233,8 @@ func awaitGatewayOf(t *testing.T, m machine.Machine) {
 	}
 }
 
-// TestGatewayEndsWithTheFolder removes a machine's folder behind the runtime's back.
+// TestGatewayEndsWithTheFolder moves a machine's folder away without using the
+// runtime. The egress process must end.
 func TestGatewayEndsWithTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	r := newRuntime(t, dir, engines(t)["runc"])
@@ -244,7 +248,7 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(kill) }()
-	aside := filepath.Join(t.TempDir(), "aside") // its mount and processes are for this test to end
+	aside := filepath.Join(t.TempDir(), "aside") // the test must clean up its mount and processes
 	if err := os.Rename(m.(*Machine).dir, aside); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +275,8 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 	}
 }
 
-// TestMachinesAreApart plays a machine that wants to reach what is not its own.
+// TestMachinesAreApart acts as a machine that tries to reach the host and other
+// machines.
 func TestMachinesAreApart(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret of the host") }))
 	t.Cleanup(srv.Close)

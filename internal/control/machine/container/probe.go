@@ -15,20 +15,20 @@ import (
 	"aloft/internal/control/layer"
 )
 
-// A Check is one thing that a host has or lacks.
+// A Check is the result of testing one feature of the host.
 type Check struct {
 	Name     string
 	OK       bool
-	Required bool   // no machine runs without it
-	Detail   string // what was found
-	Fix      string // what to do, a command where there is one; "" if OK
+	Required bool   // machines cannot run without it
+	Detail   string // what the test found
+	Fix      string // how to fix it, as a command if possible; "" if OK
 }
 
-// versionTimeout bounds how long a runtime may take to say its version.
+// versionTimeout is how long a runtime may take to print its version.
 const versionTimeout = 5 * time.Second
 
-// Probe looks at what this host can run, by trying it where that is possible.
-// It leaves nothing behind, and makes conf.Dir if it is not there.
+// Probe checks what this host can run, by trying each feature where that is
+// possible. It leaves nothing behind, but creates conf.Dir if missing.
 func Probe(ctx context.Context, conf Config) []Check {
 	return []Check{
 		probeRoot(),
@@ -95,8 +95,8 @@ func probeEngine(ctx context.Context, name, path string, required bool, fix stri
 	return c
 }
 
-// probeDocker says where Docker runs inside of machines. Runc allows it nowhere:
-// dockerd would need powers over the host's kernel.
+// probeDocker says which machines can run Docker. Under runc none can, since
+// dockerd would need capabilities on the host's kernel.
 func probeDocker(conf Config) Check {
 	c := Check{Name: "Docker inside", Detail: "refused by runc and crun; there is no runsc",
 		Fix: `hack/build-runsc.sh builds it; then machine.strong: PATH, machine.class: strong and machine.docker: true`}
@@ -107,7 +107,7 @@ func probeDocker(conf Config) Check {
 	return c
 }
 
-// probeOverlay mounts one in the data folder and writes through it.
+// probeOverlay mounts an overlay in the data folder and writes through it.
 func probeOverlay(dir string) Check {
 	c := Check{Name: "overlay", Required: true}
 	err := tryOverlay(dir)
@@ -149,7 +149,8 @@ func tryOverlay(dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, layer.Unmount(root)) }()
-	// Over a file of the lower layer: that is what fails where attributes do.
+	// Overwrite a file of the lower layer: this fails if the file system lacks
+	// extended attributes.
 	return os.WriteFile(filepath.Join(root, "file"), []byte("above"), 0o600)
 }
 
@@ -222,7 +223,7 @@ func probeUserNamespaces() Check {
 
 func probeLandlock() Check {
 	c := Check{Name: "Landlock"}
-	// Asked for no rules but its version, the call makes nothing.
+	// With this flag the call only returns the ABI version.
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == 0 {
 		c.OK, c.Detail = true, fmt.Sprintf("ABI %d", abi)

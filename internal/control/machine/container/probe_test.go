@@ -34,13 +34,14 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 	if c := probeEngine(t.Context(), "x", file, true, "mend it"); c.OK || c.Fix != "mend it" {
 		t.Errorf("an engine that does not run: %+v", c)
 	}
-	// proc holds no upper layer: mounting fails as it does on an overlay.
+	// proc cannot hold an upper layer: mounting fails there as on an overlay.
 	if c := probeOverlay("/proc"); c.OK || !strings.Contains(c.Name, "overlay") {
 		t.Errorf("overlay in /proc: %+v", c)
 	}
 }
 
-// It says of each runtime whether Docker runs in its machines.
+// TestProbeSaysWhereDockerRuns checks that the result tells for each runtime
+// whether its machines can run Docker.
 func TestProbeSaysWhereDockerRuns(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if c := probeDocker(Config{}); c.OK || c.Required || !strings.Contains(c.Detail, "refused by runc and crun") || !strings.Contains(c.Fix, "runsc") {

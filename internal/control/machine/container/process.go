@@ -17,15 +17,16 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// knownProcess says which process on the host is meant, the machine's PID 1 or
-// its gateway, so that a later one with the same number is not taken for it.
+// knownProcess identifies a process on the host, the machine's PID 1 or its
+// egress process, in a way that survives reuse of its PID.
 type knownProcess struct {
 	PID   int
-	Start uint64 // clock ticks after boot
-	Boot  string // the kernel's id of this boot
+	Start uint64 // clock ticks since boot
+	Boot  string // the kernel's boot id
 }
 
-// remember notes the process that the runtime has just started.
+// remember records the process that the runtime has just started as the
+// machine's PID 1.
 func (m *Machine) remember() error {
 	data, err := os.ReadFile(m.path("init.pid"))
 	if err != nil {
@@ -38,11 +39,11 @@ func (m *Machine) remember() error {
 	return m.rememberProcess("init.json", pid)
 }
 
-// rememberProcess notes in a file of the machine's which process is meant.
+// rememberProcess records the identity of process pid in a file of the machine.
 func (m *Machine) rememberProcess(name string, pid int) error {
 	start, _, err := processStart(pid)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // if it is gone already it has stopped, which is no failure to start it
+		return err // a missing process has already ended, which is not a failed start
 	}
 	boot, err := bootID()
 	if err != nil {
@@ -59,7 +60,8 @@ func (m *Machine) rememberProcess(name string, pid int) error {
 // [fs.ErrNotExist] if it does not run.
 func (m *Machine) openInit() (fd int, err error) { return m.openProcess("init.json") }
 
-// openProcess is the same for the process that a file of the machine's names.
+// openProcess returns a pidfd of the process recorded in a file of the machine,
+// or an error that wraps [fs.ErrNotExist] if it does not run.
 func (m *Machine) openProcess(name string) (fd int, err error) {
 	data, err := os.ReadFile(m.path(name))
 	if err != nil {
@@ -83,7 +85,8 @@ func (m *Machine) openProcess(name string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	// Only now that the descriptor holds the process is it worth asking who it is.
+	// Compare only after opening the pidfd: from here on the PID cannot be
+	// reused.
 	start, state, err := processStart(p.PID)
 	if err == nil && (start != p.Start || state == 'Z' || state == 'X') {
 		err = fs.ErrNotExist
@@ -119,10 +122,10 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return nil
 }
 
-// waitExit waits until the process of a pidfd has ended, asleep in the poller,
-// and closes it.
+// waitExit waits in the poller until the process of a pidfd has ended, and
+// closes the pidfd.
 func waitExit(ctx context.Context, fd int) error {
-	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the poller takes it
+	f := os.NewFile(uintptr(fd), "pidfd") // non-blocking, so the poller accepts it
 	defer func() { _ = f.Close() }()
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -147,10 +150,10 @@ func waitExit(ctx context.Context, fd int) error {
 	return errors.Join(err, failed)
 }
 
-// kill ends every process of the machine, the runtime's own too, and returns
-// when they are gone.
+// kill kills every process of the machine, including leftover processes of the
+// runtime, and returns when they are gone.
 func (m *Machine) kill(ctx context.Context) error {
-	// A runtime that outlived the server that ran it would go on making.
+	// A runtime process that outlived its server would keep creating things.
 	if err := killBearing(ctx, "--root="+m.path("state")); err != nil {
 		return err
 	}
@@ -169,14 +172,14 @@ func (m *Machine) kill(ctx context.Context) error {
 	if err := killCgroup(ctx, m.inside()); err != nil {
 		return err
 	}
-	// After the machine: what it says until it has ended goes somewhere.
+	// Kill the egress process last, so that it logs the machine's last traffic.
 	if err := killBearing(ctx, m.gatewayFlag()); err != nil {
 		return err
 	}
 	return killCgroup(ctx, m.cgroup)
 }
 
-// killBearing ends every process that has arg as one of its arguments.
+// killBearing kills every process that has arg among its arguments.
 func killBearing(ctx context.Context, arg string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -192,7 +195,7 @@ func killBearing(ctx context.Context, arg string) error {
 		}
 		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
-			continue // it is gone
+			continue // it has exited
 		}
 		if !bears(pid, arg) {
 			_ = unix.Close(fd)
@@ -222,7 +225,7 @@ func bears(pid int, arg string) bool {
 	return false
 }
 
-// processStart reads when a process started, in clock ticks after boot, and
+// processStart returns when a process started, in clock ticks since boot, and
 // its state letter.
 func processStart(pid int) (start uint64, state byte, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -235,8 +238,8 @@ func processStart(pid int) (start uint64, state byte, err error) {
 	return parseStat(data)
 }
 
-// parseStat reads /proc/PID/stat. The name in it is the process's own choice
-// and may hold anything, so the fields are counted from its last parenthesis.
+// parseStat parses /proc/PID/stat. The process chooses its name, which may
+// contain anything, so the fields are counted from the last parenthesis.
 func parseStat(data []byte) (start uint64, state byte, err error) {
 	end := bytes.LastIndexByte(data, ')')
 	fields := strings.Fields(string(data[end+1:]))

@@ -21,8 +21,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// openSockets opens as many connections as it is told, and when all are open
-// says a word on each and counts the answers.
+// openSockets is a Node program that opens the given number of connections.
+// When all are open, it sends a word on each and counts the answers.
 const openSockets = `
 const net = require('net'), [port, n] = process.argv.slice(1).map(Number);
 let open = 0, heard = 0, all = [];
@@ -33,7 +33,8 @@ for (let i = 0; i < n; i++) {
   all.push(c);
 }`
 
-// speakWebSocket says a word over a WebSocket, by hand, and prints the answer.
+// speakWebSocket is a Node program that implements a WebSocket by hand: it
+// sends one word and prints the answer.
 const speakWebSocket = `
 const c = require('http').get(process.argv[1], { headers: { Connection: 'Upgrade', Upgrade: 'websocket',
   'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==' } });
@@ -43,7 +44,7 @@ c.on('upgrade', (res, socket) => {
 });
 c.on('response', r => { console.log('refused', r.statusCode); process.exit(1) });`
 
-// TestPrograms has programs in machines use servers of the test's.
+// TestPrograms has programs in machines use the test's servers.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"node", "curl", "ping"} {
 		need.Command(t, name)
@@ -69,7 +70,7 @@ func TestPrograms(t *testing.T) {
 	plain := httptest.NewServer(handler)
 	t.Cleanup(plain.Close)
 	secure := httptest.NewUnstartedServer(handler)
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not know the authority
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // hide errors of clients that do not trust the CA
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
@@ -94,7 +95,7 @@ func TestPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host", Network: opened(policy.List, "host.aloft.internal", "127.0.0.1", "example.com")})
 			ask(t, m, "sh", "-c", "cat > /tmp/authority.pem <<'EOF'\n"+string(authority)+"EOF")
-			noPing := map[string]string{"runsc": "|Operation not permitted"}[name] // gVisor has it only for root
+			noPing := map[string]string{"runsc": "|Operation not permitted"}[name] // gVisor allows ping only to root
 			tls := "curl -sS -m 20 --connect-to example.com:443:172.30.0.1:" + port(secure) + " https://example.com/ "
 			most.Store(0)
 			for what, c := range map[string]struct{ command, want string }{
@@ -119,12 +120,13 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// zeros never end.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// tcpServer serves each connection on the returned port of the loopback.
+// tcpServer runs do for each connection on a new port of the loopback, and
+// returns the port.
 func tcpServer(t *testing.T, do func(net.Conn)) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -144,7 +146,7 @@ func tcpServer(t *testing.T, do func(net.Conn)) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// TestPackages gets packages from where the host gets them.
+// TestPackages installs packages in a machine from the host's package sources.
 func TestPackages(t *testing.T) {
 	for _, name := range []string{"apt-get", "npm", "node", "dpkg-deb"} {
 		need.Command(t, name)
@@ -169,7 +171,7 @@ func TestPackages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host", Network: policy.Network{Mode: policy.AllowAll}})
 			for _, f := range []struct{ path, text string }{{"/tmp/sources.list", list}, {"/tmp/bundle.pem", bundle}} {
-				for text := f.text; text != ""; { // an argument has a limit
+				for text := f.text; text != ""; { // the length of an argument is limited
 					n := min(len(text), 64<<10)
 					if got := ask(t, m, "sh", "-c", `printf %s "$0" >> `+f.path, text[:n]); got.Output != "" {
 						t.Fatal(got.Output)

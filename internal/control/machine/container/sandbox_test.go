@@ -14,7 +14,8 @@ import (
 	"aloft/internal/need"
 )
 
-// sandboxed is a machine with a program in the sandbox's place: it, or its test.
+// sandboxed creates a machine in which the sandbox program is replaced by the
+// given build of it or of its test.
 func sandboxed(t *testing.T, engine string, build ...string) machine.Machine {
 	t.Helper()
 	conf := config(t, t.TempDir(), engine)
@@ -37,13 +38,13 @@ func sandboxed(t *testing.T, engine string, build ...string) machine.Machine {
 
 const asUser = "setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/ubuntu "
 
-// TestEscapesInside makes every attempt of the sandbox's table in machines of
-// runc and of gVisor, as their agent's user and as their root. gVisor has neither
-// Landlock nor mount_setattr; what stands against the attempts there are mounts,
-// made one by one, namespaces and the filter of system calls.
+// TestEscapesInside runs the sandbox's table of escape attempts in machines of
+// runc and gVisor, as the agent's user and as root. gVisor has neither Landlock
+// nor mount_setattr; there, individual mounts, namespaces and the seccomp
+// filter must stop the attempts.
 func TestEscapesInside(t *testing.T) {
 	all := engines(t)
-	need.File(t, "runsc", builtRunsc) // hack/build-runsc.sh makes it
+	need.File(t, "runsc", builtRunsc) // built by hack/build-runsc.sh
 	for name, path := range map[string]string{"runc": all["runc"], "gvisor": all["runsc"]} {
 		t.Run(name, func(t *testing.T) {
 			m := sandboxed(t, path, "test", "-c")
@@ -62,8 +63,8 @@ func TestEscapesInside(t *testing.T) {
 	}
 }
 
-// TestSandboxInGVisor is what the sandbox says of itself in a machine of class
-// strong: what it stands on, and what is not kept there.
+// TestSandboxInGVisor checks what the sandbox reports in a machine of class
+// "strong": which mechanisms it uses and what it cannot enforce there.
 func TestSandboxInGVisor(t *testing.T) {
 	engines(t)
 	need.File(t, "runsc", builtRunsc)
@@ -93,9 +94,9 @@ func TestSandboxInGVisor(t *testing.T) {
 	}
 }
 
-// TestSandboxInDockersProfile is the sandbox in a container under Docker's default
-// filter of system calls, which lets nobody make namespaces: it runs nothing, and
-// says what to change.
+// TestSandboxInDockersProfile runs the sandbox in a container with Docker's
+// default seccomp profile, which forbids new namespaces. The sandbox must run
+// no command and say what to change.
 func TestSandboxInDockersProfile(t *testing.T) {
 	runc := engines(t)["runc"]
 	m := sandboxed(t, runc, "build").(*Machine)

@@ -39,8 +39,8 @@ var seccompArch = map[string]specs.Arch{
 	"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "riscv64": specs.ArchRISCV64, "s390x": specs.ArchS390X,
 }
 
-// seccompProfile picks the rules that hold for a processor, a kernel (major and
-// minor version) and a set of capabilities.
+// seccompProfile selects the rules that apply to a processor architecture, a
+// kernel version (major, minor) and a set of capabilities.
 func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSeccomp, error) {
 	var file seccompFile
 	if err := json.Unmarshal(seccompRules, &file); err != nil {
@@ -51,9 +51,9 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 		return nil, fmt.Errorf("seccomp profile: no rules for processor %s", arch)
 	}
 	p := &specs.LinuxSeccomp{DefaultAction: file.DefaultAction, DefaultErrnoRet: file.DefaultErrnoRet}
-	// The native ABI alone: under another, the same calls have numbers that the
-	// rules do not mean, and socketcall keeps its arguments in memory. A process
-	// that makes a call of another ABI is killed.
+	// Allow the native ABI only. Other ABIs number the calls differently, so the
+	// rules would not match, and socketcall passes its arguments in memory. A
+	// process that uses another ABI is killed.
 	p.Architectures = []specs.Arch{native}
 	for _, rule := range file.Syscalls {
 		in, ex := rule.Includes, rule.Excludes
@@ -86,19 +86,20 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 	return p, nil
 }
 
-// sandboxCalls are what a machine's own sandbox mounts with. Outside of a user
-// namespace the kernel refuses them to who has no CAP_SYS_ADMIN, as in a machine
-// nobody has.
+// sandboxCalls are the system calls with which the sandbox inside a machine
+// mounts. Outside of a user namespace the kernel refuses them without
+// CAP_SYS_ADMIN, which no process in a machine has.
 var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsconfig", "fsmount"}
 
-// machineFilter is the filter of a machine: Docker's, narrowed and widened to what
-// the table of package calls has for machines.
+// machineFilter returns the seccomp filter of a machine: Docker's default
+// profile, adjusted by the table of package calls.
 //
-// A machine may make user namespaces, which the sandbox around single commands
-// stands on. That opens parts of the kernel that were closed: mounting, and the
-// configuration of networks. What of these has cost kernels most is closed to
-// everybody in the machine for it: the packet filter, rare kinds of sockets, and
-// namespaces of cgroups, whose owner may mount the files of the machine's limits.
+// A machine may create user namespaces, because the sandbox around single
+// commands needs them. That exposes parts of the kernel that Docker's profile
+// closes: mounting and network configuration. In return, the parts with the
+// most vulnerabilities are closed to every process in the machine: the packet
+// filter, rare socket families, and cgroup namespaces, whose owner could mount
+// the files that hold the machine's limits.
 func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
 	p, err := seccompProfile(arch, kernel, capabilities)
 	if err != nil {
@@ -109,8 +110,8 @@ func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
 		p.Syscalls[i].Names = slices.DeleteFunc(p.Syscalls[i].Names, func(name string) bool { return slices.Contains(refused, name) })
 	}
 	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule specs.LinuxSyscall) bool { return len(rule.Names) == 0 })
-	// Each argument is compared whole: one with a bit above the 32 that the kernel
-	// reads equals nothing, and is refused.
+	// Arguments are compared as 64 bits. A value with a bit set above the 32 that
+	// the kernel reads matches nothing and is refused.
 	equal := func(index uint, value int) specs.LinuxSeccompArg {
 		return specs.LinuxSeccompArg{Index: index, Value: uint64(value), Op: specs.OpEqualTo}
 	}
@@ -129,15 +130,15 @@ func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
 		}
 	}
 	allow([]string{"socketpair"}, equal(0, unix.AF_UNIX))
-	// A new user namespace, and with it others.
+	// Creating a user namespace may also create these others in the same call.
 	const barred = calls.Namespaces &^ calls.MachineNamespaces
 	allow([]string{"clone"}, masked(0, unix.CLONE_NEWUSER|barred, unix.CLONE_NEWUSER))
 	allow(sandboxCalls)
 	return p, nil
 }
 
-// each is every one of the rules with every one of the arguments that arg makes
-// of the values; without values, the rules as they are.
+// each returns the product of rules and values: every rule combined with
+// arg(value) for every value. Without values it returns the rules unchanged.
 func each(rules [][]specs.LinuxSeccompArg, values []int, arg func(int) specs.LinuxSeccompArg) (out [][]specs.LinuxSeccompArg) {
 	if values == nil {
 		return rules
@@ -150,7 +151,8 @@ func each(rules [][]specs.LinuxSeccompArg, values []int, arg func(int) specs.Lin
 	return out
 }
 
-// kernelAtLeast compares with a version like "4.8"; "" is older than all.
+// kernelAtLeast reports whether the kernel is at least the version least, such
+// as "4.8". Every kernel satisfies "".
 func kernelAtLeast(kernel [2]int, least string) (bool, error) {
 	if least == "" {
 		return true, nil

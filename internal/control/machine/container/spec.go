@@ -14,24 +14,24 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// place says where a machine's parts lie on the host.
+// place holds the host paths of a machine's parts.
 type place struct {
 	rootfs string
 	run    string
-	cgroup string // absolute, below the root of each hierarchy
-	netns  string // the network namespace; "" is a new one with loopback only
+	cgroup string // absolute, relative to the root of each hierarchy
+	netns  string // path of the network namespace; "" means a new one with loopback only
 }
 
-// facts are what the bundle depends on of the host.
+// facts are the properties of the host that the bundle depends on.
 type facts struct {
-	arch        string // as Go names it
+	arch        string // as in GOARCH
 	kernel      [2]int
-	oomScoreAdj int  // of this process: lower needs a privilege
-	swapLimit   bool // the kernel can bound memory and swap together
+	oomScoreAdj int  // of this process: lowering it needs a privilege
+	swapLimit   bool // the kernel can limit memory plus swap
 }
 
-// capabilities are Docker's default without CAP_MKNOD: enough for apt-get and sudo,
-// nothing that reaches out of the namespaces, and no devices.
+// capabilities are Docker's default without CAP_MKNOD. They suffice for apt-get
+// and sudo, and affect nothing outside of the namespaces.
 var capabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
 	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
@@ -44,14 +44,14 @@ var maskedPaths = []string{
 
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 
-// machineOOMScoreAdj lets the kernel take a machine's processes before the
-// server's when the host runs out of memory.
+// machineOOMScoreAdj makes the kernel kill a machine's processes before the
+// server when the host runs out of memory.
 const machineOOMScoreAdj = 500
 
-const bundlePath = "/etc/ssl/certs/ca-certificates.crt" // where package image puts it
+const bundlePath = "/etc/ssl/certs/ca-certificates.crt" // package image puts it there
 
-// defaultEnv is what every machine has unless its spec says otherwise. The
-// variables of the CA bundle are for the programs that do not ask the system.
+// defaultEnv is the environment of every machine, which its spec can override.
+// The CA variables are for programs that do not use the system's CA bundle.
 var defaultEnv = map[string]string{
 	"PATH":                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 	"LANG":                "C.UTF-8",
@@ -63,7 +63,7 @@ var defaultEnv = map[string]string{
 	"PIP_CERT":            bundlePath,
 }
 
-// socketEnv tells pod-daemon where to listen.
+// socketEnv is the variable that tells pod-daemon where to listen.
 const socketEnv = "ALOFT_POD_SOCKET"
 
 func checkSpec(spec machine.Spec) error {
@@ -86,7 +86,7 @@ func checkSpec(spec machine.Spec) error {
 
 const minMemory = 32 << 20
 
-// bundleConfig is the config.json of a machine's OCI bundle.
+// bundleConfig returns the config.json of a machine's OCI bundle.
 func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host facts) ([]byte, error) {
 	seccomp, err := machineFilter(host.arch, host.kernel)
 	if err != nil {
@@ -104,7 +104,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
 			},
-			NoNewPrivileges: false, // sudo has to work
+			NoNewPrivileges: false, // sudo needs setuid
 			OOMScoreAdj:     &oom,
 		},
 		Mounts: mounts(at.run, img.Binds),
@@ -122,8 +122,8 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 	}
 	if eng.gvisor {
 		c.Linux.Resources = resources(gvisorLimits(spec.Limits), host)
-		// Its own kernel answers the machine's system calls: the host's filter
-		// would only be ignored, with a warning each time.
+		// gVisor's own kernel handles the machine's system calls: a seccomp profile
+		// would be ignored, with a warning on each start.
 		c.Linux.Seccomp = nil
 	}
 	if eng.docker {
@@ -132,8 +132,8 @@ func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host
 	return json.Marshal(c)
 }
 
-// environ is what pod-daemon starts with: what every machine has, what the image
-// says, and what the machine's spec does, the later winning.
+// environ returns the environment of pod-daemon: the defaults, then the image's
+// variables, then the spec's. Later values win.
 func environ(image []string, own map[string]string) []string {
 	all := maps.Clone(defaultEnv)
 	for _, e := range image {
@@ -168,9 +168,10 @@ func mounts(run string, binds []image.Bind) []specs.Mount {
 	return m
 }
 
-// gvisorLimits are the limits on the host that leave a machine those of its
-// spec: gVisor's own kernel lives in the same cgroup. It takes memory, and host
-// threads for what the machine runs. Reaching the memory limit ends the machine.
+// gvisorLimits returns the limits to set on the host so that the machine can
+// use those of its spec. gVisor's kernel shares the cgroup and needs memory for
+// itself and host threads for the machine's threads. Reaching the memory limit
+// ends the machine.
 func gvisorLimits(l machine.Limits) machine.Limits {
 	if l.MemoryBytes > 0 {
 		l.MemoryBytes += 64 << 20
@@ -183,18 +184,19 @@ func gvisorLimits(l machine.Limits) machine.Limits {
 
 func resources(l machine.Limits, host facts) *specs.LinuxResources {
 	r := &specs.LinuxResources{
-		// Only the devices that every runtime adds by itself: null, zero, tty and their like.
+		// Allow only the devices that every runtime adds: null, zero, tty and so
+		// on.
 		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
 	}
 	if l.MemoryBytes > 0 {
 		r.Memory = &specs.LinuxMemory{Limit: &l.MemoryBytes}
 		if host.swapLimit {
-			r.Memory.Swap = &l.MemoryBytes // no swap on top of the limit
+			r.Memory.Swap = &l.MemoryBytes // memory plus swap, so no extra swap
 		}
 	}
 	if l.CPUs > 0 {
 		period := uint64(100_000)
-		quota := max(int64(l.CPUs*float64(period)), 1000) // the kernel's least
+		quota := max(int64(l.CPUs*float64(period)), 1000) // the kernel's minimum
 		r.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 	}
 	if l.PIDs > 0 {

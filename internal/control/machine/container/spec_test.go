@@ -37,7 +37,7 @@ func TestBundleConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The filter has tests of its own and would drown the rest.
+			// The filter has its own tests and would dominate the golden file.
 			var doc map[string]any
 			if err := json.Unmarshal(data, &doc); err != nil {
 				t.Fatal(err)

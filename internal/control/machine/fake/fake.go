@@ -1,11 +1,11 @@
-// Package fake makes machines that are no machines: each is a folder and a
-// function of the caller's that serves pod-daemon's socket in this process. It
-// isolates nothing. It is for fast tests of what works with machines.
+// Package fake is a [machine.Runtime] for fast tests. Each machine is a folder
+// and a function that serves pod-daemon's socket in the test's process; nothing
+// is isolated.
 //
-// A machine's folder is its whole truth, as with the real runtimes: a new
-// Runtime on the same folder finds it, stops it and sees it stop, even from
-// another process, because the two talk over a second socket in that folder,
-// which ends with the machine.
+// As with real runtimes, all state is in the machine's folder. A new Runtime on
+// the same folder can find a machine, stop it and see it stop, even from
+// another process: they communicate over a second socket in that folder, which
+// closes when the machine ends.
 package fake
 
 import (
@@ -27,9 +27,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// Serve is a guest: it accepts connections on l, as pod-daemon does, and works
-// on the disk at dir, until ctx ends or, as a machine that stops by itself, it
-// returns. It has to return soon after ctx has ended.
+// Serve acts as a guest: it accepts connections on l, as pod-daemon does, and
+// uses dir as its disk. It returns soon after ctx ends, or earlier to act as a
+// machine that stops by itself.
 type Serve func(ctx context.Context, dir string, l net.Listener) error
 
 // Runtime is a [machine.Runtime].
@@ -38,15 +38,15 @@ type Runtime struct {
 	serve Serve
 }
 
-// New returns the runtime whose machines lie below dir.
+// New returns a runtime that keeps its machines below dir.
 func New(dir string, serve Serve) *Runtime { return &Runtime{dir, serve} }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 var layerID = regexp.MustCompile(`^(snapshot|fork|bld)-[0-9]{8}-[0-9a-f-]{36}$`)
 
-// Create implements [machine.Runtime]. It knows the image "host" only in name,
-// and no class.
+// Create implements [machine.Runtime]. It accepts only the image name "host"
+// and the default class.
 func (r *Runtime) Create(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	m, err := r.create(ctx, spec)
 	if err != nil {
@@ -130,18 +130,18 @@ type Machine struct {
 	dir string
 }
 
-// The parts of a machine's folder.
+// Files of a machine's folder.
 const (
-	diskName = "disk"      // what the guest works on
+	diskName = "disk"      // the guest's disk
 	podName  = "pod.sock"  // the guest's socket
-	lifeName = "life.sock" // open for as long as the machine runs; a byte on it stops the machine
+	lifeName = "life.sock" // open while the machine runs; writing a byte stops the machine
 	specName = "spec.json"
 )
 
 // ID implements [machine.Machine].
 func (m *Machine) ID() string { return m.id }
 
-// Disk is the folder that the guest works on.
+// Disk returns the folder that serves as the guest's disk.
 func (m *Machine) Disk() string { return filepath.Join(m.dir, diskName) }
 
 func (m *Machine) fill(spec machine.Spec) error {
@@ -162,7 +162,7 @@ func (m *Machine) fill(spec machine.Spec) error {
 	return os.WriteFile(filepath.Join(m.dir, specName), data, 0o600)
 }
 
-// start runs the guest in the background until it returns or is told to stop.
+// start runs the guest in the background until it returns or is stopped.
 func (m *Machine) start() error {
 	for _, name := range []string{podName, lifeName} {
 		if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,9 +181,10 @@ func (m *Machine) start() error {
 	watched := make(chan []net.Conn, 1)
 	go func() { watched <- watch(life, cancel) }()
 	go func() {
-		_ = m.r.serve(ctx, m.Disk(), pod) // why a machine stopped is not a runtime's to tell
+		_ = m.r.serve(ctx, m.Disk(), pod) // a runtime does not report why a machine stopped
 		cancel()
-		// First the guest's socket, then life: who sees life end finds nobody to talk to.
+		// Close the guest's socket first: a client that sees the life socket close
+		// must not reach the guest any more.
 		_ = pod.Close()
 		_ = life.Close()
 		for _, c := range <-watched {
@@ -193,8 +194,8 @@ func (m *Machine) start() error {
 	return nil
 }
 
-// watch keeps the connections of those who wait for the machine's end, and
-// stops it when one of them says so.
+// watch accepts connections on the life socket and keeps them open for clients
+// that wait for the machine's end. It calls stop when a client sends a byte.
 func watch(life net.Listener, stop func()) (waiting []net.Conn) {
 	for {
 		c, err := life.Accept()
@@ -233,7 +234,7 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return nil
 }
 
-// wait says what it has to say on the life socket and waits for its end.
+// wait sends say on the life socket and waits until the machine ends.
 func (m *Machine) wait(ctx context.Context, say []byte) error {
 	life, err := m.connect(ctx, lifeName)
 	if errors.Is(err, machine.ErrStopped) {
@@ -279,7 +280,8 @@ func (m *Machine) restart(ctx context.Context) error {
 	return m.start()
 }
 
-// Freeze implements [machine.Snapshotter]. Unlike a real runtime it copies.
+// Freeze implements [machine.Snapshotter]. Unlike a real runtime, it copies the
+// disk.
 func (m *Machine) Freeze(ctx context.Context, id string) error {
 	if err := m.freeze(ctx, id); err != nil {
 		return fmt.Errorf("freeze machine %s: %w", m.id, err)
@@ -308,10 +310,10 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	return os.Rename(half, m.r.layer(id))
 }
 
-// layer is where the runtime keeps a frozen disk.
+// layer returns the folder of a frozen disk.
 func (r *Runtime) layer(id string) string { return filepath.Join(r.dir, ".layers", id) }
 
-// Stop implements [machine.Snapshotter]: it is as kill -9 of PID 1.
+// Stop implements [machine.Snapshotter]. It acts like kill -9 of PID 1.
 func (m *Machine) Stop(ctx context.Context) error { return m.wait(ctx, []byte{1}) }
 
 // Destroy implements [machine.Machine].
@@ -325,7 +327,8 @@ func (m *Machine) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// listen listens on a socket in the machine's folder, however long its path.
+// listen listens on a socket in the machine's folder, whose path may exceed the
+// limit of socket addresses.
 func (m *Machine) listen(name string) (net.Listener, error) {
 	dir, err := os.Open(m.dir)
 	if err != nil {
@@ -336,12 +339,12 @@ func (m *Machine) listen(name string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // that path means nothing later
+	l.SetUnlinkOnClose(false) // the path through /proc is invalid later
 	return l, nil
 }
 
-// connect connects to such a socket. The error wraps [machine.ErrStopped] if
-// nobody listens.
+// connect connects to a socket in the machine's folder. The error wraps
+// [machine.ErrStopped] if nothing listens there.
 func (m *Machine) connect(ctx context.Context, name string) (net.Conn, error) {
 	dir, err := os.Open(m.dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 
 func newLayerID() string { return "snapshot-20260102-" + uuid.NewString() }
 
-// snapshotter makes a machine whose disk can be saved, or skips the test where
+// snapshotter creates a machine whose disk can be saved. It skips the test if
 // the runtime has none.
 func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) machine.Snapshotter {
 	t.Helper()
@@ -26,8 +26,8 @@ func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) 
 	return s
 }
 
-// started proves that the machine runs, on a disk on which a guest had started
-// so often.
+// started checks that the machine runs and that a guest has started want times
+// on its disk.
 func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 	t.Helper()
 	if reply := h.talk(t, m); h.Standin && reply.Starts != want {
@@ -38,7 +38,7 @@ func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 func testStop(t *testing.T, h Harness) {
 	r := h.New(t, t.TempDir())
 	m := h.snapshotter(t, r, "m-1", "")
-	h.started(t, m, 1) // a connection alone may be older than the count on the disk
+	h.started(t, m, 1) // a connection may succeed before the count is written
 	c := Connect(t, m)
 	for range 2 {
 		if err := m.Stop(within(t)); err != nil {
@@ -71,8 +71,8 @@ func testFreeze(t *testing.T, h Harness) {
 	if err := first.Freeze(within(t), layer); err != nil {
 		t.Fatal(err)
 	}
-	// Two from one, beside the machine itself, none of which sees the others; also
-	// by a server that has started since.
+	// Two machines from one layer, and the original machine, must not see each
+	// other's changes. This must also hold for a server that has restarted.
 	after := h.New(t, dir)
 	second, third := h.snapshotter(t, r, "m-2", layer), h.snapshotter(t, after, "m-3", layer)
 	h.started(t, second, 2)
@@ -86,7 +86,7 @@ func testFreeze(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 	}
-	// The layer outlives the machine that it was saved from.
+	// The layer outlives the machine that it came from.
 	if err := first.Destroy(within(t)); err != nil {
 		t.Fatal(err)
 	}

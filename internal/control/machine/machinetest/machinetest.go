@@ -1,4 +1,5 @@
-// Package machinetest holds every runtime to the words of package machine.
+// Package machinetest is the test suite that every runtime of package machine
+// must pass.
 package machinetest
 
 import (
@@ -16,24 +17,25 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// A Harness is one runtime to be tested.
+// A Harness describes a runtime under test.
 type Harness struct {
-	// New returns a new Runtime on dir, as a server makes one when it starts:
-	// called twice with one dir, it is the server before and after a restart.
+	// New returns a new Runtime on dir, as a starting server does. Calling it
+	// twice with one dir simulates a restart of the server.
 	New func(t *testing.T, dir string) machine.Runtime
-	// Spec is what its machines are made of, but for the ID. The guest that it
-	// leads to serves [mux]; see Standin.
+	// Spec describes the machines to create, without the ID. Their guest serves
+	// [mux]; see Standin.
 	Spec machine.Spec
-	// Standin says that the guest is package standin's, which can be asked how
-	// often it has started on its disk.
+	// Standin means that the guest is package standin's, which counts its starts
+	// on its disk.
 	Standin bool
-	// Kill kills PID 1 as kill -9 on the host does.
+	// Kill kills PID 1 of the machine, as kill -9 on the host does.
 	Kill func(t *testing.T, r machine.Runtime, id string)
-	// HalfMade leaves in dir what a server leaves that died while it made the machine.
+	// HalfMade leaves in dir what a server leaves when it dies while creating the
+	// machine.
 	HalfMade func(t *testing.T, dir, id string)
 }
 
-// Run is the suite.
+// Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	for _, c := range []struct {
 		name string
@@ -69,7 +71,7 @@ func (h Harness) spec(id string) machine.Spec {
 	return s
 }
 
-// create makes a machine that the test's end destroys.
+// create creates a machine that is destroyed when the test ends.
 func (h Harness) create(t *testing.T, r machine.Runtime, id string) machine.Machine {
 	t.Helper()
 	m, err := r.Create(t.Context(), h.spec(id))
@@ -84,7 +86,7 @@ func (h Harness) create(t *testing.T, r machine.Runtime, id string) machine.Mach
 	return m
 }
 
-// within is a context for what has to happen soon.
+// within returns a context with a timeout for operations that should be quick.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -92,7 +94,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// Connect dials m and makes the control plane's end of its connection.
+// Connect dials m and returns the control plane's end of the multiplexed
+// connection.
 func Connect(t testing.TB, m machine.Machine) *mux.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -109,7 +112,7 @@ func Connect(t testing.TB, m machine.Machine) *mux.Conn {
 	return c
 }
 
-// talk proves that a guest answers at the other end.
+// talk checks that a guest answers at the other end of a new connection.
 func (h Harness) talk(t *testing.T, m machine.Machine) standin.Reply {
 	t.Helper()
 	c := Connect(t, m)
@@ -141,7 +144,7 @@ func testDial(t *testing.T, h Harness) {
 	if r := h.talk(t, m); h.Standin && r.Starts != 1 {
 		t.Errorf("the guest has started %d times", r.Starts)
 	}
-	h.talk(t, m) // a second connection is as good as the first
+	h.talk(t, m) // a second connection works too
 }
 
 func testConnectionEnds(t *testing.T, h Harness) {
@@ -309,7 +312,7 @@ func testDestroyTwice(t *testing.T, h Harness) {
 	if ids, _ := r.List(t.Context()); len(ids) != 0 {
 		t.Errorf("List is %v", ids)
 	}
-	h.talk(t, h.create(t, r, "m-1")) // the name is free again
+	h.talk(t, h.create(t, r, "m-1")) // the ID can be used again
 }
 
 func testDestroyStopped(t *testing.T, h Harness) {
@@ -350,7 +353,7 @@ func testTaken(t *testing.T, h Harness) {
 	if _, err := r.Create(t.Context(), h.spec("m-1")); err == nil {
 		t.Error("Create with a taken ID is no error")
 	}
-	h.talk(t, m) // and has not hurt the one that has it
+	h.talk(t, m) // and the existing machine is unharmed
 }
 
 func testBadIDs(t *testing.T, h Harness) {

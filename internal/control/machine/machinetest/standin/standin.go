@@ -1,6 +1,6 @@
-// Package standin is a guest small enough to test runtimes with: it serves the
+// Package standin is a minimal guest for testing runtimes. It serves the
 // multiplexed connection as pod-daemon does, counts its starts on its disk and
-// runs commands for the test. It has no part in the product.
+// runs commands for the test.
 package standin
 
 import (
@@ -20,24 +20,24 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// Stream is the name of the stream that carries one [Request] and its [Reply],
-// each as JSON.
+// Stream is the name of the stream that carries one JSON [Request] and one JSON
+// [Reply].
 const Stream = "standin"
 
-// A Request is what the test asks.
+// A Request is a question of the test to the guest.
 type Request struct {
-	Argv []string // a command to run in the machine; none asks for Starts only
+	Argv []string // command to run in the machine; if empty, only Starts is returned
 }
 
-// A Reply is the answer.
+// A Reply is the guest's answer.
 type Reply struct {
-	Starts int    // how often a guest has started on this disk, this time included
+	Starts int    // how many guests have started on this disk, including this one
 	Output string // what the command printed
 	Code   int    // its exit code, or -1 if it did not run
 }
 
-// Serve is a guest on the disk at dir. It returns when ctx ends, having ended
-// its connections.
+// Serve runs a guest with its disk at dir. It closes its connections and
+// returns when ctx ends.
 func Serve(ctx context.Context, dir string, l net.Listener) error {
 	starts, err := countStart(filepath.Join(dir, "starts"))
 	if err != nil {
@@ -101,12 +101,12 @@ func countStart(path string) (int, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(data))) // nothing there counts as 0
+	n, _ := strconv.Atoi(strings.TrimSpace(string(data))) // a missing file means 0
 	n++
 	return n, os.WriteFile(path, fmt.Append(nil, n), 0o600)
 }
 
-// Ask sends one request over a connection to a guest.
+// Ask sends one request to a guest and returns its reply.
 func Ask(ctx context.Context, c *mux.Conn, req Request) (Reply, error) {
 	s, err := c.Open(ctx, Stream)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command pod is the stand-in guest as a program, to be PID 1 of a machine.
+// Command pod runs the stand-in guest as PID 1 of a machine.
 package main
 
 import (
