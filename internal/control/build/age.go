@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// young reports whether something is not yet as old as that, by the clock on the
-// wall, which people and programs set. What seems to come from the future by more
-// than that is as good as old: else a clock that was wrong once would have it
-// last for as long as it was wrong.
+// young reports whether less than age has passed since at by the wall clock. A
+// time more than age in the future is not young: otherwise a clock that was
+// once set wrong would keep things alive until that time came.
 func young(at time.Time, age time.Duration) bool {
 	return time.Since(at).Abs() < age
 }
 
-// grace is for how long something has to be found too old, by the time that this
-// process runs, before it is removed for that. A clock that jumps, and is set
-// right within that, has cost nothing.
+// grace is how long something must be found too old, measured by this process's
+// own running time, before it is removed. A wall clock that jumps and is
+// corrected within that time causes no loss.
 const grace = 12 * time.Hour
 
-// expired remembers since when things are found too old. It is safe for
+// expired remembers since when things have been too old. It is safe for
 // concurrent use.
 type expired struct {
 	mu    sync.Mutex
-	since map[string]time.Time // with the time that a process runs
-	now   func() time.Time     // for tests; nil is time.Now
+	since map[string]time.Time // by id; in terms of the process's monotonic clock
+	now   func() time.Time     // nil means time.Now; replaced in tests
 }
 
-// due reports whether something has been too old for the grace.
+// due reports whether id has been too old for at least grace.
 func (e *expired) due(id string, old bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +48,7 @@ func (e *expired) due(id string, old bool) bool {
 	return now().Sub(since) >= grace
 }
 
-// forget lets go of what is removed.
+// forget drops the entry of a removed thing.
 func (e *expired) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

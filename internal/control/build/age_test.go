@@ -25,8 +25,8 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// A clock that jumps ahead makes everything old at once; what it has not made old
-// for the grace stays.
+// TestExpired checks that a clock jumping ahead removes nothing before things
+// have been too old for the whole grace.
 func TestExpired(t *testing.T) {
 	now := time.Now()
 	e := expired{now: func() time.Time { return now }}

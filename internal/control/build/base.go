@@ -12,16 +12,17 @@ import (
 	"aloft/internal/secret"
 )
 
-// base is what a machine begins with before install has run.
+// base is what a machine starts from before install has run.
 type base struct {
 	image string
-	layer string // a snapshot above it; "" is none
-	// dockerfile has the image made of the Dockerfile, which image does not name.
+	layer string // a snapshot on top of the image, or "" for none
+	// dockerfile means that the plan's Dockerfile must be built, and image is
+	// unset.
 	dockerfile bool
 }
 
-// from is the base of the plan's environment. What of it cannot be had stands
-// in the notes.
+// from returns the base of the plan's environment. If a part is unavailable,
+// the notes say so and the next base is used.
 func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, err error) {
 	e := p.Environment
 	if e.Base() == environment.BaseSnapshot {
@@ -65,7 +66,7 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 
 var errNoCommit = fault.Conflict("the repository has no commit yet")
 
-// noImage says why a Dockerfile has no image, and what to do about it.
+// noImage says why a Dockerfile has no image and what to do about it.
 func noImage(why error) string {
 	f := fault.Of(why)
 	words := "The image of the Dockerfile is not there: " + f.Message
@@ -75,7 +76,7 @@ func noImage(why error) string {
 	return words + "."
 }
 
-// haveImage makes an image ready, or says why it cannot be had.
+// haveImage makes an image available, or returns why it cannot.
 func (b *Builder) haveImage(ctx context.Context, name string) error {
 	if b.HaveImage == nil {
 		return nil
@@ -83,11 +84,11 @@ func (b *Builder) haveImage(ctx context.Context, name string) error {
 	return b.HaveImage(ctx, name)
 }
 
-// imageOr is the image, or the default one where it cannot be had, which the
-// notes tell.
+// imageOr returns the image name if it is available. Otherwise it returns the
+// default image and a note that says why.
 func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes []string) {
 	if name == b.Image {
-		return name, nil // there is no other
+		return name, nil // no image to fall back to
 	}
 	err := b.haveImage(ctx, name)
 	if err == nil || ctx.Err() != nil {
@@ -96,17 +97,17 @@ func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes
 	return b.Image, []string{"The image " + name + " cannot be had: " + words(err) + ". The machine starts from the default image."}
 }
 
-// stands reports whether a layer is there, with the image that it stands on.
+// stands reports whether a layer and the image below it are available.
 func (b *Builder) stands(ctx context.Context, id string) bool {
 	l, err := b.Layers.Layer(id)
 	return err == nil && b.haveImage(ctx, l.Content()) == nil
 }
 
-// usedSnapshot keeps that something is about to begin with a snapshot.
+// usedSnapshot records that a machine is about to start from a snapshot.
 func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 	n, err := b.Snapshots.Snapshot(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (young(n.CreatedAt, usedStep) || young(n.UsedAt, usedStep)) {
-		return nil // it is the operator's, or that is known
+		return nil // there is no record, as for an operator's snapshot, or it is recent enough
 	}
 	if err != nil {
 		return err
@@ -117,13 +118,13 @@ func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 	return nil
 }
 
-// maxSnapshots bounds the snapshots among which the newest is looked for.
+// maxSnapshots is how many snapshots are searched for the newest one.
 const maxSnapshots = 100
 
-// snapshot finds the snapshot that the plan's environment names: one that was
-// taken of the same repository and is the user's own or was published by an
-// admin, or one that the operator has exported or imported, and so gave to whoever
-// knows its name. The layer has no ID if there is none.
+// snapshot finds the snapshot that the plan's environment names. It must be of
+// the same repository, and the user's own or published by an admin. A snapshot
+// that the operator exported or imported is open to everybody who knows its
+// name. If there is none, the layer has no ID.
 func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	if b.Layers == nil || b.Snapshots == nil {
 		return layer.Layer{}, nil
@@ -134,7 +135,7 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 		if err != nil {
 			return layer.Layer{}, err
 		}
-		for _, own := range []bool{true, false} { // the user's own count first
+		for _, own := range []bool{true, false} { // the user's own snapshots come first
 			for _, s := range list {
 				if l, err := b.Layers.Layer(s.ID); err == nil && l.Kept && (s.UserID == p.userID || !own && s.For(p.userID)) {
 					return l, nil
@@ -145,7 +146,7 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	}
 	l, err := b.Layers.Layer(p.Environment.Snapshot)
 	if err != nil || !l.Kept {
-		return layer.Layer{}, nil //nolint:nilerr // it is not there
+		return layer.Layer{}, nil //nolint:nilerr // no such layer
 	}
 	s, err := b.Snapshots.Snapshot(ctx, l.ID)
 	switch {
@@ -157,8 +158,9 @@ func (b *Builder) snapshot(ctx context.Context, p Plan) (layer.Layer, error) {
 	return layer.Layer{}, err
 }
 
-// mayStart reports whether a machine of the plan's user may start from a build:
-// one of a snapshot has all that the snapshot has.
+// mayStart reports whether a machine of the plan's user may start from a build.
+// A build on a snapshot contains the snapshot's files, so the user must be
+// allowed to use that.
 func (b *Builder) mayStart(ctx context.Context, p Plan, r environment.Record) (bool, error) {
 	if r.Base == "" || r.UserID == p.userID {
 		return true, nil
@@ -166,7 +168,7 @@ func (b *Builder) mayStart(ctx context.Context, p Plan, r environment.Record) (b
 	s, err := b.Snapshots.Snapshot(ctx, r.Base)
 	if errors.Is(err, store.ErrNotFound) {
 		l, err := b.Layers.Layer(r.Base)
-		return err == nil && l.Packed != nil, nil // it is the operator's
+		return err == nil && l.Packed != nil, nil // a snapshot without a record may be used if the operator imported or exported it
 	}
 	return err == nil && s.For(p.userID), err
 }

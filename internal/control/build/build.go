@@ -1,15 +1,15 @@
-// Package build makes environments ready: it finds out what the machine of an
-// agent is to be made of, makes that once, and says what a machine starts from.
+// Package build prepares environments: it finds out what an agent's machine
+// should contain, builds that once, and says what a machine starts from.
 //
-// What a repository says of its environment is read from the mirror, at the
-// commit that the agent works on, before there is a machine; it is data of
-// whoever wrote the repository, and does nothing but in the machine.
+// The environment file is read from the mirror, at the commit that the agent
+// works on, before a machine exists. Its content is untrusted and takes effect
+// only inside the machine.
 //
 // A build is a machine in which the default branch is checked out and install
-// has run, frozen into a layer. Its record is in the store before the machine is
-// there, and says SUCCEEDED only once the layer is whole: whoever dies at
-// whatever moment leaves a record that [Builder.Run] ends, and no layer that
-// anything would start from.
+// has run, frozen into a layer. Its record is stored before the machine is
+// created, and becomes SUCCEEDED only when the layer is complete. After a crash
+// at any moment there is a record that [Builder.Run] closes, and no half-made
+// layer that a machine could start from.
 package build
 
 import (
@@ -32,75 +32,77 @@ import (
 	"aloft/internal/secret"
 )
 
-// Config is what a Builder works with. Without Layers nothing is built: install
-// then runs in each machine.
+// Config holds the dependencies and settings of a Builder. Without Layers
+// nothing is built ahead, and install runs in each machine.
 type Config struct {
 	Files   Files
 	Gateway Gateway
 	Builds  store.Builds
-	Saved   store.Environments // nil has none
-	// Dockerfiles makes bases of Dockerfiles; nil makes none.
+	Saved   store.Environments // nil means that there are no saved environments
+	// Dockerfiles builds images of Dockerfiles; nil means that none are built.
 	Dockerfiles Dockerfiles
-	// Snapshots says whose saved disks are; nil knows of none.
+	// Snapshots holds the records of saved disks; nil means that there are none.
 	Snapshots store.Snapshots
 	Leases    store.Leases
-	Owner     string // of leases: this server
+	Owner     string // this server, as the owner of leases
 	Runtime   machine.Runtime
 	Layers    Layers
-	Dir       string // for logs of builds
-	Image     string // the default base
-	// HaveImage makes an image ready, or says why it cannot be had; nil leaves
+	Dir       string // for build logs
+	Image     string // the default image
+	// HaveImage makes an image available, or returns why it cannot; nil leaves
 	// that to the runtime.
 	HaveImage func(ctx context.Context, name string) error
-	// Room is a fault where the disk is too full to build on; nil never asks.
+	// Room returns a fault if the disk is too full to build; nil disables the
+	// check.
 	Room    func() error
 	Class   string
 	Limits  machine.Limits
 	Network policy.Network
-	// TeamEgress is what the team has settled by a time of what machines may reach;
-	// nil is nothing, and so is a zero value.
+	// TeamEgress returns the team's network policy in force at a time. If it is
+	// nil or returns the zero value, the team has set none.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
-	// MayReach returns a fault unless the user may run agents on a repository; nil
-	// lets everybody reach all.
+	// MayReach returns a fault unless the user may run agents on a repository;
+	// nil allows everybody everything.
 	MayReach func(ctx context.Context, userID int64, repoURL string) error
-	// Secrets are values, by names, that must not be in a log.
+	// Secrets are values, by name, to redact from logs.
 	Secrets map[string]string
-	// Variables returns what install finds in its environment, the hidden of
-	// which must not be in a log either; nil gives nothing.
+	// Variables returns the environment variables of install, whose hidden values
+	// are redacted from logs too; nil means none.
 	Variables    func(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error)
-	InstallLimit time.Duration // 1 h if 0
-	// StaleAfter is how old a build may be before a use of it asks whether
-	// another is due; 0 asks with every use.
+	InstallLimit time.Duration // timeout of install; 1 h if 0
+	// StaleAfter is the age at which using a build triggers a check whether a new
+	// one is due; 0 checks on every use.
 	StaleAfter time.Duration
-	// WatchEvery is how often the default branches of environments that are in use
-	// are looked at for another environment; 0 is never.
+	// WatchEvery is how often the default branches of environments in use are
+	// checked for changes to the environment; 0 means never.
 	WatchEvery time.Duration
-	// RebuildEvery is how old a build of an environment that is in use may be
-	// before another is made if anything has changed; 0 is any age.
+	// RebuildEvery is the age at which a build in use is rebuilt if anything in
+	// its repositories has changed; 0 means at any age.
 	RebuildEvery time.Duration
-	// KeepBuilds is of how many builds of each environment the disk is kept, the
-	// active one among them, for at most KeepFor, 0 being for ever: so long are
-	// also the records of builds and their logs.
+	// KeepBuilds is how many builds of each environment keep their disk,
+	// including the active one, for at most KeepFor (0 means for ever). Records
+	// and logs of builds are kept for as long.
 	KeepBuilds int
 	KeepFor    time.Duration
-	// SnapshotFor is how long a snapshot stays that no machine begins with; 0 is
-	// for ever.
+	// SnapshotFor is how long a snapshot is kept after its last use; 0 means for
+	// ever.
 	SnapshotFor time.Duration
-	// WreckFor is how long what a failed install has left can be looked at, and
-	// WreckBytes how much of the disk all of that may take; 0 is no limit.
+	// WreckFor is how long the machine of a failed install is kept for
+	// inspection, and WreckBytes how much disk space all of them may use; 0 means
+	// no limit.
 	WreckFor   time.Duration
 	WreckBytes int64
 	Logger     *slog.Logger
 }
 
-// Gateway is how git in a build's machine reaches its repository.
+// Gateway gives git in a build's machine access to its repositories.
 type Gateway interface {
 	http.Handler
 	Grant(g gateway.Grant) (credential string, err error)
 	Revoke(credential string)
 }
 
-// Layers are the disks that machines have left: [layer.Store].
+// Layers are the saved disks of machines: [layer.Store].
 type Layers interface {
 	Layer(id string) (layer.Layer, error)
 	List() ([]layer.Layer, error)
@@ -108,23 +110,23 @@ type Layers interface {
 	Size(ctx context.Context, id string) (int64, error)
 }
 
-// Builder makes environments ready. Its methods are safe for concurrent use.
+// Builder builds environments. Its methods are safe for concurrent use.
 type Builder struct {
 	Config
-	tidied chan struct{} // closed when what the dead have left is ended
+	tidied chan struct{} // closed once leftovers of earlier servers have been cleaned up
 
 	mu      sync.Mutex
-	ctx     context.Context // of builds; nil until Run
+	ctx     context.Context // context of builds; nil until Run
 	flights map[string]*flight
-	ends    map[string]context.CancelCauseFunc // end the build in a machine, by its id
-	wrecks  map[string]*wreck                  // that somebody looks at, by build
-	saving  map[string]bool                    // snapshots whose disks are being made
+	ends    map[string]context.CancelCauseFunc // cancels the build in a machine, by machine id
+	wrecks  map[string]*wreck                  // failed machines with visitors, by build id
+	saving  map[string]bool                    // snapshots being saved, by id
 	expired expired
 	running sync.WaitGroup
-	step    func(string) // between the steps of a build, for tests
+	step    func(string) // called between the steps of a build, for tests
 }
 
-// New makes a Builder. Run makes it build.
+// New returns a Builder. It builds once Run has been called.
 func New(c Config) *Builder {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -140,17 +142,19 @@ func New(c Config) *Builder {
 // Base is what a machine starts from.
 type Base struct {
 	Image   string
-	Layer   string   // above the image; "" is none
-	Install bool     // install has still to run in the machine
-	Notes   []string // what people and the agent ought to know
+	Layer   string   // layer on top of the image, or "" for none
+	Install bool     // install still has to run in the machine
+	Notes   []string // messages for users and the agent
 }
 
-// failedFor is how long a build that failed stands for the next of the same.
+// failedFor is how long a failed build prevents another one of the same
+// environment.
 const failedFor = 10 * time.Minute
 
-// Prepare says what a machine of the plan starts from. Where no build covers it
-// and one can, it is made first, or waited for where somebody else makes it;
-// tell hears how far it is. A build that fails is no error: the notes tell.
+// Prepare returns what a machine of the plan starts from. If no build fits and
+// one can be made, Prepare makes it first, or waits for the one already in
+// progress; tell receives progress messages. A failed build is not an error:
+// the notes describe it.
 func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
 	from, notes, err := b.from(ctx, p)
 	if err != nil {
@@ -199,7 +203,8 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		base.Image, base.Layer, base.Install = made.Image, made.ID, made.Inputs != p.Inputs
 		return base, nil
 	}
-	// What has just failed is not tried again in the machine: the agent is told.
+	// Do not run an install again that has just failed: the agent is told
+	// instead.
 	base.Install = base.Install && made.FailureType != environment.InstallFailed
 	note := fmt.Sprintf("The environment could not be built (%s): %s", made.ID, made.Message)
 	switch {
@@ -207,11 +212,11 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		base.Image, base.Layer = active.Image, active.ID
 		note += "\nThe machine starts from the build before it, " + active.ID + "."
 	case from.dockerfile && made.Image != "":
-		base.Image = made.Image // of which only install has failed
+		base.Image = made.Image // the image was fine; only install failed
 	case from.dockerfile:
 		base.Image = b.Image
 		note += "\nThe machine starts from the default image."
-	default: // its image may be what could not be had
+	default: // the image itself may be the cause
 		image, notes := b.imageOr(ctx, from.image)
 		base.Image, base.Notes = image, append(base.Notes, notes...)
 	}
@@ -219,8 +224,8 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	return base, nil
 }
 
-// withImage makes the image of a plan that no build is made of. One that cannot
-// be made is no error: the notes tell.
+// withImage builds the Dockerfile's image for a plan that has no build. A
+// failure is not an error: the notes describe it.
 func (b *Builder) withImage(ctx context.Context, base Base, from base, p Plan, tell func(string)) (Base, error) {
 	if !from.dockerfile && from.layer != "" {
 		return base, nil
@@ -242,14 +247,14 @@ func (b *Builder) withImage(ctx context.Context, base Base, from base, p Plan, t
 	return base, nil
 }
 
-// ofTheHost reports whether a machine would be made of files of this server: an
-// operator may say so, and nobody else.
+// ofTheHost reports whether an image consists of files of this server. Only an
+// operator may choose such an image.
 func ofTheHost(image string) bool {
 	scheme, _, ok := strings.Cut(image, ":")
 	return image == "host" || ok && (scheme == "rootfs" || scheme == "oci" || scheme == "local")
 }
 
-// refresh asks in the background whether another build is due.
+// refresh checks in the background whether another build is due.
 func (b *Builder) refresh(p Plan) {
 	b.mu.Lock()
 	ctx := b.ctx

@@ -7,16 +7,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// Wish is a build that somebody asks for.
+// Wish is an explicit request for a build.
 type Wish struct {
-	Saved   *environment.Saved // nil is what the repository itself says
+	Saved   *environment.Saved // nil means the environment in the repository
 	RepoURL string
 	UserID  int64
-	Again   bool // even if nothing has changed
+	Again   bool // build even if nothing has changed
 }
 
-// Demand makes a build, even if one like it has just failed, and returns it when
-// it has ended. tell hears how far it is. The build goes on when ctx ends.
+// Demand makes a build, even if the same build has just failed, and returns it
+// when it has ended. tell receives progress messages. The build continues if
+// ctx ends.
 func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {
 		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
@@ -42,7 +43,7 @@ func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (enviro
 	return b.Ensure(ctx, p, environment.Manual, tell)
 }
 
-// instead makes the plan that of a saved environment.
+// instead replaces the plan's environment by a saved one.
 func (b *Builder) instead(ctx context.Context, p *Plan, e environment.Saved) error {
 	p.userID = e.UserID
 	p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))

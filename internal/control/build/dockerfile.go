@@ -24,25 +24,28 @@ import (
 	"aloft/internal/secret"
 )
 
-// Dockerfiles makes images of Dockerfiles. Its methods are safe for concurrent use.
+// Dockerfiles builds images of Dockerfiles. Its methods are safe for concurrent
+// use.
 type Dockerfiles interface {
-	// Ready returns why there is nothing that builds, as a fault with advice.
+	// Ready returns nil, or a fault that says why images cannot be built and what
+	// to do.
 	Ready() error
-	// Build makes an image, and returns the name by which machines know it.
+	// Build builds an image and returns the name by which machines refer to it.
 	Build(ctx context.Context, spec dockerfile.Spec, out func(line string)) (image string, err error)
-	// Has reports whether an image that Build has made is still there.
+	// Has reports whether an image made by Build still exists.
 	Has(image string) bool
 }
 
-// errNoDockerfiles is why a Builder without an engine builds none.
+// errNoDockerfiles is the error of a Builder without an image builder.
 var errNoDockerfiles = fault.NotImplemented("this server builds no Dockerfiles").Named("no_image_builder").
 	Hint("run `aloft doctor` on the server: it says how to get what builds them")
 
-// maxDockerfile is how long a Dockerfile may be, in bytes.
+// maxDockerfile is the maximum size of a Dockerfile in bytes.
 const maxDockerfile = 1 << 20
 
-// readDockerfile finds out what the image of the plan's Dockerfile is made of,
-// so that it is made again when, and only when, that is another.
+// readDockerfile computes the digest of everything that goes into the image of
+// the plan's Dockerfile, so that the image is rebuilt exactly when one of these
+// inputs changes.
 func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 	p.dockerfile, p.noImage = "", nil
 	spec := p.Environment.Build
@@ -54,7 +57,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 		p.noImage = b.Dockerfiles.Ready()
 	}
 	if p.noImage != nil {
-		return nil //nolint:nilerr // the plan says it
+		return nil //nolint:nilerr // the plan's findings report it
 	}
 	text := spec.DockerfileContents
 	if spec.Dockerfile != "" {
@@ -62,7 +65,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 		if err != nil {
 			return fmt.Errorf("look for %s: %w", spec.Dockerfile, err)
 		}
-		if blob, ok := tree.Files[spec.Dockerfile]; ok { // if not, the build says so
+		if blob, ok := tree.Files[spec.Dockerfile]; ok { // if it is missing, the build reports that
 			data, err := b.Files.Contents(ctx, p.repoURL, blob, maxDockerfile)
 			if err != nil {
 				return fmt.Errorf("read %s: %w", spec.Dockerfile, err)
@@ -90,7 +93,7 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 		return err
 	}
 	for _, name := range paths {
-		if _, ok := ids[name]; !ok { // it is behind a link, or nowhere
+		if _, ok := ids[name]; !ok { // behind a symbolic link, or missing
 			all = true
 		}
 	}
@@ -108,8 +111,8 @@ func (b *Builder) readDockerfile(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// digest identifies what decides what a build of the plan makes, beside the
-// files that install reads.
+// digest identifies the inputs of a build of the plan, except the files that
+// install reads.
 func (p Plan) digest() string {
 	if p.dockerfile == "" {
 		return p.Environment.BuildDigest()
@@ -118,20 +121,21 @@ func (p Plan) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fits reports whether a build that was made began with this base.
+// fits reports whether a build was made on the given base.
 func (b *Builder) fits(r environment.Record, from base, p Plan) bool {
-	if from.dockerfile { // whose digest says what is in the image
+	if from.dockerfile { // the digest covers the content of the image
 		return r.Base == from.layer && r.Digest == p.digest() && b.Dockerfiles.Has(r.Image)
 	}
 	return r.Base == from.layer && r.Image == from.image
 }
 
-// network is that of the machines in which the environment is made ready: no
-// wider than the server's, and than what the team has settled for new agents.
+// network returns the network policy of the machines in which the environment
+// is built. It is no wider than the policy of the server and the team's policy
+// for new agents.
 func (b *Builder) network(ctx context.Context, e environment.Environment) (policy.Network, error) {
 	all := b.Network
 	if all.Mode == "" {
-		return all, nil // there is none
+		return all, nil // no policy is set
 	}
 	if b.TeamEgress != nil {
 		team, err := b.TeamEgress(ctx, time.Now())
@@ -151,7 +155,7 @@ func (b *Builder) network(ctx context.Context, e environment.Environment) (polic
 	return policy.Narrow(all, own), nil
 }
 
-// image makes the image of the plan's Dockerfile, and returns the name of it.
+// image returns the image of the plan's Dockerfile, and builds it if needed.
 func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildLog) (name string, err error) {
 	if p.noImage != nil {
 		return "", p.noImage
@@ -181,7 +185,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 		Repository: p.repoURL, Root: root, Dockerfile: of.Dockerfile, Contents: of.DockerfileContents, Context: of.Context,
 		Policy: &network, Secrets: set.Vars,
 	}
-	// What an engine says is a machine's word.
+	// The builder's output is untrusted and may contain secrets.
 	clean := b.redactorOf(set)
 	said := clean.Stream()
 	name, err = b.Dockerfiles.Build(ctx, spec, func(line string) { _, _ = out.Write(said.Next([]byte(line + "\n"))) })
@@ -199,7 +203,7 @@ func (b *Builder) image(ctx context.Context, p Plan, set secret.Set, out *buildL
 	return name, atomicfile.Write(kept, []byte(name), 0o600)
 }
 
-// imageNow makes the image of a plan that nothing is built of ahead.
+// imageNow builds the image of a plan for which there are no builds.
 func (b *Builder) imageNow(ctx context.Context, p Plan, tell func(string)) (string, error) {
 	set, err := b.variables(ctx, p.environmentID(), p.urls())
 	if err != nil {
@@ -214,9 +218,8 @@ func (b *Builder) imageNow(ctx context.Context, p Plan, tell func(string)) (stri
 	return name, errors.Join(err, log.close())
 }
 
-// tidyImages forgets which Dockerfiles the images are of that are gone, and
-// removes what a server that was killed has left of their contexts. Nothing is
-// built meanwhile.
+// tidyImages forgets images that no longer exist, and removes build contexts
+// left behind by a killed server. It must not run during a build.
 func (b *Builder) tidyImages() error {
 	left, err := filepath.Glob(filepath.Join(b.Dir, "context-*"))
 	var errs []error

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// scribe is an engine of nothing: it keeps what it was asked.
+// scribe is a fake image builder that records its requests.
 type scribe struct {
 	spec  dockerfile.Spec
 	files map[string]string
@@ -35,7 +35,8 @@ func (s *scribe) Build(_ context.Context, spec dockerfile.Spec, out func(string)
 	})
 }
 
-// An image is made again when what its Dockerfile takes is another, and only then.
+// TestDockerfileOfPlan checks that an image is rebuilt exactly when an input of
+// its Dockerfile changes.
 func TestDockerfileOfPlan(t *testing.T) {
 	b, git := planner(t)
 	engine := &scribe{}
@@ -87,7 +88,7 @@ func TestDockerfileOfPlan(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(b.Dir, "context-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
-	// What is made is not made again.
+	// An existing image is not built again.
 	engine.files = nil
 	if _, err := b.imageNow(t.Context(), first, func(string) {}); err != nil || engine.files != nil {
 		t.Errorf("it was made again: %v", err)

@@ -8,8 +8,9 @@ import (
 )
 
 // Draft tries the text of an environment.json on the default branch of a
-// repository, by a build of its own that no machine starts from. An environment
-// without install is tried as far as its base. tell hears how far it is.
+// repository, in a separate build that no machine starts from. For an
+// environment without install it only checks the base. tell receives progress
+// messages.
 func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text string, tell func(string)) (environment.Record, environment.Findings, error) {
 	p, err := b.plan(ctx, source{repoURL: repoURL, userID: userID})
 	if err != nil {
@@ -39,7 +40,7 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	if len(notes) > 0 {
 		return environment.Record{}, p.Findings, fault.Invalid("%s", notes[0]).Named("base_missing").Hint("name another base")
 	}
-	// Drafts of one environment that differ are not one another's.
+	// Different drafts of one environment must not share builds.
 	p.savedID = p.environmentID() + "-draft-" + p.digest()[:16]
 	if p.Environment.Install == "" {
 		p.Environment.Install = "true"
@@ -48,9 +49,9 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	return r, p.Findings, err
 }
 
-// Exists returns what of these paths is in a repository at a ref, "" being the
-// default branch, with the contents of files of at most limit bytes; of larger
-// ones there is nothing but the name.
+// Exists returns which of the paths exist in a repository at a ref ("" is the
+// default branch), each with the content of the file. The content of files
+// above limit bytes is nil.
 func (b *Builder) Exists(ctx context.Context, repoURL, ref string, paths []string, limit int64) (map[string][]byte, error) {
 	tree, err := b.Files.Files(ctx, repoURL, ref, paths)
 	if err != nil {
@@ -60,7 +61,7 @@ func (b *Builder) Exists(ctx context.Context, repoURL, ref string, paths []strin
 	for name, blob := range tree.Files {
 		data, err := b.Files.Contents(ctx, repoURL, blob, limit)
 		if err != nil {
-			data = nil // it is too large, or no file
+			data = nil // too large, or not a file
 		}
 		out[name] = data
 	}

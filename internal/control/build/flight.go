@@ -13,37 +13,37 @@ import (
 	"aloft/internal/fault"
 )
 
-// flight is a build under way, for all who wait for it.
+// flight is a build in progress that several callers may wait for.
 type flight struct {
 	plan   Plan
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when record and err are set
 	record environment.Record
 	err    error
-	news   chan struct{} // closed and replaced when last is another; guarded by Builder.mu
+	news   chan struct{} // closed and replaced when last changes; guarded by Builder.mu
 	last   string
 }
 
-// serves reports whether a flight makes what the plan asks for.
+// serves reports whether a flight builds what the plan asks for.
 func (f *flight) serves(p Plan) bool {
 	return slices.Equal(f.plan.urls(), p.urls()) && f.plan.digest() == p.digest()
 }
 
-// Reasons for which a build ends early.
+// Reasons why a build is stopped.
 var (
 	errCancelled = errors.New("it was cancelled")
 	errStopped   = errors.New("the server stopped")
 )
 
-// Times of the lease on an environment's builds.
+// Durations of the lease on an environment's builds.
 const (
 	leaseTTL   = 30 * time.Second
 	leaseRetry = time.Second
 )
 
-// Ensure returns a build of the plan: the active one if nothing has changed,
-// one that is being made, or a new one, when it has ended. ctx is of the wait:
-// a build goes on for others, and for the next who asks.
+// Ensure returns a finished build of the plan: the active one if nothing has
+// changed, otherwise one already in progress or a new one. ctx bounds only the
+// wait: the build continues for other callers.
 func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
 	select {
 	case <-b.tidied:
@@ -68,15 +68,17 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 		if may && f.serves(p) {
 			return r, err
 		}
-		// It was of other repositories with the same saved environment, of an
-		// environment that has changed since, or of a snapshot that is another's.
+		// The flight was for other repositories of the saved environment, for an
+		// older environment, or on a snapshot that this user may not use: try
+		// again.
 	}
 }
 
-// await returns what a flight comes to. tell hears its news.
+// await waits for a flight and returns its result. tell receives its progress
+// messages.
 func (b *Builder) await(ctx context.Context, f *flight, tell func(string)) (environment.Record, error) {
 	var told string
-	var next time.Time // of telling: there may be much news, and now and then the last is told
+	var next time.Time // when to call tell again: progress is throttled
 	for {
 		b.mu.Lock()
 		last, news := f.last, f.news
@@ -99,8 +101,8 @@ func (b *Builder) await(ctx context.Context, f *flight, tell func(string)) (envi
 	}
 }
 
-// join returns the flight of the plan's environment, which it starts if there
-// is none.
+// join returns the flight of the plan's environment, and starts one if there is
+// none.
 func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 	id := p.environmentID()
 	b.mu.Lock()
@@ -136,7 +138,7 @@ func (b *Builder) say(f *flight, words string) {
 	f.news = make(chan struct{})
 }
 
-// Cancel ends the build of the environment that is under way here.
+// Cancel stops this server's build of the environment.
 func (b *Builder) Cancel(environmentID string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +150,8 @@ func (b *Builder) Cancel(environmentID string) error {
 	return nil
 }
 
-// fly makes a build, unless there is no need, as the only one of this
-// environment on any server.
+// fly makes a build if one is needed, while holding the environment's lease,
+// which excludes other servers.
 func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell func(string)) (environment.Record, error) {
 	id := p.environmentID()
 	release, err := b.lease(ctx, "build/"+id)
@@ -177,7 +179,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		return record, err
 	case !p.again && same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
-	case p.unasked: // which is no use of it
+	case p.unasked: // an unsolicited check does not count as use
 		record.UsedAt = active.UsedAt
 	}
 	if !p.again && why != environment.AgentDraft {
@@ -185,7 +187,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		if err != nil {
 			return record, err
 		}
-		for _, r := range older { // one from before the environment was changed and changed back
+		for _, r := range older { // reuse an older build, as after a change that was reverted
 			if r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && same(r) && b.fits(r, from, p) && b.stands(ctx, r.ID) {
 				return r, b.skip(ctx, r, record)
 			}
@@ -208,8 +210,8 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	return b.make(ctx, record, p, tell)
 }
 
-// skip records that nothing had changed since a build, which becomes the active
-// one if it was not.
+// skip records that nothing has changed since an existing build, and makes that
+// build the active one.
 func (b *Builder) skip(ctx context.Context, active, record environment.Record) error {
 	record.Status, record.Message = environment.Skipped, "nothing has changed since "+active.ID
 	record.EndedAt = &record.CreatedAt
@@ -220,7 +222,8 @@ func (b *Builder) skip(ctx context.Context, active, record environment.Record) e
 	return b.Builds.UpdateBuild(ctx, active, true)
 }
 
-// lease takes the lease, waiting while another server has it, and keeps it.
+// lease acquires the lease, waiting while another server holds it, and renews
+// it until release is called.
 func (b *Builder) lease(ctx context.Context, name string) (release func(), err error) {
 	for {
 		ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL)
@@ -260,8 +263,8 @@ func (b *Builder) lease(ctx context.Context, name string) (release func(), err e
 	}, nil
 }
 
-// Run makes builds until ctx ends. It begins with ending what a server that was
-// killed has left unfinished.
+// Run enables builds until ctx ends. It first cleans up what a killed server
+// left unfinished.
 func (b *Builder) Run(ctx context.Context) error {
 	if b.Layers == nil {
 		close(b.tidied)

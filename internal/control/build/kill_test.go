@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child is a server that builds what the repository args[1] asks for on the
-// folder args[0], or saves the disk of the machine args[3] for it as the snapshot
-// args[4], and is killed at the step args[2].
+// child runs a server on the folder args[0] that is killed at the step args[2].
+// It builds the environment of the repository args[1] or, if given, saves the
+// disk of the machine args[3] as the snapshot args[4].
 func child(args []string) error {
 	s, err := open(args[0])
 	if err != nil {
@@ -66,7 +66,8 @@ func child(args []string) error {
 	return errors.Join(err, s.close())
 }
 
-// site is all of a server that builds: a store, layers, machines, a gateway.
+// site is everything that a building server needs: store, layers, machines and
+// git gateway.
 type site struct {
 	dir     string
 	store   *sqlite.Store
@@ -77,7 +78,8 @@ type site struct {
 	ended   chan error
 }
 
-// open opens the site on a folder, and has it build as set says.
+// open opens a site on a folder, with the given changes to the Builder's
+// configuration.
 func open(dir string, set ...func(*Config)) (_ site, err error) {
 	s := site{dir: dir, ended: make(chan error, 1)}
 	ctx, stop := context.WithCancel(context.Background())
@@ -120,7 +122,8 @@ func (s *site) close() error {
 	return errors.Join(<-s.ended, s.runtime.Close(), s.gateway.Close(), s.store.Close())
 }
 
-// opened is a site that is closed when the test ends, without its machines.
+// opened opens a site that is closed when the test ends. Its machines keep
+// running.
 func opened(t *testing.T, dir string, set ...func(*Config)) *site {
 	t.Helper()
 	need.Root(t)
@@ -153,7 +156,7 @@ func (s *site) shut(t *testing.T) {
 	}
 }
 
-// build builds what a repository asks for now.
+// build builds the current environment of a repository.
 func (s *site) build(ctx context.Context, url string) (environment.Record, error) {
 	p, err := s.builder.Plan(ctx, agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
 	if err != nil {
@@ -162,7 +165,8 @@ func (s *site) build(ctx context.Context, url string) (environment.Record, error
 	return s.builder.Ensure(ctx, p, environment.Manual, func(string) {})
 }
 
-// built is build that must come to this end.
+// built is build, and fails the test unless the build ends with the status
+// want.
 func (s *site) built(t *testing.T, url string, want environment.Status) environment.Record {
 	t.Helper()
 	r, err := s.build(t.Context(), url)
@@ -172,8 +176,8 @@ func (s *site) built(t *testing.T, url string, want environment.Status) environm
 	return r
 }
 
-// agree wants every build to be at its end, a layer for each active one, none
-// for any that did not succeed, and no machine.
+// agree fails the test unless every build has ended, every active build has a
+// layer, no failed build has one, and no machine is left.
 func (s *site) agree(t *testing.T) {
 	t.Helper()
 	open, err := s.store.OpenBuilds(t.Context())
@@ -188,7 +192,7 @@ func (s *site) agree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range kept { // one that is not active any more stays for a while
+	for _, l := range kept { // a formerly active build keeps its layer for a while
 		if r, err := s.store.Build(t.Context(), l.ID); err != nil || r.Status != environment.Succeeded {
 			t.Errorf("the layer %s is of the build %+v, %v", l.ID, r, err)
 		}
@@ -226,14 +230,14 @@ func (s *site) on(t *testing.T, r environment.Record, command string) string {
 	return out.String()
 }
 
-// committed has the repository ask for another install.
+// committed commits a different install to the repository.
 func committed(git *gittest.Server, name, install string) {
 	git.Commit(name, "main", "Install", map[string]string{".aloft/environment.json": fmt.Sprintf(`{"install": %q}`, install)})
 }
 
-// The server is killed in every step of a build. The one that comes after it
-// ends the build, leaves nothing half made, starts from nothing but what was
-// whole, and builds anew.
+// TestServerIsKilledInEveryStep kills the server in every step of a build. The
+// next server must end the build, leave nothing half made, start machines only
+// from complete layers, and build again.
 func TestServerIsKilledInEveryStep(t *testing.T) {
 	git, dir := gittest.New(t), t.TempDir()
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "echo first > ~/made"}`})
@@ -277,8 +281,9 @@ func TestServerIsKilledInEveryStep(t *testing.T) {
 	}
 }
 
-// A machine that dies in the middle of a build ends it, as does a disk that is
-// full; neither leaves anything, and what was active stays so.
+// TestMachineIsKilledInABuild checks that a build ends when its machine dies or
+// the disk is full, that it leaves nothing behind, and that the active build
+// stays active.
 func TestMachineIsKilledInABuild(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "echo first > ~/made"}`})
@@ -291,10 +296,10 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	}{
 		{"made", "", environment.TerminalFailure, s.kill},
 		{"booted", "", environment.TerminalFailure, s.kill},
-		{"installed", "", "", s.kill}, // all that is to be saved is on the disk
+		{"installed", "", "", s.kill}, // everything to be saved is already on the disk
 		{"booted", "", environment.TerminalFailure, s.killInit},
 		{"installed", "", "", s.killInit},
-		{"stopped", "", "", s.killInit}, // nothing that is frozen runs
+		{"stopped", "", "", s.killInit}, // nothing runs any more when the disk is frozen
 		{"booted", "the disk is full", environment.InstallFailed, func(id string) error {
 			ours, err := s.builder.Stop(t.Context(), id, fault.Exhausted("the disk is full"))
 			if !ours {
@@ -336,7 +341,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
 		t.Errorf("a machine of the build has %q", got)
 	}
-	// While install runs PID 1 is killed, or all else in the machine.
+	// During install, kill either PID 1 or everything else in the machine.
 	for install, failure := range map[string]environment.Failure{
 		"echo half > ~/made; sync; echo it runs; sleep 600":       environment.TerminalFailure,
 		"echo half > ~/made; sync; sh -c 'kill -9 -1'; sleep 600": environment.InstallFailed,
@@ -364,7 +369,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 		if err != nil || r.Status != environment.Failed || r.FailureType != failure || r.Message == "" || strings.Contains(r.Message, "ended after") {
 			t.Errorf("%s: the build is %+v, %v", install, r, err)
 		}
-		if err := s.builder.destroy(t.Context(), r.MachineID); err != nil { // the wreck of an install is there to be looked at
+		if err := s.builder.destroy(t.Context(), r.MachineID); err != nil { // the failed machine is kept for inspection
 			t.Error(err)
 		}
 		s.agree(t)
@@ -375,7 +380,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	if got := s.on(t, active, "cat ~/made"); got != "stopped\n" {
 		t.Errorf("a machine of the active build has %q", got)
 	}
-	// A disk that is full before it begins makes none.
+	// If the disk is full from the start, no machine is created.
 	s.builder.Room = func() error { return fault.Exhausted("the disk is nearly full").Named("disk_full") }
 	committed(git, "app", "true")
 	if r, err := s.build(t.Context(), url); fault.Of(err).Code != "disk_full" {
@@ -385,7 +390,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 	s.agree(t)
 }
 
-// kill kills everything in a machine.
+// kill kills every process in a machine.
 func (s *site) kill(id string) error {
 	m, err := s.runtime.Open(context.Background(), id)
 	if err != nil {
@@ -394,8 +399,8 @@ func (s *site) kill(id string) error {
 	return m.(machine.Snapshotter).Stop(context.Background())
 }
 
-// killInit kills PID 1 of a machine, and so all of it, from outside. One that has
-// ended is no error.
+// killInit kills PID 1 of a machine from outside, and so the whole machine. It
+// ignores a machine that has ended.
 func (s *site) killInit(id string) error {
 	data, err := os.ReadFile(filepath.Join(s.dir, "machines", "machines", id, "init.json"))
 	if err != nil {
@@ -416,8 +421,8 @@ func (s *site) killInit(id string) error {
 	return nil
 }
 
-// What is as it was is not built again, and what several want at once is built
-// once for all.
+// TestNothingHasChanged checks that an unchanged environment is not built
+// again, and that concurrent requests share one build.
 func TestNothingHasChanged(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "date +%N > ~/made"}`})
@@ -451,7 +456,7 @@ func TestNothingHasChanged(t *testing.T) {
 			t.Errorf("a build that nobody needs: %+v", r)
 		}
 	}
-	// Somebody has removed the layer, or what it stands on: it is made again.
+	// If the layer or the image below it is removed, the build is made again.
 	if err := s.runtime.Layers().Delete(first.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -460,8 +465,9 @@ func TestNothingHasChanged(t *testing.T) {
 	}
 }
 
-// What stands on an image that cannot be had is no base: the next one is, and
-// people are told. That is so for a build, for an image and for a snapshot.
+// TestImageIsGone checks that the next base is used, with a note, if the image
+// below a base is unavailable: below a build, as the image itself, and below a
+// snapshot.
 func TestImageIsGone(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"image": "gone.example/app:1", "install": "echo made > ~/made"}`})
@@ -515,8 +521,9 @@ func TestImageIsGone(t *testing.T) {
 	}
 }
 
-// Several repositories are one build: all are cloned beside each other, install
-// runs in the first, and what any of them has of what install reads counts.
+// TestSeveralRepositoriesAreOneBuild checks builds of several repositories: all
+// are cloned side by side, install runs in the first, and a change of install's
+// inputs in any of them counts.
 func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	git := gittest.New(t)
 	app := git.Repo("app", map[string]string{".aloft/environment.json": `{"install": "cat name ../lib/name /workspace/lib/deps.txt > ~/made"}`, "name": "app\n"})
@@ -551,7 +558,8 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	if b := prepare("deps"); b.Layer != first.Layer || !b.Install {
 		t.Errorf("a change of what install reads in the second: %+v", b)
 	}
-	// One of them alone is another environment, whose build is no base for both.
+	// One of the repositories alone is another environment, whose build does not
+	// fit both.
 	alone, err := s.build(t.Context(), app)
 	if err != nil || alone.Status != environment.Failed || alone.EnvironmentID == r.EnvironmentID {
 		t.Errorf("the first alone: %+v, %v", alone, err)
@@ -561,7 +569,8 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	}
 }
 
-// Two repositories with one saved environment, at once: each gets a build of its own.
+// TestBuildsOfOneSavedEnvironmentAtOnce builds two repositories with one saved
+// environment concurrently. Each must get its own build.
 func TestBuildsOfOneSavedEnvironmentAtOnce(t *testing.T) {
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"one": ""}), git.Repo("two", map[string]string{"two": ""})}

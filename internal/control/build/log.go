@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Bounds of a log: its beginning is in the file at once, its end when it is
-// closed, and of what is between the file says how much there was.
+// Limits of a log. Its beginning is written to the file at once and its end on
+// close; in place of the middle, the file says how many bytes were dropped.
 const (
 	maxLogHead = 16 << 20
 	maxLogTail = 1 << 20
-	maxLogEnd  = 4 << 10 // of what a person is told at once
+	maxLogEnd  = 4 << 10 // how much of the end an error message quotes
 	logNews    = 2 * time.Second
 )
 
-// buildLog is the log of one build. It is for one goroutine. What the disk does
-// not take is missing, and fails no build.
+// buildLog is the log of one build. It is not safe for concurrent use. Failed
+// writes lose output but do not fail the build.
 type buildLog struct {
 	file  *os.File
-	err   error // of writing
+	err   error // first write error
 	head  int64
 	tail  []byte
 	lost  int64
-	from  int64         // where end begins
-	news  func(string)  // hears the last line of output; may be nil
-	pause time.Duration // between lines that it hears
+	from  int64         // offset at which end starts
+	news  func(string)  // receives the last line of output; may be nil
+	pause time.Duration // minimum time between calls of news
 	spoke time.Time
 }
 
@@ -41,7 +41,7 @@ func openLog(path string) (*buildLog, error) {
 	return &buildLog{file: f}, err
 }
 
-// Write implements [io.Writer], and never fails.
+// Write implements [io.Writer]. It never fails.
 func (l *buildLog) Write(p []byte) (int, error) {
 	n := len(p)
 	if room := maxLogHead - l.head; room > 0 && l.err == nil {
@@ -63,19 +63,19 @@ func (l *buildLog) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// line writes a line of ours, in the order of what the machine prints.
+// line writes a line of the builder itself between the machine's output.
 func (l *buildLog) line(s string) { _, _ = l.Write([]byte(s + "\n")) }
 
-// mark has end begin here.
+// mark makes end start here.
 func (l *buildLog) mark() { l.from = l.lost + int64(len(l.tail)) }
 
-// end is the last that was written since mark.
+// end returns the last output since mark.
 func (l *buildLog) end() string {
 	since := min(l.lost+int64(len(l.tail))-l.from, int64(len(l.tail)), maxLogEnd)
 	return strings.TrimSpace(strings.ToValidUTF8(string(l.tail[int64(len(l.tail))-since:]), "\uFFFD"))
 }
 
-// close writes what the file does not have yet of the end.
+// close writes the buffered end of the log to the file.
 func (l *buildLog) close() error {
 	total := l.lost + int64(len(l.tail))
 	err := l.err

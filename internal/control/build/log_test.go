@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A gigabyte that install prints takes neither memory nor disk: of the log stay
-// the beginning, the end, and how much was between, also without a line's end.
+// TestLogOfAGigabyte checks that a gigabyte of output fills neither memory nor
+// disk. The log keeps the beginning, the end and the number of bytes between,
+// even if the output is a single line.
 func TestLogOfAGigabyte(t *testing.T) {
 	for name, piece := range map[string]string{"lines": strings.Repeat("y\n", 16<<10), "one line": strings.Repeat("y", 32<<10)} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestLogOfAGigabyte(t *testing.T) {
 	}
 }
 
-// A disk that takes no more ends no build: what could not be written is missing.
+// TestLogOnAFullDisk checks that a full disk truncates the log but does not end
+// the build.
 func TestLogOnAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// machineOf names the machine of a build, and buildOf is its inverse.
+// machineOf returns the machine ID of a build, and buildOf is its inverse.
 func machineOf(id string) string { return "env-" + strings.TrimPrefix(id, layer.Build+"-") }
 
 func buildOf(machine string) (id string, ok bool) {
@@ -30,8 +30,8 @@ func buildOf(machine string) (id string, ok bool) {
 	return id, ok && layer.ValidID(id)
 }
 
-// LogFile is the log of a build: all that its steps and install printed, but
-// for the middle of what is very long.
+// LogFile returns the path of a build's log: the output of all its steps and of
+// install. The middle of a very long log is left out.
 func (b *Builder) LogFile(id string) (string, error) {
 	if !layer.ValidID(id) {
 		return "", fault.Invalid("%q is no id of a build", id)
@@ -39,8 +39,8 @@ func (b *Builder) LogFile(id string) (string, error) {
 	return filepath.Join(b.Dir, id+".log"), nil
 }
 
-// make makes the build. The error is of the store: what goes wrong with the
-// build is in the record.
+// make makes the build. It returns an error only if the store fails: a failed
+// build is described in the record.
 func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell func(string)) (environment.Record, error) {
 	r.MachineID = machineOf(r.ID)
 	if err := b.Builds.AddBuild(ctx, r); err != nil {
@@ -55,14 +55,14 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	log := b.Logger.With("build", r.ID, "environment", r.EnvironmentID)
 	log.Info("build begins", "trigger", r.Trigger, "commit", p.Commit)
 	code, err := b.work(ctx, &r, p, tell)
-	last := context.WithoutCancel(ctx) // what has happened is recorded, whoever stops
+	last := context.WithoutCancel(ctx) // record the outcome even if ctx was cancelled
 	now := time.Now().UTC()
 	r.EndedAt, r.ExitCode, r.Status = &now, code, environment.Succeeded
 	failed, install := errors.AsType[*installError](err)
 	spent, full := errors.AsType[*spentError](context.Cause(ctx))
 	switch {
 	case err == nil:
-	case full: // not to be tried again at once, in whose machine it may be
+	case full: // do not retry soon, whoever's machine it was
 		install = false
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, words(spent.why)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):
@@ -73,13 +73,14 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words(err)
 	}
 	b.mu.Lock()
-	delete(b.ends, r.MachineID) // it may be destroyed, and is not stopped any more
+	delete(b.ends, r.MachineID) // the machine may now be destroyed, and no longer stopped
 	b.mu.Unlock()
 	log.Info("build ended", "status", r.Status, "message", r.Message, "took", now.Sub(r.CreatedAt))
 	if !install || r.Trigger == environment.AgentDraft {
-		// The wreck of an install is there to be looked at; nothing else leaves one,
-		// and whoever tries a draft has a machine of their own.
-		// A layer that was frozen is given up, unless the record says that it counts.
+		// The machine of a failed install is kept for inspection, except for
+		// drafts, whose author has another machine. All other machines are
+		// destroyed. A frozen layer is deleted unless the record counts as a
+		// success.
 		errs := []error{b.destroy(last, r.MachineID)}
 		r.MachineID = ""
 		if err != nil {
@@ -95,7 +96,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	return r, err
 }
 
-// words are what a person is told of an error.
+// words returns the text of an error for users.
 func words(err error) string {
 	if f := fault.Of(err); f.Kind != fault.KindInternal {
 		return f.Message
@@ -103,14 +104,14 @@ func words(err error) string {
 	return err.Error()
 }
 
-// spentError is why a build ends whose machine has used up what it may.
+// spentError means that the build's machine exceeded one of its limits.
 type spentError struct{ why error }
 
 func (e *spentError) Error() string { return e.why.Error() }
 
-// Stop ends the build that has the machine, for that reason, and stops the
-// machine. ours is false where the machine is of no build. It does not wait for
-// the store.
+// Stop ends the build in the given machine for the reason why, and stops the
+// machine. ours is false if the machine is not of a build. Stop does not wait
+// for the store.
 func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours bool, err error) {
 	if _, ours := buildOf(machineID); !ours {
 		return false, nil
@@ -135,7 +136,7 @@ func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours b
 	return true, stops.Stop(ctx)
 }
 
-// variables returns what install finds in its environment.
+// variables returns the environment variables of install.
 func (b *Builder) variables(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error) {
 	if b.Variables == nil {
 		return secret.Set{}, nil
@@ -143,21 +144,22 @@ func (b *Builder) variables(ctx context.Context, environmentID string, repoURLs 
 	return b.Variables(ctx, environmentID, repoURLs)
 }
 
-// redactorOf finds what must not be in the log of a build that was given those.
+// redactorOf returns a redactor for the log of a build that received the given
+// variables.
 func (b *Builder) redactorOf(set secret.Set) *redact.Redactor {
 	all := set.Values()
 	for name, value := range b.Secrets {
-		all[name+" of the server"] = value // no variable has such a name
+		all[name+" of the server"] = value // no variable can have such a name
 	}
 	return redact.New(all)
 }
 
-// installError is an install that ended badly.
+// installError means that install failed.
 type installError struct{ words string }
 
 func (e *installError) Error() string { return e.words }
 
-// work does the steps of a build, up to the layer.
+// work does the steps of a build up to the frozen layer.
 func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell func(string)) (exit *int, err error) {
 	file, err := b.LogFile(r.ID)
 	if err != nil {
@@ -220,7 +222,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	defer b.Gateway.Revoke(credential)
 	token := make([]byte, 32)
 	_, _ = rand.Read(token)              // never fails
-	env := maps.Clone(p.Environment.Env) // in plain sight, and so the first to give way
+	env := maps.Clone(p.Environment.Env) // not secret, so variables from Secrets take precedence
 	if env == nil {
 		env = map[string]string{}
 	}
@@ -247,7 +249,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 			return nil, err
 		}
 	}
-	// From here on nothing of it runs: only what is on the disk is kept.
+	// From here on nothing of install runs; only its files on the disk are kept.
 	b.step("installed")
 	if err := saver.Stop(ctx); err != nil {
 		return nil, err
@@ -267,7 +269,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	return &ended.Code, err
 }
 
-// checkouts are what the machine of a build has in its workspace.
+// checkouts returns the repositories in the workspace of a build's machine.
 func checkouts(r environment.Record) (first pod.Checkout, others []pod.Checkout) {
 	var all []pod.Checkout
 	folders := foldersOf(r.URLs())
@@ -277,7 +279,7 @@ func checkouts(r environment.Record) (first pod.Checkout, others []pod.Checkout)
 	return all[0], all[1:]
 }
 
-// destroy removes a machine that may not be there.
+// destroy destroys a machine that may not exist.
 func (b *Builder) destroy(ctx context.Context, id string) error {
 	if id == "" {
 		return nil

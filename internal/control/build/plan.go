@@ -19,7 +19,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Files reads repositories: [gateway.Gateway].
+// Files reads files of repositories: [gateway.Gateway].
 type Files interface {
 	Files(ctx context.Context, repoURL, ref string, paths []string) (gateway.Tree, error)
 	Walk(ctx context.Context, repoURL, commit string, visit func(path string, b gateway.Blob)) error
@@ -28,36 +28,37 @@ type Files interface {
 	Export(ctx context.Context, repoURL, commit, dir string) error
 }
 
-// Plan is what the machine of an agent is to be made of.
+// Plan describes what an agent's machine should contain.
 type Plan struct {
 	Environment environment.Environment
-	Where       string               // in words; "" where nothing says what it is made of
-	Findings    environment.Findings // what is wrong with it
-	Commit      string               // at which it was read; "" without a repository or a commit
-	// Inputs identifies what install reads: the files that say what a project
-	// needs, at Commit, and those of the other repositories.
+	Where       string               // source of the environment for people; "" if there is none
+	Findings    environment.Findings // mistakes in the environment
+	Commit      string               // at which the environment was read; "" without a repository or a commit
+	// Inputs is a digest of what install reads: manifests of dependencies and
+	// files that install names, at Commit and in the other repositories.
 	Inputs string
 
-	dockerfile string // identifies what its image is made of; "" is none, or none that can be made
-	noImage    error  // why its Dockerfile cannot be built
+	dockerfile string // digest of the inputs of the Dockerfile's image; "" if there is none or it cannot be built
+	noImage    error  // why the Dockerfile cannot be built
 	repoURL    string
-	others     []repository // that lie beside it
+	others     []repository // further repositories in the same workspace
 	userID     int64
-	savedID    string // of the saved environment; "" for the repository's own
-	file       string // of the repository, in which its own stands
-	unasked    bool   // nobody is about to use it
-	again      bool   // a build is made even if nothing has changed
-	scriptID   string // of the saved environment that install is of, where the file has none
-	chosen     string // ID of the saved environment that the agent was created with; "" is whichever fits
+	savedID    string // id of the saved environment; "" for the repository's own
+	file       string // the environment's file in the repository
+	unasked    bool   // a background check, with no machine waiting
+	again      bool   // build even if nothing has changed
+	scriptID   string // id of the saved environment whose install is used because the file has none
+	chosen     string // id of the saved environment that the agent was created with; "" means whichever fits
 }
 
-// repository is one of several, and where it stands.
+// repository is one of several, with its commit.
 type repository struct {
 	url    string
-	commit string // "" is one without a commit
+	commit string // "" if it has no commit
 }
 
-// commits are what a build of the plan has of its repositories.
+// commits returns the commits of the plan's repositories, as in the record of a
+// build.
 func (p Plan) commits() []environment.Commit {
 	out := []environment.Commit{{URL: p.repoURL, Commit: p.Commit}}
 	for _, r := range p.others {
@@ -66,7 +67,7 @@ func (p Plan) commits() []environment.Commit {
 	return out
 }
 
-// urls are those of all the plan's repositories.
+// urls returns the URLs of all the plan's repositories.
 func (p Plan) urls() (urls []string) {
 	for _, c := range p.commits() {
 		urls = append(urls, c.URL)
@@ -74,7 +75,7 @@ func (p Plan) urls() (urls []string) {
 	return urls
 }
 
-// foldersOf are where a machine has the repositories.
+// foldersOf returns the folders of repositories in a machine.
 func foldersOf(urls []string) []string {
 	var repos []agent.Repo
 	for _, url := range urls {
@@ -83,7 +84,8 @@ func foldersOf(urls []string) []string {
 	return agent.Folders(repos)
 }
 
-// environmentID is what builds of the plan are builds of.
+// environmentID returns the id of the environment under which builds of the
+// plan are recorded.
 func (p Plan) environmentID() string {
 	if id := cmp.Or(p.savedID, p.scriptID); id != "" {
 		return id
@@ -91,16 +93,16 @@ func (p Plan) environmentID() string {
 	return environment.OfRepository(p.urls()...)
 }
 
-// isOf reports whether a build is of the plan's repositories, which have the
-// same folders then. A saved environment may be for several, and what is in the
-// disk of one is not for the others.
+// isOf reports whether a build is of the plan's repositories in the same order,
+// and so in the same folders. One saved environment may be used for several
+// sets of repositories, whose disks differ.
 func (p Plan) isOf(r environment.Record) bool {
 	return slices.EqualFunc(r.Commits, p.urls(), func(c environment.Commit, url string) bool { return c.URL == url })
 }
 
-// manifests are files in which projects of all kinds say what they need. A change
-// of one asks for another install, wherever it is in the repository: a monorepo
-// has them in the folders of its parts.
+// manifests are files in which projects declare their dependencies. A change to
+// one of them anywhere in the repository (monorepos have many) requires a new
+// build.
 var manifests = []string{
 	".bundle/config", ".node-version", ".npmrc", ".nvmrc", ".python-version", ".ruby-version", ".tool-versions", ".yarnrc.yml", "Brewfile",
 	"Cargo.lock", "Cargo.toml", "Gemfile", "Gemfile.lock", "MODULE.bazel", "MODULE.bazel.lock", "Package.resolved", "Pipfile", "Pipfile.lock", "WORKSPACE",
@@ -110,8 +112,8 @@ var manifests = []string{
 	"setup.py", "uv.lock", "yarn.lock",
 }
 
-// isManifest reports whether a file of the repository is a manifest of the project
-// itself: not of a dependency that is committed with it, nor of a test's data.
+// isManifest reports whether a file is a manifest of the project itself, and
+// not of a vendored dependency or of test data.
 func isManifest(name string) bool {
 	if slices.Contains(manifests, name) {
 		return true
@@ -122,11 +124,12 @@ func isManifest(name string) bool {
 	})
 }
 
-// maxInputs bounds the files that install names.
+// maxInputs is how many files named by install are considered.
 const maxInputs = 200
 
-// inputs are the files of the repository that install names: by their place in it,
-// or by that of its folder in the machine, which lies beside those of others.
+// inputs returns the files of the repository that the text of install names,
+// either by their path in it or by a path that starts with its folder in the
+// machine.
 func inputs(install, folder string) []string {
 	var paths []string
 	for word := range strings.FieldsFuncSeq(install, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|()<>\"'`=$", r) }) {

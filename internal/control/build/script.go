@@ -18,15 +18,15 @@ import (
 	"aloft/internal/secret"
 )
 
-// scripts is the space of the ids that KeepScript makes: what it keeps twice has
-// one id.
+// scripts is the UUID namespace for ids that KeepScript generates, so that
+// repeating a call yields the same id.
 var scripts = uuid.MustParse("b0a0f7a8-3c5e-4a63-9d0e-5a1f7d5c6e21")
 
-// KeepScript makes the script the install of the environment that is saved for
-// the agent's user and repository, which it makes if there is none. A call that
-// is repeated changes nothing. It refuses what the agent's own environment does
-// not allow, and what would change the machines of others: the agent may have
-// been talked into it.
+// KeepScript makes script the install of the saved environment of the agent's
+// user and repository, and creates that environment if needed. It is
+// idempotent. It refuses what the agent's own environment forbids, and changes
+// that would affect other people's machines, since the agent may have been
+// manipulated.
 func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error) {
 	if b.Saved == nil {
 		return environment.Saved{}, fault.NotImplemented("this server keeps no environments")
@@ -45,7 +45,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	version := "envv-" + uuid.NewSHA1(scripts, []byte(a.ID+"\x00"+callID)).String()
 	now := time.Now().UTC()
 	id := cmp.Or(p.savedID, p.scriptID)
-	if id == "" { // of this user and this repository, however often it is asked for
+	if id == "" { // derived from the user and the repository, so that retries agree
 		id = "env-" + uuid.NewSHA1(scripts, fmt.Appendf(nil, "%d\x00%s", a.UserID, secret.Repo(repo.URL))).String()
 	}
 	e, err := b.Saved.Environment(ctx, id)
@@ -61,7 +61,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	if slices.ContainsFunc(versions, func(v environment.Version) bool { return v.ID == version }) {
 		e.VersionID = version
-		return e, nil // this call has done it
+		return e, nil // an earlier attempt of this call has done it
 	}
 	switch {
 	case e.Team:
@@ -82,15 +82,15 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	return e, b.Saved.PutEnvironment(ctx, e)
 }
 
-// scriptName is the name of an environment that an agent has made for a
-// repository: each its own, so that env.name can tell them apart.
+// scriptName returns a name for an environment that an agent creates. It is
+// unique per repository, so that env.name can tell such environments apart.
 func scriptName(repoURL string) string {
 	name := "set up by an agent: " + secret.Repo(repoURL)
 	return strings.ToValidUTF8(name[:min(len(name), 255)], "")
 }
 
-// mayKeep refuses where the environment does not allow that an agent changes
-// what machines of it begin with.
+// mayKeep returns a fault if the environment does not let agents change what
+// its machines start with.
 func mayKeep(p Plan) error {
 	e := p.Environment
 	switch {

@@ -68,7 +68,7 @@ func TestKeepScript(t *testing.T) {
 		if err != nil || second.ID != first.ID || second.VersionID == first.VersionID {
 			t.Errorf("%s: then %+v, %v", name, second, err)
 		}
-		// A call that a crash has worked again is as if it had been worked once.
+		// A call repeated after a crash has the same result as a single call.
 		again, err := b.KeepScript(t.Context(), a, "call-1", "make deps")
 		if err != nil || again.VersionID != first.VersionID || installs(a) != "make more" {
 			t.Errorf("%s: again %+v, %v, install is %q", name, again, err, installs(a))
@@ -77,7 +77,7 @@ func TestKeepScript(t *testing.T) {
 			t.Errorf("%s: %d versions, %v", name, len(versions), err)
 		}
 	}
-	// What stands in the file comes first as soon as it says something.
+	// The repository's file takes precedence as soon as it has an install.
 	git.Commit("unsaid", "main", "Say", map[string]string{".cursor/environment.json": `{"install": "by the file"}`})
 	if got := installs(of("unsaid", 1)); got != "by the file" {
 		t.Errorf("beside a file that installs: %q", got)
@@ -119,8 +119,9 @@ func TestKeepScript(t *testing.T) {
 	}
 }
 
-// The environment that an agent was created with comes before the repository's
-// own file; its builds are those of that environment, and so are its secrets.
+// TestChosenEnvironment checks that the environment chosen when creating the
+// agent precedes the repository's file, and that its builds and secrets are
+// used.
 func TestChosenEnvironment(t *testing.T) {
 	b, git := planner(t)
 	b.Saved = openStore(t)

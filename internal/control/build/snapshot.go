@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Disk returns what is known of a snapshot's files, and false where there are
-// none here. They are counted until ctx ends.
+// Disk returns the size and state of a snapshot's files, or false if this
+// server has none. Counting stops when ctx ends.
 func (b *Builder) Disk(ctx context.Context, n environment.Snapshot) (environment.Disk, bool) {
 	d := environment.Disk{Snapshot: n, Size: -1}
 	if b.Layers == nil {
@@ -30,7 +30,8 @@ func (b *Builder) Disk(ctx context.Context, n environment.Snapshot) (environment
 	return d, true
 }
 
-// RemoveDisk gives up a snapshot's files. Machines that began with them go on.
+// RemoveDisk deletes a snapshot's files. Machines that started from them keep
+// working.
 func (b *Builder) RemoveDisk(id string) error {
 	if b.Layers == nil {
 		return nil
@@ -38,7 +39,8 @@ func (b *Builder) RemoveDisk(id string) error {
 	return b.drop(id)
 }
 
-// lastBegun is about when a machine last began with a snapshot, or when it was saved.
+// lastBegun returns roughly when a machine last started from a snapshot or, if
+// none has, when it was saved.
 func lastBegun(n environment.Snapshot) time.Time {
 	if n.UsedAt.After(n.CreatedAt) {
 		return n.UsedAt
@@ -46,12 +48,13 @@ func lastBegun(n environment.Snapshot) time.Time {
 	return n.CreatedAt
 }
 
-// SaveSnapshot keeps a snapshot, whose disk save makes under its ID. The record
-// comes before the disk: one without a disk is as good as none, and is forgotten
-// by the next to tidy, and a disk without a record would be nobody's.
+// SaveSnapshot records a snapshot and then calls save to create its disk under
+// the snapshot's ID. In this order a crash leaves at most a record without a
+// disk, which the next tidy removes; a disk without a record would have no
+// owner.
 func (b *Builder) SaveSnapshot(ctx context.Context, n environment.Snapshot, save func(ctx context.Context, id string) error) error {
 	b.mu.Lock()
-	b.saving[n.ID] = true // and is not tidied away meanwhile
+	b.saving[n.ID] = true // keep tidy from removing it meanwhile
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
@@ -70,7 +73,7 @@ func (b *Builder) SaveSnapshot(ctx context.Context, n environment.Snapshot, save
 	return nil
 }
 
-// forgetHalf removes what is known of a snapshot that has no disk.
+// forgetHalf deletes the record of a snapshot that has no disk.
 func (b *Builder) forgetHalf(ctx context.Context, n environment.Snapshot) error {
 	l, err := b.Layers.Layer(n.ID)
 	if err == nil && l.Kept {
@@ -85,8 +88,8 @@ func (b *Builder) forgetHalf(ctx context.Context, n environment.Snapshot) error 
 	return nil
 }
 
-// tidySnapshots removes the snapshots that no machine has begun with for too
-// long, and the records of those whose disk was never made, or has been deleted.
+// tidySnapshots deletes snapshots that have not been used for too long, and
+// records whose disk was never created or has been deleted.
 func (b *Builder) tidySnapshots(ctx context.Context) error {
 	if b.Snapshots == nil {
 		return nil
@@ -99,7 +102,7 @@ func (b *Builder) tidySnapshots(ctx context.Context) error {
 			saving := b.saving[n.ID]
 			b.mu.Unlock()
 			if !saving {
-				errs = append(errs, b.forgetHalf(ctx, n)) // looks once more: it may have been saved just now
+				errs = append(errs, b.forgetHalf(ctx, n)) // it checks again, since the disk may have just been saved
 			}
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// snapshot saves the disk of a machine that has stopped, for a repository.
+// snapshot saves the disk of a stopped machine for a repository.
 func (s *site) snapshot(url, machineID, id string) error {
 	m, err := s.runtime.Open(context.Background(), machineID)
 	if err != nil {
@@ -30,7 +30,8 @@ func (s *site) snapshot(url, machineID, id string) error {
 	return s.builder.SaveSnapshot(context.Background(), n, m.(machine.Snapshotter).Freeze)
 }
 
-// snapshots wants a record of each disk that is kept, and a disk of each record.
+// snapshots fails the test unless the recorded snapshots and the saved disks
+// are both exactly want.
 func (s *site) snapshots(t *testing.T, want ...string) {
 	t.Helper()
 	records, err := s.store.AllSnapshots(t.Context())
@@ -56,7 +57,7 @@ func (s *site) snapshots(t *testing.T, want ...string) {
 	}
 }
 
-// base is what a machine of the repository would begin with.
+// base returns what a machine of the repository would start from.
 func (s *site) base(t *testing.T, url string) Base {
 	t.Helper()
 	p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
@@ -70,9 +71,10 @@ func (s *site) base(t *testing.T, url string) Base {
 	return got
 }
 
-// The server is killed before and after the disk of a machine becomes a snapshot.
-// The one that comes after it knows of the snapshots that there are and of no
-// others, and nothing begins with one that is not; the machine goes on.
+// TestServerIsKilledInASnapshot kills the server before and after a machine's
+// disk becomes a snapshot. The next server must know exactly the complete
+// snapshots, machines must start only from those, and the saved machine must
+// continue.
 func TestServerIsKilledInASnapshot(t *testing.T) {
 	git, dir := gittest.New(t), t.TempDir()
 	url := git.Repo("app", map[string]string{".aloft/environment.json": `{"snapshot": "POPULATED_FROM_SETTINGS"}`})
@@ -131,7 +133,7 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 			if got := s.on(t, environment.Record{ID: from.Layer, Image: from.Image}, "cat ~/made"); got != made {
 				t.Errorf("it has %q", got)
 			}
-			if err := s.builder.tidy(t.Context()); err != nil { // as the server does when it starts
+			if err := s.builder.tidy(t.Context()); err != nil { // as the server does on start
 				t.Fatal(err)
 			}
 			s.snapshots(t, want...)
@@ -146,13 +148,13 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 	if err := s.snapshot(url, "set-up", all[0]); err != nil {
 		t.Fatal(err)
 	}
-	// What could not be saved is not known of either.
+	// A snapshot that could not be saved leaves no record.
 	why := fault.Conflict("the agent works")
 	n := environment.Snapshot{ID: layer.NewID(layer.Snapshot), Repo: secret.Repo(url), CreatedAt: time.Now().UTC()}
 	if err := s.builder.SaveSnapshot(t.Context(), n, func(context.Context, string) error { return why }); !errors.Is(err, why) {
 		t.Errorf("a snapshot that could not be made: %v", err)
 	}
-	// Nor is one whose disk the operator has deleted, once that was tidied.
+	// The record of a disk that the operator deleted is removed by the next tidy.
 	layers, err := s.runtime.Layers().List()
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +175,7 @@ func TestServerIsKilledInASnapshot(t *testing.T) {
 	}
 }
 
-// again starts a machine that has stopped, on its disk.
+// again restarts a stopped machine on its disk.
 func again(t *testing.T, m machine.Machine) {
 	t.Helper()
 	if err := m.Restart(t.Context()); err != nil {

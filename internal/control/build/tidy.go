@@ -16,9 +16,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// tidyEvery is how often what nobody starts from any more is removed, and keptFor
-// how long a layer is left to whoever was about to. Of an environment at most
-// maxKept builds are remembered.
+// tidyEvery is the interval of clean-ups. A layer is kept for at least keptFor,
+// for machines about to start from it. At most maxKept builds of an environment
+// are recorded.
 const (
 	tidyEvery = time.Hour
 	keptFor   = 10 * time.Minute
@@ -26,11 +26,11 @@ const (
 	buildPage = 500
 )
 
-// tidy removes what is too old or too much of builds, their disks, wrecks and
-// logs, and what is left of environments that are no more. A disk that a machine
-// or a snapshot needs stays until it does not: giving up a layer does not remove it.
+// tidy removes builds beyond the limits of age and number, with their disks,
+// failed machines and logs, and everything of deleted environments. A disk that
+// a machine or a snapshot still uses stays until it is no longer used.
 func (b *Builder) tidy(ctx context.Context) error {
-	layers, err := b.Layers.List() // first: what is made meanwhile is not judged
+	layers, err := b.Layers.List() // list the layers first, so that newer ones are left alone
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (b *Builder) tidy(ctx context.Context) error {
 			errs = append(errs, b.dropUnlessActive(ctx, r))
 		}
 	}
-	for _, l := range layers { // whose record is gone; one that was imported never had any
+	for _, l := range layers { // layers without a record; imported layers never had one
 		if strings.HasPrefix(l.ID, layer.Build+"-") && !known[l.ID] && l.Packed == nil {
 			if _, err := b.Builds.Build(ctx, l.ID); errors.Is(err, store.ErrNotFound) {
 				errs = append(errs, b.drop(l.ID))
@@ -82,7 +82,8 @@ func (b *Builder) tidy(ctx context.Context) error {
 	return errors.Join(append(errs, b.tidySnapshots(ctx), b.tidyWrecks(ctx))...)
 }
 
-// allBuilds are the builds of an environment, or without an id of all, newest first.
+// allBuilds returns the builds of an environment, or of all environments if the
+// id is "", newest first.
 func (b *Builder) allBuilds(ctx context.Context, environmentID string) (all []environment.Record, err error) {
 	for q := (store.Page{Limit: buildPage}); ; {
 		list, err := b.Builds.ListBuilds(ctx, environmentID, q)
@@ -93,13 +94,15 @@ func (b *Builder) allBuilds(ctx context.Context, environmentID string) (all []en
 	}
 }
 
-// diskOf names what of a build another of the same can stand in for: a saved
-// environment may be for several repositories, each with disks of its own.
+// diskOf returns a key for builds whose disks can replace each other. It
+// includes the repositories, because one saved environment may be used for
+// several.
 func diskOf(r environment.Record) string {
 	return r.EnvironmentID + " " + strings.Join(r.URLs(), " ")
 }
 
-// isGone reports whether builds are of a saved environment that is no more.
+// isGone reports whether the id is of a saved environment that has been
+// deleted.
 func (b *Builder) isGone(ctx context.Context, environmentID string) bool {
 	if b.Saved == nil || !environment.IsSavedID(environmentID) {
 		return false
@@ -108,7 +111,7 @@ func (b *Builder) isGone(ctx context.Context, environmentID string) bool {
 	return errors.Is(err, store.ErrNotFound)
 }
 
-// lastUse is about when a machine last began with a build.
+// lastUse returns roughly when a machine last started from a build.
 func lastUse(r environment.Record) time.Time {
 	if r.UsedAt.After(r.CreatedAt) {
 		return r.UsedAt
@@ -116,10 +119,10 @@ func lastUse(r environment.Record) time.Time {
 	return r.CreatedAt
 }
 
-// usedStep is how exactly the last use of something is known.
+// usedStep is the resolution of last-used times.
 const usedStep = time.Hour
 
-// used keeps that a machine is about to begin with a build.
+// used records that a machine is about to start from a build.
 func (b *Builder) used(ctx context.Context, r environment.Record) error {
 	if young(r.UsedAt, usedStep) {
 		return nil
@@ -128,11 +131,11 @@ func (b *Builder) used(ctx context.Context, r environment.Record) error {
 	return b.Builds.UpdateBuild(ctx, r, false)
 }
 
-// remove removes a build with all that it has left. The record goes last: what
-// a crash leaves is found by it.
+// remove removes a build and everything of it. The record goes last, so that
+// after a crash the rest can still be found.
 func (b *Builder) remove(ctx context.Context, r environment.Record, active bool) error {
 	if !active && b.isActive(ctx, r) {
-		return nil // since it was looked at
+		return nil // it was used or replaced meanwhile
 	}
 	log, err := b.LogFile(r.ID)
 	if err == nil {
@@ -157,12 +160,12 @@ func (b *Builder) isActive(ctx context.Context, r environment.Record) bool {
 
 func (b *Builder) dropUnlessActive(ctx context.Context, r environment.Record) error {
 	if b.isActive(ctx, r) {
-		return nil // since it was looked at
+		return nil // it was used or replaced meanwhile
 	}
 	return b.drop(r.ID)
 }
 
-// drop gives up a layer that may not be there.
+// drop deletes a layer that may not exist.
 func (b *Builder) drop(id string) error {
 	if err := b.Layers.Delete(id); err != nil && !fault.Is(err, fault.KindNotFound) {
 		return err
@@ -170,8 +173,8 @@ func (b *Builder) drop(id string) error {
 	return nil
 }
 
-// Forget ends the build of an environment that is deleted, and removes all that
-// there is of its builds. Machines that began with them go on.
+// Forget stops the build of a deleted environment and removes all its builds.
+// Machines that started from them keep working.
 func (b *Builder) Forget(ctx context.Context, environmentID string) error {
 	if b.Layers == nil {
 		return nil

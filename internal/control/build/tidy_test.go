@@ -16,7 +16,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// later has the site find everything as old as that, and for longer than the grace.
+// later makes everything look d older to the site, for longer than the grace.
 func (s *site) later(t *testing.T, d time.Duration) {
 	t.Helper()
 	all, err := s.builder.allBuilds(t.Context(), "")
@@ -35,12 +35,12 @@ func (s *site) later(t *testing.T, d time.Duration) {
 	}
 }
 
-// tidied tidies twice, with the grace between.
+// tidied runs tidy twice, with the grace in between.
 func (s *site) tidied(t *testing.T) {
 	t.Helper()
 	now := time.Now()
 	if clock := s.builder.expired.now; clock != nil {
-		now = clock() // it goes on from there
+		now = clock() // the clock continues from there
 	}
 	s.builder.expired.now = func() time.Time { return now }
 	for range 2 {
@@ -63,8 +63,9 @@ func (s *site) disks(t *testing.T) (ids []string) {
 	return ids
 }
 
-// Of each environment the disks of the newest builds are kept, and one of them is
-// used again when the environment is changed back; none is while nobody uses it.
+// TestRetention checks that the disks of each environment's newest builds are
+// kept, that one of them is used again when a change is reverted, and that none
+// is kept once the environment is unused.
 func TestRetention(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds, c.KeepFor = 2, 30*24*time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -99,7 +100,7 @@ func TestRetention(t *testing.T) {
 		t.Errorf("built again though nothing has changed: %+v, %v", again, err)
 	}
 
-	// A clock that jumps a year ahead, and back, costs nothing.
+	// A clock that jumps a year ahead and back removes nothing.
 	s.later(t, 365*24*time.Hour)
 	if err := s.builder.tidy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -122,8 +123,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// What is deleted takes its builds along, but not what a machine stands on; what
-// a crash has left of that goes later.
+// TestForget checks that deleting an environment deletes its builds but nothing
+// that a machine depends on, and that leftovers of a crash are removed later.
 func TestForget(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.KeepBuilds = 2 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -168,8 +169,8 @@ func TestForget(t *testing.T) {
 		t.Error("what nothing stands on any more is there")
 	}
 
-	// The server dies between deleting an environment and its builds, or after
-	// the record and before the layer.
+	// The server dies between deleting an environment and deleting its builds, or
+	// between deleting a record and its layer.
 	e = save()
 	r = s.built(t, url, environment.Succeeded)
 	if err := s.store.DeleteEnvironment(t.Context(), e.ID); err != nil {
@@ -186,8 +187,9 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A snapshot that nobody uses expires, after a grace, and one that is used does
-// not. Machines of one that has start from the next base, and people are told.
+// TestSnapshotExpires checks that an unused snapshot expires after the grace
+// and a used one does not. Later machines start from the next base, with a
+// note.
 func TestSnapshotExpires(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.SnapshotFor = 24 * time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -218,13 +220,13 @@ func TestSnapshotExpires(t *testing.T) {
 		}
 		return got
 	}
-	if err := s.builder.tidy(t.Context()); err != nil { // the grace begins
+	if err := s.builder.tidy(t.Context()); err != nil { // the grace starts here
 		t.Fatal(err)
 	}
 	if got := base(); got.Layer != id || len(got.Notes) != 0 {
 		t.Errorf("within the grace a machine starts from %+v", got)
 	}
-	s.tidied(t) // it was used just now
+	s.tidied(t) // it has just been used
 	if n, err := s.store.Snapshot(t.Context(), id); err != nil || time.Since(n.UsedAt) > time.Minute {
 		t.Errorf("a snapshot that is used: %+v, %v", n, err)
 	}
@@ -240,8 +242,9 @@ func TestSnapshotExpires(t *testing.T) {
 	}
 }
 
-// What is in use is made anew where the branch says something else, and now and
-// then; what fails waits for somebody to mend it, and what nobody uses for that.
+// TestLook checks when environments are rebuilt in the background: on changes
+// of the branch and periodically while in use, but not after a failure that
+// somebody has to fix, nor when unused.
 func TestLook(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.WatchEvery, c.RebuildEvery, c.KeepBuilds = time.Minute, 24*time.Hour, 1 }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"package-lock.json": "1"})

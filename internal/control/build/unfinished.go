@@ -9,17 +9,16 @@ import (
 	"aloft/internal/environment"
 )
 
-// How long to wait before the last update of a build is tried again, and how
-// often builds are looked for that nobody makes any more.
+// The delay before retrying to record the end of a build, and the interval of
+// looking for builds that no server is making any more.
 const (
 	closeWait    = time.Second
 	closeLongest = time.Minute
 	endEvery     = time.Minute
 )
 
-// close writes how a build has ended. It tries again, until the server stops,
-// where the store cannot be reached or has lost the answer: the update may be
-// repeated.
+// close records how a build has ended. If the store is unreachable or its
+// answer is lost, it retries until the server stops. The update is idempotent.
 func (b *Builder) close(r environment.Record, activate bool) error {
 	b.mu.Lock()
 	server := b.ctx
@@ -38,8 +37,8 @@ func (b *Builder) close(r environment.Record, activate bool) error {
 	}
 }
 
-// endAlways ends unfinished builds now and then until ctx ends: a server may
-// have died, or lost the store, with a build in progress.
+// endAlways periodically calls endUnfinished until ctx ends, for builds whose
+// server has died or lost the store.
 func (b *Builder) endAlways(ctx context.Context) {
 	tick := time.NewTicker(endEvery)
 	defer tick.Stop()
@@ -55,8 +54,8 @@ func (b *Builder) endAlways(ctx context.Context) {
 	}
 }
 
-// endUnfinished ends the builds in progress that neither this server makes nor
-// another, which would hold the lease.
+// endUnfinished ends recorded builds in progress that no server is making: not
+// this one, and no other, which would hold the lease.
 func (b *Builder) endUnfinished(ctx context.Context) error {
 	open, err := b.Builds.OpenBuilds(ctx)
 	if err != nil {
@@ -71,20 +70,20 @@ func (b *Builder) endUnfinished(ctx context.Context) error {
 
 func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 	if b.flies(r.EnvironmentID) {
-		return nil // perhaps this very build
+		return nil // another server holds it, perhaps for this very build
 	}
 	name := "build/" + r.EnvironmentID
 	if ok, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil || !ok {
 		return err
 	}
 	defer func() {
-		if !b.flies(r.EnvironmentID) { // or else the lease is that build's by now
-			_ = b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner) // it lapses
+		if !b.flies(r.EnvironmentID) { // otherwise the lease belongs to a build of this server
+			_ = b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner) // if this fails, the lease expires
 		}
 	}()
 	r, err := b.Builds.Build(ctx, r.ID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.Status != environment.InProgress {
-		return nil // it has ended since
+		return nil // it has ended meanwhile
 	}
 	if err != nil {
 		return err
@@ -94,7 +93,7 @@ func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 	return errors.Join(b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false))
 }
 
-// flies reports whether this server makes a build of the environment.
+// flies reports whether this server is making a build of the environment.
 func (b *Builder) flies(environmentID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

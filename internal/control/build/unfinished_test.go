@@ -14,10 +14,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// lossy loses the answers of updates, and keeps every second one.
+// lossy is a store that performs every second update and loses all answers.
 type lossy struct {
 	store.Builds
-	fail int // so many more
+	fail int // remaining failures
 	kept []environment.Status
 }
 
@@ -33,8 +33,8 @@ func (l *lossy) UpdateBuild(_ context.Context, r environment.Record, _ bool) err
 	return nil
 }
 
-// The end of a build is written however often its update is lost, and no longer
-// than the server runs.
+// TestEndOfBuildIsWritten checks that the end of a build is recorded even if
+// the update fails repeatedly, and that retries stop with the server.
 func TestEndOfBuildIsWritten(t *testing.T) {
 	for _, failures := range []int{0, 1, 2, 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,13 +60,14 @@ func TestEndOfBuildIsWritten(t *testing.T) {
 	})
 }
 
-// noLayers has no disks.
+// noLayers is a layer store without layers.
 type noLayers struct{ Layers }
 
 func (noLayers) Delete(id string) error { return fault.NotFound("no layer %s", id) }
 
-// Builds in progress that nobody makes are ended while the server runs: not
-// those of another server, which holds the lease, and not this server's own.
+// TestUnfinishedBuildsEnd checks that abandoned builds are ended while the
+// server runs, but not builds of another server that holds the lease, nor this
+// server's own.
 func TestUnfinishedBuildsEnd(t *testing.T) {
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "aloft.db"), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"aloft/internal/environment"
 )
 
-// usedFor is how long an environment counts as one in use after a machine has
-// begun with it: what nobody uses is not made anew.
+// usedFor is how long an environment counts as in use after a machine has
+// started from it. Unused environments are not rebuilt.
 const usedFor = 7 * 24 * time.Hour
 
-// watch has the environments that are in use made anew: where their default
-// branch says something else, and now and then. It ends with ctx.
+// watch periodically checks the environments in use and rebuilds those that
+// need it, until ctx ends.
 func (b *Builder) watch(ctx context.Context) {
 	every := b.WatchEvery
 	if every == 0 || b.RebuildEvery > 0 && b.RebuildEvery < every {
@@ -44,7 +44,8 @@ func (b *Builder) watch(ctx context.Context) {
 	}
 }
 
-// look makes an environment anew, if there is reason to.
+// look rebuilds an environment if its branch has changed it or its build is too
+// old.
 func (b *Builder) look(ctx context.Context, r environment.Record) error {
 	if len(r.Commits) == 0 || !young(lastUse(r), usedFor) {
 		return nil
@@ -69,14 +70,14 @@ func (b *Builder) look(ctx context.Context, r environment.Record) error {
 	}
 	if len(last) == 1 && last[0].Status == environment.Failed && last[0].Digest == p.digest() && last[0].Inputs == p.Inputs &&
 		young(last[0].CreatedAt, cmp.Or(b.RebuildEvery, usedFor)) {
-		return nil // somebody has to mend it first
+		return nil // retrying is useless until somebody fixes it
 	}
 	_, err = b.Ensure(ctx, p, why, func(string) {})
 	return err
 }
 
-// planOf is the plan of which another build of the same environment would be.
-// ok is false where there is none: it is another environment's turn now.
+// planOf returns the plan for rebuilding the environment of r. ok is false if
+// that environment is no longer used for the repositories.
 func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok bool, err error) {
 	was := Plan{repoURL: r.Commits[0].URL, userID: r.UserID}
 	for _, c := range r.Commits[1:] {
@@ -97,7 +98,8 @@ func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok 
 		return Plan{}, false, err
 	}
 	if p.environmentID() != r.EnvironmentID && p.file == "" && e.ID != "" && e.For(was.repoURL) {
-		// It is the team's, and the one who made it has one of their own.
+		// A team's environment, while its author has a personal one for the
+		// repository.
 		if err := b.instead(ctx, &p, e); err != nil {
 			return Plan{}, false, err
 		}

@@ -20,33 +20,34 @@ import (
 	"aloft/internal/fault"
 )
 
-// wreck is the machine of a failed install, while people look at it.
+// wreck is the running machine of a failed install, while people inspect it.
 type wreck struct {
-	users int // guarded by Builder.mu
+	users int // number of visitors; guarded by Builder.mu
 
 	mu    sync.Mutex // held while the machine is started or stopped
-	conn  *pod.Conn  // nil until dialed
+	conn  *pod.Conn  // nil until connected
 	token string
-	leave func() // ends what the machine was given
+	leave func() // revokes the machine's access to git
 }
 
-// Visit is a way into the wreck of a build. Close it when done.
+// Visit is access to the machine of a failed build. The caller must close it.
 type Visit struct {
-	Conn  *pod.Conn // shared by all who are there; not to be closed
-	Token string    // exec-daemon's
+	Conn  *pod.Conn // shared with other visitors; do not close it
+	Token string    // access token of exec-daemon
 	once  sync.Once
 	leave func()
 }
 
-// Close leaves the wreck, which is stopped when the last has left.
+// Close ends the visit. The machine is stopped after the last visitor.
 func (v *Visit) Close() error {
 	v.once.Do(v.leave)
 	return nil
 }
 
-// Enter starts the machine of a build whose install has failed, as install has
-// left its disk and with what install was given. It is stopped when the last who
-// came has left; what they have changed is there for the next.
+// Enter starts the machine of a build whose install failed, with the disk as
+// install left it and with install's environment variables. The machine is
+// stopped when the last visitor closes the visit; changes to the disk are kept
+// for the next.
 func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 	select {
 	case <-b.tidied:
@@ -81,7 +82,8 @@ func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 	return v, nil
 }
 
-// raise starts and boots the machine, where it is not up. The caller holds w.mu.
+// raise starts the machine and connects to it unless it is up. The caller holds
+// w.mu.
 func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) error {
 	if w.conn != nil {
 		select {
@@ -138,16 +140,16 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 	return err
 }
 
-// fall ends the connection to the machine. The caller holds w.mu.
+// fall closes the connection to the machine. The caller holds w.mu.
 func (w *wreck) fall() {
 	if w.conn != nil {
-		_ = w.conn.Close() // what closing says is of no use
+		_ = w.conn.Close() // the machine is stopped anyway
 		w.leave()
 		w.conn = nil
 	}
 }
 
-// leaveWreck counts one visitor less, and stops the machine after the last.
+// leaveWreck removes one visitor, and stops the machine after the last.
 func (b *Builder) leaveWreck(r environment.Record, w *wreck) {
 	b.mu.Lock()
 	w.users--
@@ -171,7 +173,7 @@ func (b *Builder) leaveWreck(r environment.Record, w *wreck) {
 	b.mu.Unlock()
 }
 
-// stopTime is how long stopping a wreck may take.
+// stopTime is the timeout for stopping the machine of a failed build.
 const stopTime = time.Minute
 
 func (b *Builder) stopWreck(ctx context.Context, machineID string) error {
@@ -190,9 +192,9 @@ func (b *Builder) stopWreck(ctx context.Context, machineID string) error {
 	return nil
 }
 
-// tidyWrecks destroys the machines of builds, but for those that are in use and
-// each environment's last that failed, while it is young and all together do not
-// take too much of the disk: the newest are kept.
+// tidyWrecks destroys machines of builds, except those with visitors and the
+// machine of each environment's latest failed build. These are kept for
+// WreckFor and up to WreckBytes in total, the newest first.
 func (b *Builder) tidyWrecks(ctx context.Context) error {
 	ids, err := b.Runtime.List(ctx)
 	if err != nil {
@@ -231,8 +233,8 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stopWrecks stops the machines of builds that a server before this one had
-// visitors in. Nothing is built meanwhile.
+// stopWrecks stops the machines of failed builds that visitors used when an
+// earlier server died. It must not run during a build.
 func (b *Builder) stopWrecks(ctx context.Context) error {
 	ids, err := b.Runtime.List(ctx)
 	errs := []error{err}
@@ -244,13 +246,14 @@ func (b *Builder) stopWrecks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isLast reports whether no build of its environment is newer.
+// isLast reports whether the build is the newest of its environment.
 func (b *Builder) isLast(ctx context.Context, r environment.Record) bool {
 	last, err := b.Builds.ListBuilds(ctx, r.EnvironmentID, store.Page{Limit: 1})
 	return err != nil || len(last) == 1 && last[0].ID == r.ID
 }
 
-// wreckSize is how many bytes of the disk a wreck takes; 0 where that cannot be seen.
+// wreckSize returns how many bytes of the disk the machine of a failed build
+// uses, or 0 if that cannot be measured.
 func (b *Builder) wreckSize(ctx context.Context, machineID string) (int64, error) {
 	m, err := b.Runtime.Open(ctx, machineID)
 	if errors.Is(err, machine.ErrNotFound) {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// A wreck is there for whoever comes, stands still when they have left, and goes
-// when it takes too much of the disk.
+// TestWreck checks that the machine of a failed build can be visited, stops
+// after the last visitor, and is removed when it uses too much disk space.
 func TestWreck(t *testing.T) {
 	s, git := opened(t, t.TempDir(), func(c *Config) { c.WreckFor = time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
@@ -32,7 +32,8 @@ func TestWreck(t *testing.T) {
 	if _, err := first.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
 		t.Errorf("in the wreck: %q, %v", &out, err)
 	}
-	// One that fills the disk is stopped under those who are there, and they come again.
+	// A machine that fills the disk is stopped despite its visitors, who can come
+	// back.
 	if ours, err := s.builder.Stop(t.Context(), machineOf(r.ID), fault.Exhausted("the disk is full")); !ours || err != nil {
 		t.Errorf("stopped for its disk: %v, %v", ours, err)
 	}
@@ -46,7 +47,7 @@ func TestWreck(t *testing.T) {
 		t.Errorf("in the wreck again: %q, %v", &out, err)
 	}
 	s.builder.WreckBytes = 1 << 20
-	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody is there
+	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody visits it
 		t.Fatal(err)
 	}
 	for _, v := range []*Visit{first, second, third} {
@@ -55,7 +56,7 @@ func TestWreck(t *testing.T) {
 			t.Error("the wreck has fallen while somebody was there")
 		default:
 		}
-		_, _ = v.Close(), v.Close() // twice is once
+		_, _ = v.Close(), v.Close() // closing twice counts once
 	}
 	select {
 	case <-third.Conn.Done():

@@ -17,14 +17,13 @@ import (
 	"aloft/internal/policy"
 )
 
-// maxPage bounds what a client reads of one reply, in bytes.
+// maxPage is the maximum size of a reply in bytes.
 const maxPage = 32 << 20
 
-// Client speaks with the process that serves a gateway. Its methods are safe
-// for concurrent use.
+// Client talks to an egress process. Its methods are safe for concurrent use.
 type Client struct{ http *http.Client }
 
-// NewClient makes a client of the control socket that dial connects to.
+// NewClient returns a client of the control socket that dial connects to.
 func NewClient(dial func(ctx context.Context) (net.Conn, error)) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -32,7 +31,7 @@ func NewClient(dial func(ctx context.Context) (net.Conn, error)) *Client {
 	}}}
 }
 
-// SetPolicy gives the gateway another policy: see [Gateway.SetPolicy].
+// SetPolicy replaces the network policy: see [Gateway.SetPolicy].
 func (c *Client) SetPolicy(ctx context.Context, n policy.Network) error {
 	body, err := json.Marshal(n)
 	if err != nil {
@@ -41,9 +40,9 @@ func (c *Client) SetPolicy(ctx context.Context, n policy.Network) error {
 	return c.do(ctx, http.MethodPut, policyPath, body, nil)
 }
 
-// Connections returns the open connections, and at most limit of those that
-// ended after number after. Where there are none of the latter it waits up to
-// wait, which is at most a minute, for one.
+// Connections returns the open connections, and at most limit of the
+// connections that ended after sequence number after. If there are none of the
+// latter, it waits for one, up to wait, which is at most a minute.
 func (c *Client) Connections(ctx context.Context, after uint64, limit int, wait time.Duration) (policy.Connections, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "limit": {strconv.Itoa(limit)}, "wait": {wait.String()}}
 	var p policy.Connections

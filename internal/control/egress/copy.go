@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Sizes of the buffer of one direction, in bytes: a connection that says little
-// holds little, and one that fills its buffer gets a large one.
+// Buffer sizes of one direction in bytes. A connection starts with a small
+// buffer, and gets a large one once it fills the small one.
 const (
 	smallCopy = 8 << 10
 	largeCopy = 512 << 10
@@ -16,8 +16,8 @@ const (
 
 var largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
 
-// copyCounted copies until src ends, which is no error, and counts what it has
-// written as it goes.
+// copyCounted copies until src ends, which is not an error, and adds the bytes
+// written to count as it goes.
 func copyCounted(dst io.Writer, src io.Reader, count *atomic.Int64) error {
 	buf := make([]byte, smallCopy)
 	for {

@@ -20,18 +20,19 @@ import (
 
 const dnsPort = 53
 
-// Bounds of lookups.
+// Limits of name lookups.
 const (
 	lookupTimeout = 10 * time.Second
-	streamIdle    = 10 * time.Second // of lookups over TCP
-	flowQueries   = 5 * time.Second  // of lookups over UDP to another server than the gateway
+	streamIdle    = 10 * time.Second // idle timeout of lookups over TCP
+	flowQueries   = 5 * time.Second  // idle timeout of lookups over UDP to another server's address
 	maxQuery      = 4 << 10          // bytes
 	maxAnswers    = 64               // addresses in one answer
-	plainAnswer   = 512              // bytes of an answer to who does not say that more may come
-	mostAnswer    = 4 << 10          // and to who does
+	plainAnswer   = 512              // maximum answer in bytes for clients without EDNS
+	mostAnswer    = 4 << 10          // and for clients with EDNS
 )
 
-// serveDNS answers on the gateway's own addresses, each by one socket.
+// serveDNS answers lookups on the gateway's own addresses, with one socket
+// each.
 func (g *Gateway) serveDNS() error {
 	for _, at := range []struct {
 		addr  netip.Addr
@@ -48,8 +49,9 @@ func (g *Gateway) serveDNS() error {
 	return nil
 }
 
-// answerDatagrams answers lookups until nobody has asked for idle, or, where
-// that is 0, until the gateway is closed. Slow ones do not hold up others.
+// answerDatagrams answers lookups over UDP until the connection has been idle
+// for so long or, if idle is 0, until the gateway is closed. Each lookup runs
+// separately, so that slow ones do not block others.
 func (g *Gateway) answerDatagrams(conn *gonet.UDPConn, idle time.Duration) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(g.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -64,7 +66,7 @@ func (g *Gateway) answerDatagrams(conn *gonet.UDPConn, idle time.Duration) {
 			return
 		}
 		if err != nil {
-			continue // of one datagram, such as one that could not be sent
+			continue // the error concerns one datagram only
 		}
 		q, ok := parseQuery(buf[:n])
 		if !ok || !g.takeLookup() {
@@ -73,13 +75,14 @@ func (g *Gateway) answerDatagrams(conn *gonet.UDPConn, idle time.Duration) {
 		g.working.Go(func() {
 			defer g.giveLookup()
 			if reply := g.answer(q, true); reply != nil {
-				_, _ = conn.WriteTo(reply, from) // who asked asks again
+				_, _ = conn.WriteTo(reply, from) // if it is lost, the client retries
 			}
 		})
 	}
 }
 
-// takeLookup waits for the right to look a name up.
+// takeLookup acquires one of the slots for concurrent lookups. It returns false
+// if the gateway is closing.
 func (g *Gateway) takeLookup() bool {
 	select {
 	case g.lookups <- struct{}{}:
@@ -91,7 +94,7 @@ func (g *Gateway) takeLookup() bool {
 
 func (g *Gateway) giveLookup() { <-g.lookups }
 
-// serveStreamDNS answers the lookups of a TCP connection.
+// serveStreamDNS answers the lookups on a TCP connection.
 func (g *Gateway) serveStreamDNS(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(g.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -125,15 +128,16 @@ func (g *Gateway) serveStreamDNS(conn net.Conn) {
 	}
 }
 
-// A query is one question of a machine.
+// A query is one DNS question of a machine.
 type query struct {
 	header   dnsmessage.Header
 	question dnsmessage.Question
 	edns     bool
-	most     int // bytes of a datagram that the asker takes
+	most     int // largest datagram that the client accepts, in bytes
 }
 
-// parseQuery reads a question. ok is false for what deserves no answer.
+// parseQuery parses a question. ok is false for messages that must not be
+// answered.
 func parseQuery(msg []byte) (q query, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(msg)
@@ -164,9 +168,9 @@ func parseQuery(msg []byte) (q query, ok bool) {
 	}
 }
 
-// answer answers a query. A name that the policy refuses does not exist, which
-// programs understand at once and do not try again; who speaks EDNS is also
-// told why (RFC 8914).
+// answer returns the reply to a query. A name that the policy refuses is
+// reported as nonexistent, so that programs fail at once and do not retry.
+// Clients with EDNS also get the reason (RFC 8914).
 func (g *Gateway) answer(q query, datagram bool) []byte {
 	a := g.resolve(q)
 	reply := build(q, a)
@@ -177,15 +181,15 @@ func (g *Gateway) answer(q query, datagram bool) []byte {
 	return reply
 }
 
-// An answer is what is said of a name.
+// An answer is the result of a lookup.
 type answer struct {
 	code      dnsmessage.RCode
 	addrs     []netip.Addr
-	blocked   string // the rule that refuses the name
+	blocked   string // the policy's rule that refuses the name
 	truncated bool
 }
 
-// resolve looks a name up, if the policy lets it.
+// resolve looks a name up if the policy allows it.
 func (g *Gateway) resolve(q query) answer {
 	if q.header.OpCode != 0 || q.question.Class != dnsmessage.ClassINET {
 		return answer{code: dnsmessage.RCodeNotImplemented}
@@ -211,11 +215,11 @@ func (g *Gateway) resolve(q query) answer {
 	case dnsmessage.TypeAAAA:
 		network = "ip6"
 	default:
-		return answer{} // there is such a name, and nothing of that kind
+		return answer{} // the name exists but has no records of this type
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, lookupTimeout)
 	defer cancel()
-	// The final dot keeps the host's search list out of it.
+	// The final dot disables the host's search list.
 	addrs, err := g.conf.Lookup(ctx, network, name+".")
 	if err != nil {
 		if lookup, ok := errors.AsType[*net.DNSError](err); ok && lookup.IsNotFound {
@@ -238,8 +242,8 @@ func (g *Gateway) resolve(q query) answer {
 	return a
 }
 
-// hostName is what a machine may call the host's loopback, where the operator
-// has opened that.
+// hostName is the name under which a machine can reach the host's loopback, if
+// the operator allows that.
 const hostName = "host.aloft.internal"
 
 func hostAnswer(m *policy.Matcher, kind dnsmessage.Type) answer {
@@ -253,8 +257,8 @@ func hostAnswer(m *policy.Matcher, kind dnsmessage.Type) answer {
 	return answer{}
 }
 
-// missing tells a name without addresses of this family from one that is not
-// there: resolvers give up on the latter.
+// missing distinguishes a name without addresses of this family from one that
+// does not exist, since resolvers give up on the latter.
 func (g *Gateway) missing(ctx context.Context, network, name string) answer {
 	other := "ip4"
 	if network == other {
@@ -266,13 +270,14 @@ func (g *Gateway) missing(ctx context.Context, network, name string) answer {
 	return answer{code: dnsmessage.RCodeNameError}
 }
 
-// The option that carries a reason, and the reason that a policy is (RFC 8914).
+// The EDNS option that carries an extended error, and the code that means
+// blocked by policy (RFC 8914).
 const (
 	optionReason  = 15
 	reasonBlocked = 15
 )
 
-// build writes the reply to q.
+// build encodes the reply to q.
 func build(q query, a answer) []byte {
 	h := dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode, Truncated: a.truncated,

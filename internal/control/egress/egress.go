@@ -1,18 +1,19 @@
-// Package egress is a machine's way out. A [Gateway] ends the machine's
-// packets in a TCP/IP stack of its own in user mode, answers its name lookups,
-// judges each connection by a [policy.Network], and dials out from the host as
-// any program would: nothing is routed, and the host needs no firewall rule.
+// Package egress is a machine's connection to the network. A [Gateway]
+// terminates the machine's packets in a user-mode TCP/IP stack, answers its
+// name lookups, checks each connection against a [policy.Network], and dials
+// out from the host like any other program. Nothing is routed, and the host
+// needs no firewall rules.
 //
-// A gateway lives in a process of its own, so that neither a restart nor the
-// death of the server cuts a connection. [Serve] is that process's end of its
-// control socket and [Client] the server's.
+// Each gateway runs in its own process, so that connections survive a restart
+// or crash of the server. [Serve] is that process's end of the control socket,
+// and [Client] the server's end.
 //
-// What a machine sends is hostile: the stack, the lookups and the first bytes
-// of a connection are parsed within bounds, and what is logged of them is made
-// of addresses and canonical domains. It does not look into TLS.
+// Everything that a machine sends is hostile: the stack, lookups and the first
+// bytes of connections are parsed within limits, and only addresses and
+// canonical domains are logged. TLS is not decrypted.
 //
-// It is over 2,000 lines because each protocol that names a server, and the log
-// of what came of it, is read and kept here, outside of the machine.
+// The package is over 2,000 lines long because it parses each protocol that
+// names a server, and keeps the connection log outside of the machine.
 package egress
 
 import (
@@ -32,8 +33,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// The addresses on the link between a machine and its gateway. Every machine
-// has the same: no two share a link.
+// Addresses on the link between a machine and its gateway. They are the same
+// for every machine, since no two share a link.
 var (
 	GatewayV4 = netip.MustParseAddr("172.30.0.1")
 	GatewayV6 = netip.MustParseAddr("fd00:a10f::1")
@@ -41,34 +42,33 @@ var (
 	MachineV6 = netip.MustParseAddr("fd00:a10f::2")
 )
 
-// MTU is the size of the link's packets, in bytes. Large ones make it fast.
+// MTU is the MTU of the link in bytes. Large packets make it fast.
 const MTU = 65500
 
-// Bounds on what one machine may hold of its gateway.
+// Limits on what one machine may use in its gateway.
 const (
-	maxConns   = 4096 // TCP connections, also those that are being made
-	maxDialing = 1024 // TCP connections that are being made
-	maxFlows   = 1024 // UDP: pairs of address and port
-	maxLookups = 256  // at once
+	maxConns   = 4096 // TCP connections, including those being opened
+	maxDialing = 1024 // TCP connections being opened
+	maxFlows   = 1024 // UDP flows: pairs of address and port
+	maxLookups = 256  // concurrent
 )
 
-// Config is what a [Gateway] is made of.
+// Config holds the settings of a [Gateway].
 type Config struct {
-	// Device is an open TAP device, without packet information and with the
-	// header that says which checksums are left to its reader (IFF_VNET_HDR, 10
-	// bytes, TUN_F_CSUM and if at all TUN_F_TSO4 and TUN_F_TSO6). The gateway
-	// owns it.
+	// Device is an open TAP device without packet information and with a header
+	// for checksum and segmentation offload (IFF_VNET_HDR, 10 bytes, TUN_F_CSUM
+	// and optionally TUN_F_TSO4 and TUN_F_TSO6). The gateway takes ownership.
 	Device *os.File
 	Policy policy.Network
-	// Lookup resolves a name to addresses of "ip4" or "ip6"; nil asks the
-	// host's resolver. An error that is a [net.DNSError] with IsNotFound means
-	// that there are none.
+	// Lookup resolves a name to addresses of network "ip4" or "ip6"; nil means
+	// the host's resolver. A [net.DNSError] with IsNotFound means that there are
+	// no such addresses.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
-	Log    *Log         // of connections, which the gateway owns; nil keeps none
-	Logger *slog.Logger // nil discards
+	Log    *Log         // connection log, owned by the gateway; nil disables it
+	Logger *slog.Logger // nil means no logging
 }
 
-// Gateway is the other end of one machine's link. Its methods are safe for
+// Gateway is the host's end of one machine's link. Its methods are safe for
 // concurrent use.
 type Gateway struct {
 	conf   Config
@@ -92,7 +92,7 @@ type Gateway struct {
 	open map[*connection]struct{}
 }
 
-// New starts a gateway. It must be closed.
+// New starts a gateway. The caller must close it.
 func New(conf Config) (*Gateway, error) {
 	g, err := newGateway(conf)
 	if err != nil {
@@ -109,7 +109,7 @@ func New(conf Config) (*Gateway, error) {
 	return g, nil
 }
 
-// newGateway makes all of a gateway but its stack.
+// newGateway returns a gateway without its network stack.
 func newGateway(conf Config) (*Gateway, error) {
 	m, err := conf.Policy.Compile()
 	if err != nil {
@@ -134,8 +134,8 @@ func newGateway(conf Config) (*Gateway, error) {
 	return g, nil
 }
 
-// SetPolicy judges from now on by another policy, and cuts the connections
-// that it does not allow.
+// SetPolicy replaces the policy and cuts open connections that the new one does
+// not allow.
 func (g *Gateway) SetPolicy(n policy.Network) error {
 	m, err := n.Compile()
 	if err != nil {
@@ -145,7 +145,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
-		// Those under way were made for the names that their address had then.
+		// Judge open connections by the names that their address had when they were
+		// opened.
 		if v := g.judge(c.to.Addr(), c.names); !v.Allowed {
 			c.refuse(v.Rule)
 		} else if err := c.rejudge(m); err != nil {
@@ -155,8 +156,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 	return nil
 }
 
-// judge applies the policy, and the one rule that no policy can know: the
-// host's own addresses are the host, whatever range they lie in.
+// judge applies the policy, plus one rule that the policy cannot express: the
+// host's own addresses count as the host, whatever range they are in.
 func (g *Gateway) judge(addr netip.Addr, names []string) policy.Verdict {
 	m := g.policy.Load()
 	v := m.Address(addr, names)
@@ -166,7 +167,7 @@ func (g *Gateway) judge(addr netip.Addr, names []string) policy.Verdict {
 	return v
 }
 
-// Close cuts every connection and returns when all is over.
+// Close cuts every connection and returns when all goroutines have ended.
 func (g *Gateway) Close() error {
 	g.stop()
 	g.mu.Lock()
@@ -175,15 +176,15 @@ func (g *Gateway) Close() error {
 	}
 	g.mu.Unlock()
 	g.stack.Close()
-	g.stack.Wait() // it closes the device
+	g.stack.Wait() // the stack closes the device
 	g.working.Wait()
 	return g.conf.Log.Close()
 }
 
-// hostTTL is how long the list of the host's addresses is believed.
+// hostTTL is how long the host's addresses are cached.
 const hostTTL = 10 * time.Second
 
-// hostAddresses are the addresses of the host's interfaces.
+// hostAddresses caches the addresses of the host's interfaces.
 type hostAddresses struct {
 	mu   sync.Mutex
 	read time.Time

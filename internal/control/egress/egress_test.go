@@ -27,7 +27,7 @@ import (
 func TestHalfClose(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
 	at := serve(t, func(c *net.TCPConn) {
-		all, _ := io.ReadAll(c) // what came is in the answer
+		all, _ := io.ReadAll(c) // the answer contains what arrived
 		_, _ = c.Write(append([]byte("got "), all...))
 	})
 	conn, err := gu.dial(at)
@@ -73,8 +73,8 @@ func TestLargeBothWays(t *testing.T) {
 	_ = conn.Close()
 }
 
-// A slow reader holds up its own connection and nothing else, and what it does
-// not take is bounded.
+// TestBackpressure checks that a slow reader delays only its own connection,
+// and that the data buffered for it is limited.
 func TestBackpressure(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
 	var wrote sync.WaitGroup
@@ -110,10 +110,11 @@ func TestBackpressure(t *testing.T) {
 	wrote.Wait()
 }
 
-// A machine's port is free again once its connection is over.
+// TestPortIsUsedAgain checks that a machine can reuse a port once its
+// connection is closed.
 func TestPortIsUsedAgain(t *testing.T) {
 	gu := newGuest(t, loopback(policy.AllowAll))
-	at := serve(t, func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) }) // and it closes first
+	at := serve(t, func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) }) // the server closes first
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	from := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(MachineV4.AsSlice()), Port: 40000}
@@ -127,7 +128,7 @@ func TestPortIsUsedAgain(t *testing.T) {
 			t.Errorf("connection %d: %q, %v", i, all, err)
 		}
 		_ = conn.Close()
-		// It is over where both sides know it.
+		// Wait until both stacks have closed the connection.
 		for gu.stack.Stats().TCP.CurrentConnected.Value()+gu.g.stack.Stats().TCP.CurrentConnected.Value() > 0 {
 			if ctx.Err() != nil {
 				t.Fatalf("connection %d is never over", i)
@@ -191,7 +192,7 @@ func TestRefusedAndBlocked(t *testing.T) {
 			at = netip.AddrPortFrom(at.Addr(), at.Port())
 		}
 		if at.Addr().IsLoopback() || at.Addr().IsLinkLocalUnicast() && at.Addr().Is6() {
-			continue // they never leave the machine's stack
+			continue // these packets never leave the machine's stack
 		}
 		conn, err := gu.dial(at)
 		if err == nil {
@@ -245,7 +246,7 @@ func TestManyConnections(t *testing.T) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			open.Wait() // all are open at once
+			open.Wait() // all are open at the same time
 			if got, err := said(conn, "hello"); err != nil || got != "hello" {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -307,7 +308,8 @@ func TestUDP(t *testing.T) {
 			t.Errorf("%d of %d bytes, %v", n, size, err)
 		}
 	}
-	// A list of domains says nothing of datagrams, whose names cannot be read.
+	// A list of domains does not allow UDP, where the name of the server cannot
+	// be read.
 	if err := gu.g.SetPolicy(loopback(policy.List, "host.aloft.internal")); err != nil {
 		t.Fatal(err)
 	}

@@ -14,21 +14,21 @@ import (
 	"aloft/internal/policy"
 )
 
-// Bounds on what is read of a connection before it is judged.
+// Limits of what is read from a connection before it is judged.
 const (
 	maxFirst    = 64 << 10         // bytes
-	firstWithin = 30 * time.Second // from the first byte to a whole greeting
+	firstWithin = 30 * time.Second // from the first byte to a complete client hello or request header
 	maxChunk    = 4 << 10          // bytes of the line before a chunk
 )
 
-// errNoRequest refuses what comes after a request and is none.
+// errNoRequest refuses data after an HTTP request that is not another request.
 var errNoRequest = errors.New("what follows an HTTP request is no other one")
 
-// follow judges what the machine says first, and of plain HTTP every request,
-// and passes it on. It returns when the rest need not be judged. The other
-// direction flows meanwhile, so protocols in which the server speaks first are
-// not held up. The error of refused is the rule, in a user's words; the one of
-// failed is of either end.
+// follow judges what the machine sends first, every request of a plain HTTP
+// connection, and forwards it. It returns when the rest needs no judging. The
+// other direction flows concurrently, so that protocols in which the server
+// speaks first work. refused is the policy's rule in a user's words; failed is
+// an I/O error of either end.
 func (c *connection) follow() (refused, failed error) {
 	defer func() { _ = c.inside.SetReadDeadline(time.Time{}) }()
 	s := &source{r: c.inside, started: func() { _ = c.inside.SetReadDeadline(time.Now().Add(firstWithin)) }}
@@ -39,8 +39,8 @@ func (c *connection) follow() (refused, failed error) {
 	})
 }
 
-// follow is the same for any two ends. judge is asked of every greeting, and
-// replied gives the first words of the other end.
+// follow is the same for any two ends. It calls judge for every client hello or
+// request header; replied observes the first bytes from the other end.
 func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) error) (refused, failed error) {
 	started := s.started
 	for first, used := true, false; ; {
@@ -54,13 +54,13 @@ func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) er
 		if err != nil {
 			return err, nil
 		}
-		s.started = nil // a body takes as long as it takes
+		s.started = nil // no deadline for a body
 		if len(s.buf) == 0 {
-			return nil, nil // it ended
+			return nil, nil // the client has closed the connection
 		}
 		if !first && g.protocol != "HTTP" {
 			if len(bytes.TrimLeft(s.buf, "\r\n")) == 0 {
-				return nil, nil // an empty line, and the end
+				return nil, nil // an empty line before the end
 			}
 			return errNoRequest, nil
 		}
@@ -78,15 +78,15 @@ func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) er
 		if refused, failed := passBody(s, dst, g.request); refused != nil || failed != nil {
 			return refused, failed
 		}
-		// Whether the protocol changes is the server's word. Only that on the first
-		// request is waited for; after a later one nothing but HTTP goes on.
+		// The server decides whether to switch protocols. Wait for its status only
+		// after the first request; later requests cannot switch.
 		first = false
 		if used {
 			continue
 		}
 		used = true
 		if g.request.connect {
-			first = replied.status()/100 == 2 // what the tunnel carries is a new beginning
+			first = replied.status()/100 == 2 // the content of the tunnel is judged like a new connection
 		} else if g.request.upgrade && replied.status() == 101 {
 			_, err := dst.Write(s.buf)
 			return nil, err
@@ -94,8 +94,8 @@ func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) er
 	}
 }
 
-// passBody passes a request's body on. Its end before it is whole is no error
-// of this direction.
+// passBody forwards the body of a request. A body that is cut short is not an
+// error here.
 func passBody(s *source, dst io.Writer, r request) (refused, failed error) {
 	if !r.chunked {
 		return nil, s.pass(dst, r.length)
@@ -106,7 +106,7 @@ func passBody(s *source, dst io.Writer, r request) (refused, failed error) {
 			return err, nil
 		}
 		if len(line) == 0 {
-			return nil, nil // it ended
+			return nil, nil // the client has closed the connection
 		}
 		size, _, _ := strings.Cut(strings.TrimSuffix(string(line), "\r\n"), ";")
 		n, err := strconv.ParseUint(strings.TrimRight(size, " \t"), 16, 62)
@@ -131,7 +131,7 @@ func passBody(s *source, dst io.Writer, r request) (refused, failed error) {
 	}
 }
 
-// passTrailer passes on the lines after the last chunk.
+// passTrailer forwards the lines after the last chunk.
 func passTrailer(s *source, dst io.Writer) (refused, failed error) {
 	for total := 0; total < maxFirst; {
 		line, err := s.line()
@@ -150,8 +150,8 @@ func passTrailer(s *source, dst io.Writer) (refused, failed error) {
 	return errTooLong, nil
 }
 
-// line returns the next line of a chunked body with its end, or nothing where
-// there is no more. It holds until something is passed.
+// line returns the next line of a chunked body, including its end, or nothing
+// at the end of input. The slice is valid until the next pass.
 func (s *source) line() ([]byte, error) {
 	for n := 0; ; {
 		if i := bytes.IndexByte(s.buf[n:], '\n'); i >= 0 {
@@ -173,7 +173,7 @@ func (s *source) line() ([]byte, error) {
 	}
 }
 
-// pass passes n bytes on, or all that there are where they end before.
+// pass forwards n bytes, or fewer if the input ends earlier.
 func (s *source) pass(dst io.Writer, n int64) error {
 	have := min(n, int64(len(s.buf)))
 	if _, err := dst.Write(s.buf[:have]); err != nil {
@@ -181,12 +181,12 @@ func (s *source) pass(dst io.Writer, n int64) error {
 	}
 	s.drop(int(have))
 	if n == have || s.err != nil {
-		return nil //nolint:nilerr // what was read is passed on; the next read meets the end again
+		return nil //nolint:nilerr // forward what was read; the next read returns the error again
 	}
-	return copyCounted(dst, io.LimitReader(s.r, n-have), new(atomic.Int64)) // dst counts
+	return copyCounted(dst, io.LimitReader(s.r, n-have), new(atomic.Int64)) // dst does the counting
 }
 
-// A countingWriter counts what it has written.
+// A countingWriter counts the bytes written.
 type countingWriter struct {
 	io.Writer
 	count *atomic.Int64
@@ -198,10 +198,10 @@ func (w countingWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// An answerer is the outside, and listens to the first words of the outside.
+// An answerer forwards reads from the remote end and captures its first bytes.
 type answerer struct {
 	io.Reader
-	words []byte // up to statusLen
+	words []byte // at most statusLen bytes
 	known chan struct{}
 	once  sync.Once
 }
@@ -221,10 +221,11 @@ func (r *answerer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// done says that there are no more words.
+// done marks the first bytes as complete.
 func (r *answerer) done() { r.once.Do(func() { close(r.known) }) }
 
-// status waits for the status of an HTTP reply, which is 0 for another one.
+// status waits for the remote end's first bytes and returns the HTTP status, or
+// 0 if they are not an HTTP/1.1 reply.
 func (r *answerer) status() int {
 	<-r.known
 	if len(r.words) < statusLen || !bytes.HasPrefix(r.words, []byte("HTTP/1.")) {
@@ -237,7 +238,7 @@ func (r *answerer) status() int {
 	return n
 }
 
-// rejudge is the word of a new policy on a connection that is under way.
+// rejudge returns an error if a new policy refuses an open connection.
 func (c *connection) rejudge(m *policy.Matcher) error {
 	if g := c.said.Load(); g != nil {
 		return g.judgeAt(m, c.to.Addr(), c.names)

@@ -23,7 +23,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestEveryRequestIsJudged says on one connection what is meant for several hosts.
+// TestEveryRequestIsJudged sends requests for several hosts on one connection.
 func TestEveryRequestIsJudged(t *testing.T) {
 	t.Parallel()
 	m, err := policy.Network{Mode: policy.List, Allow: []string{"*.good.test"}}.Compile()
@@ -42,7 +42,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name, said, reply string
-		passed            int // bytes; -1 is all, without a refusal
+		passed            int // bytes forwarded; -1 means all, without a refusal
 	}{
 		{"one", good, "", -1},
 		{"the same again", good + good + good, "", -1},
@@ -88,7 +88,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 			s := &source{r: io.LimitReader(&pieces{[]byte(tt.said), size}, int64(len(tt.said)))}
 			refused, failed := follow(s, &out, answers, func(g greeting) error { return g.judge(m, []string{"a.good.test", "b.good.test"}) })
 			if refused == nil {
-				_, _ = io.Copy(&out, s.r) // what need not be judged
+				_, _ = io.Copy(&out, s.r) // the rest, which is not judged
 			}
 			if failed != nil {
 				t.Errorf("%s: %v", tt.name, failed)
@@ -103,7 +103,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 	}
 }
 
-// pieces reads so many bytes at once.
+// pieces is a reader that returns a fixed number of bytes per read.
 type pieces struct {
 	left []byte
 	size int
@@ -118,7 +118,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestKeptAlive asks real servers on one connection, through a gateway.
+// TestKeptAlive sends requests to real servers over one connection through a
+// gateway.
 func TestKeptAlive(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
@@ -151,7 +152,7 @@ func TestKeptAlive(t *testing.T) {
 	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	in := bufio.NewReader(conn)
 	for i, host := range []string{"a.good.test", "a.good.test", "a.good.test", "evil.test"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+"/", io.MultiReader(strings.NewReader(strings.Repeat("y", 100003)))) // chunked
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+"/", io.MultiReader(strings.NewReader(strings.Repeat("y", 100003)))) // sent with chunked encoding
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +195,8 @@ func TestKeptAlive(t *testing.T) {
 	_ = ws.CloseNow()
 }
 
-// TestHiddenName brings keys for encrypted greetings, whose outer name is allowed.
+// TestHiddenName uses TLS with Encrypted Client Hello, where the outer name is
+// allowed and the inner one is not.
 func TestHiddenName(t *testing.T) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
@@ -223,11 +225,12 @@ func TestHiddenName(t *testing.T) {
 	if err := shake(&tls.Config{ServerName: "a.good.test"}); err != nil {
 		t.Errorf("without a hidden name: %v", err)
 	}
-	_ = shake(&tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(key.PublicKey().Bytes(), "a.good.test")}) // the ledger says what became of it
+	_ = shake(&tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(key.PublicKey().Bytes(), "a.good.test")}) // the ledger has the result
 	gu.await(func(c policy.Connection) bool { return !c.Allowed && strings.Contains(c.Rule, "TLS hides a name") })
 }
 
-// echConfig is a list of one configuration (RFC 9849, section 4).
+// echConfig returns an ECHConfigList with one configuration (RFC 9849, section
+// 4).
 func echConfig(public []byte, name string) []byte {
 	var c []byte
 	c = append(c, 7)                                          // id
@@ -235,7 +238,7 @@ func echConfig(public []byte, name string) []byte {
 	c = binary.BigEndian.AppendUint16(c, uint16(len(public))) //
 	c = append(c, public...)                                  //
 	c = append(c, 0, 4, 0, 1, 0, 1)                           // HKDF-SHA256, AES-128-GCM
-	c = append(c, 32, byte(len(name)))                        // longest name, public name
+	c = append(c, 32, byte(len(name)))                        // maximum name length, public name
 	c = append(append(c, name...), 0, 0)                      // no extensions
 	c = append(binary.BigEndian.AppendUint16([]byte{0xfe, 0x0d}, uint16(len(c))), c...)
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(c))), c...)

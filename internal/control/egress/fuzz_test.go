@@ -22,7 +22,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// hello is what a TLS client says first.
+// hello returns a TLS client hello.
 func hello(f *testing.F, name string) []byte {
 	f.Helper()
 	a, b := net.Pipe()
@@ -41,8 +41,8 @@ func hello(f *testing.F, name string) []byte {
 	return buf[:n]
 }
 
-// FuzzGreeting holds that what is read is what was sent, in whatever pieces it
-// came, and that no greeting names two things.
+// FuzzGreeting checks that reading a client hello or request header keeps every
+// byte, in whatever pieces it arrives, and that it never yields two names.
 func FuzzGreeting(f *testing.F) {
 	f.Add(hello(f, "a.test"))
 	f.Add(hello(f, ""))
@@ -82,8 +82,8 @@ func FuzzGreeting(f *testing.F) {
 	})
 }
 
-// FuzzFollow holds that of what a machine says on one connection nothing is
-// passed on in which Go's own HTTP server finds a request for another host.
+// FuzzFollow checks that nothing is forwarded in which Go's HTTP server finds a
+// request for a host that was refused.
 func FuzzFollow(f *testing.F) {
 	for _, said := range []string{
 		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",
@@ -103,7 +103,7 @@ func FuzzFollow(f *testing.F) {
 	}
 	run := func(r io.Reader) (passed []byte, refused bool, hosts []string) {
 		answers := newAnswerer(strings.NewReader("HTTP/1.1 200 OK\r\n"))
-		_, _ = io.ReadAll(answers) // of a string
+		_, _ = io.ReadAll(answers) // reading a string cannot fail
 		var out bytes.Buffer
 		protocol := ""
 		rule, _ := follow(&source{r: r}, &out, answers, func(g greeting) error {
@@ -111,10 +111,10 @@ func FuzzFollow(f *testing.F) {
 			return g.judge(m, []string{"a.test"})
 		})
 		if rule == nil {
-			_, _ = io.Copy(&out, r) // what need not be judged; of a string
+			_, _ = io.Copy(&out, r) // the rest, which is not judged; reading a string cannot fail
 		}
 		if protocol == "" || protocol == "TLS" {
-			return out.Bytes(), rule != nil, nil // not HTTP, as its server will find too
+			return out.Bytes(), rule != nil, nil // not HTTP, as the server will find too
 		}
 		in := bufio.NewReader(bytes.NewReader(out.Bytes()))
 		for {
@@ -178,7 +178,8 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzPackets gives a gateway's stack what a machine with raw sockets can send.
+// FuzzPackets sends a gateway's stack arbitrary packets, as a machine with raw
+// sockets can.
 func FuzzPackets(f *testing.F) {
 	v4 := make([]byte, 20, 40)
 	header.IPv4(v4).Encode(&header.IPv4Fields{TotalLength: 40, TTL: 64, Protocol: 6,

@@ -14,16 +14,17 @@ import (
 	"aloft/internal/policy"
 )
 
-// A greeting is what a connection says of where it wants to go.
+// A greeting is what the first bytes of a connection, such as a TLS client
+// hello or an HTTP header, say about its destination.
 type greeting struct {
-	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2" or "", which is any other
-	host     string // as it was said; "" where it was not
-	hidden   bool   // TLS may name another server where nobody can read it
+	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for any other
+	host     string // host as the client wrote it, or ""
+	hidden   bool   // TLS hides the real server name (ECH)
 	request  request
 }
 
-// judgeAt is the policy's word on a greeting on a connection to an address that
-// these names resolved to.
+// judgeAt returns an error if the policy refuses a greeting on a connection to
+// addr, which names resolved to.
 func (g greeting) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) error {
 	if m.Mode() == policy.List && m.ByAddress(addr) {
 		return g.denied(m)
@@ -31,7 +32,7 @@ func (g greeting) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) er
 	return g.judge(m, names)
 }
 
-// denied is an error where the policy denies the name that was said.
+// denied returns an error if a deny rule matches the host of the greeting.
 func (g greeting) denied(m *policy.Matcher) error {
 	if g.host == "" {
 		return nil
@@ -42,21 +43,22 @@ func (g greeting) denied(m *policy.Matcher) error {
 	return nil
 }
 
-// judge compares what was said with the policy and with the names that the
-// address was looked up for.
+// judge compares the greeting with the policy and with the names that resolved
+// to the address.
 func (g greeting) judge(m *policy.Matcher, names []string) error {
 	if m.Mode() != policy.List {
 		return g.denied(m)
 	}
 	switch {
 	case g.protocol == "":
-		return nil // it names nothing; the address has a name that is allowed
+		return nil // no host is named, and the address has an allowed name
 	case g.host == "":
 		return fmt.Errorf("mode list: %s without the name of a server", g.protocol)
 	}
 	if g.hidden {
-		// The name outside is not the server's, or need not be: where several share
-		// an address, the hidden one decides. That it may be noise cannot be told.
+		// The outer name need not be the server's: where several servers share an
+		// address, the hidden name decides. A random ECH extension (GREASE) cannot
+		// be distinguished, so it is refused too.
 		return errHidden
 	}
 	name, err := policy.CanonicalName(g.host)
@@ -72,10 +74,10 @@ func (g greeting) judge(m *policy.Matcher, names []string) error {
 	return nil
 }
 
-// errHidden refuses encrypted greetings, those that only pretend too.
+// errHidden refuses Encrypted Client Hello, including GREASE.
 var errHidden = errors.New("mode list: TLS hides a name (ECH); turn it off in the program, as the policy EncryptedClientHelloEnabled=false of Chromium does")
 
-// printable bounds and cleans a machine's words.
+// printable limits and sanitizes text from a machine.
 func printable(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -89,11 +91,11 @@ func printable(s string) string {
 	}, s)
 }
 
-// errTooLong refuses what goes on without saying its name.
+// errTooLong refuses a connection that sends too much without naming its host.
 var errTooLong = errors.New("the connection's greeting is too long")
 
-// readGreeting reads as much as it takes to know what is said. An end is the
-// end of the greeting.
+// readGreeting reads until the client hello or request header is complete. If
+// the input ends earlier, that is the greeting.
 func readGreeting(s *source) (greeting, error) {
 	if !s.fill(1) {
 		return greeting{}, s.failure()
@@ -104,18 +106,18 @@ func readGreeting(s *source) (greeting, error) {
 	return readHTTP(s)
 }
 
-// A source keeps what it has read and nobody has taken.
+// A source buffers bytes that were read but not yet forwarded.
 type source struct {
 	r       io.Reader
-	started func() // called at the first byte that is read into an empty buffer; may be nil
+	started func() // called at the first byte read into an empty buffer; may be nil
 	buf     []byte
 	err     error
 }
 
-// drop forgets the first n bytes, which have been passed on.
+// drop removes the first n bytes, which have been forwarded.
 func (s *source) drop(n int) { s.buf = append(s.buf[:0], s.buf[n:]...) }
 
-// fill reads until there are n bytes, and reports whether there are.
+// fill reads until the buffer has n bytes, and reports whether it has.
 func (s *source) fill(n int) bool {
 	for len(s.buf) < n && s.err == nil {
 		if n > maxFirst {
@@ -133,7 +135,7 @@ func (s *source) fill(n int) bool {
 	return len(s.buf) >= n
 }
 
-// failure is why there is no more, if that is not the end.
+// failure returns why reading stopped, or nil at the end of input.
 func (s *source) failure() error {
 	switch {
 	case s.err == nil || errors.Is(s.err, io.EOF):
@@ -148,27 +150,26 @@ func (s *source) failure() error {
 }
 
 const (
-	tlsHandshake = 22     // the type of the record that begins TLS
+	tlsHandshake = 22     // type of the first record of TLS
 	extensionECH = 0xfe0d // encrypted_client_hello (RFC 9849)
 )
 
-// readTLS finds the server's name, with the parser that this program's own TLS
-// servers use: what it cannot read is refused, and a name in several records is
-// read as one.
+// readTLS finds the server name, with crypto/tls as the parser. It refuses what
+// crypto/tls cannot parse. A name split over several records is put together.
 func readTLS(s *source) (greeting, error) {
 	conn := &replay{s: s}
 	var name string
 	var heard, hidden bool
 	errHeard := errors.New("heard")
 	server := tls.Server(conn, &tls.Config{
-		MinVersion: tls.VersionTLS10, // what is too old is for the server to refuse
+		MinVersion: tls.VersionTLS10, // rejecting old versions is left to the server
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name, heard = hello.ServerName, true
 			hidden = slices.Contains(hello.Extensions, extensionECH)
 			return nil, errHeard
 		},
 	})
-	err := server.Handshake() //nolint:noctx // its end is that of the connection, which has a deadline
+	err := server.Handshake() //nolint:noctx // the connection has a deadline
 	if heard {
 		return greeting{protocol: "TLS", host: name, hidden: hidden}, nil
 	}
@@ -180,10 +181,10 @@ func readTLS(s *source) (greeting, error) {
 	return greeting{}, fmt.Errorf("a greeting that is not TLS, though it begins so: %s", printable(err.Error()))
 }
 
-// replay is the connection that the TLS parser sees: it reads what the source
-// has and gets, and says nothing.
+// replay is the connection that the TLS parser sees: reads come from the
+// source, and writes are discarded.
 type replay struct {
-	net.Conn // nil: nothing else is called
+	net.Conn // nil: no other methods are called
 	s        *source
 	at       int
 }

@@ -11,22 +11,22 @@ import (
 	"aloft/internal/policy"
 )
 
-// maxRecords is how many connections that have ended are remembered.
+// maxRecords is how many closed connections are kept.
 const maxRecords = 4096
 
-// maxDomains bounds how many names of an address stand in its record.
+// maxDomains is how many names of an address are recorded.
 const maxDomains = 4
 
-// A record is a connection while it is open.
+// A record describes an open connection.
 type record struct {
 	sent, received atomic.Int64
-	n              uint64 // its name in the log; 0 while it is not open
+	n              uint64 // its id in the log; 0 if it is not open
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	c  policy.Connection
 }
 
-// newRecord begins the record of what was judged.
+// newRecord starts the record of a judged connection.
 func newRecord(network string, to netip.AddrPort, names []string, v policy.Verdict) *record {
 	r := &record{c: policy.Connection{
 		StartedAt: time.Now().UTC(), Network: network,
@@ -39,7 +39,8 @@ func newRecord(network string, to netip.AddrPort, names []string, v policy.Verdi
 	return r
 }
 
-// refuse notes that the policy ended the connection. The first reason counts.
+// refuse records that the policy ended the connection. Only the first reason is
+// kept.
 func (r *record) refuse(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +49,7 @@ func (r *record) refuse(rule string) {
 	}
 }
 
-// fail notes an error. The first reason counts.
+// fail records an error. Only the first reason is kept.
 func (r *record) fail(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +58,7 @@ func (r *record) fail(why string) {
 	}
 }
 
-// snapshot is the connection as it stands.
+// snapshot returns the current state of the connection.
 func (r *record) snapshot() policy.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,19 +68,19 @@ func (r *record) snapshot() policy.Connection {
 	return out
 }
 
-// A ledger holds the records of a machine: those of open connections, and the
-// last ones that have ended. It goes on where its log ends.
+// A ledger holds a machine's open connections and its most recent closed ones.
+// It continues an existing log.
 type ledger struct {
 	mu    sync.Mutex
-	log   *Log // nil keeps none
+	log   *Log // nil disables the log
 	last  uint64
 	named uint64
-	ended []policy.Connection // at most 2*maxRecords, the newest last
+	ended []policy.Connection // at most 2*maxRecords, newest last
 	open  map[*record]struct{}
-	more  chan struct{} // closed when one is added; nil while nobody waits
+	more  chan struct{} // closed when a record is added; nil if nobody waits
 }
 
-// newLedger makes a ledger that goes on where the log ends; nil keeps none.
+// newLedger returns a ledger that continues log. A nil log disables logging.
 func newLedger(log *Log) *ledger {
 	l := &ledger{open: map[*record]struct{}{}, log: log}
 	if log == nil {
@@ -96,7 +97,7 @@ func newLedger(log *Log) *ledger {
 	return l
 }
 
-// lines are the open connections as the log has them.
+// lines returns the log lines of the open connections.
 func (l *ledger) lines() []logLine {
 	out := make([]logLine, 0, len(l.open))
 	for r := range l.open {
@@ -121,7 +122,7 @@ func (l *ledger) end(r *record) {
 	l.add(r)
 }
 
-// add numbers the record of what has ended.
+// add assigns a sequence number to a closed connection and stores its record.
 func (l *ledger) add(r *record) {
 	s := r.snapshot()
 	l.mu.Lock()
@@ -139,8 +140,8 @@ func (l *ledger) add(r *record) {
 	}
 }
 
-// after returns the records that ended after number seq, oldest first and at
-// most limit, and a channel that is closed when there is another.
+// after returns at most limit records after sequence number seq, oldest first,
+// and a channel that is closed when another is added.
 func (l *ledger) after(seq uint64, limit int) ([]policy.Connection, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +158,7 @@ func (l *ledger) after(seq uint64, limit int) ([]policy.Connection, <-chan struc
 	return slices.Clone(kept[i:min(len(kept), i+limit)]), l.more
 }
 
-// active returns the records of open connections, the oldest first.
+// active returns the records of open connections, oldest first.
 func (l *ledger) active() []policy.Connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()

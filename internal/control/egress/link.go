@@ -16,32 +16,31 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// linkAddress is the gateway's on the link: locally administered.
+// linkAddress is the gateway's MAC address, locally administered.
 const linkAddress = tcpip.LinkAddress("\x02\x0a\x10\x0f\x00\x01")
 
-// Sizes of what lies before a packet on the device, in bytes: what the kernel
-// and a network card tell each other (struct virtio_net_hdr), and Ethernet.
+// Sizes in bytes of the headers before a packet on the device: the offload
+// header (struct virtio_net_hdr) and Ethernet.
 const (
 	offloadSize = 10
 	frontSize   = offloadSize + header.EthernetMinimumSize
 )
 
-// Sizes of what is read from the device, in bytes. The kernel hands over
-// packets of TCP before they are cut into those of the MTU. What fills less than
-// half of the memory that it was read into is copied: a machine that sends small
-// packets must not make its gateway hold large ones.
+// Sizes of reads from the device in bytes. The kernel passes TCP packets before
+// segmentation, so reads can exceed the MTU. A packet that fills less than half
+// of its read buffer is copied, so that small packets do not pin large buffers.
 const (
 	largestRead = 64 << 10 // the largest chunk that the stack pools
 	copiedRead  = largestRead / 2
 )
 
-// largestSegment bounds what the stack hands over at once of TCP, with all
-// headers: a packet of IP holds no more.
+// largestSegment is the largest TCP packet, with all headers, that the stack
+// passes to the device: the maximum of an IP packet.
 const largestSegment = 64 << 10
 
-// A tapLink is the stack's end of a TAP device whose packets carry what the
-// kernel needs to check and cut them: neither side computes a checksum for the
-// other, since the packets cross no wire.
+// A tapLink is the stack's end of a TAP device with checksum and segmentation
+// offload: neither side computes checksums for the other, since the packets
+// cross no wire.
 type tapLink struct {
 	device *os.File
 	raw    syscall.RawConn
@@ -51,10 +50,10 @@ type tapLink struct {
 
 var _ stack.GSOEndpoint = (*tapLink)(nil)
 
-// openLink makes the link of a device, which is the link's from now on.
+// openLink returns the link of a device and takes ownership of it.
 func openLink(device *os.File) (*tapLink, error) {
-	// A descriptor that does not block before it becomes a file has its reads
-	// waited for without a thread.
+	// Reads of a non-blocking descriptor wait in Go's poller and occupy no
+	// thread.
 	fd, err := unix.FcntlInt(device.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
@@ -69,11 +68,11 @@ func openLink(device *os.File) (*tapLink, error) {
 	return l, nil
 }
 
-// Attach implements [stack.LinkEndpoint]: the link reads until this is called
+// Attach implements [stack.LinkEndpoint]. The link reads until Attach is called
 // with nil.
 func (l *tapLink) Attach(to stack.NetworkDispatcher) {
 	if to == nil {
-		_ = l.device.SetReadDeadline(time.Unix(1, 0)) // it is one that can be waited for
+		_ = l.device.SetReadDeadline(time.Unix(1, 0)) // the device supports deadlines, so this cannot fail
 		l.to.Store(nil)
 		return
 	}
@@ -82,7 +81,7 @@ func (l *tapLink) Attach(to stack.NetworkDispatcher) {
 	}
 }
 
-// deliver gives the stack what the machine sends.
+// deliver passes packets from the machine to the stack.
 func (l *tapLink) deliver(to stack.NetworkDispatcher) {
 	var room *buffer.View
 	for {
@@ -117,7 +116,7 @@ func (l *tapLink) deliver(to stack.NetworkDispatcher) {
 func (l *tapLink) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range pkts.AsSlice() {
 		offload(pkt)
-		var parts [4]unix.Iovec // as many as a packet has as a rule
+		var parts [4]unix.Iovec // as many parts as a packet usually has
 		iovecs := parts[:0]
 		for _, part := range pkt.AsSlices() {
 			iovecs = rawfile.AppendIovecFromBytes(iovecs, part, rawfile.MaxIovs)
@@ -133,11 +132,11 @@ func (l *tapLink) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) {
 	return pkts.Len(), nil
 }
 
-// offload writes what the kernel has to do with a packet before the packet.
+// offload fills in the packet's offload header for the kernel.
 func offload(pkt *stack.PacketBuffer) {
 	const needsSum, cutV4, cutV6 = unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, unix.VIRTIO_NET_HDR_GSO_TCPV4, unix.VIRTIO_NET_HDR_GSO_TCPV6
 	h, gso := pkt.LinkHeader().Slice()[:offloadSize], pkt.GSOOptions
-	put := func(at int, v uint16) { h[at], h[at+1] = byte(v), byte(v>>8) } // little-endian on every host that Go's stack runs on
+	put := func(at int, v uint16) { h[at], h[at+1] = byte(v), byte(v>>8) } // little-endian, as on every host that the stack supports
 	put(2, uint16(pkt.HeaderSize()-offloadSize))
 	if gso.Type == stack.GSONone {
 		return
@@ -164,7 +163,8 @@ func (l *tapLink) AddHeader(pkt *stack.PacketBuffer) {
 	})
 }
 
-// ParseHeader implements [stack.LinkEndpoint]. False is a frame for another.
+// ParseHeader implements [stack.LinkEndpoint]. It returns false for frames to
+// other addresses.
 func (l *tapLink) ParseHeader(pkt *stack.PacketBuffer) bool {
 	h, ok := pkt.LinkHeader().Consume(header.EthernetMinimumSize)
 	if !ok {
@@ -172,7 +172,7 @@ func (l *tapLink) ParseHeader(pkt *stack.PacketBuffer) bool {
 	}
 	pkt.NetworkProtocolNumber = header.Ethernet(h).Type()
 	to := header.Ethernet(h).DestinationAddress()
-	return to == linkAddress || to[0]&1 == 1 // to several, or to all
+	return to == linkAddress || to[0]&1 == 1 // multicast or broadcast
 }
 
 // GSOMaxSize implements [stack.GSOEndpoint].
@@ -186,8 +186,8 @@ func (*tapLink) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityResolutionRequired | stack.CapabilityRXChecksumOffload
 }
 
-// Wait implements [stack.LinkEndpoint]. It does not wait: the stack that calls
-// it holds what the last delivery may need.
+// Wait implements [stack.LinkEndpoint]. It returns at once: the caller holds a
+// lock that the last delivery may need.
 func (*tapLink) Wait() {}
 
 // Close implements [stack.LinkEndpoint].
@@ -196,7 +196,7 @@ func (l *tapLink) Close() {
 	_ = l.device.Close()
 }
 
-// The rest of [stack.LinkEndpoint]. The link does not change.
+// The rest of [stack.LinkEndpoint]. The link never changes.
 
 func (*tapLink) MTU() uint32                             { return MTU }
 func (*tapLink) SetMTU(uint32)                           {}

@@ -27,13 +27,14 @@ import (
 	"aloft/internal/policy"
 )
 
-// A guest is a machine with a stack of its own, at the other end of a
-// gateway's link, which is a socket pair: real packets, and no root.
+// A guest is a simulated machine with its own stack at the other end of a
+// gateway's link. The link is a socket pair that carries real packets and needs
+// no root.
 type guest struct {
 	t     testing.TB
 	stack *stack.Stack
 	g     *Gateway
-	names sync.Map // name → []netip.Addr, what the host's resolver knows
+	names sync.Map // name → []netip.Addr, the contents of the host's resolver
 }
 
 func newGuest(t testing.TB, n policy.Network) *guest {
@@ -58,7 +59,7 @@ func newGuest(t testing.TB, n policy.Network) *guest {
 	})
 	ep, err := fdbased.New(&fdbased.Options{
 		FDs: fds[1:], MTU: MTU, EthernetHeader: true, Address: "\x02\x00\x00\x00\x00\x02",
-		GSOMaxSize: largestSegment, RXChecksumOffload: true, // as the kernel does it on a TAP device
+		GSOMaxSize: largestSegment, RXChecksumOffload: true, // as the kernel does on a TAP device
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func newGuest(t testing.TB, n policy.Network) *guest {
 	return gu
 }
 
-// knows gives the host's resolver a name.
+// knows adds a name to the host's resolver.
 func (gu *guest) knows(name string, addrs ...string) {
 	var all []netip.Addr
 	for _, a := range addrs {
@@ -129,7 +130,8 @@ func (gu *guest) dial(to netip.AddrPort) (*gonet.TCPConn, error) {
 	return gonet.DialContextTCP(ctx, gu.stack, tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(to.Addr().AsSlice()), Port: to.Port()}, proto)
 }
 
-// resolve looks a name up as programs do, over UDP, and returns the first address.
+// resolve looks a name up over UDP, as programs do, and returns the first
+// address.
 func (gu *guest) resolve(name string) (netip.Addr, error) {
 	gu.t.Helper()
 	r := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
@@ -146,7 +148,8 @@ func (gu *guest) resolve(name string) (netip.Addr, error) {
 	return all[0].Unmap(), nil
 }
 
-// await returns the first record, of those that have ended, that is as wanted.
+// await waits for a closed connection for which wanted returns true, and
+// returns the first one.
 func (gu *guest) await(wanted func(policy.Connection) bool) policy.Connection {
 	gu.t.Helper()
 	late := time.After(2 * time.Minute)
@@ -167,7 +170,7 @@ func (gu *guest) await(wanted func(policy.Connection) bool) policy.Connection {
 	}
 }
 
-// serve listens on the host's loopback and gives each connection to handle.
+// serve listens on the host's loopback and calls handle for each connection.
 func serve(t testing.TB, handle func(*net.TCPConn)) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,15 +192,15 @@ func serve(t testing.TB, handle func(*net.TCPConn)) netip.AddrPort {
 		}
 	})
 	at := l.Addr().(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(GatewayV4, at.Port()) // as the machine sees it
+	return netip.AddrPortFrom(GatewayV4, at.Port()) // the address as the machine sees it
 }
 
-// echo says what it hears, to the end.
+// echo sends back everything that it receives.
 func echo(conn *net.TCPConn) {
-	_, _ = io.Copy(conn, conn) // the other end tells
+	_, _ = io.Copy(conn, conn) // the client reports errors
 }
 
-// loopback is a policy that opens the host's loopback.
+// loopback returns a policy that allows the host's loopback.
 func loopback(mode policy.Mode, allow ...string) policy.Network {
 	return policy.Network{Mode: mode, Allow: allow, Open: []string{"127.0.0.1/32"}}
 }

@@ -14,34 +14,34 @@ import (
 	"aloft/internal/policy"
 )
 
-// The log of a machine's connections is two files of lines, of which one is
-// written until it is full, and then the other one anew: so it is bounded, and
-// a process that may open no file can go on with it. It outlives its writer, who
-// goes on where the one before was killed.
+// The connection log of a machine is two files of JSON lines. One is written
+// until it is full, then the other is truncated and written. This bounds the
+// log and works for a process that may not open files. The log outlives its
+// writer, and the next writer continues it.
 const (
 	logFiles   = 2
-	logSize    = 1 << 20 // bytes at which a file is full
-	maxLogFile = 8 << 20 // bytes that are read of one: what was open when it was begun stands in it too
+	logSize    = 1 << 20 // size in bytes at which a file is full
+	maxLogFile = 8 << 20 // how many bytes of a file are read; a new file starts with the open connections, so it can exceed logSize
 	cutOff     = "cut: the gateway was started again"
 )
 
-// A line of the log is the beginning of a connection or, with a Seq, its end.
+// A logLine is the start of a connection or, if it has a Seq, its end.
 type logLine struct {
-	N uint64 `json:"n"` // names the connection; 0 where it ended as it began
+	N uint64 `json:"n"` // id of the connection; 0 if it ended as it started
 	policy.Connection
 }
 
-// Log is an open log. It is for one gateway.
+// Log is an open log, used by one gateway.
 type Log struct {
 	files [logFiles]*os.File
-	now   int // the one that is written
+	now   int // index of the file being written
 	size  int64
-	said  history // until a ledger has taken it
+	said  history // content on opening, until a ledger takes it
 }
 
 func logFile(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("connections.%d", i)) }
 
-// OpenLog opens the log in dir, or begins one. It must be closed.
+// OpenLog opens or creates the log in dir. The caller must close it.
 func OpenLog(dir string) (*Log, error) {
 	l := &Log{}
 	var contents [logFiles][]byte
@@ -59,14 +59,14 @@ func OpenLog(dir string) (*Log, error) {
 	l.said, newest = recall(contents)
 	l.now, l.size = newest, int64(len(contents[newest]))
 	if l.size > 0 && contents[newest][l.size-1] != '\n' {
-		l.write(nil) // ends a line that a crash of the host has torn
+		l.write(nil) // ends a line that a crash of the host left incomplete
 	}
 	return l, nil
 }
 
-// ReadLog returns the connections that the log in dir holds, by their Seq. They
-// have all ended, since it is of a machine whose gateway is gone. A folder
-// without a log has none.
+// ReadLog returns the connections in the log of dir, ordered by Seq. It must be
+// used only when the gateway is gone: connections without an end count as cut.
+// A folder without a log yields none.
 func ReadLog(dir string) ([]policy.Connection, error) {
 	var contents [logFiles][]byte
 	for i := range contents {
@@ -86,14 +86,14 @@ func ReadLog(dir string) ([]policy.Connection, error) {
 	return h.all(), nil
 }
 
-// A history is what a log says.
+// A history is the content of a log.
 type history struct {
-	ended []policy.Connection // by Seq
-	open  []logLine           // begun and never ended, the oldest first
-	named uint64              // the greatest name of a connection
+	ended []policy.Connection // ordered by Seq
+	open  []logLine           // started but not ended, oldest first
+	named uint64              // the highest connection id
 }
 
-// cut numbers the connections that never ended, and says why.
+// cut ends the connections that were never closed, with a reason.
 func (h history) cut() []logLine {
 	last := uint64(0)
 	if n := len(h.ended); n > 0 {
@@ -107,7 +107,7 @@ func (h history) cut() []logLine {
 	return out
 }
 
-// all are the connections with those that were cut.
+// all returns all connections, including those that were cut.
 func (h history) all() []policy.Connection {
 	out := h.ended
 	for _, line := range h.cut() {
@@ -116,8 +116,8 @@ func (h history) all() []policy.Connection {
 	return out
 }
 
-// recall reads the files of a log, and says which was written last. A line that
-// is none, which a crash may leave, is passed over.
+// recall parses the files of a log and returns which one was written last. It
+// skips malformed lines, which a crash can leave.
 func recall(contents [logFiles][]byte) (h history, newest int) {
 	begun := map[uint64]logLine{}
 	ended := map[uint64]policy.Connection{}
@@ -163,8 +163,9 @@ func recall(contents [logFiles][]byte) (h history, newest int) {
 	return h, newest
 }
 
-// add writes a line. When the file is full the other one is begun, with what
-// open lists. Where the disk is full the log has a gap, and the machine goes on.
+// add writes a line. If the file is full, it first switches to the other file
+// and writes the lines of open. On a full disk the line is lost and the machine
+// continues.
 func (l *Log) add(line logLine, open func() []logLine) {
 	if l == nil {
 		return
@@ -181,20 +182,20 @@ func (l *Log) add(line logLine, open func() []logLine) {
 	for _, line := range open() {
 		l.write(&line)
 	}
-	l.size = 0 // they do not count, or many would fill it at once
+	l.size = 0 // these lines do not count, or many of them would fill the file at once
 }
 
-// write writes a line, or the end of one.
+// write writes a line; nil only ends an incomplete line.
 func (l *Log) write(line *logLine) {
 	var data []byte
 	if line != nil {
-		data, _ = json.Marshal(line) // of strings and numbers
+		data, _ = json.Marshal(line) // strings and numbers always encode
 	}
 	n, _ := l.files[l.now].Write(append(data, '\n'))
 	l.size += int64(n)
 }
 
-// Close closes the files. A nil log has none.
+// Close closes the files. It may be called on a nil Log.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil

@@ -17,7 +17,7 @@ func openTestLog(t testing.TB, dir string) *ledger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // where the test has not
+	t.Cleanup(func() { _ = l.Close() }) // in case the test has not closed it
 	return newLedger(l)
 }
 
@@ -25,7 +25,7 @@ func testRecord(port uint16) *record {
 	return newRecord("tcp", netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port), nil, policy.Verdict{Allowed: true, Rule: "mode allow_all"})
 }
 
-// TestLogGoesOn kills the keeper of a log and has others go on with it.
+// TestLogGoesOn kills the writer of a log and has others continue it.
 func TestLogGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	l := openTestLog(t, dir)
@@ -35,7 +35,7 @@ func TestLogGoesOn(t *testing.T) {
 	ended.sent.Add(7)
 	l.end(ended)
 	l.add(testRecord(3))
-	// What a crash of the host leaves.
+	// Simulate an incomplete line, as a crash of the host can leave.
 	f, err := os.OpenFile(logFile(dir, 0), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestLogGoesOn(t *testing.T) {
 	if got := logged(t, dir); got != want {
 		t.Errorf("the log says\n%s, want\n%s", got, want)
 	}
-	for range 2 { // and says it once
+	for range 2 { // a second read gives the same
 		l = openTestLog(t, dir)
 		page, _ := l.after(0, 100)
 		if got := spell(page); got != want {

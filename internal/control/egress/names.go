@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Bounds on what is remembered of a machine's lookups.
+// Limits of what is remembered of a machine's lookups.
 const (
 	maxAddresses    = 8192
 	maxNamesPerAddr = 64
 )
 
-// How long an answer holds, and how long a connection to its address is
-// believed to be meant for the name: programs keep addresses for longer than
-// they were told.
+// How long the machine may cache an answer, and how long a connection to the
+// address is attributed to the name. The latter is longer, because programs
+// keep addresses beyond the TTL.
 const (
 	answerTTL  = time.Minute
 	memoryTime = time.Hour
 )
 
-// names remembers which names resolved to an address, for one machine.
+// names remembers which names resolved to which addresses, for one machine.
 type names struct {
 	mu  sync.Mutex
-	all map[netip.Addr]map[string]time.Time // until when
+	all map[netip.Addr]map[string]time.Time // expiry by address and name
 }
 
 func newNames() *names { return &names{all: map[netip.Addr]map[string]time.Time{}} }
 
-// learn notes that name resolved to addrs.
+// learn records that name resolved to addrs.
 func (n *names) learn(name string, addrs []netip.Addr) {
 	now := time.Now()
 	n.mu.Lock()
@@ -56,7 +56,7 @@ func (n *names) learn(name string, addrs []netip.Addr) {
 	}
 }
 
-// makeRoom forgets what is old, or else anything.
+// makeRoom removes expired entries or, if that is not enough, arbitrary ones.
 func (n *names) makeRoom(now time.Time) {
 	for addr, known := range n.all {
 		for name, until := range known {
@@ -69,7 +69,7 @@ func (n *names) makeRoom(now time.Time) {
 		}
 	}
 	for addr := range n.all {
-		// Well below the most, so that looking through all of them is rare.
+		// Go well below the maximum, so that full scans are rare.
 		if len(n.all) <= maxAddresses*3/4 {
 			return
 		}
@@ -77,7 +77,7 @@ func (n *names) makeRoom(now time.Time) {
 	}
 }
 
-// of returns the names that resolved to addr, the latest first.
+// of returns the names that resolved to addr, most recent first.
 func (n *names) of(addr netip.Addr) []string {
 	now := time.Now()
 	n.mu.Lock()

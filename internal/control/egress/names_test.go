@@ -70,7 +70,7 @@ func ask(t *testing.T, gu *guest, name string, kind dnsmessage.Type, edns bool) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// To a server of somebody's choice: it is answered here all the same.
+	// Queries to any other DNS server are answered by the gateway too.
 	conn, err := gonet.DialUDP(gu.stack, nil, &tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice([]byte{8, 8, 8, 8}), Port: dnsPort}, ipv4.ProtocolNumber)
 	if err != nil {
 		t.Fatal(err)
@@ -131,12 +131,13 @@ func TestAnswers(t *testing.T) {
 	if h, answers, _ := ask(t, gu, "many.good.test.", dnsmessage.TypeA, false); !h.Truncated || len(answers) != 0 {
 		t.Errorf("a long answer: %+v, %d answers", h, len(answers))
 	}
-	if _, err := gu.resolve("many.good.test"); err != nil { // which asks again over TCP
+	if _, err := gu.resolve("many.good.test"); err != nil { // this retries over TCP
 		t.Error(err)
 	}
 }
 
-// TestNamesInConnections says what a connection to an address may name.
+// TestNamesInConnections checks which names a connection to an address may
+// carry.
 func TestNamesInConnections(t *testing.T) {
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "web of "+r.Host) }))
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -170,7 +171,7 @@ func TestNamesInConnections(t *testing.T) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
-		for _, part := range strings.SplitAfter(request, "|") { // each a packet of its own
+		for _, part := range strings.SplitAfter(request, "|") { // each part is sent as a separate packet
 			if _, err := io.WriteString(conn, strings.TrimSuffix(part, "|")); err != nil {
 				return "", err
 			}
@@ -187,7 +188,7 @@ func TestNamesInConnections(t *testing.T) {
 		"GE|T / HT|TP/1.1\r\nHo|st: b.good.test\r\nConnection: close\r|\n\r|\n":               "web of b.good.test",
 		"GET / HTTP/1.1\r\nHost: A.GOOD.test.:80\r\nConnection: close\r\n\r\n":                "web of A.GOOD.test.:80",
 		"GET http://a.good.test/x HTTP/1.1\r\nHost: a.good.test\r\nConnection: close\r\n\r\n": "web of a.good.test",
-		"GET / HTTP/1.1\r\nHost: c.good.test\r\n\r\n":                                         "", // it did not resolve to this address
+		"GET / HTTP/1.1\r\nHost: c.good.test\r\n\r\n":                                         "", // the name did not resolve to this address
 		"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n":                                           "",
 		"GET / HTTP/1.1\r\nHost: a.good.test\r\nHost: evil.test\r\n\r\n":                      "",
 		"GET / HTTP/1.1\r\nHost : evil.test\r\n\r\n":                                          "",
@@ -237,7 +238,8 @@ func TestNamesInConnections(t *testing.T) {
 	}
 	_ = conn.Close()
 
-	// A range allows what names nothing, and what names anything that is not denied.
+	// A rule with an address range allows connections that name no host, and
+	// those whose host is not denied.
 	n.Allow, n.Deny = append(n.Allow, "127.0.0.1"), []string{"worse.test"}
 	if err := gu.g.SetPolicy(n); err != nil {
 		t.Fatal(err)
@@ -247,7 +249,7 @@ func TestNamesInConnections(t *testing.T) {
 			t.Errorf("TLS to %q where the address is allowed: %v", name, err)
 		}
 	}
-	// So does the widest mode.
+	// So does mode "all".
 	if err := gu.g.SetPolicy(policy.Network{Deny: n.Deny, Open: n.Open}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,32 +20,32 @@ import (
 	"aloft/internal/policy"
 )
 
-// What a gateway's process is given, beside its folder.
+// File descriptors that a gateway's process inherits.
 const (
 	deviceFD = 3 // the TAP device
 	readyFD  = 4 // written to once it serves
 )
 
-// gatewayMemory is the size, in bytes, at which the collector works harder. The
-// bounds of package egress keep a gateway below it in ordinary work.
+// gatewayMemory is the soft memory limit of the process in bytes. With the
+// limits above, a gateway stays below it in normal operation.
 const gatewayMemory = 512 << 20
 
-// gatewayThreads is how many of the process's goroutines run at once. What is
-// done for a packet is done by several, each for some microseconds: to wake
-// another thread for the next costs more than it does, and while one writes to
-// the device the stack spins on another for the connection that it holds. With
-// two, a connection takes twice the time and a download half as long again. It
-// bounds what a machine's traffic takes of the host, too.
+// gatewayThreads is GOMAXPROCS of the process. Each packet is handled by
+// several goroutines for a few microseconds, so waking another thread costs
+// more than it saves, and the stack's spin locks waste time while another
+// thread writes to the device. With two threads a connection takes twice as
+// long and a download half as long again. The limit also bounds the CPU time
+// that a machine's traffic costs the host.
 const gatewayThreads = 1
 
-// goneEvery is how often a process looks whether its folder is still there.
+// goneEvery is how often a process checks whether its folder still exists.
 const goneEvery = 2 * time.Second
 
-// RunProcess is the process of one gateway. It finds in dir its policy, as
-// policy.json, and listens there on gateway.sock; descriptor 3 is the device,
-// and descriptor 4 is written to and closed once it serves. It keeps its log in
-// the folder logs; "" keeps none. It serves until ctx ends or
-// somebody removes dir.
+// RunProcess runs the process of one gateway. It reads its policy from
+// policy.json in dir and listens on gateway.sock there. Descriptor 3 is the TAP
+// device; descriptor 4 is written to and closed once it serves. It logs
+// connections in the folder logs, unless that is "". It returns when ctx ends
+// or dir is removed.
 func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,14 +114,15 @@ func endWithFolder(ctx context.Context, folder *os.File, stop func()) {
 	}
 }
 
-// listenIn listens in a folder whose path may be too long for an address.
+// listenIn listens on a socket in dir, whose path may exceed the limit of
+// socket addresses.
 func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of one that was killed
+	if err := unix.Unlinkat(fd, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // left by a killed process
 		return nil, &os.PathError{Op: "remove", Path: filepath.Join(dir, name), Err: err}
 	}
 	var lc net.ListenConfig
@@ -129,22 +130,22 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The folder goes with the machine, and the path by which we know it is
-	// another's once fd is closed.
+	// The folder is removed with the machine, and the path through the descriptor
+	// is invalid once fd is closed.
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l, nil
 }
 
-// Users that processes of gateways become: each one of its own, so that none can
-// signal or trace another and the kernel's quotas of users are not shared. The
-// range is one that distributions and systemd give to nobody.
+// The range of user ids for gateway processes. Each process gets its own, so
+// that none can signal or trace another and per-user quotas are not shared.
+// Distributions and systemd do not assign ids from this range.
 const (
 	firstUser = 0x70000000
 	users     = 0x0ffe0000
 )
 
-// user is the number of a user and of a group that own nothing: that of the
-// gateway whose folder this is.
+// user returns the user and group id for the gateway on this folder. The id
+// owns no files.
 func user(folder *os.File) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(folder.Fd()), &st); err != nil {
@@ -153,11 +154,12 @@ func user(folder *os.File) (int, error) {
 	return firstUser + int(st.Ino%users), nil
 }
 
-// dropPrivileges gives away what a program that reads a machine's packets should
-// not have: root, the way back to it, and all system calls that it does not need.
+// dropPrivileges gives up what a program that parses a machine's packets should
+// not have: root, any way to regain it, and the system calls that it does not
+// need.
 func dropPrivileges(user int) error {
-	// The kernel takes it before the server when memory runs out.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // where it may not be raised, it stays
+	// Let the kernel kill it before the server when memory runs out.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("600"), 0) // keep the value if it cannot be raised
 	if err := filterCalls(); err != nil {
 		return fmt.Errorf("drop privileges: %w", err)
 	}
@@ -175,8 +177,9 @@ func dropPrivileges(user int) error {
 	return nil
 }
 
-// filterCalls keeps all threads of the process from system calls that it does not
-// need, and from gaining privileges by another program.
+// filterCalls installs a seccomp filter for all threads of the process that
+// allows only the needed system calls, and prevents gaining privileges through
+// exec.
 func filterCalls() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -184,8 +187,8 @@ func filterCalls() error {
 		return err
 	}
 	filter := unix.SockFprog{Len: uint16(len(filter_egress)), Filter: &filter_egress[0]}
-	// The other threads take over the filter and no_new_privs. One that cannot is
-	// named by its number.
+	// The other threads get the filter and no_new_privs too. If one cannot, the
+	// call returns its thread id.
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
 	if errno != 0 {
 		return fmt.Errorf("filter system calls: %w", errno)

@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// A request is what of an HTTP request says where the next one begins.
+// A request is the part of an HTTP request header that determines where the
+// next request starts.
 type request struct {
-	head    int   // bytes up to the body
-	length  int64 // of the body
-	chunked bool  // the body is in chunks, whatever length is
-	connect bool  // asks for a tunnel
-	upgrade bool  // asks for another protocol than HTTP, such as WebSocket
+	head    int   // bytes before the body
+	length  int64 // bytes of the body
+	chunked bool  // the body is chunked, and length is ignored
+	connect bool  // method CONNECT
+	upgrade bool  // asks to switch to a protocol other than HTTP, such as WebSocket
 }
 
-// errAmbiguous refuses what servers and we may take for requests of different
-// lengths.
+// errAmbiguous refuses requests whose length a server may compute differently
+// (request smuggling).
 var errAmbiguous = errors.New("an HTTP request whose length can be read in two ways")
 
-// readRequest reads a request's header, which requestHost has accepted.
+// readRequest parses a request header that requestHost has accepted.
 func readRequest(line, header string) (request, error) {
 	r := request{connect: strings.HasPrefix(line, "CONNECT ")}
 	lengths, codings := []string{}, []string{}
@@ -65,8 +66,8 @@ func readRequest(line, header string) (request, error) {
 	return r, nil
 }
 
-// namesHTTP reports whether one of the protocols of an Upgrade header is a
-// version of HTTP or TLS, in which the requests would name hosts unread.
+// namesHTTP reports whether an Upgrade header offers a version of HTTP, or TLS,
+// in which later requests could not be judged.
 func namesHTTP(value string) bool {
 	for protocol := range strings.SplitSeq(strings.ToLower(value), ",") {
 		name, _, _ := strings.Cut(strings.Trim(protocol, " \t"), "/")
@@ -77,13 +78,13 @@ func namesHTTP(value string) bool {
 	return false
 }
 
-// maxLine bounds the first line, in bytes, of what may be HTTP.
+// maxLine is the maximum length in bytes of a first line that may be HTTP.
 const maxLine = 16 << 10
 
-// readHTTP finds the host that a request names. What does not begin like a
-// request is another protocol, which has no name to judge.
+// readHTTP finds the host of an HTTP request. Input that does not start like a
+// request is another protocol, which names no host.
 func readHTTP(s *source) (_ greeting, err error) {
-	start := 0 // servers forgive empty lines before a request
+	start := 0 // servers accept empty lines before a request
 	end := -1
 	for {
 		for start < len(s.buf) && (s.buf[start] == '\r' || s.buf[start] == '\n') {
@@ -106,7 +107,7 @@ func readHTTP(s *source) (_ greeting, err error) {
 	}
 	line := strings.TrimRight(string(s.buf[start:end]), "\r")
 	if strings.ContainsAny(line, "\r\x00") && strings.Contains(strings.ToUpper(line), "HTTP/") && mayBeRequest([]byte(line)) {
-		return greeting{}, errStray // some servers end a line there
+		return greeting{}, errStray // some servers end a line at such a character
 	}
 	target, ok := requestTarget(line)
 	if !ok {
@@ -114,8 +115,8 @@ func readHTTP(s *source) (_ greeting, err error) {
 	}
 	g := greeting{protocol: "HTTP"}
 	if !strings.HasSuffix(line, "HTTP/1.1") && !strings.HasSuffix(line, "HTTP/1.0") {
-		// The beginning of HTTP/2, whose requests name their hosts in another way, or
-		// a version that there is not. No name is known of it.
+		// The preface of HTTP/2, whose requests name hosts differently, or an
+		// unknown version. The host is not known.
 		g.protocol = "HTTP/2"
 		return g, nil
 	}
@@ -139,8 +140,8 @@ func readHTTP(s *source) (_ greeting, err error) {
 	}
 }
 
-// mayBeRequest reports whether a line that has not ended can become the first
-// of an HTTP request.
+// mayBeRequest reports whether an incomplete line can become the first line of
+// an HTTP request.
 func mayBeRequest(line []byte) bool {
 	const longestMethod = 32
 	for i, c := range line {
@@ -158,7 +159,7 @@ func isToken(c byte) bool {
 	return c > 0x20 && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, rune(c))
 }
 
-// requestTarget returns what a request line asks for, if it is one.
+// requestTarget returns the target of a request line, if line is one.
 func requestTarget(line string) (target string, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 2 || !mayBeRequest([]byte(line)) {
@@ -171,9 +172,9 @@ func requestTarget(line string) (target string, ok bool) {
 	return fields[1], true
 }
 
-// headerEnd returns where the empty line begins that ends a header, looking
-// from at, the start of a line; or, where there is none yet, from where to look
-// next.
+// headerEnd looks for the empty line that ends a header, starting at the line
+// that begins at offset at. It returns the offset of the end and true, or the
+// offset at which to continue and false.
 func headerEnd(b []byte, at int) (next int, whole bool) {
 	for {
 		i := bytes.IndexByte(b[at:], '\n')
@@ -187,11 +188,12 @@ func headerEnd(b []byte, at int) (next int, whole bool) {
 	}
 }
 
-// errStray refuses what some servers take for the end of a line.
+// errStray refuses control characters that some servers take for the end of a
+// line.
 var errStray = errors.New("an HTTP request with a stray control character")
 
-// requestHost returns the one host that a request names. A target with a host
-// of its own and the header have to name the same.
+// requestHost returns the one host that a request names. The Host header and an
+// absolute target must agree.
 func requestHost(line, target, header string) (string, error) {
 	host, seen := "", false
 	for line := range strings.Lines(header) {
@@ -232,10 +234,10 @@ func requestHost(line, target, header string) (string, error) {
 	return inTarget, nil
 }
 
-// errTarget refuses what no server ought to take.
+// errTarget refuses targets that no server should accept.
 var errTarget = errors.New("an HTTP request for what is neither a path nor a URL")
 
-// hostOnly takes the port off.
+// hostOnly strips the port.
 func hostOnly(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host

@@ -12,19 +12,20 @@ import (
 	"aloft/internal/policy"
 )
 
-// Paths of the control socket.
+// Paths of the control API.
 const (
 	connectionsPath = "/connections"
 	policyPath      = "/policy"
 )
 
-// maxPolicy bounds a policy as JSON, in bytes.
+// maxPolicy is the maximum size of a policy as JSON, in bytes.
 const maxPolicy = 4 << 20
 
-// longestWait bounds how long a reader waits for the next record.
+// longestWait is the longest that a client can wait for the next record.
 const longestWait = time.Minute
 
-// Serve answers on the control socket until ctx ends, which is no error. The gateway is the caller's to close.
+// Serve serves the control API on l until ctx ends, which is not an error. It
+// does not close the gateway.
 func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+connectionsPath, g.serveConnections)
@@ -55,16 +56,16 @@ func Serve(ctx context.Context, l net.Listener, g *Gateway) error {
 	return nil
 }
 
-// serveConnections answers with the records after a number, and waits for the
-// first one if asked to.
+// serveConnections returns the records after a sequence number. If asked to, it
+// waits for the first one.
 func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	after, _ := strconv.ParseUint(q.Get("after"), 10, 64) // absent is 0
+	after, _ := strconv.ParseUint(q.Get("after"), 10, 64) // 0 if absent
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || limit <= 0 || limit > maxRecords {
 		limit = maxRecords
 	}
-	wait, _ := time.ParseDuration(q.Get("wait")) // absent is 0
+	wait, _ := time.ParseDuration(q.Get("wait")) // 0 if absent
 	timer := time.NewTimer(min(wait, longestWait))
 	defer timer.Stop()
 	for {
@@ -78,7 +79,7 @@ func (g *Gateway) serveConnections(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(policy.Connections{Open: g.ledger.active(), Ended: ended}) // the client is gone
+		_ = json.NewEncoder(w).Encode(policy.Connections{Open: g.ledger.active(), Ended: ended}) // an error means that the client has gone
 		return
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 )
 
-// nicID is the stack's one interface.
+// nicID is the id of the stack's only interface.
 const nicID tcpip.NICID = 1
 
-// Sizes of a TCP connection's buffers in the stack, in bytes. Those of a
-// connection grow to the largest while there are few, and stay at the smallest
-// where there are many, which bounds what a machine makes its gateway hold.
+// Buffer sizes of a TCP connection in the stack, in bytes. Buffers grow to the
+// maximum while there are few connections, and stay at the minimum when there
+// are many, which bounds the gateway's memory.
 const (
 	leastBuffer = 64 << 10
 	usualBuffer = 1 << 20
@@ -31,9 +31,9 @@ const (
 	manyConns   = 128
 )
 
-// lingerTime is how long a closed connection's numbers are kept: not at all. The
-// link does not reorder, and a machine that opens many connections uses a port
-// again while they would be kept, which for the stack would be a stray packet.
+// lingerTime is the TIME_WAIT period: zero. The link does not reorder packets,
+// and a machine that opens many connections reuses ports so soon that the stack
+// would reject them.
 const lingerTime = 0
 
 // startStack starts the stack on a link.
@@ -62,7 +62,7 @@ func (g *Gateway) startStack(link stack.LinkEndpoint) error {
 	return g.serveDNS()
 }
 
-// configure sets what holds for every connection.
+// configure sets the options for all connections.
 func (g *Gateway) configure(s *stack.Stack) error {
 	var (
 		sack     = tcpip.TCPSACKEnabled(true)
@@ -79,8 +79,8 @@ func (g *Gateway) configure(s *stack.Stack) error {
 	return nil
 }
 
-// address gives the stack its own addresses, and has it take packets for all
-// others too.
+// address assigns the stack its own addresses, and makes it accept packets to
+// all others too.
 func (g *Gateway) address(s *stack.Stack) error {
 	for _, a := range []struct {
 		addr  netip.Addr
@@ -107,15 +107,16 @@ func (g *Gateway) address(s *stack.Stack) error {
 	return nil
 }
 
-// A filter lies between the link and the stack. It drops what does not come
-// from the machine's own address, and refuses ICMP to others than the gateway:
-// the stack, taking every address for its own, would answer it.
+// A filter sits between the link and the stack. It drops packets that do not
+// come from the machine's own address, and rejects ICMP to other addresses than
+// the gateway's: the stack accepts every destination, so it would answer pings
+// in their place.
 type filter struct {
 	nested.Endpoint
 	stack *stack.Stack
 }
 
-// DeliverNetworkPacket is the link's way to the stack.
+// DeliverNetworkPacket passes a packet from the link to the stack, if allowed.
 func (f *filter) DeliverNetworkPacket(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	does := pass
 	switch protocol {
@@ -138,24 +139,24 @@ func (f *filter) DeliverNetworkPacket(protocol tcpip.NetworkProtocolNumber, pkt 
 	}
 }
 
-// refuse tells the machine that somebody here has forbidden the packet. The
-// stack bounds how often it says so.
+// refuse tells the machine that the packet is administratively prohibited. The
+// stack limits the rate of such messages.
 func (f *filter) refuse(protocol tcpip.NetworkProtocolNumber, pkt *stack.PacketBuffer) {
 	pkt.NICID = nicID
 	switch h := f.stack.NetworkProtocolInstance(protocol).(type) {
 	case stack.RejectIPv4WithHandler:
 		if parse.IPv4(pkt) && parse.ICMPv4(pkt) {
-			_ = h.SendRejectionError(pkt, stack.RejectIPv4WithICMPAdminProhibited, false) // then it is dropped in silence
+			_ = h.SendRejectionError(pkt, stack.RejectIPv4WithICMPAdminProhibited, false) // on error, the packet is dropped silently
 		}
 	case stack.RejectIPv6WithHandler:
 		if number, _, _, _, ok := parse.IPv6(pkt); ok && number == header.ICMPv6ProtocolNumber && parse.ICMPv6(pkt) {
 			pkt.TransportProtocolNumber = number
-			_ = h.SendRejectionError(pkt, stack.RejectIPv6WithICMPAdminProhibited, false) // as above
+			_ = h.SendRejectionError(pkt, stack.RejectIPv6WithICMPAdminProhibited, false) // on error, the packet is dropped silently
 		}
 	}
 }
 
-// A judgement is what becomes of a packet of the machine's.
+// A judgement is what happens to a packet from the machine.
 type judgement string
 
 const (
@@ -175,7 +176,7 @@ func judgeV4(h []byte) judgement {
 	return pass
 }
 
-// judgeV6 judges an IPv6 header of at least 40 bytes. Neighbours are found by
+// judgeV6 judges an IPv6 header of at least 40 bytes. Neighbour discovery uses
 // link-local and multicast addresses.
 func judgeV6(h []byte) judgement {
 	from, to := netip.AddrFrom16([16]byte(h[8:24])), netip.AddrFrom16([16]byte(h[24:40]))

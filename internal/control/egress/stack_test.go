@@ -8,7 +8,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
 
-// TestFilter says which packets of a machine reach the stack at all.
+// TestFilter checks which packets of a machine reach the stack.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	const tcp, icmp, icmp6 = 6, 1, 58
@@ -19,14 +19,14 @@ func TestFilter(t *testing.T) {
 	}{
 		{"172.30.0.2", "8.8.8.8", tcp, pass},
 		{"172.30.0.2", "172.30.0.1", icmp, pass},
-		{"172.30.0.2", "8.8.8.8", icmp, refuse}, // the stack would answer in its place
+		{"172.30.0.2", "8.8.8.8", icmp, refuse}, // the stack would answer for that host
 		{"172.30.0.3", "8.8.8.8", tcp, drop},
 		{"127.0.0.1", "172.30.0.1", tcp, drop},
 		{"8.8.8.8", "172.30.0.1", tcp, drop},
 		{"fd00:a10f::2", "2606:2800::1", tcp, pass},
 		{"fd00:a10f::2", "fd00:a10f::1", icmp6, pass},
 		{"fd00:a10f::2", "2606:2800::1", icmp6, refuse},
-		{"fd00:a10f::2", "ff02::1:ff00:1", icmp6, pass}, // neighbours
+		{"fd00:a10f::2", "ff02::1:ff00:1", icmp6, pass}, // neighbour discovery
 		{"fe80::1", "ff02::2", icmp6, pass},
 		{"::", "ff02::16", icmp6, pass},
 		{"fe80::1", "2606:2800::1", tcp, drop},

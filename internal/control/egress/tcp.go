@@ -18,12 +18,12 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// dialTimeout is how long the outside may take to answer.
+// dialTimeout is the timeout for connecting to the remote end.
 const dialTimeout = 30 * time.Second
 
-// destination is where a packet of the machine wants to go. A machine's
-// loopback is its own: the host's, where the operator has opened that, is
-// reached by the gateway's address.
+// destination returns the address that a packet of the machine is meant for.
+// The machine's loopback never leaves the machine; the host's loopback, if the
+// operator allows it, is reached at the gateway's address.
 func destination(id stack.TransportEndpointID) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
 	return netip.AddrPortFrom(fromMachine(addr.Unmap()), id.LocalPort)
@@ -34,7 +34,7 @@ var (
 	loopbackV6 = netip.IPv6Loopback()
 )
 
-// fromMachine turns an address that the machine uses into the host's.
+// fromMachine translates an address as the machine uses it to one on the host.
 func fromMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case GatewayV4:
@@ -45,7 +45,7 @@ func fromMachine(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// toMachine turns an address of the host's view into the machine's.
+// toMachine translates an address on the host to the one that the machine uses.
 func toMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case loopbackV4:
@@ -56,8 +56,8 @@ func toMachine(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// acceptTCP answers a connection that the machine opens. The outside is dialled
-// first: the machine sees a refusal as a refusal.
+// acceptTCP handles a connection that the machine opens. It dials the remote
+// end first, so that the machine sees a refused connection as refused.
 func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	g.working.Add(1)
 	defer g.working.Done()
@@ -92,7 +92,7 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	}
 	c.outside = outside.(*net.TCPConn)
 	if c.inside = g.complete(r); c.inside == nil {
-		_ = c.outside.SetLinger(0) // the machine has given up: it did not end in order
+		_ = c.outside.SetLinger(0) // reset the remote end too, since the machine has given up
 		_ = outside.Close()
 		return
 	}
@@ -101,7 +101,8 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 	g.ledger.end(rec)
 }
 
-// complete makes the machine's end of a connection, or returns nil.
+// complete finishes the handshake with the machine. It returns nil if that
+// fails.
 func (g *Gateway) complete(r *tcp.ForwarderRequest) *inside {
 	var wq waiter.Queue
 	ep, err := r.CreateEndpoint(&wq)
@@ -124,8 +125,9 @@ type inside struct {
 	ep tcpip.Endpoint
 }
 
-// Read reads as a TCP connection does, and tells a reset from an end also where
-// the stack has said the reason to somebody else.
+// Read reads as from a TCP connection. It returns a reset as an error and not
+// as an end of input, even if another caller has already received the stack's
+// error.
 func (i *inside) Read(b []byte) (int, error) {
 	n, err := i.TCPConn.Read(b)
 	if errors.Is(err, io.EOF) && tcp.EndpointState(i.ep.State()) == tcp.StateError {
@@ -134,10 +136,10 @@ func (i *inside) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// abort ends the connection with a reset.
+// abort resets the connection.
 func (i *inside) abort() { i.ep.Abort() }
 
-// A connection joins the machine's end to the outside's.
+// A connection joins the machine's end and the remote end.
 type connection struct {
 	g       *Gateway
 	to      netip.AddrPort
@@ -147,13 +149,13 @@ type connection struct {
 	outside *net.TCPConn
 	once    sync.Once
 
-	replied  *answerer                // what the outside says; set where followed is
-	followed bool                     // what the machine says is judged
-	said     atomic.Pointer[greeting] // the last that was judged
+	replied  *answerer                // the remote end's output; set if followed is
+	followed bool                     // the machine's input is judged
+	said     atomic.Pointer[greeting] // the last greeting that was judged
 }
 
-// run copies both ways until both have ended. The end of one direction is
-// passed on as such; a reset is passed on as a reset.
+// run copies in both directions until both have ended. It forwards the end of
+// each direction, and a reset as a reset.
 func (c *connection) run() {
 	c.g.mu.Lock()
 	c.g.open[c] = struct{}{}
@@ -212,13 +214,13 @@ func (c *connection) fromInside() {
 	_ = c.outside.CloseWrite()
 }
 
-// refuse cuts the connection for what the policy says of it.
+// refuse cuts the connection because of a policy rule.
 func (c *connection) refuse(rule string) {
 	c.rec.refuse(rule)
 	c.cut()
 }
 
-// fail cuts the connection for an error of either end.
+// fail cuts the connection because of an error of either end.
 func (c *connection) fail(err error) {
 	c.rec.fail(reason(err))
 	c.cut()
@@ -233,7 +235,7 @@ func (c *connection) cut() {
 	})
 }
 
-// reason is what a user sees of an error: no paths, no foreign words.
+// reason returns an error as text for users, without paths or remote text.
 func reason(err error) string {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()

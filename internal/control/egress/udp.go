@@ -17,14 +17,14 @@ import (
 	"aloft/internal/policy"
 )
 
-// flowIdle ends a flow on which nobody has spoken for so long.
+// flowIdle is the idle timeout of a UDP flow.
 const flowIdle = time.Minute
 
-// maxDatagram is the largest that UDP carries, in bytes.
+// maxDatagram is the size limit of UDP in bytes.
 const maxDatagram = 64 << 10
 
-// acceptUDP answers the first datagram of a flow. False makes the stack say
-// that the port is closed.
+// acceptUDP handles the first datagram of a flow. If it returns false, the
+// stack reports the port as closed.
 func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	to := destination(r.ID())
 	names := g.names.of(to.Addr())
@@ -37,7 +37,7 @@ func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	}
 	if g.flows.Add(1) > maxFlows || g.ctx.Err() != nil {
 		g.flows.Add(-1)
-		return true // dropped, as a full queue would
+		return true // dropped, as with a full queue
 	}
 	var wq waiter.Queue
 	ep, err := r.CreateEndpoint(&wq)
@@ -58,8 +58,8 @@ func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	return true
 }
 
-// judgeDatagrams is the verdict on a flow. Its name, if it says one, cannot be
-// read (in QUIC it is encrypted), so a list of domains does not allow it.
+// judgeDatagrams returns the verdict on a UDP flow. A server name in it cannot
+// be read (QUIC encrypts it), so rules with domains do not allow it.
 func (g *Gateway) judgeDatagrams(addr netip.Addr, names []string) policy.Verdict {
 	v := g.judge(addr, names)
 	if m := g.policy.Load(); v.Allowed && m.Mode() == policy.List && !m.ByAddress(addr) {
@@ -68,7 +68,7 @@ func (g *Gateway) judgeDatagrams(addr netip.Addr, names []string) policy.Verdict
 	return v
 }
 
-// flow carries datagrams both ways until nobody speaks.
+// flow carries datagrams both ways until the flow is idle.
 func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *record) {
 	conn, err := g.dialer.DialContext(g.ctx, "udp", to.String())
 	if err != nil {
@@ -93,25 +93,27 @@ func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *record) {
 	g.ledger.end(rec)
 }
 
-// pump carries datagrams one way while either way is used and allowed.
+// pump carries datagrams in one direction while the flow is allowed and either
+// direction is active.
 func (g *Gateway) pump(dst, src net.Conn, count, last *atomic.Int64, allowed func() bool) {
 	buf := make([]byte, maxDatagram)
 	checked := time.Now()
 	for {
-		// In this order: what ends the gateway sets a deadline of its own.
+		// Set the deadline first and then check ctx: closing the gateway sets a
+		// deadline of its own.
 		if src.SetReadDeadline(time.Unix(0, last.Load()).Add(flowIdle)) != nil || g.ctx.Err() != nil {
 			return
 		}
 		n, err := src.Read(buf)
 		if isTimeout(err) && time.Since(time.Unix(0, last.Load())) < flowIdle {
-			continue // the other way was used meanwhile
+			continue // the other direction was active meanwhile
 		}
 		if err != nil {
 			return
 		}
 		now := time.Now()
 		last.Store(now.UnixNano())
-		if now.Sub(checked) > time.Second { // a policy may have changed
+		if now.Sub(checked) > time.Second { // the policy may have changed
 			if checked = now; !allowed() {
 				return
 			}

@@ -35,7 +35,7 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 	}
 	err := s.locked(func() error {
 		if _, err := os.Lstat(s.tree(l.ID)); err == nil {
-			return fault.Conflict("there is a layer %s already", l.ID).Named("snapshot_exists")
+			return fault.Conflict("layer %s already exists", l.ID).Named("snapshot_exists")
 		}
 		if l.Parent != "" {
 			below, err := s.Stack(l.Parent)

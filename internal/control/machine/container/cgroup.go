@@ -76,7 +76,7 @@ func killCgroup(ctx context.Context, name string) error {
 			return nil
 		}
 		if err := wait.pause(ctx); err != nil {
-			return fmt.Errorf("%d processes of cgroup %s do not end: %w", left, name, err)
+			return fmt.Errorf("%d processes of cgroup %s are still running after SIGKILL: %w", left, name, err)
 		}
 	}
 }

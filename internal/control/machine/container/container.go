@@ -81,7 +81,7 @@ func New(conf Config) (*Runtime, error) {
 	}
 	conf.Dir = dir
 	if conf.RuntimePath == "" {
-		return nil, errors.New("container runtime: no OCI runtime given")
+		return nil, errors.New("container runtime: no OCI runtime configured")
 	}
 	if conf.Logger == nil {
 		conf.Logger = slog.New(slog.DiscardHandler)
@@ -155,7 +155,7 @@ var validID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`
 
 func checkID(id string) error {
 	if !validID.MatchString(id) {
-		return fmt.Errorf("machine ID %q: it has 1 to 63 letters, digits and -, and no - at either end", id)
+		return fmt.Errorf("invalid machine ID %q: use 1 to 63 letters, digits and hyphens, without a hyphen at either end", id)
 	}
 	return nil
 }
@@ -227,5 +227,5 @@ func (r *Runtime) engine(class string) (engine, error) {
 		eng.docker = r.conf.Docker && eng.gvisor
 		return eng, nil
 	}
-	return engine{}, fmt.Errorf(`class %q is unknown: it is "" or "strong"`, class)
+	return engine{}, fmt.Errorf(`unknown class %q: use "" or "strong"`, class)
 }

@@ -42,10 +42,10 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 			return nil, err
 		}
 		if !m.running() {
-			return nil, fmt.Errorf("%w (its last words are in %s)", machine.ErrStopped, m.path("log"))
+			return nil, fmt.Errorf("%w (see its log in %s)", machine.ErrStopped, m.path("log"))
 		}
 		if stopped := wait.pause(ctx); stopped != nil {
-			return nil, fmt.Errorf("pod-daemon does not listen: %w", stopped)
+			return nil, fmt.Errorf("wait for pod-daemon to listen: %w", stopped)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func connect(ctx context.Context, dir string) (net.Conn, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, errors.New("the machine has put something else in its socket's place")
+		return nil, errors.New("pod-daemon's socket is not a socket: a process in the machine has replaced it")
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))

@@ -30,7 +30,7 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	}
 	defer unlock()
 	if m.running() {
-		return errors.New("it is running")
+		return errors.New("the machine is running; stop it first")
 	}
 	rec, err := m.record()
 	if err != nil {
@@ -44,7 +44,7 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 		return err
 	}
 	if m.r.layers.Has(id) {
-		return fault.Conflict("there is a layer %s already", id).Named("snapshot_exists")
+		return fault.Conflict("layer %s already exists", id).Named("snapshot_exists")
 	}
 	rec.Freezing = id
 	if err := m.writeRecord(rec); err != nil {

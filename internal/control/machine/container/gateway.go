@@ -40,7 +40,7 @@ func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 // wait returns when it serves.
 func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
-		return link{}, nil, errors.New("this runtime makes machines without a network only")
+		return link{}, nil, errors.New("this runtime has no egress command, so its machines cannot have a network")
 	}
 	dir := m.path("link")
 	if err := os.RemoveAll(dir); err != nil {
@@ -121,7 +121,7 @@ func awaitGateway(ctx context.Context, dir string, ready *os.File) error {
 			return context.Cause(ctx)
 		}
 		words, _ := os.ReadFile(filepath.Join(dir, gatewayLog)) // usually short or empty
-		return fmt.Errorf("the network's gateway does not start: %w: %s", err, words[:min(len(words), maxWords)])
+		return fmt.Errorf("start the egress process: %w: %s", err, words[:min(len(words), maxWords)])
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (m *Machine) DialGateway(ctx context.Context) (net.Conn, error) {
 		err = machine.ErrNoNetwork
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dial the gateway of machine %s: %w", m.id, err)
+		return nil, fmt.Errorf("dial the egress process of machine %s: %w", m.id, err)
 	}
 	return conn, nil
 }

@@ -61,7 +61,7 @@ func (r *Runtime) keepGateway(m *Machine) {
 			case errors.Is(err, errNoGateway), errors.Is(err, machine.ErrNotFound):
 				return
 			case err != nil && ctx.Err() == nil:
-				r.log.Error("the network of a machine is down: its gateway does not start again", "machine", m.id, "error", err)
+				r.log.Error("a machine has no network: its egress process cannot be restarted", "machine", m.id, "error", err)
 			}
 		}
 	})
@@ -125,6 +125,6 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 	if err := wait(ctx); err != nil {
 		return errors.Join(fmt.Errorf("network: %w", err), killBearing(context.WithoutCancel(ctx), m.gatewayFlag()))
 	}
-	m.r.log.Warn("the gateway of a machine had died and was started again: its connections were cut", "machine", m.id)
+	m.r.log.Warn("restarted the egress process of a machine; its connections were cut", "machine", m.id)
 	return nil
 }

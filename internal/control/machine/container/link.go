@@ -138,17 +138,17 @@ func (l *link) openDevice() error {
 	}
 	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
-		return fmt.Errorf("make the device: %w", err)
+		return fmt.Errorf("create the TAP device: %w", err)
 	}
 	// Let the machine's kernel skip checksums and segmentation: the process at
 	// the other end needs neither.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
-		return fmt.Errorf("make the device quick: %w", err)
+		return fmt.Errorf("enable offloading on the TAP device: %w", err)
 	}
 	// The device outlives the process that opened it, and goes with its
 	// namespace.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
-		return fmt.Errorf("keep the device: %w", err)
+		return fmt.Errorf("make the TAP device persistent: %w", err)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func configureV4() error {
 		set  func(*unix.Ifreq) error
 	}{
 		{"bring loopback up", "lo", unix.SIOCSIFFLAGS, up},
-		{"size of packets", linkName, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(linkMTU); return nil }},
+		{"set the MTU", linkName, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(linkMTU); return nil }},
 		{"address", linkName, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(machineV4[:]) }},
 		{"netmask", linkName, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmaskV4[:]) }},
 		{"bring the device up", linkName, unix.SIOCSIFFLAGS, up},

@@ -202,7 +202,7 @@ func (m *Machine) restart(ctx context.Context) error {
 	}
 	defer unlock()
 	if m.running() {
-		return errors.New("it is running")
+		return errors.New("the machine is running")
 	}
 	rec, err := m.record()
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *Machine) record() (record, error) {
 	var rec record
 	data, err := os.ReadFile(m.path("spec.json"))
 	if err != nil {
-		return rec, fmt.Errorf("it was never wholly made: %w", err)
+		return rec, fmt.Errorf("it was never fully created: %w", err)
 	}
 	return rec, json.Unmarshal(data, &rec)
 }

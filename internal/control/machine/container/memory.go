@@ -101,7 +101,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 		return err
 	}
 	// From here on, cancelling would kill the machine's processes.
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("it takes too long"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("timed out"))
 	defer cancel()
 	if err := m.awaitQuiet(ctx); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 
 // awaitQuiet waits until the guest has closed its socket, as requested.
 func (m *Machine) awaitQuiet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, quietLimit, errors.New("the machine does not let go of its socket"))
+	ctx, cancel := context.WithTimeoutCause(ctx, quietLimit, errors.New("timed out waiting for the guest to close its socket"))
 	defer cancel()
 	wait := newBackoff(20 * time.Millisecond)
 	for {
@@ -197,7 +197,7 @@ func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool,
 // and leaves the machine stopped as before.
 func (m *Machine) goOn(ctx context.Context, eng engine, rec record, image string) (woken bool, err error) {
 	// The caller may cancel, but that must not kill the machine's processes.
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("it takes too long"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), memoryLimit, errors.New("timed out"))
 	defer cancel()
 	err = m.verify(image, eng)
 	if err == nil {
@@ -207,7 +207,7 @@ func (m *Machine) goOn(ctx context.Context, eng engine, rec record, image string
 		m.r.step("memory: woken")
 		return true, nil
 	}
-	m.r.log.Warn("a machine cannot go on from its memory, and starts from its disk", "machine", m.id, "error", err)
+	m.r.log.Warn("cannot resume a machine from its memory; starting it from its disk", "machine", m.id, "error", err)
 	ctx = context.WithoutCancel(ctx)
 	return false, errors.Join(m.clear(ctx), m.stand(&rec))
 }
@@ -221,7 +221,7 @@ func (m *Machine) KeepMemory(ctx context.Context, layer string) error {
 	defer unlock()
 	rec, err := m.record()
 	if err == nil && (rec.Layer != layer || !m.Asleep()) {
-		err = fmt.Errorf("it does not sleep on %s", layer)
+		err = fmt.Errorf("the machine is not suspended on layer %s", layer)
 	}
 	if err == nil {
 		err = m.r.layers.KeepMemory(layer, m.path(memorySaved))
@@ -281,7 +281,7 @@ func (m *Machine) roomFor() error {
 		return err
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < used+keptFree {
-		return fmt.Errorf("%d MiB are in use, and %d MiB free on the disk: %w", used>>20, free>>20, unix.ENOSPC)
+		return fmt.Errorf("the machine uses %d MiB of memory, but the disk has only %d MiB free: %w", used>>20, free>>20, unix.ENOSPC)
 	}
 	return nil
 }
@@ -329,14 +329,14 @@ func (m *Machine) verify(image string, eng engine) error {
 	}
 	var want sums
 	if err := json.Unmarshal(data, &want); err != nil {
-		return fmt.Errorf("its sums: %w", err)
+		return fmt.Errorf("checksums: %w", err)
 	}
 	engine, err := eng.identity()
 	if err != nil {
 		return err
 	}
 	if want.Engine != engine {
-		return fmt.Errorf("%s is another than the one that saved it", filepath.Base(eng.path))
+		return fmt.Errorf("%s is not the build that saved it", filepath.Base(eng.path))
 	}
 	got, err := m.sum(image)
 	if err != nil {

@@ -33,9 +33,9 @@ func Probe(ctx context.Context, conf Config) []Check {
 	return []Check{
 		probeRoot(),
 		probeEngine(ctx, "OCI runtime", conf.RuntimePath, true, "make build puts a runc into bin/aloft; or apt-get install -y runc"),
-		probeEngine(ctx, "host runc", lookPath("runc"), false, "apt-get install -y runc (only wanted in place of the one inside aloft)"),
-		probeEngine(ctx, "host crun", lookPath("crun"), false, "apt-get install -y crun (only wanted in place of runc)"),
-		probeEngine(ctx, "gVisor runsc", or(conf.StrongRuntimePath, lookPath("runsc")), false, `hack/build-runsc.sh builds it (only wanted for the class "strong")`),
+		probeEngine(ctx, "host runc", lookPath("runc"), false, "apt-get install -y runc (only needed to replace the runc inside aloft)"),
+		probeEngine(ctx, "host crun", lookPath("crun"), false, "apt-get install -y crun (only needed to replace runc)"),
+		probeEngine(ctx, "gVisor runsc", or(conf.StrongRuntimePath, lookPath("runsc")), false, `hack/build-runsc.sh builds it (only needed for the class "strong")`),
 		probeDocker(conf),
 		probeOverlay(conf.Dir),
 		probeTUN(),
@@ -65,7 +65,7 @@ func lookPath(name string) string {
 func probeRoot() Check {
 	c := Check{Name: "root", Required: true, OK: os.Geteuid() == 0, Detail: fmt.Sprintf("uid %d", os.Geteuid())}
 	if !c.OK {
-		c.Fix = "run aloft serve as root (sudo aloft serve): it mounts and makes namespaces"
+		c.Fix = "run aloft serve as root (sudo aloft serve): it mounts file systems and creates namespaces"
 	}
 	return c
 }
@@ -89,7 +89,7 @@ func probeEngine(ctx context.Context, name, path string, required bool, fix stri
 	c.OK, c.Fix, c.Detail = true, "", first+" at "+path
 	if base := filepath.Base(path); strings.HasPrefix(base, "crun") && hybridCgroups() {
 		c.OK = false
-		c.Detail += ", which refuses a host with both versions of cgroups"
+		c.Detail += ", which does not support a host with both cgroup versions"
 		c.Fix = "use runc, or boot with systemd.unified_cgroup_hierarchy=1"
 	}
 	return c
@@ -167,7 +167,7 @@ func probeCgroups() Check {
 	c := Check{Name: "cgroups", Fix: "mount -t cgroup2 none /sys/fs/cgroup"}
 	all, err := mountedHierarchies()
 	if err != nil || len(all) == 0 {
-		c.Detail = "none are mounted, so limits are not kept"
+		c.Detail = "not mounted, so limits are not enforced"
 		return c
 	}
 	kind := "version 1"
@@ -230,7 +230,7 @@ func probeLandlock() Check {
 		return c
 	}
 	c.Detail = errno.Error()
-	c.Fix = "boot a kernel of 5.13 or newer with landlock in the lsm= parameter; without it, commands are kept in by seccomp and the machine alone"
+	c.Fix = "boot a kernel of 5.13 or newer with landlock in the lsm= parameter; without it, only seccomp and the machine itself confine commands"
 	return c
 }
 
@@ -241,7 +241,7 @@ func probeSeccomp() Check {
 		c.OK, c.Detail = true, strings.TrimSpace(string(data))
 		return c
 	}
-	c.Detail, c.Fix = "the kernel has none", "boot a kernel with CONFIG_SECCOMP_FILTER"
+	c.Detail, c.Fix = "not supported by the kernel", "boot a kernel with CONFIG_SECCOMP_FILTER"
 	return c
 }
 
@@ -249,7 +249,7 @@ func probeKVM() Check {
 	c := Check{Name: "KVM"}
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
-		c.Detail, c.Fix = err.Error(), "modprobe kvm (only wanted for microVMs, which need a host with hardware virtualisation)"
+		c.Detail, c.Fix = err.Error(), "modprobe kvm (only needed for microVMs, which need hardware virtualisation)"
 		return c
 	}
 	c.OK, c.Detail = true, "/dev/kvm opens"

@@ -244,7 +244,7 @@ func parseStat(data []byte) (start uint64, state byte, err error) {
 	end := bytes.LastIndexByte(data, ')')
 	fields := strings.Fields(string(data[end+1:]))
 	if end < 0 || len(fields) < 20 {
-		return 0, 0, errors.New("/proc/PID/stat has an unknown form")
+		return 0, 0, errors.New("cannot parse /proc/PID/stat")
 	}
 	start, err = strconv.ParseUint(fields[19], 10, 64)
 	return start, fields[0][0], err

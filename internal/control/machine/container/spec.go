@@ -69,14 +69,14 @@ const socketEnv = "ALOFT_POD_SOCKET"
 func checkSpec(spec machine.Spec) error {
 	for k, v := range spec.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(v, "\x00") {
-			return fmt.Errorf("environment variable %q: a name has no = and neither part a NUL", k)
+			return fmt.Errorf("environment variable %q: a name must not contain =, and neither name nor value a NUL byte", k)
 		}
 	}
 	if _, err := spec.Network.Compile(); err != nil {
 		return err
 	}
 	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUs < 0 || l.PIDs < 0 {
-		return errors.New("limits are not negative; 0 is no limit")
+		return errors.New("limits must not be negative; 0 means no limit")
 	}
 	if m := spec.Limits.MemoryBytes; m != 0 && m < minMemory {
 		return fmt.Errorf("memory limit of %d bytes: a machine needs at least %d MiB", m, minMemory>>20)

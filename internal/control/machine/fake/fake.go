@@ -57,7 +57,7 @@ func (r *Runtime) Create(ctx context.Context, spec machine.Spec) (machine.Machin
 
 func (r *Runtime) create(ctx context.Context, spec machine.Spec) (*Machine, error) {
 	if !validID.MatchString(spec.ID) {
-		return nil, fmt.Errorf("ID %q: 1 to 63 letters, digits and -, and no - at either end", spec.ID)
+		return nil, fmt.Errorf("invalid machine ID %q: use 1 to 63 letters, digits and hyphens, without a hyphen at either end", spec.ID)
 	}
 	if spec.Image != "host" || spec.Class != "" {
 		return nil, fmt.Errorf("image %q, class %q: a fake has only the image host and the class \"\"", spec.Image, spec.Class)
@@ -268,11 +268,11 @@ func (m *Machine) Restart(ctx context.Context) error {
 
 func (m *Machine) restart(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(m.dir, specName)); err != nil {
-		return fmt.Errorf("it was never wholly made: %w", err)
+		return fmt.Errorf("it was never fully created: %w", err)
 	}
 	life, err := m.connect(ctx, lifeName)
 	if err == nil {
-		return errors.Join(errors.New("it is running"), life.Close())
+		return errors.Join(errors.New("the machine is running"), life.Close())
 	}
 	if !errors.Is(err, machine.ErrStopped) {
 		return err
@@ -295,13 +295,13 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	}
 	life, err := m.connect(ctx, lifeName)
 	if err == nil {
-		return errors.Join(errors.New("it is running"), life.Close())
+		return errors.Join(errors.New("the machine is running"), life.Close())
 	}
 	if !errors.Is(err, machine.ErrStopped) {
 		return err
 	}
 	if _, err := os.Stat(m.r.layer(id)); err == nil {
-		return fault.Conflict("there is a layer %s already", id).Named("snapshot_exists")
+		return fault.Conflict("layer %s already exists", id).Named("snapshot_exists")
 	}
 	half := m.r.layer(id) + ".new"
 	if err := os.CopyFS(half, os.DirFS(m.Disk())); err != nil {
