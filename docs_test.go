@@ -65,6 +65,42 @@ func linksOf(t *testing.T, page string) []string {
 // docLink is a Markdown link to a file of the repository: its text and the file.
 var docLink = regexp.MustCompile(`\[([^]\n]*)\]\(([^)#: ]+)(?:#[^)]*)?\)`)
 
+// TestAnchorsInDocsLead checks that the anchor of each link to a page is that of
+// a heading there.
+func TestAnchorsInDocsLead(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)#([^)]+)\)`)
+	for _, page := range markdown(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			to := page
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if filepath.Ext(to) == ".md" && !slices.Contains(anchorsOf(t, to), m[2]) {
+				t.Errorf("%s links to %s#%s: there is no such heading", page, to, m[2])
+			}
+		}
+	}
+}
+
+// anchorsOf returns the anchors that GitHub gives the headings of a page.
+func anchorsOf(t *testing.T, page string) []string {
+	t.Helper()
+	var anchors []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(read(t, page), -1) {
+		plain := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 127:
+				return r
+			}
+			return -1
+		}, strings.ToLower(m[1]))
+		anchors = append(anchors, plain)
+	}
+	return anchors
+}
+
 // TestLinkedFunctionsExist checks every link to a Go file whose text is code:
 // the file must declare the function, method or type that the text names.
 func TestLinkedFunctionsExist(t *testing.T) {
