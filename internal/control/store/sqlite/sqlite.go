@@ -21,6 +21,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"aloft/internal/account"
 	"aloft/internal/control/store/table"
 	"aloft/internal/control/store/table/query"
 )
@@ -41,6 +42,8 @@ type Store struct {
 	watch    table.Watch
 	serverID string
 	close    func() error
+	rules    cache[ruleKey, string]
+	users    cache[int64, account.User]
 }
 
 // Open opens the database file, which it makes if it is not there, and brings
