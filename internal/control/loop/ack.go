@@ -1,13 +1,16 @@
 package loop
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 )
 
 // acks are the acknowledgements of a conversation's results. They are sent
-// while the model is asked for its next reply. If the server dies before one is
-// sent, the next loop that reaches the machine drops the call there.
+// while the model is asked for its next reply, before the calls of that reply. If
+// the server dies before one is sent, the next loop that reaches the machine drops
+// the call there.
 type acks struct {
 	mu   sync.Mutex
 	due  []string // ids of calls whose results are journaled
@@ -34,15 +37,30 @@ func (t *talk) acknowledge(ctx context.Context) {
 	t.acks.due = nil
 }
 
+// refused returns the first error among the answers that the machine has given
+// by now. It does not wait for the others.
+func (a *acks) refused() (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent = slices.DeleteFunc(a.sent, func(answer <-chan error) bool {
+		select {
+		case e := <-answer:
+			err = cmp.Or(err, e)
+			return true
+		default:
+			return false
+		}
+	})
+	return err
+}
+
 // acknowledged waits until the machine has confirmed all acknowledgements. It
 // returns the first error.
 func (t *talk) acknowledged() (err error) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
 	for _, answer := range t.acks.sent {
-		if e := <-answer; err == nil {
-			err = e
-		}
+		err = cmp.Or(err, <-answer)
 	}
 	t.acks.sent = nil
 	return err

@@ -29,16 +29,15 @@ type batch struct {
 	bodies  []agent.Body
 	size    int
 	room    *sync.Cond // signalled when size has shrunk
+	started bool       // the goroutine of run
 	closing bool
 	err     error
 }
 
-// newBatch starts a goroutine that journals what is added. The caller must call
-// close.
+// newBatch returns a batch that journals what is added. The caller must call close.
 func newBatch(ctx context.Context, record Record) *batch {
 	b := &batch{ctx: ctx, record: record, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	b.room = sync.NewCond(&b.mu)
-	go b.run()
 	return b
 }
 
@@ -51,13 +50,17 @@ func (b *batch) add(body agent.Body, size int) {
 	for b.size >= 4*batchBytes && b.err == nil {
 		b.room.Wait()
 	}
-	if b.err != nil {
+	if b.err != nil || b.closing {
 		return
 	}
 	if n := len(b.bodies); n == 0 || !join(b.bodies[n-1], body) {
 		b.bodies = append(b.bodies, body)
 	}
 	b.size += size
+	if !b.started {
+		b.started = true
+		go b.run()
+	}
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -144,7 +147,11 @@ func (b *batch) flush() (last bool) {
 func (b *batch) close() (rest []agent.Body, err error) {
 	b.mu.Lock()
 	b.closing = true
+	started := b.started
 	b.mu.Unlock()
+	if !started {
+		return nil, nil
+	}
 	select {
 	case b.wake <- struct{}{}:
 	default:

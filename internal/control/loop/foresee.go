@@ -15,14 +15,13 @@ import (
 // journaled, so that a single append can hold the reply, the decisions, and the
 // fact that the calls were sent. It returns nothing for a call about which a
 // hook, the classifier or a person must be asked, or while the agent is paused,
-// or after an error: then [talk.calls] decides once the reply is journaled.
-func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body) {
+// or after an error: then [talk.calls] decides once the reply is journaled. The
+// decisions hold for the state at head, see [recorder.recordDecided].
+func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body, head int64) {
 	calls := reply.Calls()
-	if len(calls) == 0 || t.hasHooks() || !t.inPlace() {
-		return nil
-	}
-	if paused, _, err := t.rec.news(ctx); err != nil || paused || t.state().Cancel != "" {
-		return nil
+	s := t.state()
+	if len(calls) == 0 || t.hasHooks() || !t.inPlace() || s.Agent.Paused || s.Cancel != "" {
+		return nil, 0
 	}
 	first := 1
 	if !slices.ContainsFunc(calls, func(c conversation.ToolCall) bool { return !t.onlyReads(agent.Call{ToolCall: c}) }) {
@@ -32,9 +31,9 @@ func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided
 		decided = append(decided, t.foreseen(ctx, agent.Call{ToolCall: c})...)
 	}
 	if ctx.Err() != nil { // send nothing any more
-		return nil
+		return nil, 0
 	}
-	return decided
+	return decided, s.Agent.Head
 }
 
 // foreseen returns the events to journal before a call runs: the decision about

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -110,18 +111,30 @@ func TestStepIsOneAppend(t *testing.T) {
 // What a person does while the model answers counts before the calls of its reply
 // are sent.
 func TestBetweenReplyAndCalls(t *testing.T) {
+	// With words the loop appends, and so sees what others have appended before that.
+	words := func(meanwhile func()) step { return tellThenUse(meanwhile, `Shell {"command":"true"}`) }
+	silent := func(meanwhile func()) step {
+		return func(yield func(model.Event, error) bool) {
+			meanwhile()
+			use(`Shell {"command":"true"}`)(yield)
+		}
+	}
 	for _, c := range []struct {
-		name string
-		body agent.Body
-		want agent.Status
+		name  string
+		body  agent.Body
+		step  func(meanwhile func()) step
+		shown string
+		want  agent.Status
 	}{
-		{"Pause", &agent.Paused{}, agent.Running},
-		{"Cancel", &agent.CancelAsked{Reason: "enough"}, agent.Cancelled},
+		{"Pause", &agent.Paused{}, words, "I look.", agent.Running},
+		{"PauseOfASilentReply", &agent.Paused{}, silent, "", agent.Running},
+		{"Cancel", &agent.CancelAsked{Reason: "enough"}, words, "I look.", agent.Cancelled},
+		{"CancelOfASilentReply", &agent.CancelAsked{Reason: "enough"}, silent, "", agent.Cancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, false)
-				r.model.steps = []step{tellThenUse(func() { r.record(c.body) }, `Shell {"command":"true"}`), say("done")}
+				r.model.steps = []step{c.step(func() { r.record(c.body) }), say("done")}
 				ctx, stop := context.WithCancelCause(context.Background())
 				ended := make(chan error, 1)
 				go func() { ended <- loop.Run(ctx, r.id, r.config()) }()
@@ -133,7 +146,7 @@ func TestBetweenReplyAndCalls(t *testing.T) {
 				if n := len(bodies[*agent.CallSent](r)); n != 0 {
 					t.Errorf("%d calls were sent", n)
 				}
-				if len(bodies[*agent.TurnReplied](r)) != 1 || r.shown() != "I look." {
+				if len(bodies[*agent.TurnReplied](r)) != 1 || r.shown() != c.shown {
 					t.Errorf("the reply is not in the journal; watchers have seen %q", r.shown())
 				}
 				stop(loop.ErrStop)
@@ -161,37 +174,84 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 		}, []string{"boot-1", "boot-1", "boot-2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, false)
-			r.hands.call = c.call
-			machines := []loop.Hands{&deaf{r.hands}, &hands{boot: "boot-2"}}
-			r.model.steps = []step{use(c.calls...), use(`Shell {"command":"b"}`), say("done")}
-			config := r.config()
-			config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
-				if len(machines) == 0 {
-					return nil, errors.New("a third machine is asked for")
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, false)
+				r.hands.call = c.call
+				machines := []loop.Hands{&deaf{r.hands}, &hands{boot: "boot-2"}}
+				r.model.steps = []step{use(c.calls...), slowly(use(`Shell {"command":"b"}`)), say("done")}
+				config := r.config()
+				config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+					if len(machines) == 0 {
+						return nil, errors.New("a third machine is asked for")
+					}
+					next := machines[0]
+					machines = machines[1:]
+					return next, nil
 				}
-				next := machines[0]
-				machines = machines[1:]
-				return next, nil
-			}
-			if err := loop.Run(t.Context(), r.id, config); err != nil {
-				t.Fatal(err)
-			}
-			if n := len(bodies[*agent.MachineLost](r)); n != 1 {
-				t.Errorf("the machine is lost %d times", n)
-			}
-			if len(r.model.requests) != 3 {
-				t.Errorf("%d requests", len(r.model.requests))
-			}
-			var boots []string
-			for _, sent := range bodies[*agent.CallSent](r) {
-				boots = append(boots, sent.BootID)
-			}
-			if d := cmp.Diff(c.boots, boots); d != "" {
-				t.Error(d)
-			}
+				if err := loop.Run(t.Context(), r.id, config); err != nil {
+					t.Fatal(err)
+				}
+				if n := len(bodies[*agent.MachineLost](r)); n != 1 {
+					t.Errorf("the machine is lost %d times", n)
+				}
+				if len(r.model.requests) != 3 {
+					t.Errorf("%d requests", len(r.model.requests))
+				}
+				var boots []string
+				for _, sent := range bodies[*agent.CallSent](r) {
+					boots = append(boots, sent.BootID)
+				}
+				if d := cmp.Diff(c.boots, boots); d != "" {
+					t.Error(d)
+				}
+			})
 		})
 	}
+}
+
+// slowly lets all else that is under way come to its end first.
+func slowly(s step) step {
+	return func(yield func(model.Event, error) bool) {
+		time.Sleep(time.Second) // of a bubble
+		s(yield)
+	}
+}
+
+// The calls of a reply do not wait until the machine has answered the
+// acknowledgements of those before them; the end of the run does.
+func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, false)
+		second := make(chan struct{})
+		r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			if strings.Contains(string(c.Args), "second") {
+				close(second)
+			}
+			return tool.Result{Text: "ok"}, nil
+		}
+		r.model.steps = []step{use(`Shell {"command":"first"}`), use(`Shell {"command":"second"}`), say("done")}
+		config := r.config()
+		config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+			return &busy{r.hands, second}, nil
+		}
+		if err := loop.Run(t.Context(), r.id, config); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.hands.acked) != 2 {
+			t.Errorf("acknowledged %q", r.hands.acked)
+		}
+	})
+}
+
+// busy is a machine that answers acknowledgements late.
+type busy struct {
+	*hands
+	until <-chan struct{}
+}
+
+func (b *busy) Ack(ctx context.Context, id string) error {
+	<-b.until
+	return b.hands.Ack(ctx, id)
 }
 
 // deaf is a machine that is lost before it is told that a result is safe.

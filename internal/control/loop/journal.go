@@ -131,8 +131,16 @@ func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.
 		var err error
 		written, err = r.journal.Append(ctx, a)
 		lost = lost || errors.Is(err, store.ErrUnknown)
-		if lost && given == nil && errors.Is(err, store.ErrMoved) {
+		switch {
+		case !lost || !errors.Is(err, store.ErrMoved):
+			return err
+		case given == nil:
 			return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		}
+		// The lost append may be what moved the journal. If not, it cannot come any more.
+		found, _, findErr := r.find(ctx, a.Events)
+		if written = found; findErr != nil || found != nil {
+			return findErr
 		}
 		return err
 	})

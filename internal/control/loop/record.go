@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -186,6 +187,12 @@ func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.A
 // record journals events of the run. When it returns nil, they are on disk and
 // in the state.
 func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
+	return r.recordIf(ctx, nil, bodies)
+}
+
+// recordIf is record with a condition: it returns [store.ErrMoved] if ifHead is not nil
+// and the journal's last event has another number.
+func (r *recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.Body) error {
 	if err := r.take(ctx); err != nil {
 		return err
 	}
@@ -197,11 +204,25 @@ func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
 	for i, b := range bodies {
 		events[i] = agent.Event{RunID: r.runID, Body: b}
 	}
-	events, err := r.append(ctx, store.Append{AgentID: r.agentID, Events: events, Owner: r.owner})
+	events, err := r.append(ctx, store.Append{AgentID: r.agentID, Events: events, Owner: r.owner, IfHead: ifHead})
 	if err != nil {
 		return err
 	}
 	return r.applied(ctx, events)
+}
+
+// recordDecided journals bodies, followed by decisions that were made by the state at
+// head. If anybody has appended since, it journals bodies alone.
+func (r *recorder) recordDecided(ctx context.Context, head int64, bodies, decided []agent.Body) error {
+	if len(decided) == 0 {
+		return r.record(ctx, bodies...)
+	}
+	all := slices.Concat(bodies, decided)
+	err := r.recordIf(ctx, &head, all)
+	if errors.Is(err, store.ErrMoved) {
+		return r.record(ctx, bodies...)
+	}
+	return err
 }
 
 // applied updates the state with events that were just appended.

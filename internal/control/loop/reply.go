@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -160,14 +159,15 @@ func (t *talk) ask(ctx context.Context) error {
 	if err != nil {
 		return cmp.Or(t.record(ctx, rest...), err)
 	}
-	step := slices.Concat(rest, whole)
-	lost := t.acknowledged()
+	lost := t.acks.refused()
+	var decided []agent.Body
+	var head int64 // of the state by which that was decided
 	if lost == nil {
-		step = append(step, t.foresee(ctx, reply.Message)...)
+		decided, head = t.foresee(ctx, reply.Message)
 	}
 	last, cancel := Outliving(ctx) // the reply is already paid for
 	defer cancel()
-	if err := t.record(last, step...); err != nil {
+	if err := t.rec.recordDecided(last, head, t.inThread(append(rest, whole...)), t.inThread(decided)); err != nil {
 		return err
 	}
 	if lost != nil {

@@ -90,6 +90,49 @@ func TestTheStoreIsIll(t *testing.T) {
 	}
 }
 
+// late is a store that loses its answer to the first append of events of a kind, and
+// writes it only before the next.
+type late struct {
+	store.Journal
+	kind string
+	held *store.Append
+	done bool
+}
+
+func (s *late) Append(ctx context.Context, a store.Append) ([]agent.Event, error) {
+	if held := s.held; held != nil {
+		s.held = nil
+		if _, err := s.Journal.Append(ctx, *held); err != nil {
+			return nil, err
+		}
+	} else if !s.done && slices.ContainsFunc(a.Events, func(e agent.Event) bool { return e.Body.Kind() == s.kind }) {
+		s.held, s.done = &a, true
+		return nil, fmt.Errorf("append to %s: %w", a.AgentID, store.ErrUnknown)
+	}
+	return s.Journal.Append(ctx, a)
+}
+
+// TestLostAppendArrivesLate checks that an append that arrives while it is being
+// repeated is written once.
+func TestLostAppendArrivesLate(t *testing.T) {
+	for _, kind := range []string{"turn.replied", "call.done"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, false)
+				r.model.steps = []step{use(`Shell {"command":"make"}`), say("done")}
+				config := r.config()
+				config.Journal = &late{Journal: r.store, kind: kind}
+				if err := loop.Run(t.Context(), r.id, config); err != nil {
+					t.Fatal(err)
+				}
+				if got := kinds(r); got["turn.replied"] != 2 || got["call.sent"] != 1 || got["call.done"] != 1 {
+					t.Errorf("the journal has %v", got)
+				}
+			})
+		})
+	}
+}
+
 // kinds counts the events of the journal.
 func kinds(r *rig) map[string]int {
 	out := map[string]int{}

@@ -33,17 +33,24 @@ func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
 	if len(bodies) == 0 {
 		return nil
 	}
-	if t.task != "" {
-		bodies = slices.Clone(bodies)
-		for i, b := range bodies {
-			switch b.(type) {
-			case *agent.ApprovalAsked, *agent.ApprovalAnswered, *agent.ScriptKept: // these events always belong to the agent
-			default:
-				bodies[i] = &agent.Within{CallID: t.task, Body: b}
-			}
+	return t.rec.record(ctx, t.inThread(bodies)...)
+}
+
+// inThread returns events as the journal has them in this conversation: those of a
+// subagent are wrapped in [agent.Within].
+func (t *talk) inThread(bodies []agent.Body) []agent.Body {
+	if t.task == "" {
+		return bodies
+	}
+	bodies = slices.Clone(bodies)
+	for i, b := range bodies {
+		switch b.(type) {
+		case *agent.ApprovalAsked, *agent.ApprovalAnswered, *agent.ScriptKept: // these events always belong to the agent
+		default:
+			bodies[i] = &agent.Within{CallID: t.task, Body: b}
 		}
 	}
-	return t.rec.record(ctx, bodies...)
+	return bodies
 }
 
 // system returns the conversation's system prompt.
