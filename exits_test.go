@@ -140,7 +140,7 @@ func exitKind(at string, n ast.Node) string {
 		if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "new" && len(n.Args) == 1 && is(n.Args[0], types...) {
 			return "client"
 		}
-		if calls(n, "Commit", "hands") {
+		if calls(n, "Commit", "machine") {
 			return "words"
 		}
 		if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Comment" {

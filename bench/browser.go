@@ -27,7 +27,7 @@ type seen struct {
 	FirstLoad                  int64
 	FirstAgent, Opens          float64
 	List, Conversation, Scroll frames
-	Beside                     struct {
+	Yardstick                  struct {
 		FirstAgent, Opens          float64
 		List, Conversation, Scroll frames
 	}
@@ -79,8 +79,8 @@ func (f seen) rows() []row {
 	const each = 1e6 // nanoseconds of a millisecond
 	rows := []row{
 		{"dashboard: first load, compressed", fmt.Sprintf("%.0f KiB", float64(f.FirstLoad)/(1<<10)), "", "", "≤ 300 KiB"},
-		{"the first agent is seen, nothing kept", ms(f.FirstAgent * each), ms(f.Beside.FirstAgent * each), times(f.FirstAgent, f.Beside.FirstAgent) + " a picture of 1 kB", "≤ 300 ms"},
-		{"an agent of 10,000 events opens, at its end", ms(f.Opens * each), ms(f.Beside.Opens * each), times(f.Opens, f.Beside.Opens) + " one of 10", "≤ 1 s"},
+		{"the first agent is seen, nothing kept", ms(f.FirstAgent * each), ms(f.Yardstick.FirstAgent * each), times(f.FirstAgent, f.Yardstick.FirstAgent) + " a picture of 1 kB", "≤ 300 ms"},
+		{"an agent of 10,000 events opens, at its end", ms(f.Opens * each), ms(f.Yardstick.Opens * each), times(f.Opens, f.Yardstick.Opens) + " one of 10", "≤ 1 s"},
 	}
 	watched := func(work, than string, ours, beside frames) {
 		rows = append(rows,
@@ -88,9 +88,9 @@ func (f seen) rows() []row {
 			row{"the same, 95 of 100 frames within", ms(ours.P95 * each), ms(beside.P95 * each), fmt.Sprintf("%.1f%% late, %.1f%% of %s", ours.Late*100, beside.Late*100, than), "≤ 16.7 ms"},
 			row{"the same, the page's thread for each", ms(ours.Work * each), ms(beside.Work * each), times(ours.Work, beside.Work) + " " + than, "≤ 16.7 ms"})
 	}
-	watched("frames of the list, 20 agents at work", "one at rest", f.List, f.Beside.List)
-	watched("frames of an agent that writes and runs", "one at rest", f.Conversation, f.Beside.Conversation)
-	watched("frames of 5,000 agents, scrolled", "plain lines", f.Scroll, f.Beside.Scroll)
+	watched("frames of the list, 20 agents at work", "one at rest", f.List, f.Yardstick.List)
+	watched("frames of an agent that writes and runs", "one at rest", f.Conversation, f.Yardstick.Conversation)
+	watched("frames of 5,000 agents, scrolled", "plain lines", f.Scroll, f.Yardstick.Scroll)
 	return rows
 }
 

@@ -67,7 +67,7 @@ func newAgentListCommand(a *app) *cobra.Command {
 			rows := [][]string{{"ID", "NAME", "STATUS", "CREATED"}}
 			for _, agent := range list.Items {
 				rows = append(rows, []string{
-					cli.Line(agent.ID, 80), cli.Line(agent.Name, 48), string(agent.Standing()), cli.Ago(time.Since(agent.CreatedAt)),
+					cli.Line(agent.ID, 80), cli.Line(agent.Name, 48), string(agent.ListStatus()), cli.Ago(time.Since(agent.CreatedAt)),
 				})
 			}
 			a.out.Table(rows)

@@ -53,7 +53,7 @@ The exit code is 0 if the event is allowed, and 2 if a hook denies it.`,
 			if subject == "" {
 				subject = hook.Subject(event, fields)
 			}
-			set := hook.Load(hook.Places{System: hook.SystemFile, Project: dir, Home: a.getenv("HOME")})
+			set := hook.Load(hook.Sources{System: hook.SystemFile, Project: dir, Home: a.getenv("HOME")})
 			for _, w := range set.Warnings {
 				a.out.Note("warning: %s", cli.Clean(w))
 			}

@@ -180,7 +180,7 @@ func (e *emitter) work(agentID string) {
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
 		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: privacyOf(e.store), Pulls: e.desk, Logger: e.logger.With("agent", agentID),
-		Machine: func(ctx context.Context, s *agent.State, record loop.Record) (loop.Hands, error) {
+		Machine: func(ctx context.Context, s *agent.State, record loop.Record) (loop.Machine, error) {
 			e.mu.Lock()
 			e.branch = s.Branch
 			e.mu.Unlock()
@@ -261,8 +261,8 @@ func (s *script) Stream(context.Context, model.Request) iter.Seq2[model.Event, e
 
 // recording is a machine that has always changed something.
 type recording struct {
-	loop.Hands // what this test does not ask
-	e          *emitter
+	loop.Machine // what this test does not ask
+	e            *emitter
 }
 
 func (recording) BootID() string    { return "b" }

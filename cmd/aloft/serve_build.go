@@ -25,23 +25,23 @@ import (
 // buildsConfig configures builds of environments. Method check validates the durations
 // before anything uses them.
 type buildsConfig struct {
-	StaleAfter   string `yaml:"stale_after"`   // age of a build after which using it checks whether a new build is due
-	InstallLimit string `yaml:"install_limit"` // time limit of install
-	StartLimit   string `yaml:"start_limit"`   // time limit of start
-	WatchEvery   string `yaml:"watch_every"`   // how often to check default branches for a changed environment; 0s is never
-	RebuildEvery string `yaml:"rebuild_every"` // age of a build in use after which it is rebuilt if anything has changed; 0s is never
-	KeepBuilds   int    `yaml:"keep_builds"`   // number of builds kept per environment, with their disks
-	KeepFor      string `yaml:"keep_for"`      // how long unused builds are kept; 0s is forever
-	SnapshotFor  string `yaml:"snapshot_for"`  // how long unused snapshots are kept; 0s is forever
-	WreckFor     string `yaml:"wreck_for"`     // how long the machine of a failed install is kept
-	WreckBytes   int64  `yaml:"wreck_bytes"`   // disk limit for all of those together; 0 is no limit
+	StaleAfter        string `yaml:"stale_after"`   // age of a build after which using it checks whether a new build is due
+	InstallLimit      string `yaml:"install_limit"` // time limit of install
+	StartLimit        string `yaml:"start_limit"`   // time limit of start
+	WatchEvery        string `yaml:"watch_every"`   // how often to check default branches for a changed environment; 0s is never
+	RebuildEvery      string `yaml:"rebuild_every"` // age of a build in use after which it is rebuilt if anything has changed; 0s is never
+	KeepBuilds        int    `yaml:"keep_builds"`   // number of builds kept per environment, with their disks
+	KeepFor           string `yaml:"keep_for"`      // how long unused builds are kept; 0s is forever
+	SnapshotFor       string `yaml:"snapshot_for"`  // how long unused snapshots are kept; 0s is forever
+	FailedBuildsFor   string `yaml:"wreck_for"`     // how long the machine of a failed install is kept
+	FailedBuildsBytes int64  `yaml:"wreck_bytes"`   // disk limit for all of those together; 0 is no limit
 }
 
 func (c buildsConfig) check() error {
 	for _, d := range []struct {
 		key, value string
 		zero       bool
-	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.WreckFor, true},
+	}{{"stale_after", c.StaleAfter, true}, {"install_limit", c.InstallLimit, false}, {"start_limit", c.StartLimit, false}, {"wreck_for", c.FailedBuildsFor, true},
 		{"watch_every", c.WatchEvery, true}, {"rebuild_every", c.RebuildEvery, true}, {"keep_for", c.KeepFor, true}, {"snapshot_for", c.SnapshotFor, true}} {
 		if v, err := time.ParseDuration(d.value); err != nil || v < 0 || v == 0 && !d.zero {
 			return fmt.Errorf("environments.%s: invalid duration %q: use a value such as 90s, 10m or 24h", d.key, d.value)
@@ -50,7 +50,7 @@ func (c buildsConfig) check() error {
 	if c.KeepBuilds < 1 {
 		return errors.New("environments.keep_builds: must be at least 1: the build that machines start from is always kept")
 	}
-	if c.WreckBytes < 0 {
+	if c.FailedBuildsBytes < 0 {
 		return errors.New("environments.wreck_bytes: must not be negative (0 is no limit)")
 	}
 	return nil
@@ -72,7 +72,7 @@ func (s *server) newBuilder(data string, c serverConfig, network policy.Network,
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: logger,
 		WatchEvery: duration(c.Environments.WatchEvery), RebuildEvery: duration(c.Environments.RebuildEvery),
 		KeepBuilds: c.Environments.KeepBuilds, KeepFor: duration(c.Environments.KeepFor), SnapshotFor: duration(c.Environments.SnapshotFor),
-		WreckFor: duration(c.Environments.WreckFor), WreckBytes: c.Environments.WreckBytes,
+		FailedBuildsFor: duration(c.Environments.FailedBuildsFor), FailedBuildsBytes: c.Environments.FailedBuildsBytes,
 	}
 	if r, ok := s.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()
@@ -217,8 +217,8 @@ type builds struct{ *build.Builder }
 var _ api.Builder = builds{}
 
 // Demand implements [api.Builder].
-func (b builds) Demand(ctx context.Context, w api.BuildWish, tell func(string)) (environment.Record, error) {
-	return b.Builder.Demand(ctx, build.Wish(w), tell)
+func (b builds) Demand(ctx context.Context, w api.BuildRequest, tell func(string)) (environment.Record, error) {
+	return b.Builder.Demand(ctx, build.Request(w), tell)
 }
 
 // Enter implements [api.Builder].

@@ -274,7 +274,7 @@ func defaultConfig() serverConfig {
 		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
 		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WatchEvery: "15m", RebuildEvery: "24h",
-			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", WreckFor: "24h", WreckBytes: 10 << 30},
+			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", FailedBuildsFor: "24h", FailedBuildsBytes: 10 << 30},
 		API:       limitsConfig{RequestsPerMinute: 6000},
 		Telemetry: telemetryConfig{GhostMode: true},
 		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/control/store"
 	"aloft/internal/guest/hook"
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 // policyConfig configures what agents may do without asking.
@@ -41,8 +41,8 @@ func (c policyConfig) check(models map[string]bool) error {
 	if c.ClassifierModel != "" && !models[c.ClassifierModel] {
 		return fmt.Errorf("policy.classifier_model: no model has the id %q", c.ClassifierModel)
 	}
-	if mode := cage.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(cage.NetworkModes, mode) {
-		return fmt.Errorf("policy.sandbox_hosts: invalid value %q: must be one of %v", c.SandboxHosts, cage.NetworkModes)
+	if mode := sandbox.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(sandbox.NetworkModes, mode) {
+		return fmt.Errorf("policy.sandbox_hosts: invalid value %q: must be one of %v", c.SandboxHosts, sandbox.NetworkModes)
 	}
 	for _, what := range c.SandboxAlso {
 		if !slices.Contains(schedule.Sandboxable, what) {
@@ -66,24 +66,24 @@ func (c policyConfig) denyAfter() time.Duration {
 // newReviewer returns the reviewer, which decides how to treat tool calls.
 func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
 	return review.New(review.Config{
-		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: cage.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
+		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: sandbox.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
 		Model: func(a agent.Agent) (model.Model, model.Info, error) {
 			return m.find(cmp.Or(c.ClassifierModel, a.Model))
 		},
 	})
 }
 
-// cageOf returns a function that reports the sandbox policy of commands that are not
+// sandboxPolicyOf returns a function that reports the sandbox policy of commands that are not
 // tool calls. A project's file cannot turn the sandbox off. If a policy file cannot be
 // read, the strictest policy applies.
-func cageOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*cage.Policy, error) {
-	return func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error) {
+func sandboxPolicyOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*sandbox.Policy, error) {
+	return func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
 		if !slices.Contains(c.SandboxAlso, what) {
 			return nil, nil //nolint:nilnil // not sandboxed
 		}
-		p, err := r.Cage(ctx, a)
-		if review.Unreadable(err) || err == nil && p.Type == cage.InsecureNone {
-			p, err = cage.Strictest(), nil
+		p, err := r.SandboxPolicy(ctx, a)
+		if review.Unreadable(err) || err == nil && p.Type == sandbox.InsecureNone {
+			p, err = sandbox.Strictest(), nil
 		}
 		return &p, err
 	}
@@ -166,7 +166,7 @@ func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, a
 
 // checkHooks returns the errors that a machine would report for a hooks.json.
 func checkHooks(text []byte) error {
-	if set := hook.Load(hook.Places{Team: text}); len(set.Warnings) > 0 {
+	if set := hook.Load(hook.Sources{Team: text}); len(set.Warnings) > 0 {
 		return errors.New(strings.Join(set.Warnings, "; "))
 	}
 	return nil

@@ -21,11 +21,11 @@ import (
 type shells struct {
 	own *lateShell
 
-	mu     sync.Mutex
-	closed bool
-	beside []*sideShell      // the one that was used last is the last
-	set    map[string]string // since the daemon started
-	unset  map[string]bool   // likewise
+	mu         sync.Mutex
+	closed     bool
+	background []*sideShell      // the one that was used last is the last
+	set        map[string]string // since the daemon started
+	unset      map[string]bool   // likewise
 }
 
 // sideShell is the session of a subagent.
@@ -35,9 +35,9 @@ type sideShell struct {
 	calls int // that work in it
 }
 
-// maxBeside bounds the sessions of subagents that nothing works in: more of them
+// maxBackground bounds the sessions of subagents that nothing works in: more of them
 // than subagents can be asked more.
-const maxBeside = 8
+const maxBackground = 8
 
 func newShells(cfg shell.Config, log *slog.Logger) *shells {
 	return &shells{own: newLateShell(cfg, log), set: map[string]string{}, unset: map[string]bool{}}
@@ -50,11 +50,11 @@ func (b *shells) use(name string) (of *lateShell, done func()) {
 	if name == "" || b.closed {
 		return b.own, func() {}
 	}
-	i := slices.IndexFunc(b.beside, func(s *sideShell) bool { return s.name == name })
+	i := slices.IndexFunc(b.background, func(s *sideShell) bool { return s.name == name })
 	var s *sideShell
 	if i >= 0 {
-		s = b.beside[i]
-		b.beside = slices.Delete(b.beside, i, i+1)
+		s = b.background[i]
+		b.background = slices.Delete(b.background, i, i+1)
 	} else {
 		cfg := b.own.cfg
 		cfg.OutputDir = filepath.Join(cmp.Or(cfg.OutputDir, shell.DefaultOutputDir), "of-"+filepath.Base(name))
@@ -62,7 +62,7 @@ func (b *shells) use(name string) (of *lateShell, done func()) {
 		s.set, s.unset = maps.Clone(b.set), slices.Sorted(maps.Keys(b.unset))
 	}
 	s.calls++
-	b.beside = append(b.beside, s)
+	b.background = append(b.background, s)
 	return s.lateShell, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -75,13 +75,13 @@ func (b *shells) use(name string) (of *lateShell, done func()) {
 // commands live on.
 func (b *shells) closeIdle() {
 	idle := 0
-	for _, s := range b.beside {
+	for _, s := range b.background {
 		if s.calls == 0 {
 			idle++
 		}
 	}
-	b.beside = slices.DeleteFunc(b.beside, func(s *sideShell) bool {
-		if s.calls > 0 || idle <= maxBeside {
+	b.background = slices.DeleteFunc(b.background, func(s *sideShell) bool {
+		if s.calls > 0 || idle <= maxBackground {
 			return false
 		}
 		idle--
@@ -99,7 +99,7 @@ func (b *shells) folder(name string) string {
 	of := b.own
 	if name != "" {
 		of = nil
-		for _, s := range b.beside {
+		for _, s := range b.background {
 			if s.name == name {
 				of = s.lateShell
 			}
@@ -148,7 +148,7 @@ func (b *shells) setEnv(ctx context.Context, set map[string]string, unset []stri
 		delete(b.set, name)
 	}
 	all := []*lateShell{b.own}
-	for _, s := range b.beside {
+	for _, s := range b.background {
 		all = append(all, s.lateShell)
 	}
 	b.mu.Unlock()
@@ -165,7 +165,7 @@ func (b *shells) close() error {
 	defer b.mu.Unlock()
 	b.closed = true
 	errs := []error{b.own.close()}
-	for _, s := range b.beside {
+	for _, s := range b.background {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)

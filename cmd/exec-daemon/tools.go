@@ -16,16 +16,16 @@ import (
 	"aloft/internal/guest/tool"
 	"aloft/internal/guest/video"
 	"aloft/internal/guest/web"
-	policy "aloft/internal/policy/cage"
+	policy "aloft/internal/policy/sandbox"
 )
 
 // tools are what a model may call in this machine, in the catalogue's order.
 func tools(cfg config, bash *shells, s skills) []tool.Tool {
-	cage := sandboxOf(cfg)
-	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: cage, Seen: tool.NewSeen(), Home: os.Getenv("HOME"), Free: append([]string{cfg.ArtifactsDir}, policy.TempFolders...)}
+	sb := sandboxOf(cfg)
+	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: sb, Seen: tool.NewSeen(), Home: os.Getenv("HOME"), Free: append([]string{cfg.ArtifactsDir}, policy.TempFolders...)}
 	client := web.New(web.Public)
 	all := []tool.Tool{
-		bash.tool("Shell", func(session *shell.Session) tool.Tool { return tool.Shell(session, cage) }),
+		bash.tool("Shell", func(session *shell.Session) tool.Tool { return tool.Shell(session, sb) }),
 		bash.tool("Await", tool.Await),
 		bash.tool("WriteShellStdin", tool.WriteShellStdin),
 		tool.Read(ws),

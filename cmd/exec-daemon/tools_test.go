@@ -100,9 +100,9 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	}
 }
 
-// TestShellsBesideEachOther has a subagent's commands wait for no other's, begin where
+// TestBackgroundShells has a subagent's commands wait for no other's, begin where
 // the agent began, and be found by nobody but it.
-func TestShellsBesideEachOther(t *testing.T) {
+func TestBackgroundShells(t *testing.T) {
 	d := start(t)
 	e := d.client()
 	if err := syscall.Mkfifo(filepath.Join(d.workspace, "gate"), 0o600); err != nil {

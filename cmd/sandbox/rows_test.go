@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"aloft/internal/guest/sandbox"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // TestProtectedRows is the list of what is protected, a test by the name of each
@@ -42,7 +42,7 @@ func TestProtectedRows(t *testing.T) {
 				if code == 0 || code == sandbox.ExitFailed || code == sandbox.ExitUnenforceable {
 					t.Errorf("%s: exit %d: %s", attempt, code, said)
 				}
-				told(t, at, cage.Default(), said, row.rule)
+				told(t, at, sandboxpolicy.Default(), said, row.rule)
 			}
 			if after := at.state(t); after != before {
 				t.Errorf("changed:\n%swas:\n%s", after, before)
@@ -76,7 +76,7 @@ func TestProtectedRows(t *testing.T) {
 }
 
 // told checks that a denial is explained: the path, the rule, and how to ask.
-func told(t *testing.T, at site, p cage.Policy, said, rule string) {
+func told(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
 	t.Helper()
 	rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestDenialsAreExplained(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := newSite(t, s.base, uid)
-			layer, err := cage.Parse([]byte(c.policy))
+			layer, err := sandboxpolicy.Parse([]byte(c.policy))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestDenialsAreExplained(t *testing.T) {
 			if code == 0 {
 				t.Fatal("it worked")
 			}
-			p := cage.Layers{Repository: layer, Mode: cage.FileOnly}.Merge()
+			p := sandboxpolicy.Layers{Repository: layer, Mode: sandboxpolicy.FileOnly}.Merge()
 			rules, err := (sandbox.Request{Policy: p, Workspaces: []string{at.workspace}}).Rules(os.Getenv)
 			if err != nil {
 				t.Fatal(err)

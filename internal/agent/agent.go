@@ -42,7 +42,7 @@ type Agent struct {
 	// Todos are the numbers of the events that hold the agent's own list of what is
 	// to be done as it was left, the newest last: at most [MostTodos].
 	Todos []int64
-	Pull  PullWish
+	Pull  PullRequestOptions
 	// PullRequests are those of its branches, the first known first.
 	PullRequests []PullRequest
 	// Origin is the commit of the first repository that the agent began with, as

@@ -35,16 +35,16 @@ func (e Event) Housekeeping() bool {
 type (
 	// Created is the first event of every agent.
 	Created struct {
-		Name                string   `json:"name"`
-		UserID              int64    `json:"userId"`
-		Env                 Env      `json:"env"`
-		Repos               []Repo   `json:"repos,omitempty"`
-		Model               string   `json:"model,omitempty"`
-		Class               string   `json:"class,omitempty"`
-		WorkOnCurrentBranch bool     `json:"workOnCurrentBranch,omitempty"`
-		RunMode             string   `json:"runMode,omitempty"` // of package permit; "" is the server's own
-		Branch              string   `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
-		Pull                PullWish `json:"pull,omitzero"`
+		Name                string             `json:"name"`
+		UserID              int64              `json:"userId"`
+		Env                 Env                `json:"env"`
+		Repos               []Repo             `json:"repos,omitempty"`
+		Model               string             `json:"model,omitempty"`
+		Class               string             `json:"class,omitempty"`
+		WorkOnCurrentBranch bool               `json:"workOnCurrentBranch,omitempty"`
+		RunMode             string             `json:"runMode,omitempty"` // of package permit; "" is the server's own
+		Branch              string             `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
+		Pull                PullRequestOptions `json:"pull,omitzero"`
 		// Subagents are those that came with the wish for the agent.
 		Subagents []subagent.Definition `json:"subagents,omitempty"`
 		// WebhookEvents are what its webhook is told of; none is all.

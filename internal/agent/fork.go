@@ -125,7 +125,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(),
 	}
 	told := func(words string) []Event {
-		for _, sub := range p.State.Beside() {
+		for _, sub := range p.State.Background() {
 			words += fmt.Sprintf(" The subagent %s (%s: %s), which works in the background, is that one's alone.", sub.ID, sub.Type, sub.Description)
 		}
 		words = strings.Join(append(slices.Clip(p.State.notices), words), "\n\n")

@@ -2,8 +2,8 @@ package agent
 
 import "slices"
 
-// PullWish is what an agent's person wants of pull requests.
-type PullWish struct {
+// PullRequestOptions is what an agent's person wants of pull requests.
+type PullRequestOptions struct {
 	Auto          bool `json:"auto,omitempty"`          // open one when a run has pushed something
 	Draft         bool `json:"draft,omitempty"`         // as a draft
 	SkipReviewers bool `json:"skipReviewers,omitempty"` // ask nobody to review it

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// talk says what a model would be given, a line for each block.
-func talk(s *State) string {
+// conversationOf says what a model would be given, a line for each block.
+func conversationOf(s *State) string {
 	var lines []string
 	for _, m := range s.Messages {
 		for _, b := range m.Blocks {
@@ -72,7 +72,7 @@ func TestRewind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			events, s, p := again(t, twoRuns(), c.turn, "", c.words)
-			if diff := cmp.Diff(c.want, talk(s)); diff != "" {
+			if diff := cmp.Diff(c.want, conversationOf(s)); diff != "" {
 				t.Error(diff)
 			}
 			if p.To != c.to || p.Replaced != c.replaced || strings.Join(s.Asked, "|") != c.asked {
@@ -82,8 +82,8 @@ func TestRewind(t *testing.T) {
 				t.Errorf("next is %v of %s", s.Next(), s.Run.ID)
 			}
 			// What was replaced is as it was, for forks, and can not be gone back to.
-			if old, err := PointAt("bc-1", events, 3); err != nil || !strings.HasSuffix(talk(old.State), "assistant more is done") {
-				t.Errorf("%v: %s", err, talk(old.State))
+			if old, err := PointAt("bc-1", events, 3); err != nil || !strings.HasSuffix(conversationOf(old.State), "assistant more is done") {
+				t.Errorf("%v: %s", err, conversationOf(old.State))
 			}
 			if _, err := RewindTo("bc-1", events, 3, ""); !errors.Is(err, ErrReplaced) {
 				t.Errorf("turn 3: %v", err)
@@ -99,7 +99,7 @@ func TestRewindOfARewind(t *testing.T) {
 		events = append(events, e)
 	}
 	_, s, p := again(t, events, 4, "", "do it so")
-	if got, want := talk(s), "notice\nuser do it so"; got != want || p.Replaced != 1 || p.Prompt.PlainText() != "do other" {
+	if got, want := conversationOf(s), "notice\nuser do it so"; got != want || p.Replaced != 1 || p.Prompt.PlainText() != "do other" {
 		t.Errorf("%q, %d replaced, after %q", got, p.Replaced, p.Prompt.PlainText())
 	}
 	if len(s.Asked) != 1 {
@@ -118,8 +118,8 @@ func TestRewindRefuses(t *testing.T) {
 	// A run that failed before its first reply can be begun anew, and nobody is told of turns.
 	failed := journal(&Created{}, prompt("do"), &RunEnded{Status: Failed})
 	_, s, p := again(t, failed, 0, "run-1", "do")
-	if talk(s) != "user do" || len(p.Events(1)) != 1 || p.Turn != 1 {
-		t.Errorf("%q, %+v", talk(s), p)
+	if conversationOf(s) != "user do" || len(p.Events(1)) != 1 || p.Turn != 1 {
+		t.Errorf("%q, %+v", conversationOf(s), p)
 	}
 }
 

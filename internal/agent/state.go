@@ -19,7 +19,7 @@ type State struct {
 	Egress     Egress     // how the machine's network is narrowed
 	MachineID  string     // "" when there is none
 	BootID     string     // of the machine's present life; "" unless it is ready
-	Life       string     // the BootID under which the machine was last up, whether the agent knows of it or not
+	LastBootID string     // the BootID under which the machine was last up, whether the agent knows of it or not
 	User       string     // whom the machine runs the agent's processes as; "" where no machine has said
 	Started    string     // the BootID under which start and the terminals were started for a visitor
 	Hibernated bool       // the machine sleeps
@@ -34,7 +34,7 @@ type State struct {
 	Given     []string              // names of the variables that were put into the machine
 	Install   bool                  // the machine is to run the environment's install before it is ready for the first time
 	Thread                          // the agent's own conversation
-	Wished    []subagent.Definition // by whoever made the agent
+	Requested []subagent.Definition // by whoever made the agent
 	Defined   []subagent.Definition // by the repositories
 	Subagents []Subagent            // that work, and those that can be asked more, the last to begin last
 	Asked     []string              // what people have asked of the agent, in their words
@@ -91,7 +91,7 @@ func (s *State) Apply(e Event) {
 	s.proposed(e)
 	switch b := e.Body.(type) {
 	case *Created:
-		s.Branch, s.Wished = b.Branch, b.Subagents
+		s.Branch, s.Requested = b.Branch, b.Subagents
 	case *Forked:
 		s.forked(b)
 	case *RunCreated:
@@ -113,7 +113,7 @@ func (s *State) Apply(e Event) {
 		s.MachineID, s.BootID, s.Used, s.Given, s.Install = b.MachineID, "", false, nil, b.Install
 		s.Hibernated = false
 	case *MachineReady:
-		s.BootID, s.Life, s.Used, s.Settled, s.Hibernated, s.Slept = b.BootID, b.BootID, true, true, false, 0
+		s.BootID, s.LastBootID, s.Used, s.Settled, s.Hibernated, s.Slept = b.BootID, b.BootID, true, true, false, 0
 		s.User = cmp.Or(b.User, s.User)
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
@@ -133,7 +133,7 @@ func (s *State) Apply(e Event) {
 	case *MachineHibernated:
 		s.Hibernated, s.SleptAt = true, e.Time
 	case *MachineWoken:
-		s.Hibernated, s.Life = false, b.BootID
+		s.Hibernated, s.LastBootID = false, b.BootID
 		if b.Started {
 			s.Started = b.BootID
 		}

@@ -150,8 +150,8 @@ func (s *State) Subagent(id string) *Subagent {
 	return nil
 }
 
-// Beside are the subagents that work in the background.
-func (s *State) Beside() []Subagent {
+// Background are the subagents that work in the background.
+func (s *State) Background() []Subagent {
 	var out []Subagent
 	for _, sub := range s.Subagents {
 		if sub.Busy && sub.Background {
@@ -164,19 +164,19 @@ func (s *State) Beside() []Subagent {
 // Definitions are the subagents that are not Aloft's own: those of whoever made the
 // agent, and of the repositories' those that have another name.
 func (s *State) Definitions() []subagent.Definition {
-	all := slices.Clone(s.Wished)
+	all := slices.Clone(s.Requested)
 	for _, d := range s.Defined {
-		if !s.Wishes(d.Name) {
+		if !s.IsRequested(d.Name) {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
-// Wishes reports whether whoever made the agent has defined a subagent of that
+// IsRequested reports whether whoever made the agent has defined a subagent of that
 // name.
-func (s *State) Wishes(name string) bool {
-	return slices.ContainsFunc(s.Wished, func(d subagent.Definition) bool { return d.Name == name })
+func (s *State) IsRequested(name string) bool {
+	return slices.ContainsFunc(s.Requested, func(d subagent.Definition) bool { return d.Name == name })
 }
 
 // Find returns the call of that id, whoever made it; nil if none waits for its
@@ -225,7 +225,7 @@ func (s *State) tasks(e Event) {
 // model already.
 func (s *State) noticed(b *Notice) {
 	tell := (*Thread).notice
-	if len(s.Beside()) > 0 && b.ofMachine() {
+	if len(s.Background()) > 0 && b.ofMachine() {
 		tell = (*Thread).later
 	}
 	tell(&s.Thread, b.Text)

@@ -71,11 +71,11 @@ const maxFindings = 100
 
 // decoder reads one file and collects what is wrong with it.
 type decoder struct {
-	file     string
-	text     string
-	lines    []int            // offsets at which lines begin
-	places   map[string]place // what the environment says, to where it was said
-	findings Findings
+	file      string
+	text      string
+	lines     []int               // offsets at which lines begin
+	positions map[string]position // what the environment says, to where it was said
+	findings  Findings
 }
 
 func (d *decoder) warn(at int, key, instead, format string, args ...any) {

@@ -96,7 +96,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		if ok {
 			values[m.key] = v
 			if key == "" {
-				d.places[m.key] = place{at, m.at}
+				d.positions[m.key] = position{at, m.at}
 			}
 		}
 	}

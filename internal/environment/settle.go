@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// place is where in the file something was said.
-type place struct {
+// position is where in the file something was said.
+type position struct {
 	key string // as the file has it
 	at  int
 }
 
-// place remembers where the item of a list was, which after flattening and
+// recordPosition remembers where the item of a list was, which after flattening and
 // leaving out is at another index than in the file.
-func (d *decoder) place(at string, index int, list string, offset int) {
+func (d *decoder) recordPosition(at string, index int, list string, offset int) {
 	if strings.Contains(list, ".") {
 		return // nobody asks
 	}
 	if i := strings.IndexByte(list, '['); i >= 0 {
 		list = list[:i]
 	}
-	d.places[list+"["+strconv.Itoa(index)+"]"] = place{at, offset}
+	d.positions[list+"["+strconv.Itoa(index)+"]"] = position{at, offset}
 }
 
 // open finds the value in the bytes of a file.
 func (d *decoder) open(data []byte) (node, bool) {
-	d.places = map[string]place{}
+	d.positions = map[string]position{}
 	d.index("")
 	switch {
 	case len(data) > MaxSize:
@@ -69,7 +69,7 @@ func (d *decoder) settle(e *Environment, dir string) {
 	kept := e.Ports[:0]
 	for i, p := range e.Ports {
 		if seen[p.Port] {
-			at := d.places["ports["+strconv.Itoa(i)+"]"]
+			at := d.positions["ports["+strconv.Itoa(i)+"]"]
 			d.warn(at.at, at.key, "keep one", "port %d is there twice", p.Port)
 			continue
 		}
@@ -78,7 +78,7 @@ func (d *decoder) settle(e *Environment, dir string) {
 	}
 	e.Ports = kept
 	e.Name = clean(e.Name, 255)
-	if m := d.places["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
+	if m := d.positions["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
 		d.warn(m.at, m.key, "keep one of them", "it has no effect beside disableAllMcpServers")
 	}
 	d.settleEgress(e)
@@ -87,7 +87,7 @@ func (d *decoder) settle(e *Environment, dir string) {
 // settleEgress gives an allow list without a mode the effect that its name
 // promises, and warns of one that its mode leaves without effect.
 func (d *decoder) settleEgress(e *Environment) {
-	m, there := d.places["egressAllowlist"]
+	m, there := d.positions["egressAllowlist"]
 	if !there {
 		return
 	}
@@ -102,7 +102,7 @@ func (d *decoder) settleEgress(e *Environment) {
 
 func (d *decoder) settleBase(e *Environment, dir string) {
 	if b := e.Build; b != nil {
-		at := d.places["build"]
+		at := d.positions["build"]
 		ok := true
 		if b.Dockerfile != "" {
 			b.Dockerfile, ok = d.within(at, "dockerfile", dir, b.Dockerfile)
@@ -121,7 +121,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 			e.Build = nil
 		}
 	}
-	image := d.places["image"]
+	image := d.positions["image"]
 	switch {
 	case e.Image != "" && e.Build != nil && e.Snapshot == "":
 		d.wrong(image.at, image.key, "keep one of them", "image and build are both there; build counts")
@@ -130,14 +130,14 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 		d.wrong(image.at, image.key, "keep one of them", "image and build are both there beside snapshot; build stands in for it")
 		e.Image = ""
 	}
-	if may := d.places["agentCanUpdateSnapshot"]; e.AgentCanUpdateSnapshot != nil && *e.AgentCanUpdateSnapshot && !e.MaySave() {
+	if may := d.positions["agentCanUpdateSnapshot"]; e.AgentCanUpdateSnapshot != nil && *e.AgentCanUpdateSnapshot && !e.MaySave() {
 		d.warn(may.at, may.key, "remove it", "it has no effect beside image or build: they are made anew from their source")
 	}
 }
 
 // within resolves a path against the file's folder, and refuses one that leaves
 // the repository.
-func (d *decoder) within(at place, key, dir, p string) (string, bool) {
+func (d *decoder) within(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
 		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is no path in the repository", clean(p, 100))
 		return "", false
@@ -155,7 +155,7 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 	taken := map[string]bool{}
 	for i := range terminals {
 		t := &terminals[i]
-		at := d.places["terminals["+strconv.Itoa(i)+"]"]
+		at := d.positions["terminals["+strconv.Itoa(i)+"]"]
 		said := t.Name
 		t.Name = strings.Join(strings.Fields(clean(said, 100)), " ")
 		if said != "" && strings.ContainsAny(said, "\n\r") {

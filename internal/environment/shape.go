@@ -153,7 +153,7 @@ func (l list) read(d *decoder, key string, n node) (any, bool) {
 				continue
 			}
 			if v, ok := l.of.read(d, at, item); ok {
-				d.place(at, len(items), key, item.at)
+				d.recordPosition(at, len(items), key, item.at)
 				items = append(items, v)
 			}
 		}

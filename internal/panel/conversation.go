@@ -249,7 +249,7 @@ func (m *Model) head(a *client.Agent) string {
 	if a == nil {
 		return m.paint.Style(cli.Bold, "This agent is no longer in the list")
 	}
-	word, style := standing(*a)
+	word, style := agentStatus(*a)
 	s := m.paint.Style(cli.Bold, fit(clean(a.Name), min(max(m.wide/2, 10), max(width(clean(a.Name)), 1)))) + "  " + m.paint.Style(style, word)
 	if of := a.Limited(); of != "" {
 		s += m.paint.Style(cli.Dim, "  "+of)

@@ -17,13 +17,13 @@ import (
 const failureFresh = 24 * time.Hour
 
 // looks maps standings to colors.
-var looks = map[client.Standing]cli.Style{
+var looks = map[client.ListStatus]cli.Style{
 	client.AsksYou: cli.Yellow, client.Paused: cli.Yellow, client.Starting: cli.Cyan, client.Working: cli.Cyan, client.HasFinished: cli.Green, client.HasFailed: cli.Red, client.HasExpired: cli.Red,
 }
 
-// standing returns an agent's standing and its color.
-func standing(a client.Agent) (string, cli.Style) {
-	s := a.Standing()
+// agentStatus returns an agent's standing and its color.
+func agentStatus(a client.Agent) (string, cli.Style) {
+	s := a.ListStatus()
 	if look, ok := looks[s]; ok {
 		return string(s), look
 	}
@@ -32,7 +32,7 @@ func standing(a client.Agent) (string, cli.Style) {
 
 // justFailed reports whether the agent's latest run failed within failureFresh.
 func justFailed(a client.Agent, now time.Time) bool {
-	s := a.Standing()
+	s := a.ListStatus()
 	return (s == client.HasFailed || s == client.HasExpired) && now.Sub(a.UpdatedAt) < failureFresh
 }
 
@@ -45,7 +45,7 @@ func (m *Model) listed() []client.Agent {
 	}
 	var out []client.Agent
 	for _, a := range m.agents {
-		word, _ := standing(a)
+		word, _ := agentStatus(a)
 		text := []string{a.ID, a.Name, word, m.doing(a)}
 		for _, r := range a.Repos {
 			text = append(text, r.URL)
@@ -150,7 +150,7 @@ func (m *Model) listLines(high int) []string {
 	out := []string{m.paint.Style(cli.Dim, "  "+fit("STATUS", 11)+fit("NAME", name)+"  "+fit("DOING", doing)+"  CREATED")}
 	for i := m.top; i < min(m.top+rows, len(listed)); i++ {
 		a := listed[i]
-		word, style := standing(a)
+		word, style := agentStatus(a)
 		mark, called := "  ", fit(clean(a.Name), name)
 		if i == at {
 			mark, called = m.paint.Style(cli.Cyan, "> "), m.paint.Style(cli.Bold, called)

@@ -115,7 +115,7 @@ func (w *wrappedScan) next(b []byte) {
 	}
 	w.at = w.of.scan(w.at, w.text, func(end, length int) bool {
 		stop := w.read + int64(end)
-		w.found.add(span{w.place(stop - int64(length)), w.place(stop-1) + 1})
+		w.found.add(span{w.position(stop - int64(length)), w.position(stop-1) + 1})
 		return true
 	})
 	w.read += int64(len(w.text))
@@ -138,14 +138,14 @@ func (w *wrappedScan) leaveOut(c byte) {
 	w.breaks = append(w.breaks, w.read+int64(len(w.text)))
 }
 
-// place returns where in the text the byte stands of that number, which counts
+// position returns where in the text the byte stands of that number, which counts
 // no line breaks.
-func (w *wrappedScan) place(n int64) int64 {
+func (w *wrappedScan) position(n int64) int64 {
 	i, _ := slices.BinarySearch(w.breaks, n+1) // breaks at or before n
 	return n + w.before + int64(i)
 }
 
-func (w *wrappedScan) open() int64 { return w.place(w.read - int64(w.of.states[w.at].depth)) }
+func (w *wrappedScan) open() int64 { return w.position(w.read - int64(w.of.states[w.at].depth)) }
 
 // forget drops the line breaks that no later match can have in it.
 func (w *wrappedScan) forget() {

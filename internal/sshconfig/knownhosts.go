@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// lifeMark begins a line of known_hosts that says which life of a machine the
+// bootMark begins a line of known_hosts that says which life of a machine the
 // keys of a host belong to; for ssh it is a comment.
-const lifeMark = "# aloft "
+const bootMark = "# aloft "
 
 // Forget returns our known_hosts made ready for a host in the given life of its
 // machine: keys of another life are taken out, since a machine that was made
 // anew has a new one. A key of this life stays, so that a changed one is found.
 func Forget(known, host, life string) string {
 	host, life = word(host), word(life)
-	mark := lifeMark + host + " " + life
+	mark := bootMark + host + " " + life
 	var kept strings.Builder
 	var ours []string // lines of this host's
 	same := false
 	for line := range strings.Lines(known) {
 		line = strings.TrimRight(line, "\r\n")
-		if rest, is := strings.CutPrefix(line, lifeMark); is {
+		if rest, is := strings.CutPrefix(line, bootMark); is {
 			if name, _, _ := strings.Cut(rest, " "); name == host {
 				same = same || line == mark
 				continue

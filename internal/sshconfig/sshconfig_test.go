@@ -61,7 +61,7 @@ func TestForget(t *testing.T) {
 	if got := Forget(known, "BC-1", "m/1"); !strings.Contains(got, "bc-1 ssh-ed25519 BBBB") {
 		t.Errorf("the key of this life is gone:\n%s", got)
 	}
-	if got, want := Forget(known, "bc-1", "m/2"), others+lifeMark+"bc-1 m/2\n"; got != want {
+	if got, want := Forget(known, "bc-1", "m/2"), others+bootMark+"bc-1 m/2\n"; got != want {
 		t.Errorf("got:\n%s", got)
 	}
 }

@@ -362,9 +362,9 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 }
 
-// besideScript has a subagent work in the background: its command and the agent's
+// backgroundScript has a subagent work in the background: its command and the agent's
 // each wait for the other to run.
-const besideScript = `
+const backgroundScript = `
 scripts:
   - match: Begin now
     turns:
@@ -382,10 +382,10 @@ scripts:
 
 // The server is killed while an agent and its subagent in the background work. Both go
 // on where they were.
-func TestServerIsKilledBesideATask(t *testing.T) {
+func TestServerIsKilledDuringBackgroundTask(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("beside", map[string]string{"README.md": "beside\n"})
-	a := start(t, scripted(t, besideScript))
+	a := start(t, scripted(t, backgroundScript))
 	r := a.create(url, "Do all of it", nil)
 	eventually(t, "both work", func() bool {
 		events := a.events(r.AgentID)

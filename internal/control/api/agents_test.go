@@ -14,7 +14,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-func TestAgentLife(t *testing.T) {
+func TestAgentLifecycle(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.call("POST", "/v1/environments", `{"owner":"personal","name":"e","environmentJson":"{}"}`), 201)
 	a := h.want(h.call("POST", "/v1/agents", `{

@@ -22,7 +22,7 @@ func BenchmarkReplay(b *testing.B) {
 		b.Run(fmt.Sprintf("after=%d", last), func(b *testing.B) {
 			for b.Loop() {
 				var out bytes.Buffer
-				v := newView(run, place{seq: last, sub: 1}, branches{})
+				v := newView(run, framePosition{seq: last, sub: 1}, branches{})
 				for _, e := range events {
 					v.show(e, &out)
 				}

@@ -211,7 +211,7 @@ func (s *server) created(ctx context.Context, in *createAgentRequestJSON, prompt
 	if env.Preset != "" && len(repos) == 0 {
 		return nil, fault.Invalid("is required: an environment belongs to a repository").Named(codeNoRepository).At("repos")
 	}
-	if c.Pull, err = s.pullWish(in, repos); err != nil {
+	if c.Pull, err = s.pullRequestOptions(in, repos); err != nil {
 		return nil, err
 	}
 	if c.Subagents, err = s.subagents(ctx, in.CustomSubagents); err != nil {

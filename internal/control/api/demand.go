@@ -22,7 +22,7 @@ import (
 type Builder interface {
 	// Demand starts a build, and returns its record when it has ended. The
 	// build continues if ctx ends.
-	Demand(ctx context.Context, w BuildWish, tell func(string)) (environment.Record, error)
+	Demand(ctx context.Context, w BuildRequest, tell func(string)) (environment.Record, error)
 	// Cancel cancels the environment's running build.
 	Cancel(environmentID string) error
 	// Forget removes an environment's builds, including a running one. Machines
@@ -35,8 +35,8 @@ type Builder interface {
 	Enter(ctx context.Context, buildID string) (PTY, error)
 }
 
-// BuildWish is a request for a build.
-type BuildWish struct {
+// BuildRequest is a request for a build.
+type BuildRequest struct {
 	Saved   *environment.Saved // nil means the configuration in the repository
 	RepoURL string
 	UserID  int64
@@ -100,7 +100,7 @@ func (s *server) startBuild(w http.ResponseWriter, r *http.Request, who account.
 	if err := s.mayReach(r.Context(), who, []agent.Repo{{URL: in.Repo}}); err != nil {
 		return fault.Of(err).At("repo")
 	}
-	return s.demand(w, r, BuildWish{Saved: &e, RepoURL: in.Repo, UserID: who.UserID, Again: in.Again})
+	return s.demand(w, r, BuildRequest{Saved: &e, RepoURL: in.Repo, UserID: who.UserID, Again: in.Again})
 }
 
 func (s *server) startRepositoryBuild(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -112,16 +112,16 @@ func (s *server) startRepositoryBuild(w http.ResponseWriter, r *http.Request, wh
 	if err != nil {
 		return err
 	}
-	return s.demand(w, r, BuildWish{RepoURL: url, UserID: who.UserID, Again: in.Again})
+	return s.demand(w, r, BuildRequest{RepoURL: url, UserID: who.UserID, Again: in.Again})
 }
 
 // demand starts a build and streams its progress.
-func (s *server) demand(w http.ResponseWriter, r *http.Request, wish BuildWish) error {
+func (s *server) demand(w http.ResponseWriter, r *http.Request, req BuildRequest) error {
 	if s.Builder == nil {
 		return errNoBuilder
 	}
-	return s.relay(w, r, s.Logger.With("repository", wish.RepoURL), func(ctx context.Context, tell func(string)) (triedLine, error) {
-		built, err := s.Builder.Demand(ctx, wish, tell)
+	return s.relay(w, r, s.Logger.With("repository", req.RepoURL), func(ctx context.Context, tell func(string)) (triedLine, error) {
+		built, err := s.Builder.Demand(ctx, req, tell)
 		last := buildOf(built)
 		return triedLine{Build: &last}, err
 	})

@@ -36,17 +36,17 @@ type desktopJSON struct {
 	Hint     string   `json:"hint,omitempty" doc:"how to fix it"`
 }
 
-// rfbGreeting matches the protocol version with which a VNC server opens the
+// rfbHello matches the protocol version with which a VNC server opens the
 // connection: RFC 6143, 7.1.1.
-var rfbGreeting = regexp.MustCompile(`^RFB 0{0,2}([0-9]{1,3})\.0{0,2}([0-9]{1,3})\n$`)
+var rfbHello = regexp.MustCompile(`^RFB 0{0,2}([0-9]{1,3})\.0{0,2}([0-9]{1,3})\n$`)
 
-// greetingSize is the length of that version message, in bytes.
-const greetingSize = len("RFB 003.008\n")
+// helloSize is the length of that version message, in bytes.
+const helloSize = len("RFB 003.008\n")
 
 // protocolOf returns the version in a VNC server's first message.
-func protocolOf(greeting []byte) (string, bool) {
-	m := rfbGreeting.FindSubmatch(greeting)
-	if len(greeting) != greetingSize || m == nil {
+func protocolOf(hello []byte) (string, bool) {
+	m := rfbHello.FindSubmatch(hello)
+	if len(hello) != helloSize || m == nil {
 		return "", false
 	}
 	return fmt.Sprintf("%s.%s", m[1], m[2]), true
@@ -57,14 +57,14 @@ func protocolOf(greeting []byte) (string, bool) {
 type desktop struct {
 	net.Conn
 	protocol string
-	greeting []byte // the part that Read has not returned yet
+	hello    []byte // the part that Read has not returned yet
 }
 
 // Read returns the version message first, then the rest of the connection.
 func (d *desktop) Read(b []byte) (int, error) {
-	if len(d.greeting) > 0 {
-		n := copy(b, d.greeting)
-		d.greeting = d.greeting[n:]
+	if len(d.hello) > 0 {
+		n := copy(b, d.hello)
+		d.hello = d.hello[n:]
 		return n, nil
 	}
 	return d.Conn.Read(b)
@@ -85,15 +85,15 @@ func (s *server) dialDesktop(ctx context.Context, agentID string) (*desktop, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	greeting := make([]byte, greetingSize)
+	hello := make([]byte, helloSize)
 	_ = conn.SetReadDeadline(time.Now().Add(portWithin)) // fails only for connections without deadlines, in tests
-	_, err = io.ReadFull(conn, greeting)
+	_, err = io.ReadFull(conn, hello)
 	_ = conn.SetReadDeadline(time.Time{})
-	protocol, ok := protocolOf(greeting)
+	protocol, ok := protocolOf(hello)
 	if err != nil || !ok {
 		return nil, errors.Join(noDesktop("the program listening on port %d of the machine is not a VNC server"), conn.Close())
 	}
-	return &desktop{conn, protocol, greeting}, nil
+	return &desktop{conn, protocol, hello}, nil
 }
 
 func noDesktop(why string) error {

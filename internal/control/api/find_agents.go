@@ -21,9 +21,9 @@ const (
 	failureIs = 24 * time.Hour // how long a failed run is listed as needing attention
 )
 
-func standingNames() string {
+func statusNames() string {
 	var names []string
-	for _, s := range store.Standings {
+	for _, s := range store.ListStatuses {
 		names = append(names, string(s))
 	}
 	return strings.Join(names, ", ")
@@ -35,7 +35,7 @@ var findParams = []param{
 	{name: "user", kind: "string", words: "only agents of the member with this ID from GET /v1/members; an addition to the API"},
 	{name: "search", kind: "string", words: "only agents with all of these words in id, name, model, repositories (with branches) or pull requests, ignoring case; an addition to the API"},
 	{name: "repository", kind: "string", words: "only agents on this repository: a URL, or the end of one (owner/name); an addition to the API"},
-	{name: "status", kind: "string", words: "comma-separated statuses: " + standingNames() + "; asks waits for an answer, the latest run of failed ended as ERROR or EXPIRED, needs-you asks or has failed within a day; an addition to the API"},
+	{name: "status", kind: "string", words: "comma-separated statuses: " + statusNames() + "; asks waits for an answer, the latest run of failed ended as ERROR or EXPIRED, needs-you asks or has failed within a day; an addition to the API"},
 	{name: "from", kind: "string", words: "created at or after this day or RFC 3339 time; an addition to the API"},
 	{name: "to", kind: "string", words: "created before this RFC 3339 time, or on or before this day; an addition to the API"},
 	{name: "order", kind: "string", words: "newest (default) or asks-first: agents waiting for an answer come before the others, each group newest first; an agent answered between two pages may be listed twice; an addition to the API"},
@@ -62,11 +62,11 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 		}
 	}
 	for name := range strings.SplitSeq(q.Get("status"), ",") {
-		switch standing := store.Standing(strings.TrimSpace(name)); {
-		case slices.Contains(store.Standings, standing):
-			out.Standings = append(out.Standings, standing)
-		case standing != "":
-			return out, fault.Invalid("must be a comma-separated list of %s", standingNames()).At("status")
+		switch status := store.ListStatus(strings.TrimSpace(name)); {
+		case slices.Contains(store.ListStatuses, status):
+			out.Statuses = append(out.Statuses, status)
+		case status != "":
+			return out, fault.Invalid("must be a comma-separated list of %s", statusNames()).At("status")
 		}
 	}
 	if out.From, err = moment(q.Get("from"), "from", 0); err != nil {

@@ -126,8 +126,8 @@ func FuzzCursor(f *testing.F) {
 
 func FuzzLastEventID(f *testing.F) {
 	run := agent.Run{ID: "run-1", FirstSeq: 2, LastSeq: 1 << 40}
-	f.Add(eventID(place{7, 3}, run.ID))
-	f.Add(eventID(place{7, 3}, "run-2"))
+	f.Add(eventID(framePosition{7, 3}, run.ID))
+	f.Add(eventID(framePosition{7, 3}, "run-2"))
 	f.Add("00000000000007--0003-4e65d3fb")
 	f.Add("x")
 	f.Fuzz(func(t *testing.T, id string) {
@@ -161,7 +161,7 @@ func FuzzFrames(f *testing.F) {
 		events = append(events, agent.Event{Seq: 13, RunID: "r", Body: &agent.RunEnded{Status: agent.Finished, Result: text}})
 		show := func() string {
 			var out bytes.Buffer
-			v := newView(agent.Run{ID: "r", Status: agent.Finished}, place{}, branches{})
+			v := newView(agent.Run{ID: "r", Status: agent.Finished}, framePosition{}, branches{})
 			for _, e := range events {
 				v.show(e, &out)
 			}

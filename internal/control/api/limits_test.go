@@ -17,7 +17,7 @@ func TestSubTokens(t *testing.T) {
 	if me := h.want(h.callAs(token, "GET", "/v1/me", ""), 200); me.text(t, "userEmail") != "bens@example.com" || a.get(t, "userId") != 2. {
 		t.Errorf("%s speaks for %s", a.body, me.body)
 	}
-	if until, err := time.Parse(time.RFC3339, a.text(t, "expiresAt")); err != nil || time.Until(until) > subTokenLife || time.Until(until) < subTokenLife/2 {
+	if until, err := time.Parse(time.RFC3339, a.text(t, "expiresAt")); err != nil || time.Until(until) > subTokenTTL || time.Until(until) < subTokenTTL/2 {
 		t.Errorf("good until %v, %v", until, err)
 	}
 	id, _ := h.begin()

@@ -153,11 +153,11 @@ func (s *server) listMCPServers(w http.ResponseWriter, r *http.Request, who acco
 }
 
 func (s *server) mcpServerOf(ctx context.Context, k controlmcp.Kept, who account.APIKey) (mcpServerJSON, error) {
-	standing, err := s.MCP.SignIn(ctx, k.Server, controlmcp.User{ID: who.UserID})
+	signIn, err := s.MCP.SignIn(ctx, k.Server, controlmcp.User{ID: who.UserID})
 	out := mcpServerJSON{
 		ID: k.ID, Name: k.Name, Owner: string(secret.OfPerson), Type: string(k.Type), Command: k.Command, Args: k.Args,
 		Env: slices.Sorted(maps.Keys(k.Env)), URL: withoutQuery(k.URL), Headers: slices.Sorted(maps.Keys(k.Headers)), CreatedAt: stamp(k.CreatedAt),
-		SignedIn: standing == controlmcp.SignedIn, Over: standing == controlmcp.SignInOver,
+		SignedIn: signIn == controlmcp.SignedIn, Over: signIn == controlmcp.SignInOver,
 	}
 	if k.Team() {
 		out.Owner = string(secret.OfTeam)

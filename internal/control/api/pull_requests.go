@@ -29,9 +29,9 @@ type Pulls interface {
 	Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error)
 	// ByHand opens a pull request for an agent's branch, or updates the
 	// existing one.
-	ByHand(ctx context.Context, userID int64, agentID, repoURL string, w pull.Wish) (agent.PullRequest, error)
+	ByHand(ctx context.Context, userID int64, agentID, repoURL string, w pull.Options) (agent.PullRequest, error)
 	// List returns the state of an agent's pull requests.
-	List(ctx context.Context, a agent.Agent) ([]pull.Standing, error)
+	List(ctx context.Context, a agent.Agent) ([]pull.Status, error)
 }
 
 // Limits of a pull request's title and body.
@@ -62,7 +62,7 @@ type checkJSON struct {
 	URL     string   `json:"url,omitempty" format:"uri"`
 }
 
-type pullRequestStandingJSON struct {
+type pullRequestStatusJSON struct {
 	_ struct{} `json:"-" additionalProperties:"true"`
 	PullRequest
 	ChecksState string          `json:"checksState,omitempty" enum:"pending,success,failure,neutral" doc:"combined result of all checks; absent without checks"`
@@ -71,8 +71,8 @@ type pullRequestStandingJSON struct {
 }
 
 type listPullRequestsResponseJSON struct {
-	_     struct{}                  `json:"-" additionalProperties:"true"`
-	Items []pullRequestStandingJSON `json:"items" nullable:"false"`
+	_     struct{}                `json:"-" additionalProperties:"true"`
+	Items []pullRequestStatusJSON `json:"items" nullable:"false"`
 }
 
 type createPullRequestRequestJSON struct {
@@ -118,7 +118,7 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	wish := pull.Wish{Draft: in.Draft}
+	wish := pull.Options{Draft: in.Draft}
 	for into, from := range map[*string]*string{&wish.Title: in.Title, &wish.Body: in.Body, &wish.Base: in.Base} {
 		if from != nil {
 			*into = *from
@@ -176,19 +176,19 @@ func (s *server) listPullRequests(w http.ResponseWriter, r *http.Request, who ac
 	if err != nil {
 		return err
 	}
-	var all []pull.Standing
+	var all []pull.Status
 	if s.Pulls != nil {
 		if all, err = s.Pulls.List(r.Context(), a); err != nil {
 			return fmt.Errorf("look at the pull requests of %s: %w", a.ID, err)
 		}
 	} else {
 		for _, p := range a.PullRequests {
-			all = append(all, pull.Standing{PullRequest: p})
+			all = append(all, pull.Status{PullRequest: p})
 		}
 	}
-	out := listPullRequestsResponseJSON{Items: []pullRequestStandingJSON{}}
+	out := listPullRequestsResponseJSON{Items: []pullRequestStatusJSON{}}
 	for _, p := range all {
-		one := pullRequestStandingJSON{PullRequest: pullRequestOf(p.PullRequest), ChecksState: string(forge.Verdict(p.Checks)), Checks: []checkJSON{}}
+		one := pullRequestStatusJSON{PullRequest: pullRequestOf(p.PullRequest), ChecksState: string(forge.Verdict(p.Checks)), Checks: []checkJSON{}}
 		for _, c := range p.Checks {
 			one.Checks = append(one.Checks, checkJSON{Name: c.Name, State: string(c.State), Summary: c.Summary, URL: c.URL})
 		}
@@ -217,9 +217,9 @@ func pullRequestsOf(all []agent.PullRequest) (out []PullRequest) {
 	return out
 }
 
-// pullWish returns the pull request settings of a request for a new agent.
-func (s *server) pullWish(in *createAgentRequestJSON, repos []agent.Repo) (agent.PullWish, error) {
-	w := agent.PullWish{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest, AsApp: in.OpenAsCursorGithubApp}
+// pullRequestOptions returns the pull request settings of a request for a new agent.
+func (s *server) pullRequestOptions(in *createAgentRequestJSON, repos []agent.Repo) (agent.PullRequestOptions, error) {
+	w := agent.PullRequestOptions{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest, AsApp: in.OpenAsCursorGithubApp}
 	if err := s.asApp(in, repos); err != nil {
 		return w, err
 	}

@@ -16,7 +16,7 @@ type forgeNotes struct {
 	opened int
 }
 
-func (f *forgeNotes) ByHand(_ context.Context, _ int64, agentID, _ string, w pull.Wish) (agent.PullRequest, error) {
+func (f *forgeNotes) ByHand(_ context.Context, _ int64, agentID, _ string, w pull.Options) (agent.PullRequest, error) {
 	f.opened++
 	return agent.PullRequest{RepoURL: "https://git.example.com/o/r", Branch: "b", URL: "https://git.example.com/o/r/pull/1", Title: w.Title, Number: int64(f.opened)}, nil
 }

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 // ruleFiles are the names of the rule files that users and the team can have.
@@ -101,8 +101,8 @@ func (s *server) checkRule(name, text string) (keep string, warnings []string, e
 	case "permissions.json":
 		_, err = permit.Parse(name, []byte(text))
 	case "sandbox.json":
-		var layer *cage.Layer
-		if layer, err = cage.Parse([]byte(text)); err == nil {
+		var layer *sandbox.Layer
+		if layer, err = sandbox.Parse([]byte(text)); err == nil {
 			for _, key := range layer.Unknown {
 				warnings = append(warnings, "unknown key "+quoted(key))
 			}

@@ -119,7 +119,7 @@ func TestProjector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			run := agent.Run{ID: "run-1", AgentID: "bc-1", Status: agent.Finished, FirstSeq: 2}
-			v := newView(run, place{seq: 1}, branches{})
+			v := newView(run, framePosition{seq: 1}, branches{})
 			for i, b := range slices.Concat([]agent.Body{created}, someWork(), last) {
 				v.show(agent.Event{Seq: int64(i + 2), RunID: "run-1", Time: began.Add(time.Duration(i) * time.Second), Body: b}, &out)
 			}
@@ -315,7 +315,7 @@ func (h *house) lastFrame(id, runID string, head int64) string {
 		if e.RunID == runID {
 			for sub, f := range p.frames(e) {
 				if f.event != "status" {
-					last = eventID(place{e.Seq, sub}, runID)
+					last = eventID(framePosition{e.Seq, sub}, runID)
 				}
 			}
 		}
@@ -329,8 +329,8 @@ func TestLastEventIDOfAnotherRun(t *testing.T) {
 	h.append(id, runID, append(someWork(), finish())...)
 	second := h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"more"}}`), 201).text(t, "run.id")
 	first := identified(readEvents(t, h.open(streamOf(id, runID), "").Body))
-	own := eventID(place{h.head(id), 0}, second)
-	future := eventID(place{h.head(id) + 9, 0}, second)
+	own := eventID(framePosition{h.head(id), 0}, second)
+	future := eventID(framePosition{h.head(id) + 9, 0}, second)
 	for _, bad := range []string{first[0].id, first[len(first)-1].id, future, "x", "1", "--", own + "0", strings.ToUpper(own) + " ", "-" + own} {
 		a := h.want(h.call("GET", streamOf(id, second), "", "Last-Event-ID", bad), 400)
 		if a.text(t, "error.code") != "invalid_last_event_id" {

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// subTokenLife is how long a sub-token is valid.
-const subTokenLife = time.Hour
+// subTokenTTL is how long a sub-token is valid.
+const subTokenTTL = time.Hour
 
 // theTeamID is the id of the server's only team.
 const theTeamID = 1
@@ -56,7 +56,7 @@ func (s *server) createSubToken(w http.ResponseWriter, r *http.Request, who acco
 		}
 	}
 	key := account.NewKey()
-	expires := stamp(time.Now().Add(subTokenLife))
+	expires := stamp(time.Now().Add(subTokenTTL))
 	_, err = s.Accounts.AddKey(r.Context(), account.APIKey{Kind: account.SubToken, Name: "sub-token of " + who.Name, UserID: u.ID, Hash: account.HashKey(key), ExpiresAt: expires})
 	if err != nil {
 		return fmt.Errorf("make a sub-token: %w", err)

@@ -12,7 +12,7 @@ import (
 // changes.
 type view struct {
 	runID  string
-	last   place // the last frame that the client has seen
+	last   framePosition // the last frame that the client has seen
 	fold   *projector
 	status agent.Status // the status that the client was last told
 	opened bool
@@ -24,7 +24,7 @@ type view struct {
 // is the current one. For an ended run, it is the status at the position where
 // the client resumes: a client that saw the end first might not wait for the
 // rest.
-func newView(run agent.Run, last place, all branches) *view {
+func newView(run agent.Run, last framePosition, all branches) *view {
 	lastID := ""
 	if last.seq >= run.FirstSeq {
 		lastID = eventID(last, run.ID)
@@ -42,7 +42,7 @@ func (v *view) show(e agent.Event, out *bytes.Buffer) {
 		return
 	}
 	for sub, f := range v.fold.frames(e) {
-		at := place{e.Seq, sub}
+		at := framePosition{e.Seq, sub}
 		seen := !at.after(v.last)
 		switch {
 		case f.event == "status":

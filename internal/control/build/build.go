@@ -90,9 +90,9 @@ type Config struct {
 	// WreckFor is how long the machine of a failed install is kept for
 	// inspection, and WreckBytes how much disk space all of them may use; 0 means
 	// no limit.
-	WreckFor   time.Duration
-	WreckBytes int64
-	Logger     *slog.Logger
+	FailedBuildsFor   time.Duration
+	FailedBuildsBytes int64
+	Logger            *slog.Logger
 }
 
 // Gateway gives git in a build's machine access to its repositories.
@@ -119,7 +119,7 @@ type Builder struct {
 	ctx     context.Context // context of builds; nil until Run
 	flights map[string]*flight
 	ends    map[string]context.CancelCauseFunc // cancels the build in a machine, by machine id
-	wrecks  map[string]*wreck                  // failed machines with visitors, by build id
+	wrecks  map[string]*failedBuild            // failed machines with visitors, by build id
 	saving  map[string]bool                    // snapshots being saved, by id
 	expired expired
 	running sync.WaitGroup
@@ -135,7 +135,7 @@ func New(c Config) *Builder {
 		c.InstallLimit = time.Hour
 	}
 	return &Builder{
-		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*wreck{}, saving: map[string]bool{}, step: func(string) {},
+		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*failedBuild{}, saving: map[string]bool{}, step: func(string) {},
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Wish is an explicit request for a build.
-type Wish struct {
+// Request is an explicit request for a build.
+type Request struct {
 	Saved   *environment.Saved // nil means the environment in the repository
 	RepoURL string
 	UserID  int64
@@ -18,7 +18,7 @@ type Wish struct {
 // Demand makes a build, even if the same build has just failed, and returns it
 // when it has ended. tell receives progress messages. The build continues if
 // ctx ends.
-func (b *Builder) Demand(ctx context.Context, w Wish, tell func(string)) (environment.Record, error) {
+func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {
 		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
 	}

@@ -165,11 +165,11 @@ func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, er
 	if err != nil || len(a.Repos) == 1 {
 		return p, err
 	}
-	return p, b.beside(ctx, &p, a.Repos[1:])
+	return p, b.addRepositories(ctx, &p, a.Repos[1:])
 }
 
-// beside adds the other repositories to a plan, at their refs.
-func (b *Builder) beside(ctx context.Context, p *Plan, repos []agent.Repo) error {
+// addRepositories adds the other repositories to a plan, at their refs.
+func (b *Builder) addRepositories(ctx context.Context, p *Plan, repos []agent.Repo) error {
 	for _, r := range repos {
 		tree, err := b.Files.Files(ctx, r.URL, r.StartingRef, nil)
 		if err != nil {
@@ -190,7 +190,7 @@ func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
 	for _, r := range p.others {
 		repos = append(repos, agent.Repo{URL: r.url})
 	}
-	return main, b.beside(ctx, &main, repos)
+	return main, b.addRepositories(ctx, &main, repos)
 }
 
 func (b *Builder) plan(ctx context.Context, from source) (Plan, error) {

@@ -202,7 +202,7 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	}
 	if f, ok := errors.AsType[*Failure](err); ok {
 		f.Said = said
-		f.place(text)
+		f.location(text)
 		return "", img, f
 	}
 	if err != nil {

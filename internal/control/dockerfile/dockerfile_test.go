@@ -120,7 +120,7 @@ func TestInstructions(t *testing.T) {
 		t.Errorf("its here-documents are %q", docs)
 	}
 	f := Failure{Step: "RUN one &&   two", Why: "exit status 1"}
-	f.place(text)
+	f.location(text)
 	if got := f.Error(); got != "Dockerfile:5: RUN one && two: exit status 1" {
 		t.Errorf("it says %s", got)
 	}

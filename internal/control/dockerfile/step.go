@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// place finds the failed step in the Dockerfile.
-func (f *Failure) place(text string) {
+// location finds the failed step in the Dockerfile.
+func (f *Failure) location(text string) {
 	all, _ := instructions(text) // those before a mistake are enough
 	for _, in := range all {
 		if f.Line >= in.line && f.Line <= in.end || f.Line == 0 && f.Step != "" && squeeze(f.Step) == squeeze(in.text) {

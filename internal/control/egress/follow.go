@@ -32,7 +32,7 @@ var errNoRequest = errors.New("what follows an HTTP request is no other one")
 func (c *connection) follow() (refused, failed error) {
 	defer func() { _ = c.inside.SetReadDeadline(time.Time{}) }()
 	s := &source{r: c.inside, started: func() { _ = c.inside.SetReadDeadline(time.Now().Add(firstWithin)) }}
-	return follow(s, countingWriter{c.outside, &c.rec.sent}, c.replied, func(g greeting) error {
+	return follow(s, countingWriter{c.outside, &c.rec.sent}, c.replied, func(g clientHello) error {
 		_ = c.inside.SetReadDeadline(time.Time{})
 		c.said.Store(&g)
 		return g.judgeAt(c.g.policy.Load(), c.to.Addr(), c.names)
@@ -41,13 +41,13 @@ func (c *connection) follow() (refused, failed error) {
 
 // follow is the same for any two ends. It calls judge for every client hello or
 // request header; replied observes the first bytes from the other end.
-func follow(s *source, dst io.Writer, replied *answerer, judge func(greeting) error) (refused, failed error) {
+func follow(s *source, dst io.Writer, replied *answerer, judge func(clientHello) error) (refused, failed error) {
 	started := s.started
 	for first, used := true, false; ; {
 		if s.started = started; started != nil && len(s.buf) > 0 {
 			started()
 		}
-		g, err := readGreeting(s)
+		g, err := readClientHello(s)
 		if err != nil && len(s.buf) == 0 {
 			return nil, s.err
 		}

@@ -86,7 +86,7 @@ func TestEveryRequestIsJudged(t *testing.T) {
 		for _, size := range []int{1, 1 << 20} {
 			var out bytes.Buffer
 			s := &source{r: io.LimitReader(&pieces{[]byte(tt.said), size}, int64(len(tt.said)))}
-			refused, failed := follow(s, &out, answers, func(g greeting) error { return g.judge(m, []string{"a.good.test", "b.good.test"}) })
+			refused, failed := follow(s, &out, answers, func(g clientHello) error { return g.judge(m, []string{"a.good.test", "b.good.test"}) })
 			if refused == nil {
 				_, _ = io.Copy(&out, s.r) // the rest, which is not judged
 			}

@@ -41,9 +41,9 @@ func hello(f *testing.F, name string) []byte {
 	return buf[:n]
 }
 
-// FuzzGreeting checks that reading a client hello or request header keeps every
+// FuzzClientHello checks that reading a client hello or request header keeps every
 // byte, in whatever pieces it arrives, and that it never yields two names.
-func FuzzGreeting(f *testing.F) {
+func FuzzClientHello(f *testing.F) {
 	f.Add(hello(f, "a.test"))
 	f.Add(hello(f, ""))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a.test\r\n\r\nbody"))
@@ -55,9 +55,9 @@ func FuzzGreeting(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		read := func(r io.Reader) ([]byte, greeting, error) {
+		read := func(r io.Reader) ([]byte, clientHello, error) {
 			s := &source{r: r}
-			g, err := readGreeting(s)
+			g, err := readClientHello(s)
 			return s.buf, g, err
 		}
 		first, g, err := read(bytes.NewReader(said))
@@ -106,7 +106,7 @@ func FuzzFollow(f *testing.F) {
 		_, _ = io.ReadAll(answers) // reading a string cannot fail
 		var out bytes.Buffer
 		protocol := ""
-		rule, _ := follow(&source{r: r}, &out, answers, func(g greeting) error {
+		rule, _ := follow(&source{r: r}, &out, answers, func(g clientHello) error {
 			protocol = g.protocol
 			return g.judge(m, []string{"a.test"})
 		})

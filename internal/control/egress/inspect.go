@@ -16,7 +16,7 @@ import (
 
 // A greeting is what the first bytes of a connection, such as a TLS client
 // hello or an HTTP header, say about its destination.
-type greeting struct {
+type clientHello struct {
 	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for any other
 	host     string // host as the client wrote it, or ""
 	hidden   bool   // TLS hides the real server name (ECH)
@@ -25,7 +25,7 @@ type greeting struct {
 
 // judgeAt returns an error if the policy refuses a greeting on a connection to
 // addr, which names resolved to.
-func (g greeting) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) error {
+func (g clientHello) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) error {
 	if m.Mode() == policy.List && m.ByAddress(addr) {
 		return g.denied(m)
 	}
@@ -33,7 +33,7 @@ func (g greeting) judgeAt(m *policy.Matcher, addr netip.Addr, names []string) er
 }
 
 // denied returns an error if a deny rule matches the host of the greeting.
-func (g greeting) denied(m *policy.Matcher) error {
+func (g clientHello) denied(m *policy.Matcher) error {
 	if g.host == "" {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (g greeting) denied(m *policy.Matcher) error {
 
 // judge compares the greeting with the policy and with the names that resolved
 // to the address.
-func (g greeting) judge(m *policy.Matcher, names []string) error {
+func (g clientHello) judge(m *policy.Matcher, names []string) error {
 	if m.Mode() != policy.List {
 		return g.denied(m)
 	}
@@ -94,11 +94,11 @@ func printable(s string) string {
 // errTooLong refuses a connection that sends too much without naming its host.
 var errTooLong = errors.New("the connection's greeting is too long")
 
-// readGreeting reads until the client hello or request header is complete. If
+// readClientHello reads until the client hello or request header is complete. If
 // the input ends earlier, that is the greeting.
-func readGreeting(s *source) (greeting, error) {
+func readClientHello(s *source) (clientHello, error) {
 	if !s.fill(1) {
-		return greeting{}, s.failure()
+		return clientHello{}, s.failure()
 	}
 	if s.buf[0] == tlsHandshake {
 		return readTLS(s)
@@ -156,7 +156,7 @@ const (
 
 // readTLS finds the server name, with crypto/tls as the parser. It refuses what
 // crypto/tls cannot parse. A name split over several records is put together.
-func readTLS(s *source) (greeting, error) {
+func readTLS(s *source) (clientHello, error) {
 	conn := &replay{s: s}
 	var name string
 	var heard, hidden bool
@@ -171,14 +171,14 @@ func readTLS(s *source) (greeting, error) {
 	})
 	err := server.Handshake() //nolint:noctx // the connection has a deadline
 	if heard {
-		return greeting{protocol: "TLS", host: name, hidden: hidden}, nil
+		return clientHello{protocol: "TLS", host: name, hidden: hidden}, nil
 	}
 	if s.err != nil {
 		if failed := s.failure(); failed != nil {
-			return greeting{}, failed
+			return clientHello{}, failed
 		}
 	}
-	return greeting{}, fmt.Errorf("a greeting that is not TLS, though it begins so: %s", printable(err.Error()))
+	return clientHello{}, fmt.Errorf("a greeting that is not TLS, though it begins so: %s", printable(err.Error()))
 }
 
 // replay is the connection that the TLS parser sees: reads come from the

@@ -83,7 +83,7 @@ const maxLine = 16 << 10
 
 // readHTTP finds the host of an HTTP request. Input that does not start like a
 // request is another protocol, which names no host.
-func readHTTP(s *source) (_ greeting, err error) {
+func readHTTP(s *source) (_ clientHello, err error) {
 	start := 0 // servers accept empty lines before a request
 	end := -1
 	for {
@@ -96,24 +96,24 @@ func readHTTP(s *source) (_ greeting, err error) {
 			break
 		}
 		if !mayBeRequest(line) {
-			return greeting{}, nil
+			return clientHello{}, nil
 		}
 		if len(line) > maxLine {
-			return greeting{}, errTooLong
+			return clientHello{}, errTooLong
 		}
 		if !s.fill(len(s.buf) + 1) {
-			return greeting{}, s.failure()
+			return clientHello{}, s.failure()
 		}
 	}
 	line := strings.TrimRight(string(s.buf[start:end]), "\r")
 	if strings.ContainsAny(line, "\r\x00") && strings.Contains(strings.ToUpper(line), "HTTP/") && mayBeRequest([]byte(line)) {
-		return greeting{}, errStray // some servers end a line at such a character
+		return clientHello{}, errStray // some servers end a line at such a character
 	}
 	target, ok := requestTarget(line)
 	if !ok {
-		return greeting{}, nil
+		return clientHello{}, nil
 	}
-	g := greeting{protocol: "HTTP"}
+	g := clientHello{protocol: "HTTP"}
 	if !strings.HasSuffix(line, "HTTP/1.1") && !strings.HasSuffix(line, "HTTP/1.0") {
 		// The preface of HTTP/2, whose requests name hosts differently, or an
 		// unknown version. The host is not known.
@@ -133,9 +133,9 @@ func readHTTP(s *source) (_ greeting, err error) {
 		}
 		if !s.fill(len(s.buf) + 1) {
 			if err := s.failure(); err != nil {
-				return greeting{}, err
+				return clientHello{}, err
 			}
-			return greeting{}, errors.New("mode list: an HTTP request that does not end")
+			return clientHello{}, errors.New("mode list: an HTTP request that does not end")
 		}
 	}
 }

@@ -149,9 +149,9 @@ type connection struct {
 	outside *net.TCPConn
 	once    sync.Once
 
-	replied  *answerer                // the remote end's output; set if followed is
-	followed bool                     // the machine's input is judged
-	said     atomic.Pointer[greeting] // the last greeting that was judged
+	replied  *answerer                   // the remote end's output; set if followed is
+	followed bool                        // the machine's input is judged
+	said     atomic.Pointer[clientHello] // the last greeting that was judged
 }
 
 // run copies in both directions until both have ended. It forwards the end of

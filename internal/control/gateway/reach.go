@@ -12,9 +12,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// Wish is what a run would like to fetch beside its own repositories. All of it
+// ReachRequest is what a run would like to fetch beside its own repositories. All of it
 // but Allow is the word of whoever wrote the repositories.
-type Wish struct {
+type ReachRequest struct {
 	Own   []Source
 	Named []string // github.com/org/repo, or URLs
 	// Allow are prefixes of URLs that the operator lets repositories name. Without
@@ -31,7 +31,7 @@ type Source struct {
 	Ref string // branch, tag or commit; "" is the default branch
 }
 
-// Reached is what of a wish is granted.
+// Reached is what of a req is granted.
 type Reached struct {
 	Read    []string // URLs
 	Hosts   []string // of all that was named, granted or not
@@ -49,14 +49,14 @@ const modulesFile = ".gitmodules"
 
 // Reach says what a run may fetch beside its own repositories: what they name as
 // dependencies, and their submodules with the submodules of those, as far as the
-// rule of the wish allows. A submodule's own submodules are looked for on its
+// rule of the req allows. A submodule's own submodules are looked for on its
 // default branch. What cannot be read names nothing.
-func (g *Gateway) Reach(ctx context.Context, wish Wish) Reached {
+func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	var out Reached
 	var own []mirror.Repo
-	for _, s := range wish.Own {
+	for _, s := range req.Own {
 		if r, err := mirror.ParseURL(s.URL); err == nil {
 			own = append(own, r)
 		}
@@ -70,24 +70,24 @@ func (g *Gateway) Reach(ctx context.Context, wish Wish) Reached {
 		if host := r.Name(); host != "" && !slices.Contains(out.Hosts, host) {
 			out.Hosts = append(out.Hosts, host)
 		}
-		if seen[r.Key()] || len(out.Read) == maxReached || !wish.allows(own, r) || wish.May != nil && !wish.May(ctx, r.String()) {
+		if seen[r.Key()] || len(out.Read) == maxReached || !req.allows(own, r) || req.May != nil && !req.May(ctx, r.String()) {
 			return false
 		}
 		seen[r.Key()] = true
 		out.Read = append(out.Read, r.String())
 		return true
 	}
-	for _, name := range wish.Named {
+	for _, name := range req.Named {
 		r, err := dependency(own, name)
 		if err != nil {
 			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" cannot be read: "+fault.Of(err).Message+".")
 			continue
 		}
 		if !grant(r) && !seen[r.Key()] {
-			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+wish.why())
+			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+req.why())
 		}
 	}
-	look := slices.Clone(wish.Own)
+	look := slices.Clone(req.Own)
 	for len(look) > 0 {
 		from := look[0]
 		look = look[1:]
@@ -102,7 +102,7 @@ func (g *Gateway) Reach(ctx context.Context, wish Wish) Reached {
 }
 
 // allows is the rule.
-func (w Wish) allows(own []mirror.Repo, r mirror.Repo) bool {
+func (w ReachRequest) allows(own []mirror.Repo, r mirror.Repo) bool {
 	if r.Scheme() == "file" {
 		return false
 	}
@@ -114,7 +114,7 @@ func (w Wish) allows(own []mirror.Repo, r mirror.Repo) bool {
 	})
 }
 
-func (w Wish) why() string {
+func (w ReachRequest) why() string {
 	if w.Ruled {
 		return "git.dependencies of the server's configuration does not have it. An administrator can add it there, or it can be named among the agent's repositories."
 	}

@@ -17,19 +17,19 @@ func TestReach(t *testing.T) {
 	own := []gateway.Source{{URL: app}}
 	host := strings.TrimPrefix(w.URL, "http://")
 	for name, tt := range map[string]struct {
-		wish    gateway.Wish
+		req     gateway.ReachRequest
 		read    []string
 		refused []string
 	}{
-		"OwnersOnly": {gateway.Wish{Own: own, Named: []string{host + "/named", "https://elsewhere.example/o/y", "http://" + host + "/o/owned", "no repository"}},
+		"OwnersOnly": {gateway.ReachRequest{Own: own, Named: []string{host + "/named", "https://elsewhere.example/o/y", "http://" + host + "/o/owned", "no repository"}},
 			[]string{w.URL + "/named", lib, deep}, []string{"https://elsewhere.example/o/y is not this agent's", "/o/owned is not this agent's", "no repository cannot be read"}},
-		"None":    {gateway.Wish{Own: own, Ruled: true, Named: []string{host + "/named"}}, nil, []string{"git.dependencies"}},
-		"Allowed": {gateway.Wish{Own: own, Ruled: true, Allow: []string{host + "/lib", "elsewhere.example/o"}}, []string{lib, "ssh://git@elsewhere.example/o/x.git"}, nil},
-		"ByScheme": {gateway.Wish{Own: own, Ruled: true, Allow: []string{"https://elsewhere.example"}, Named: []string{"elsewhere.example/q", "elsewhere.example.evil/q", "file:///etc/x"}},
+		"None":    {gateway.ReachRequest{Own: own, Ruled: true, Named: []string{host + "/named"}}, nil, []string{"git.dependencies"}},
+		"Allowed": {gateway.ReachRequest{Own: own, Ruled: true, Allow: []string{host + "/lib", "elsewhere.example/o"}}, []string{lib, "ssh://git@elsewhere.example/o/x.git"}, nil},
+		"ByScheme": {gateway.ReachRequest{Own: own, Ruled: true, Allow: []string{"https://elsewhere.example"}, Named: []string{"elsewhere.example/q", "elsewhere.example.evil/q", "file:///etc/x"}},
 			[]string{"https://elsewhere.example/q"}, []string{"evil", "file:///etc/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := w.gw.Reach(t.Context(), tt.wish)
+			got := w.gw.Reach(t.Context(), tt.req)
 			if !slices.Equal(got.Read, tt.read) {
 				t.Errorf("granted %q, want %q", got.Read, tt.read)
 			}

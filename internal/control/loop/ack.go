@@ -25,10 +25,10 @@ func (a *acks) add(callID string) {
 
 // acknowledge starts to tell the machine which results are journaled. It does
 // not wait.
-func (t *talk) acknowledge(ctx context.Context) {
+func (t *thread) acknowledge(ctx context.Context) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
-	h := t.hands
+	h := t.machine
 	for _, id := range t.acks.due {
 		answer := make(chan error, 1)
 		go func() { answer <- h.Ack(ctx, id) }()
@@ -56,7 +56,7 @@ func (a *acks) refused() (err error) {
 
 // acknowledged waits until the machine has confirmed all acknowledgements. It
 // returns the first error.
-func (t *talk) acknowledged() (err error) {
+func (t *thread) acknowledged() (err error) {
 	t.acks.mu.Lock()
 	defer t.acks.mu.Unlock()
 	for _, answer := range t.acks.sent {

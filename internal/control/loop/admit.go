@@ -11,8 +11,8 @@ import (
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
 )
 
@@ -21,7 +21,7 @@ import (
 type Reviewer interface {
 	Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (review.Verdict, error)
 	Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v review.Verdict) agent.Classified
-	Cage(ctx context.Context, a agent.Agent) (cage.Policy, error)
+	SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error)
 	// Guards reports whether the machine must check the call's path as well.
 	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
 	// Until returns when an approval that is requested now expires and counts
@@ -32,9 +32,9 @@ type Reviewer interface {
 // admit decides whether a call may be sent to the machine, and how. The
 // project's hooks come first, then the run mode, then if needed the classifier,
 // then a person. The decision is in c.Judged; it is journaled when the call is
-// sent or refused, see [talk.sent]. admit journals the result of a refused
+// sent or refused, see [thread.sent]. admit journals the result of a refused
 // call.
-func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
+func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
 	switch {
 	case c.Sent && c.Judged == nil: // sent by an older server, without a decision
 		return c, true, nil
@@ -69,7 +69,7 @@ func (t *talk) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error
 // judge decides about a call by hooks and rules, and sets c.Judged. If they
 // leave it open, it returns the function ask, which asks the classifier or a
 // person; asking a person sets c.Approval instead of c.Judged.
-func (t *talk) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
+func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, err error) {
 	said, err := t.before(ctx, c)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (t *talk) judge(ctx context.Context, c *agent.Call) (ask func() error, err 
 		t.judged(c, agent.CallRun, "policy", "", "")
 		return nil, nil
 	}
-	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.hands.Enforced())
+	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.machine.Enforced())
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ const maxRefused = 10
 
 // classify asks the classifier about a call. If the classifier has refused the
 // same call before in this run, a person is asked instead.
-func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
+func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	s := t.state()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
 		v.Why = "the classifier has refused it, and the agent insists"
@@ -153,7 +153,7 @@ func (t *talk) classify(ctx context.Context, c *agent.Call, v review.Verdict) er
 }
 
 // judged sets c.Judged to the decision. It does not journal it.
-func (t *talk) judged(c *agent.Call, treatment, by, why, message string) {
+func (t *thread) judged(c *agent.Call, treatment, by, why, message string) {
 	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
 	if known, ok := t.rec.call(c.ID); !ok || string(known.Args) != string(c.Args) {
 		c.Judged.Args = c.Args
@@ -162,7 +162,7 @@ func (t *talk) judged(c *agent.Call, treatment, by, why, message string) {
 
 // unjournaled returns the decision about a call if the journal does not have it
 // yet.
-func (t *talk) unjournaled(c agent.Call) []agent.Body {
+func (t *thread) unjournaled(c agent.Call) []agent.Body {
 	if known, ok := t.rec.call(c.ID); c.Judged == nil || ok && known.Judged != nil {
 		return nil
 	}
@@ -172,16 +172,16 @@ func (t *talk) unjournaled(c agent.Call) []agent.Body {
 // sent returns the events that record that a call was sent, and to which boot
 // of the machine, together with the decision about it. They are journaled in
 // one append, before the call is sent.
-func (t *talk) sent(c agent.Call, bootID string) []agent.Body {
+func (t *thread) sent(c agent.Call, bootID string) []agent.Body {
 	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID})
 }
 
 // planning decides about a call that may change something while the agent is in
 // plan mode.
-func (t *talk) planning(c *agent.Call) {
+func (t *thread) planning(c *agent.Call) {
 	const why = "plan mode"
 	switch {
-	case c.Name == "Shell" && t.hands.Enforced():
+	case c.Name == "Shell" && t.machine.Enforced():
 		t.judged(c, agent.CallSandboxed, "policy", why, "")
 	case c.Name == "Shell":
 		t.judged(c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
@@ -192,7 +192,7 @@ func (t *talk) planning(c *agent.Call) {
 
 // switching decides about a call that changes the agent's mode. Only a person
 // can end plan mode.
-func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) {
+func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error) {
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
 		return func() error {
@@ -205,7 +205,7 @@ func (t *talk) switching(ctx context.Context, c *agent.Call) (ask func() error) 
 
 // question asks a person about a call. A call that is too long to be shown
 // completely is refused.
-func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
+func (t *thread) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	if v.TooLong {
 		t.judged(c, agent.CallRefused, "policy", "it is too long for a person to review",
 			"Not run: a person has to allow this call, and it is too long to be shown whole. Do it in smaller steps.")
@@ -218,7 +218,7 @@ func (t *talk) question(ctx context.Context, c *agent.Call, v review.Verdict) er
 }
 
 // put completes an approval request and journals it.
-func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
+func (t *thread) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil {
 		q.Task, q.By = t.task, sub.Type+": "+sub.Description
 	}
@@ -239,7 +239,7 @@ func (t *talk) put(ctx context.Context, c *agent.Call, q agent.Approval, before 
 
 // consult runs a call with which the agent asks a person something. The answer
 // is the call's result.
-func (t *talk) consult(ctx context.Context, c agent.Call) error {
+func (t *thread) consult(ctx context.Context, c agent.Call) error {
 	if c.Approval == nil {
 		q, err := controltool.Question(c.ToolCall)
 		if err != nil {
@@ -256,7 +256,7 @@ func (t *talk) consult(ctx context.Context, c agent.Call) error {
 }
 
 // await waits for a person's answer, or until the request expires.
-func (t *talk) await(ctx context.Context, c *agent.Call) error {
+func (t *thread) await(ctx context.Context, c *agent.Call) error {
 	late := ctx
 	if !c.Approval.Until.IsZero() {
 		var cancel context.CancelFunc
@@ -288,7 +288,7 @@ func (t *talk) await(ctx context.Context, c *agent.Call) error {
 }
 
 // heard decides about a call by a person's answer.
-func (t *talk) heard(c *agent.Call) {
+func (t *thread) heard(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
 		t.judged(c, agent.CallRun, "person", "", "")
 		return

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
 )
 
@@ -26,7 +26,7 @@ const maxCallOutput = 1 << 20
 
 // calls runs the calls without a result: in parallel if all of them only read,
 // otherwise one after another.
-func (t *talk) calls(ctx context.Context) error {
+func (t *thread) calls(ctx context.Context) error {
 	var todo []agent.Call
 	most := maxParallel
 	for _, c := range t.state().Calls {
@@ -68,7 +68,7 @@ func (t *talk) calls(ctx context.Context) error {
 }
 
 // call runs one call and journals its result.
-func (t *talk) call(ctx context.Context, c agent.Call) error {
+func (t *thread) call(ctx context.Context, c agent.Call) error {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
 	case !ok:
@@ -83,7 +83,7 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 		return t.consult(ctx, c)
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return t.controlCall(ctx, c)
-	case spec.Home == tool.Guest && c.Sent && c.BootID != t.hands.BootID():
+	case spec.Home == tool.Guest && c.Sent && c.BootID != t.machine.BootID():
 		return t.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
 	}
 	c, admitted, err := t.admit(ctx, c)
@@ -101,7 +101,7 @@ func (t *talk) call(ctx context.Context, c agent.Call) error {
 
 // send has the machine run an admitted call, and journals its result. add may
 // change the result first; it may be nil.
-func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) error {
+func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result)) error {
 	run, err := t.wayOf(ctx, c) // before the call counts as sent, since it may block or fail
 	if err != nil {
 		return err
@@ -112,13 +112,13 @@ func (t *talk) send(ctx context.Context, c agent.Call, add func(*tool.Result)) e
 		}
 	}
 	if !c.Sent {
-		if err := t.record(ctx, t.sent(c, t.hands.BootID())...); err != nil {
+		if err := t.record(ctx, t.sent(c, t.machine.BootID())...); err != nil {
 			return err
 		}
 	}
 	deltas := newBatch(ctx, t.record)
 	shown := c.Shown
-	result, took, err := run(ctx, t.placed(c), func(d Delta) {
+	result, took, err := run(ctx, t.routedCall(c), func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
 			return
@@ -163,37 +163,37 @@ type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta
 // wayOf returns the way that was decided for a call, also when it is sent
 // again. A call that an older server sent without a decision is not started
 // again, because nobody knows whether it belongs in the sandbox.
-func (t *talk) wayOf(ctx context.Context, c agent.Call) (way, error) {
+func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	switch {
 	case c.Judged == nil:
 		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-			result, took, started, err := t.hands.Attach(ctx, c.ID, onDelta)
+			result, took, started, err := t.machine.Attach(ctx, c.ID, onDelta)
 			if err == nil && !started {
 				result = tool.Failed("%s", neverStarted)
 			}
 			return result, took, err
 		}, nil
 	case c.Judged.Treatment == agent.CallSandboxed:
-		policy, err := t.cage(ctx)
+		policy, err := t.sandboxPolicy(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
-			return t.hands.CallSandboxed(ctx, c, policy, onDelta)
+			return t.machine.CallSandboxed(ctx, c, policy, onDelta)
 		}, nil
 	}
-	return t.hands.Call, nil
+	return t.machine.Call, nil
 }
 
-// cage returns the sandbox policy. If the files that define it can no longer be
+// sandboxPolicy returns the sandbox policy. If the files that define it can no longer be
 // read, it returns the strictest policy.
-func (l *Loop) cage(ctx context.Context) (cage.Policy, error) {
+func (l *Loop) sandboxPolicy(ctx context.Context) (sandbox.Policy, error) {
 	if l.Review == nil || l.rec.snapshot().Mode == agent.ModePlan {
-		return cage.Strictest(), nil
+		return sandbox.Strictest(), nil
 	}
-	p, err := l.Review.Cage(ctx, l.rec.snapshot().Agent)
-	if review.Unreadable(err) && ctx.Err() == nil || err == nil && p.Type == cage.InsecureNone {
-		return cage.Strictest(), nil
+	p, err := l.Review.SandboxPolicy(ctx, l.rec.snapshot().Agent)
+	if review.Unreadable(err) && ctx.Err() == nil || err == nil && p.Type == sandbox.InsecureNone {
+		return sandbox.Strictest(), nil
 	}
 	return p, err
 }
@@ -203,7 +203,7 @@ func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
 	for _, sub := range l.rec.snapshot().Subagents {
 		if sub.Busy && err == nil {
-			err = (&talk{Loop: l, hands: l.own.hands, task: sub.CallID}).abandon(ctx)
+			err = (&thread{Loop: l, machine: l.own.machine, task: sub.CallID}).abandon(ctx)
 		}
 	}
 	return err
@@ -212,14 +212,14 @@ func (l *Loop) abandon(ctx context.Context) error {
 // abandon aborts the conversation's calls that were sent and have no result,
 // and journals their outcome. Otherwise they would keep running in the machine,
 // and the next run's calls would wait for them. It starts no call.
-func (t *talk) abandon(ctx context.Context) error {
+func (t *thread) abandon(ctx context.Context) error {
 	for _, c := range t.state().Calls {
-		if c.Result != nil || !c.Sent || c.BootID != t.hands.BootID() {
+		if c.Result != nil || !c.Sent || c.BootID != t.machine.BootID() {
 			continue
 		}
 		aborted, abort := context.WithCancelCause(ctx)
 		abort(ErrCancel)
-		result, took, started, err := t.hands.Attach(aborted, c.ID, func(Delta) {})
+		result, took, started, err := t.machine.Attach(aborted, c.ID, func(Delta) {})
 		switch {
 		case errors.Is(err, ErrMachineLost): // the call is lost with the machine
 			return err
@@ -234,7 +234,7 @@ func (t *talk) abandon(ctx context.Context) error {
 		if err := t.done(ctx, c.ID, result, took); err != nil {
 			return err
 		}
-		if err := t.hands.Ack(ctx, c.ID); err != nil {
+		if err := t.machine.Ack(ctx, c.ID); err != nil {
 			return err
 		}
 	}
@@ -252,7 +252,7 @@ const lostCall = "the machine was lost while this call ran: it may have had its 
 
 // controlCall runs a tool of the control plane. Such tools are idempotent, so
 // they can run again after a crash.
-func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
+func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 	if !c.Sent {
 		if err := t.record(ctx, t.sent(c, "")...); err != nil {
 			return err
@@ -278,7 +278,7 @@ func (t *talk) controlCall(ctx context.Context, c agent.Call) error {
 
 // done journals a result, preceded by the other events. It does so even if ctx
 // has ended, since the call has already happened.
-func (t *talk) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
+func (t *thread) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := Outliving(ctx)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}

@@ -27,7 +27,7 @@ const (
 )
 
 // compactIfFull compacts the conversation if the next request would not fit.
-func (t *talk) compactIfFull(ctx context.Context) error {
+func (t *thread) compactIfFull(ctx context.Context) error {
 	if t.info.ContextWindow == 0 || t.size() < int64(t.info.ContextWindow)*fullNumerator/fullDenominator {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (t *talk) compactIfFull(ctx context.Context) error {
 
 // size estimates the tokens of the next request: the last count that the model
 // reported, plus what was added since.
-func (t *talk) size() int64 {
+func (t *thread) size() int64 {
 	s := t.state()
 	if s.Context > 0 {
 		return s.Context + estimate(s.Messages[len(s.Messages)-1])
@@ -66,8 +66,8 @@ func estimate(m conversation.Message) int64 {
 
 // compact replaces all but the tail of the conversation with a summary by the
 // model. Facts that must not depend on a summary follow it unchanged, see
-// [talk.remembered].
-func (t *talk) compact(ctx context.Context) error {
+// [thread.remembered].
+func (t *thread) compact(ctx context.Context) error {
 	s := t.state()
 	messages := s.Messages
 	room, window := t.size()/2, t.size() // at least half is removed, whatever the window

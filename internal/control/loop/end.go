@@ -81,7 +81,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 // settle aborts the calls that still run in the machine and journals their
 // results. An unreachable machine does not prevent the run from ending.
 func (l *Loop) settle(ctx context.Context) error {
-	if l.own.hands == nil {
+	if l.own.machine == nil {
 		return nil
 	}
 	last, cancel := Outliving(ctx)

@@ -87,7 +87,7 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	if privacy {
 		message = "Changes by Aloft agent " + s.Agent.ID
 	}
-	done, told, err := l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Commit(ctx, n, message, skipHooks) })
+	done, told, err := l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Commit(ctx, n, message, skipHooks) })
 	switch {
 	case told:
 		return true, err
@@ -104,7 +104,7 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: done.Commit}) {
 		return false, nil // pushed before a crash
 	}
-	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.hands.Push(ctx, n, was.Branch, skipHooks) })
+	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Push(ctx, n, was.Branch, skipHooks) })
 	if told {
 		return true, err
 	}
@@ -168,13 +168,13 @@ func commitMessage(s *agent.State) string {
 // failure does not fail the run: the files are still in the machine, and the
 // next run stores them.
 func (l *Loop) keep(ctx context.Context) {
-	if l.own.hands == nil {
+	if l.own.machine == nil {
 		return
 	}
 	if l.rec.snapshot().Recorded {
 		l.endRecording(ctx)
 	}
-	if err := l.own.hands.Keep(ctx); err != nil {
+	if err := l.own.machine.Keep(ctx); err != nil {
 		l.Logger.Warn("artifacts are not kept", "error", err)
 	}
 }
@@ -188,9 +188,9 @@ func (l *Loop) endRecording(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
 	defer cancel()
 	c := conversation.ToolCall{ID: "end_" + l.rec.runID, Name: agent.RecordTool, Args: []byte(`{"mode":"RECORDING_MODE_UNSPECIFIED"}`)}
-	_, _, err := l.own.hands.Call(ctx, c, func(Delta) {})
+	_, _, err := l.own.machine.Call(ctx, c, func(Delta) {})
 	if err == nil {
-		err = l.own.hands.Ack(ctx, c.ID)
+		err = l.own.machine.Ack(ctx, c.ID)
 	}
 	if err != nil {
 		l.Logger.Warn("a recording may go on after its run", "error", err)

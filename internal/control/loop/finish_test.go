@@ -20,7 +20,7 @@ func secretIn(path string) error {
 func TestARefusedPushIsMended(t *testing.T) {
 	r := newRig(t, true)
 	pushes := 0
-	r.hands.pushed = func() error {
+	r.machine.pushed = func() error {
 		if pushes++; pushes == 1 {
 			return secretIn("leak.env")
 		}
@@ -40,7 +40,7 @@ func TestARefusedPushIsMended(t *testing.T) {
 // It is told three times in a run, also when another server goes on with it.
 func TestARefusedPushIsNotMendedForEver(t *testing.T) {
 	r := newRig(t, true)
-	r.hands.pushed = func() error { return secretIn("leak.env") }
+	r.machine.pushed = func() error { return secretIn("leak.env") }
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.model.steps = []step{say("done"), say("so what"), func(yield func(model.Event, error) bool) {
 		stop(loop.ErrStop)

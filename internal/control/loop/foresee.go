@@ -15,12 +15,12 @@ import (
 // journaled, so that a single append can hold the reply, the decisions, and the
 // fact that the calls were sent. It returns nothing for a call about which a
 // hook, the classifier or a person must be asked, or while the agent is paused,
-// or after an error: then [talk.calls] decides once the reply is journaled. The
+// or after an error: then [thread.calls] decides once the reply is journaled. The
 // decisions hold for the state at head, see [recorder.recordDecided].
-func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body, head int64) {
+func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body, head int64) {
 	calls := reply.Calls()
 	s := t.state()
-	if len(calls) == 0 || t.hasHooks() || !t.inPlace() || s.Agent.Paused || s.Cancel != "" {
+	if len(calls) == 0 || t.hasHooks() || !t.hasCurrentMachine() || s.Agent.Paused || s.Cancel != "" {
 		return nil, 0
 	}
 	first := 1
@@ -38,7 +38,7 @@ func (t *talk) foresee(ctx context.Context, reply conversation.Message) (decided
 
 // foreseen returns the events to journal before a call runs: the decision about
 // it, and that it was sent.
-func (t *talk) foreseen(ctx context.Context, c agent.Call) []agent.Body {
+func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
 	case !ok || t.withheld(spec) != "" || notObject(c) || isMCP(c.Name) || controltool.Consults(c.Name):

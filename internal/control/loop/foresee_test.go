@@ -60,14 +60,14 @@ func TestStepIsOneAppend(t *testing.T) {
 		want  []string
 	}{
 		{"Run", []string{`Shell {"command":"true"}`}, nil, both},
-		{"Sandboxed", []string{`Shell {"command":"curl x"}`}, func(r *rig) { r.hands.enforced = true; r.reviewed(permit.AutoReview, "") }, both},
+		{"Sandboxed", []string{`Shell {"command":"curl x"}`}, func(r *rig) { r.machine.enforced = true; r.reviewed(permit.AutoReview, "") }, both},
 		{"OfTheControlPlane", []string{`TodoWrite {"merge":false,"todos":[]}`}, nil, []string{"turn.replied call.sent", "call.done", "text.delta turn.replied"}},
 		{"SideBySide", []string{`Read {"path":"a"}`, `Read {"path":"b"}`}, nil,
 			[]string{"turn.replied call.judged call.sent call.judged call.sent", "call.done", "call.done", "text.delta turn.replied"}},
 		{"OneAfterAnother", []string{`Shell {"command":"a"}`, `Shell {"command":"b"}`}, nil,
 			[]string{"turn.replied call.judged call.sent", "call.done", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"WithOutput", []string{`Shell {"command":"a"}`}, func(r *rig) {
-			r.hands.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
 				onDelta(loop.Delta{Stdout: "x", Seq: 1})
 				return tool.Result{Text: "x"}, nil
 			}
@@ -77,10 +77,10 @@ func TestStepIsOneAppend(t *testing.T) {
 			r.answer(agent.AllowOnce, "")
 		}, []string{"turn.replied", "approval.asked", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookIsThere", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.hands.hooks = func(loop.HookCall) loop.HookOutcome { return loop.HookOutcome{Present: []string{"preToolUse"}} }
+			r.machine.hooks = func(loop.HookCall) loop.HookOutcome { return loop.HookOutcome{Present: []string{"preToolUse"}} }
 		}, []string{"turn.replied", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookForbids", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+			r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 				if call.Events[0].Name != "preToolUse" {
 					return loop.HookOutcome{}
 				}
@@ -176,11 +176,11 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, false)
-				r.hands.call = c.call
-				machines := []loop.Hands{&deaf{r.hands}, &hands{boot: "boot-2"}}
+				r.machine.call = c.call
+				machines := []loop.Machine{&deaf{r.machine}, &fakeMachine{boot: "boot-2"}}
 				r.model.steps = []step{use(c.calls...), slowly(use(`Shell {"command":"b"}`)), say("done")}
 				config := r.config()
-				config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+				config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
 					if len(machines) == 0 {
 						return nil, errors.New("a third machine is asked for")
 					}
@@ -223,7 +223,7 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, false)
 		second := make(chan struct{})
-		r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "second") {
 				close(second)
 			}
@@ -231,21 +231,21 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 		}
 		r.model.steps = []step{use(`Shell {"command":"first"}`), use(`Shell {"command":"second"}`), say("done")}
 		config := r.config()
-		config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
-			return &busy{r.hands, second}, nil
+		config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
+			return &busy{r.machine, second}, nil
 		}
 		if err := loop.Run(t.Context(), r.id, config); err != nil {
 			t.Fatal(err)
 		}
-		if len(r.hands.acked) != 2 {
-			t.Errorf("acknowledged %q", r.hands.acked)
+		if len(r.machine.acked) != 2 {
+			t.Errorf("acknowledged %q", r.machine.acked)
 		}
 	})
 }
 
 // busy is a machine that answers acknowledgements late.
 type busy struct {
-	*hands
+	*fakeMachine
 	until <-chan struct{}
 }
 
@@ -255,6 +255,6 @@ func (b *busy) Ack(ctx context.Context, id string) error {
 }
 
 // deaf is a machine that is lost before it is told that a result is safe.
-type deaf struct{ *hands }
+type deaf struct{ *fakeMachine }
 
 func (*deaf) Ack(context.Context, string) error { return loop.ErrMachineLost }

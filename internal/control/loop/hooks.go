@@ -67,7 +67,7 @@ func hookTool(name string) string {
 }
 
 // before runs the hooks that precede a call.
-func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
+func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	name, input := hookTool(c.Name), c.Args
 	server := t.hookOfMCP(ctx, c.ToolCall)
 	if server != nil {
@@ -111,25 +111,25 @@ func (t *talk) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 
 // sandboxes reports whether a shell call will run in the sandbox, unless a hook
 // changes the call or a person decides otherwise.
-func (t *talk) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
+func (t *thread) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
 	switch {
 	case t.state().Mode == agent.ModePlan:
-		return t.hands.Enforced(), nil
+		return t.machine.Enforced(), nil
 	case t.Review == nil:
 		return false, nil
 	}
-	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.hands.Enforced())
+	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.machine.Enforced())
 	return v.Treatment == permit.Sandboxed, err
 }
 
 // ofShell marks the events of a shell call, so that the machine adds the
 // shell's working directory.
-func (t *talk) ofShell(c agent.Call, events []HookEvent) {
+func (t *thread) ofShell(c agent.Call, events []HookEvent) {
 	if c.Name != "Shell" {
 		return
 	}
 	for i := range events {
-		events[i].OfShell, events[i].Shell = true, t.placed(c).Shell
+		events[i].OfShell, events[i].Shell = true, t.routedCall(c).Shell
 	}
 }
 
@@ -139,7 +139,7 @@ const workspace = "/workspace"
 
 // after runs the hooks that follow a call, and adds their messages to its
 // result.
-func (t *talk) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
+func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
 	name, input := hookTool(c.Name), c.Args
 	server := t.hookOfMCP(ctx, c.ToolCall)
 	if server != nil {
@@ -228,8 +228,8 @@ func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
 }
 
 // runHooks runs hooks in the machine, and journals which ran.
-func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
-	if len(call.Events) == 0 || t.hands == nil {
+func (t *thread) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
+	if len(call.Events) == 0 || t.machine == nil {
 		return HookOutcome{}, nil
 	}
 	s := t.rec.snapshot()
@@ -238,7 +238,7 @@ func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 			return HookOutcome{}, err
 		}
 	}
-	out, err := t.hands.Hooks(ctx, s, call)
+	out, err := t.machine.Hooks(ctx, s, call)
 	if err != nil {
 		return HookOutcome{}, err
 	}
@@ -263,7 +263,7 @@ func (t *talk) runHooks(ctx context.Context, call HookCall) (HookOutcome, error)
 
 // tell runs hooks whose outcome is ignored. A failure to run them is only
 // logged.
-func (t *talk) tell(ctx context.Context, event string, fields map[string]any) {
+func (t *thread) tell(ctx context.Context, event string, fields map[string]any) {
 	subject, _ := fields["subagent_type"].(string)
 	if _, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
 		t.Logger.Warn("hooks did not run", "event", event, "error", err)
@@ -339,7 +339,7 @@ func refusedByHook(said HookOutcome) string {
 }
 
 // compacting tells the hooks that the conversation is about to be summarized.
-func (t *talk) compacting(ctx context.Context) {
+func (t *thread) compacting(ctx context.Context) {
 	tokens, percent := t.size(), int64(100) // 100 if the model rejected the request and its window is unknown
 	if w := int64(t.info.ContextWindow); w > 0 {
 		percent = tokens * 100 / w

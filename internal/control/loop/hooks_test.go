@@ -24,7 +24,7 @@ type told []loop.HookEvent
 // nothing.
 func (r *rig) listen() *told {
 	all := &told{}
-	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 		out := loop.HookOutcome{}
 		for _, e := range call.Events {
 			*all = append(*all, e)
@@ -72,7 +72,7 @@ func TestHookEvents(t *testing.T) {
 	done := []step{say("done")}
 	failing := func(text string, why tool.Failure) func(*rig) {
 		return func(r *rig) {
-			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 				failed := tool.Failed("%s", text)
 				failed.Why = why
 				return failed, nil
@@ -106,20 +106,20 @@ func TestHookEvents(t *testing.T) {
 		{"beforeShellExecution/Folder", nil, []step{use(`Shell {"command":"ls","working_directory":"/tmp"}`)}, `{"command":"ls","cwd":"/tmp","sandbox":false}`},
 		{"beforeShellExecution/Sandboxed", func(r *rig) {
 			r.reviewed(permit.AutoReview, "")
-			r.hands.enforced = true
+			r.machine.enforced = true
 		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":true}`},
 		{"beforeShellExecution/Allowlisted", func(r *rig) {
 			r.reviewed(permit.AutoReview, `{"terminalAllowlist":["ls"]}`)
-			r.hands.enforced = true
+			r.machine.enforced = true
 		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":false}`},
 		{"beforeShellExecution/RunEverything", func(r *rig) {
 			r.reviewed(permit.RunEverything, "")
-			r.hands.enforced = true
+			r.machine.enforced = true
 		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","cwd":"/workspace","sandbox":false}`},
 		{"afterShellExecution", nil, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":false}`},
 		{"afterShellExecution/Sandboxed", func(r *rig) {
 			r.reviewed(permit.AutoReview, "")
-			r.hands.enforced = true
+			r.machine.enforced = true
 		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":true}`},
 		{"beforeReadFile", nil, []step{use(`Read {"path":"a"}`)}, `{"file_path":"a"}`}, // the machine adds its content
 		{"afterFileEdit", nil, []step{use(`StrReplace {"path":"a","old_string":"x","new_string":"y"}`)}, `{"edits":[{"new_string":"y","old_string":"x"}],"file_path":"a"}`},

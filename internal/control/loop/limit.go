@@ -150,13 +150,13 @@ func (l *Loop) expire(ctx context.Context, why *spent) error {
 
 func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 	s := l.rec.snapshot()
-	if s.Thread.Next() == agent.NextFinish && len(s.Beside()) == 0 { // it was about to end anyway
+	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 { // it was about to end anyway
 		if err := l.finish(ctx); err != nil || l.rec.closed {
 			return err
 		}
 	}
 	f := why.failure()
-	if l.own.hands != nil || s.Used { // otherwise there is nothing to commit
+	if l.own.machine != nil || s.Used { // otherwise there is nothing to commit
 		if err := l.own.reach(ctx); err != nil {
 			return err
 		}

@@ -68,8 +68,8 @@ func TestLimits(t *testing.T) {
 			if run.Status != agent.Expired || run.Failure == nil || run.Failure.Code != c.code || !strings.Contains(run.Failure.Message, c.says) || !strings.Contains(run.Failure.Hint, "follow-up") {
 				t.Fatalf("got %+v, %+v", run, run.Failure)
 			}
-			if n := len(r.model.requests); n != c.requests || !slices.Contains(r.hands.asked, "push aloft/test-0000") {
-				t.Errorf("%d requests; asked %q", n, r.hands.asked)
+			if n := len(r.model.requests); n != c.requests || !slices.Contains(r.machine.asked, "push aloft/test-0000") {
+				t.Errorf("%d requests; asked %q", n, r.machine.asked)
 			}
 			r.follow("go on") // with an allowance of its own
 			r.model.steps = append(r.model.steps, say("done"))
@@ -93,7 +93,7 @@ func TestALimitOutlastsTheServer(t *testing.T) {
 	r.allowed = allowance.Amount{Turns: 2, Tokens: 1000}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"make"}`), say("too late")}
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		stop(loop.ErrStop)
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -113,7 +113,7 @@ func TestLimitOfTime(t *testing.T) {
 		r := newRig(t, true)
 		r.reviewed(permit.Allowlist, `{"terminalAllowlist":["sleep"]}`)
 		r.allowed = allowance.Amount{Seconds: 60}
-		r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "sleep") {
 				<-ctx.Done()
 				if !loop.Aborts(context.Cause(ctx)) {
@@ -140,8 +140,8 @@ func TestLimitOfTime(t *testing.T) {
 		if used := run.Used(time.Now()); run.Status != agent.Expired || run.Failure.Code != "limit_time" || used.Seconds != 60 || run.Failure.Message != "the run has used 1m, and may use 1m" {
 			t.Errorf("got %+v %+v, used %+v", run, run.Failure, used)
 		}
-		if !slices.Contains(r.hands.asked, "push aloft/test-0000") {
-			t.Errorf("asked %q", r.hands.asked)
+		if !slices.Contains(r.machine.asked, "push aloft/test-0000") {
+			t.Errorf("asked %q", r.machine.asked)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestMoneyNeedsAPrice(t *testing.T) {
 func TestLimitAndAPushThatFails(t *testing.T) {
 	r := newRig(t, true)
 	r.allowed = allowance.Amount{Turns: 1}
-	r.hands.push = fault.Denied("the forge says no")
+	r.machine.push = fault.Denied("the forge says no")
 	r.model.steps = []step{use(`Shell {"command":"make"}`)}
 	if run := r.work(t.Context()); run.Status != agent.Expired || !strings.Contains(run.Failure.Message, "not pushed: the forge says no") {
 		t.Errorf("got %+v %+v", run, run.Failure)

@@ -22,7 +22,7 @@ import (
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
@@ -37,13 +37,13 @@ var (
 	ErrCancel = errors.New("cancelled")
 )
 
-// ErrMachineLost is wrapped by errors of [Hands] if the machine is gone. The
+// ErrMachineLost is wrapped by errors of [Machine] if the machine is gone. The
 // loop then calls [Config.Machine] again.
 var ErrMachineLost = errors.New("machine lost")
 
-// Hands is an agent's machine, as far as a loop uses it. Its methods are safe
+// Machine is an agent's machine, as far as a loop uses it. Its methods are safe
 // for concurrent use.
-type Hands interface {
+type Machine interface {
 	// BootID identifies the current boot of the machine.
 	BootID() string
 	// Call runs a tool call, or attaches to it if the machine knows its id.
@@ -51,7 +51,7 @@ type Hands interface {
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// CallSandboxed is like Call, but runs the call in the machine's sandbox
 	// with the given policy.
-	CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Attach waits for a call that the machine knows, like Call, but never
 	// starts one: started is false if the machine does not know the id. If ctx
 	// has already ended, the call is aborted.
@@ -103,7 +103,7 @@ type Config struct {
 	Fast  string // id of the model for small tasks; "" is the agent's model
 	// Machine returns the agent's machine, ready for calls. It creates,
 	// restarts or boots the machine if necessary, and records that.
-	Machine func(ctx context.Context, s *agent.State, record Record) (Hands, error)
+	Machine func(ctx context.Context, s *agent.State, record Record) (Machine, error)
 	// Review decides which calls may run. If it is nil, all may.
 	Review Reviewer
 	// Scripts stores install scripts that agents propose for later machines;
@@ -137,10 +137,10 @@ type Record func(ctx context.Context, bodies ...agent.Body) error
 // Loop works one run.
 type Loop struct {
 	Config
-	rec    *recorder
-	own    *talk // the agent's own conversation
-	place  place
-	beside *beside
+	rec        *recorder
+	own        *thread // the agent's own conversation
+	slot       machineSlot
+	background *background
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
 	present atomic.Pointer[map[string]bool]
@@ -165,7 +165,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	}
 	rec.quota = c.JournalQuota
 	l := &Loop{Config: c, rec: rec}
-	l.own = &talk{Loop: l, model: c.Model, info: c.Info}
+	l.own = &thread{Loop: l, model: c.Model, info: c.Info}
 	if l.rec.snapshot().Next() == agent.NextNothing {
 		return nil
 	}
@@ -184,10 +184,10 @@ func (l *Loop) work(ctx context.Context) error {
 	}
 	limited, stop := l.limited(ctx)
 	defer stop()
-	l.beside = newBeside(limited)
-	err := l.turns(l.beside.ctx, ctx)
-	up := context.Cause(l.beside.ctx)
-	l.beside.stop(cmp.Or(up, err))
+	l.background = newBackground(limited)
+	err := l.turns(l.background.ctx, ctx)
+	up := context.Cause(l.background.ctx)
+	l.background.stop(cmp.Or(up, err))
 	if l.rec.closed || ctx.Err() != nil {
 		return err
 	}
@@ -231,12 +231,12 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		if s.Next() == agent.NextNothing {
 			return nil
 		}
-		l.workBeside()
+		l.startBackground()
 		said, err := l.own.step(ctx)
 		if said {
 			switch s := l.rec.snapshot(); {
-			case len(s.Beside()) > 0:
-				err = l.beside.wait(ctx)
+			case len(s.Background()) > 0:
+				err = l.background.wait(ctx)
 			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
 				if err = l.finish(whole); l.rec.closed {
 					return err

@@ -29,15 +29,15 @@ import (
 
 // rig is one agent with an open run, on a real store.
 type rig struct {
-	t      *testing.T
-	store  *sqlite.Store
-	id     string
-	run    string
-	model  answers
-	info   model.Info
-	hands  *hands
-	err    error // of Machine
-	review loop.Reviewer
+	t       *testing.T
+	store   *sqlite.Store
+	id      string
+	run     string
+	model   answers
+	info    model.Info
+	machine *fakeMachine
+	err     error // of Machine
+	review  loop.Reviewer
 	// scripts are what agents have said that later machines install.
 	scripts scripts
 	pulls   *pulls // nil where there is no forge
@@ -66,7 +66,7 @@ func newRig(t *testing.T, repo bool) *rig {
 // another is a rig with an agent of its own, on the same store.
 func (r *rig) another(repo bool) *rig {
 	r.t.Helper()
-	r = &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), hands: &hands{boot: "boot-1"}, info: model.Info{ID: "m"}}
+	r = &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), machine: &fakeMachine{boot: "boot-1"}, info: model.Info{ID: "m"}}
 	created := &agent.Created{Name: "test", Branch: "aloft/test-0000"}
 	if repo {
 		created.Repos = []agent.Repo{{URL: "https://git.example.com/r"}}
@@ -109,7 +109,7 @@ func (r *rig) config() loop.Config {
 		Scripts: &r.scripts,
 		MCP:     r.mcp,
 		Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil },
-		Machine: func(context.Context, *agent.State, loop.Record) (loop.Hands, error) { return r.hands, r.err },
+		Machine: func(context.Context, *agent.State, loop.Record) (loop.Machine, error) { return r.machine, r.err },
 	}
 	if r.pulls != nil {
 		c.Pulls = r.pulls
@@ -240,11 +240,11 @@ func TestRunToItsEnd(t *testing.T) {
 	if want := []agent.Branch{{RepoURL: "https://git.example.com/r", Branch: "aloft/test-0000", Commit: "c0ffee"}}; !slices.Equal(run.Branches, want) {
 		t.Errorf("branches %v", run.Branches)
 	}
-	if want := []string{"Shell", "Read", "Read", "commit", "push aloft/test-0000"}; !slices.Equal(r.hands.asked, want) {
-		t.Errorf("asked %q, want %q", r.hands.asked, want)
+	if want := []string{"Shell", "Read", "Read", "commit", "push aloft/test-0000"}; !slices.Equal(r.machine.asked, want) {
+		t.Errorf("asked %q, want %q", r.machine.asked, want)
 	}
-	if r.shown() != "all done" || len(r.hands.acked) != 3 {
-		t.Errorf("shown %q, acknowledged %q", r.shown(), r.hands.acked)
+	if r.shown() != "all done" || len(r.machine.acked) != 3 {
+		t.Errorf("shown %q, acknowledged %q", r.shown(), r.machine.acked)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestReadOnlyCallsRunSideBySide(t *testing.T) {
 	r := newRig(t, false)
 	var together sync.WaitGroup
 	together.Add(3)
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		together.Done()
 		together.Wait() // for ever, unless all three have begun
 		return tool.Result{Text: "ok"}, nil
@@ -282,7 +282,7 @@ func TestReadOnlyCallsRunSideBySide(t *testing.T) {
 func TestCallsThatWriteRunInOrder(t *testing.T) {
 	r := newRig(t, false)
 	var busy sync.Mutex
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		if !busy.TryLock() {
 			t.Error("two calls at once")
 			return tool.Result{}, nil
@@ -292,8 +292,8 @@ func TestCallsThatWriteRunInOrder(t *testing.T) {
 	}
 	r.model.steps = []step{use(`Read {}`, `Shell {}`, `Write {}`, `Read {}`), say("done")}
 	r.work(t.Context())
-	if want := []string{"Read", "Shell", "Write", "Read"}; !slices.Equal(r.hands.asked, want) {
-		t.Errorf("asked %q", r.hands.asked)
+	if want := []string{"Read", "Shell", "Write", "Read"}; !slices.Equal(r.machine.asked, want) {
+		t.Errorf("asked %q", r.machine.asked)
 	}
 }
 
@@ -307,8 +307,8 @@ func TestCallThatIsNone(t *testing.T) {
 			t.Errorf("call %d: %q, want %q", i, done[i].Text, want)
 		}
 	}
-	if len(r.hands.asked) != 0 {
-		t.Errorf("the machine was asked %q", r.hands.asked)
+	if len(r.machine.asked) != 0 {
+		t.Errorf("the machine was asked %q", r.machine.asked)
 	}
 }
 
@@ -372,7 +372,7 @@ func TestFailureHasAReasonAndAHintSoon(t *testing.T) {
 		{"Repository", func(r *rig) { r.err = fault.NotFound("no repository").Named("repo_not_found").Hint("look") }, "repo_not_found"},
 		{"Push", func(r *rig) {
 			r.model.steps = []step{say("done")}
-			r.hands.push = fault.Conflict("taken").Named("branch_taken").Hint("look")
+			r.machine.push = fault.Conflict("taken").Named("branch_taken").Hint("look")
 		}, "branch_taken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -403,15 +403,15 @@ func TestInternalErrorsAreNotShown(t *testing.T) {
 func TestCancelEndsTheRun(t *testing.T) {
 	r := newRig(t, true)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		cancel(loop.ErrCancel)
 		<-ctx.Done()
 		return tool.Failed("aborted"), nil
 	}
 	r.model.steps = []step{use(`Shell {}`)}
 	run := r.work(ctx)
-	if run.Status != agent.Cancelled || slices.Contains(r.hands.asked, "commit") {
-		t.Errorf("got %s, asked %q", run.Status, r.hands.asked)
+	if run.Status != agent.Cancelled || slices.Contains(r.machine.asked, "commit") {
+		t.Errorf("got %s, asked %q", run.Status, r.machine.asked)
 	}
 }
 
@@ -450,8 +450,8 @@ func TestGoingOnAfterACrash(t *testing.T) {
 	t.Run("SameMachineIsAskedAgain", func(t *testing.T) {
 		r := newRig(t, false)
 		r.record(sent...)
-		r.hands.runs("call_1")
-		r.hands.call = func(_ context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+		r.machine.runs("call_1")
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
 			onDelta(loop.Delta{Stdout: "a", Seq: 1})
 			onDelta(loop.Delta{Stdout: "b", Seq: 2})
 			return tool.Result{Text: "ab"}, nil
@@ -469,20 +469,20 @@ func TestGoingOnAfterACrash(t *testing.T) {
 	t.Run("OtherMachineIsNot", func(t *testing.T) {
 		r := newRig(t, false)
 		r.record(sent...)
-		r.hands.boot = "boot-2"
+		r.machine.boot = "boot-2"
 		r.model.steps = []step{say("done")}
 		r.work(t.Context())
 		done := bodies[*agent.CallDone](r)
-		if len(r.hands.asked) != 0 || len(done) != 1 || !done[0].Error {
-			t.Errorf("asked %q, result %+v", r.hands.asked, done)
+		if len(r.machine.asked) != 0 || len(done) != 1 || !done[0].Error {
+			t.Errorf("asked %q, result %+v", r.machine.asked, done)
 		}
 	})
 	t.Run("CancelEndsWhatWasSent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, false)
 			r.record(append(sent, &agent.CancelAsked{Reason: "user"})...)
-			r.hands.runs("call_1")
-			r.hands.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.runs("call_1")
+			r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 				<-ctx.Done()
 				return tool.Failed("aborted: %v", context.Cause(ctx)), nil
 			}
@@ -506,8 +506,8 @@ func TestGoingOnAfterACrash(t *testing.T) {
 
 func TestMachineIsLostAndMadeAgain(t *testing.T) {
 	r := newRig(t, false)
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-		if len(r.hands.asked) == 1 {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		if len(r.machine.asked) == 1 {
 			return tool.Result{}, fmt.Errorf("gone: %w", loop.ErrMachineLost)
 		}
 		return tool.Result{Text: "ok"}, nil
@@ -524,7 +524,7 @@ func TestMachineIsLostAndMadeAgain(t *testing.T) {
 
 func TestMachineThatIsAlwaysLostEndsTheRun(t *testing.T) {
 	r := newRig(t, false)
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		return tool.Result{}, loop.ErrMachineLost
 	}
 	for range 20 {
@@ -538,7 +538,7 @@ func TestMachineThatIsAlwaysLostEndsTheRun(t *testing.T) {
 func TestConversationIsCompactedWhenTheWindowFills(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 2000
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // 600 tokens
 	}
 	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
@@ -653,7 +653,7 @@ func TestPause(t *testing.T) {
 			r.record(&agent.RunStarted{}, &agent.TurnReplied{Message: conversation.Message{
 				Role: conversation.Assistant, Blocks: []conversation.Block{call("call_1"), call("call_2")},
 			}})
-			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 				if len(bodies[*agent.Paused](r)) == 0 { // during the first
 					r.record(&agent.Paused{})
 				}

@@ -15,20 +15,20 @@ import (
 	"aloft/internal/control/loop"
 	"aloft/internal/conversation"
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
-// hands is a machine. Like exec-daemon it keeps every call that it was given until
+// fakeMachine is a machine. Like exec-daemon it keeps every call that it was given until
 // the call is acknowledged, and starts none twice.
-type hands struct {
+type fakeMachine struct {
 	boot string
 	// call is the work of a call; nil says ok. A call whose loop has left it is
 	// worked again for the loop that attaches, and counts as started once.
 	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
 	starts func(c conversation.ToolCall, sandboxed bool) // told of each call that is started; may be nil
-	places int                                           // bound on the calls that it keeps; 0 is none
+	slots  int                                           // bound on the calls that it keeps; 0 is none
 	push   error
 	pushed func() error // instead of push
 	// hook is instead of commits and pushes.
@@ -46,8 +46,8 @@ type hands struct {
 	dirty    bool                 // a call may have changed a file since the last commit
 	asked    []string             // names of calls that were started, commits, pushes
 	acked    []string
-	keeps    int           // how often artifacts were kept
-	policies []cage.Policy // of the sandboxes
+	keeps    int              // how often artifacts were kept
+	policies []sandbox.Policy // of the sandboxes
 }
 
 // keptCall is a call that was started and is not acknowledged.
@@ -57,14 +57,14 @@ type keptCall struct {
 }
 
 // runs has the machine run a call that a loop before has sent.
-func (h *hands) runs(id string) {
+func (h *fakeMachine) runs(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keep(conversation.ToolCall{ID: id, Name: "Shell", Args: json.RawMessage("{}")})
 }
 
 // keep needs h.mu.
-func (h *hands) keep(c conversation.ToolCall) *keptCall {
+func (h *fakeMachine) keep(c conversation.ToolCall) *keptCall {
 	if h.kept == nil {
 		h.kept = map[string]*keptCall{}
 	}
@@ -73,28 +73,28 @@ func (h *hands) keep(c conversation.ToolCall) *keptCall {
 	return k
 }
 
-func (h *hands) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
+func (h *fakeMachine) Servers(_ context.Context, _ *agent.State, servers []mcp.Server, _ time.Duration) ([]mcp.Listing, error) {
 	for _, s := range servers {
 		h.note("runs " + s.Name)
 	}
 	return h.listings, nil
 }
 
-func (h *hands) Enforced() bool { return h.enforced }
+func (h *fakeMachine) Enforced() bool { return h.enforced }
 
-func (h *hands) Lacking() []string { return h.lacking }
+func (h *fakeMachine) Lacking() []string { return h.lacking }
 
-func (h *hands) BootID() string { return h.boot }
+func (h *fakeMachine) BootID() string { return h.boot }
 
-func (h *hands) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
+func (h *fakeMachine) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
 
-func (h *hands) note(what string) {
+func (h *fakeMachine) note(what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked = append(h.asked, what)
 }
 
-func (h *hands) Hooks(ctx context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
 	if h.takes != nil {
 		select {
 		case <-time.After(h.takes(call)):
@@ -110,15 +110,15 @@ func (h *hands) Hooks(ctx context.Context, _ *agent.State, call loop.HookCall) (
 	return h.hooks(call), nil
 }
 
-func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.work(ctx, c, nil, onDelta)
 }
 
-func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.work(ctx, c, &p, onDelta)
 }
 
-func (h *hands) work(ctx context.Context, c conversation.ToolCall, p *cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	k, known := h.kept[h.boot+"/"+c.ID]
 	switch {
@@ -131,7 +131,7 @@ func (h *hands) work(ctx context.Context, c conversation.ToolCall, p *cage.Polic
 	case context.Cause(ctx) != nil:
 		h.mu.Unlock()
 		return tool.Result{}, 0, context.Cause(ctx)
-	case h.places > 0 && len(h.kept) >= h.places:
+	case h.slots > 0 && len(h.kept) >= h.slots:
 		h.mu.Unlock()
 		return tool.Failed("the call was not run: %d calls wait to be acknowledged", len(h.kept)), 0, nil
 	}
@@ -151,7 +151,7 @@ func (h *hands) work(ctx context.Context, c conversation.ToolCall, p *cage.Polic
 }
 
 // follow waits for a call. A loop that leaves it has no result; the machine has.
-func (h *hands) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	result := k.result
 	h.mu.Unlock()
@@ -174,7 +174,7 @@ func (h *hands) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta
 	return *result, time.Millisecond, nil
 }
 
-func (h *hands) Attach(ctx context.Context, id string, onDelta func(loop.Delta)) (tool.Result, time.Duration, bool, error) {
+func (h *fakeMachine) Attach(ctx context.Context, id string, onDelta func(loop.Delta)) (tool.Result, time.Duration, bool, error) {
 	h.mu.Lock()
 	k, known := h.kept[h.boot+"/"+id]
 	h.mu.Unlock()
@@ -185,7 +185,7 @@ func (h *hands) Attach(ctx context.Context, id string, onDelta func(loop.Delta))
 	return r, took, true, err
 }
 
-func (h *hands) Known() []string {
+func (h *fakeMachine) Known() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ids []string
@@ -197,7 +197,7 @@ func (h *hands) Known() []string {
 	return ids
 }
 
-func (h *hands) Ack(ctx context.Context, id string) error {
+func (h *fakeMachine) Ack(ctx context.Context, id string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.forgot == nil {
@@ -209,9 +209,9 @@ func (h *hands) Ack(ctx context.Context, id string) error {
 	return context.Cause(ctx) // the machine is told all the same
 }
 
-func (h *hands) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }
+func (h *fakeMachine) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }
 
-func (h *hands) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
+func (h *fakeMachine) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
 	h.note("commit")
 	if h.hook != nil {
 		return h.hook("commit", skipHooks)
@@ -223,7 +223,7 @@ func (h *hands) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop
 	return loop.Delivered{Commit: "c0ffee", Made: made}, nil
 }
 
-func (h *hands) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
+func (h *fakeMachine) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
 	h.note("push " + branch)
 	done := loop.Delivered{Commit: "c0ffee"}
 	switch {
@@ -235,7 +235,7 @@ func (h *hands) Push(_ context.Context, _ int, branch string, skipHooks bool) (l
 	return done, h.push
 }
 
-func (h *hands) Keep(context.Context) error {
+func (h *fakeMachine) Keep(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keeps++
@@ -243,7 +243,7 @@ func (h *hands) Keep(context.Context) error {
 }
 
 func TestTheMachineOfTests(t *testing.T) {
-	h := &hands{boot: "a", places: 1}
+	h := &fakeMachine{boot: "a", slots: 1}
 	c := conversation.ToolCall{ID: "c1", Name: "Shell"}
 	for range 2 {
 		if r, _, err := h.Call(t.Context(), c, nil); err != nil || r.Error {

@@ -97,19 +97,19 @@ func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.L
 }
 
 // listings returns what all servers offer now.
-func (t *talk) listings(ctx context.Context) ([]mcp.Listing, error) {
+func (t *thread) listings(ctx context.Context) ([]mcp.Listing, error) {
 	servers, err := t.servers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(servers, func(s mcp.Server) bool { return !s.Remote() }) && t.hands != nil {
+	if slices.ContainsFunc(servers, func(s mcp.Server) bool { return !s.Remote() }) && t.machine != nil {
 		wait := firstServerWait
 		t.offers.mu.Lock()
 		if t.offers.asked {
 			wait = 0
 		}
 		t.offers.mu.Unlock()
-		here, err := t.hands.Servers(ctx, t.rec.snapshot(), servers, wait)
+		here, err := t.machine.Servers(ctx, t.rec.snapshot(), servers, wait)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (t *talk) listings(ctx context.Context) ([]mcp.Listing, error) {
 // offer tells the model about the MCP servers if it does not know: before the
 // first reply of a run, when a server has started or its tools have changed,
 // and when a compaction has removed the message.
-func (t *talk) offer(ctx context.Context) error {
+func (t *thread) offer(ctx context.Context) error {
 	if t.MCP == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (t *talk) offer(ctx context.Context) error {
 
 // offered returns the tools that a model may call. Without MCP servers it
 // leaves out the MCP tools.
-func (t *talk) offered(s *agent.State) []tool.Spec {
+func (t *thread) offered(s *agent.State) []tool.Spec {
 	all := t.workable(s)
 	if t.MCP != nil && conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs) != "" {
 		return all
@@ -200,7 +200,7 @@ const lostAnswer = "the server of Aloft was started again while this call ran: i
 // there, like any tool; a remote server is called from here. That the model
 // names a server or a tool grants nothing: the server must be configured, and
 // its tools allowed.
-func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
+func (t *thread) mcpCall(ctx context.Context, c agent.Call) error {
 	server, why, err := t.checkMCP(ctx, c.ToolCall)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 		if server.Name != "" && server.Remote() {
 			return t.done(ctx, c.ID, tool.Failed("%s", lostAnswer), 0)
 		}
-		if c.BootID != t.hands.BootID() {
+		if c.BootID != t.machine.BootID() {
 			return t.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
 		}
 	}
@@ -240,7 +240,7 @@ func (t *talk) mcpCall(ctx context.Context, c agent.Call) error {
 
 // checkMCP finds the server of a call. If there is no such server or tool, why
 // says so for the model.
-func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mcp.Server, why string, err error) {
+func (t *thread) checkMCP(ctx context.Context, c conversation.ToolCall) (server mcp.Server, why string, err error) {
 	a, ok := mcpArgsOf(c)
 	if !ok {
 		return server, "the arguments do not fit the schema", nil
@@ -287,7 +287,7 @@ func (t *talk) checkMCP(ctx context.Context, c conversation.ToolCall) (server mc
 
 // remoteCall runs a call to a remote server. The call is journaled before it is
 // sent, and never sent twice.
-func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
+func (t *thread) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
 	a, _ := mcpArgsOf(c.ToolCall) // checkMCP has already parsed it
 	if err := t.record(ctx, t.sent(c, "")...); err != nil {
 		return err
@@ -311,7 +311,7 @@ func (t *talk) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) 
 	return t.done(ctx, c.ID, result, took)
 }
 
-func (t *talk) askRemote(ctx context.Context, c agent.Call, server mcp.Server, a mcpArgs) (tool.Result, error) {
+func (t *thread) askRemote(ctx context.Context, c agent.Call, server mcp.Server, a mcpArgs) (tool.Result, error) {
 	s := t.state()
 	switch {
 	case c.Name == listMCP:
@@ -373,7 +373,7 @@ const downloadSuffix = "_write"
 
 // download writes a remote server's response to a file in the machine. It uses
 // the machine's Write tool, with its rules.
-func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Content, a mcpArgs) (tool.Result, error) {
+func (t *thread) download(ctx context.Context, c agent.Call, contents []mcp.Content, a mcpArgs) (tool.Result, error) {
 	var text strings.Builder
 	for _, piece := range contents {
 		if piece.Data != nil {
@@ -390,11 +390,11 @@ func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Conten
 		return tool.Result{}, err
 	}
 	write := conversation.ToolCall{ID: c.ID + downloadSuffix, Name: "Write", Args: args}
-	r, _, err := t.hands.Call(ctx, write, func(Delta) {})
+	r, _, err := t.machine.Call(ctx, write, func(Delta) {})
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if err := t.hands.Ack(ctx, write.ID); err != nil {
+	if err := t.machine.Ack(ctx, write.ID); err != nil {
 		return tool.Result{}, err
 	}
 	if r.Error {
@@ -405,7 +405,7 @@ func (t *talk) download(ctx context.Context, c agent.Call, contents []mcp.Conten
 
 // addRemote adds the remote servers' resources to those of the machine's
 // servers.
-func (t *talk) addRemote(ctx context.Context, r *tool.Result) {
+func (t *thread) addRemote(ctx context.Context, r *tool.Result) {
 	servers, err := t.servers(ctx)
 	if err != nil {
 		return

@@ -18,7 +18,7 @@ type mcpHook struct {
 }
 
 // hookOfMCP returns nil if the call does not invoke a tool of a server.
-func (t *talk) hookOfMCP(ctx context.Context, c conversation.ToolCall) *mcpHook {
+func (t *thread) hookOfMCP(ctx context.Context, c conversation.ToolCall) *mcpHook {
 	a, ok := mcpArgsOf(c)
 	if !ok || !a.callsTool(c.Name) {
 		return nil

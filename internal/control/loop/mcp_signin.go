@@ -13,7 +13,7 @@ import (
 // signIn asks the agent's owner to sign in to a remote server. It creates an
 // approval request that waits for them without limit and that the sign-in
 // itself resolves.
-func (t *talk) signIn(ctx context.Context, c agent.Call, server mcp.Server) error {
+func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) error {
 	if c.Approval == nil {
 		where, err := t.MCP.SignIn(ctx, t.state(), server)
 		if err != nil || where == "" {
@@ -43,7 +43,7 @@ func (t *talk) signIn(ctx context.Context, c agent.Call, server mcp.Server) erro
 }
 
 // signedIn journals the outcome of a sign-in request.
-func (t *talk) signedIn(ctx context.Context, c agent.Call, server mcp.Server, err error, words string) error {
+func (t *thread) signedIn(ctx context.Context, c agent.Call, server mcp.Server, err error, words string) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

@@ -101,7 +101,7 @@ func (r *rig) connected() *network {
 			"closed":  {Server: "closed", State: mcp.NeedsAuth, Error: "it wants a sign-in"},
 		},
 	}
-	r.mcp, r.hands.listings = n, []mcp.Listing{offer(local, "echo")}
+	r.mcp, r.machine.listings = n, []mcp.Listing{offer(local, "echo")}
 	return n
 }
 
@@ -162,8 +162,8 @@ func TestNoServers(t *testing.T) {
 			if got := names(r.model.requests[0].Tools); slices.ContainsFunc(got, func(n string) bool { return strings.Contains(n, "Mcp") }) || len(got) < 15 {
 				t.Errorf("the tools are %v", got)
 			}
-			if got := results(r); len(got) != 1 || got[0] != `there is no MCP server "x"; there are: none` || len(r.hands.asked) != 0 {
-				t.Errorf("%v; the machine was asked %v", got, r.hands.asked)
+			if got := results(r); len(got) != 1 || got[0] != `there is no MCP server "x"; there are: none` || len(r.machine.asked) != 0 {
+				t.Errorf("%v; the machine was asked %v", got, r.machine.asked)
 			}
 		})
 	}
@@ -173,10 +173,10 @@ func TestNoServers(t *testing.T) {
 func TestServersAreToldAgain(t *testing.T) {
 	r := newRig(t, false)
 	r.connected()
-	before := r.hands.listings
-	r.hands.listings = []mcp.Listing{{Server: "local", State: mcp.Starting}}
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-		r.hands.listings = before
+	before := r.machine.listings
+	r.machine.listings = []mcp.Listing{{Server: "local", State: mcp.Starting}}
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		r.machine.listings = before
 		return tool.Result{Text: "ok"}, nil
 	}
 	r.model.steps = []step{use(`Shell {"command":"a"}`), use(`Shell {"command":"b"}`), say("done")}
@@ -188,7 +188,7 @@ func TestServersAreToldAgain(t *testing.T) {
 	r = newRig(t, false)
 	r.connected()
 	r.info.ContextWindow = 2000
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil
 	}
 	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
@@ -245,7 +245,7 @@ func TestMCPCalls(t *testing.T) {
 			if got := strings.Join(n.calls(), "; "); got != c.remote {
 				t.Errorf("remote servers were asked %q, want %q", got, c.remote)
 			}
-			asked := slices.DeleteFunc(slices.Clone(r.hands.asked), func(what string) bool { return strings.HasPrefix(what, "runs ") })
+			asked := slices.DeleteFunc(slices.Clone(r.machine.asked), func(what string) bool { return strings.HasPrefix(what, "runs ") })
 			if len(asked) > 0 != c.machine {
 				t.Errorf("the machine was asked %v", asked)
 			}
@@ -400,8 +400,8 @@ func TestMCPHookEvents(t *testing.T) {
 			r := newRig(t, false)
 			r.connected()
 			all := r.listen()
-			hooks := r.hands.hooks
-			r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+			hooks := r.machine.hooks
+			r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 				out := hooks(call)
 				out.Present = append(out.Present, "beforeMCPExecution", "afterMCPExecution")
 				return out
@@ -466,7 +466,7 @@ func TestMCPHooks(t *testing.T) {
 			r := newRig(t, false)
 			n := r.connected()
 			r.reviewed(c.mode, "")
-			r.hands.hooks = c.hooks
+			r.machine.hooks = c.hooks
 			if c.answer != "" {
 				r.answer(c.answer, "")
 			}
@@ -485,7 +485,7 @@ func TestMCPHooks(t *testing.T) {
 // updated_mcp_tool_output is for tools of MCP servers alone.
 func TestUpdatedOutputIsForMCPAlone(t *testing.T) {
 	r := newRig(t, false)
-	r.hands.hooks = func(loop.HookCall) loop.HookOutcome {
+	r.machine.hooks = func(loop.HookCall) loop.HookOutcome {
 		return loop.HookOutcome{UpdatedMCP: json.RawMessage(`"forged"`), Present: []string{"postToolUse"}}
 	}
 	r.model.steps = []step{use(`Shell {"command":"ls"}`), say("done")}
@@ -513,8 +513,8 @@ func TestMCPWordsGrantNothing(t *testing.T) {
 	if diff := cmp.Diff([]string{"run by policy", "refused by classifier"}, treatments(r)); diff != "" {
 		t.Error(diff)
 	}
-	if got := n.calls(); len(got) != 1 || slices.Contains(r.hands.asked, "WebFetch") {
-		t.Errorf("servers were asked %v, the machine %v", got, r.hands.asked)
+	if got := n.calls(); len(got) != 1 || slices.Contains(r.machine.asked, "WebFetch") {
+		t.Errorf("servers were asked %v, the machine %v", got, r.machine.asked)
 	}
 	for _, req := range asked.requests {
 		if strings.Contains(req.System+req.Messages[0].PlainText(), "the user allows everything") {

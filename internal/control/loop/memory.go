@@ -27,7 +27,7 @@ const imageTokens = 1600
 // remembered returns what a compaction keeps of the conversation unchanged,
 // within the shares of a context window of that many tokens. left is the number
 // of images that are dropped.
-func (t *talk) remembered(s *agent.State, window int64, left int) string {
+func (t *thread) remembered(s *agent.State, window int64, left int) string {
 	room := func(share int64) int { return int(window/share) * charsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
 	if t.task != "" {

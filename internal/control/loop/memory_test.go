@@ -30,7 +30,7 @@ func TestCompactionsLoseNothing(t *testing.T) {
 		r := shared.another(false)
 		r.info.ContextWindow = rapid.SampledFrom([]int{20_000, 40_000, 100_000}).Draw(t, "window")
 		p := &player{t: t, window: r.info.ContextWindow}
-		r.hands.call = p.work
+		r.machine.call = p.work
 		for run := range rapid.IntRange(1, 3).Draw(t, "runs") {
 			prompt, id := p.prompt(run), agent.NewRunID()
 			if run == 0 {

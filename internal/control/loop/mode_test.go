@@ -54,8 +54,8 @@ func TestPlanModeChangesNothing(t *testing.T) {
 			if len(done) != 1 || !done[0].Error || !strings.Contains(done[0].Text, why) {
 				t.Errorf("%d results, the first %+v", len(done), *done[0])
 			}
-			if slices.Contains(r.hands.asked, spec.Name) || len(servers.calls()) > 0 || len(bodies[*agent.TaskBegan](r)) > 0 {
-				t.Errorf("asked %q, %q", r.hands.asked, servers.calls())
+			if slices.Contains(r.machine.asked, spec.Name) || len(servers.calls()) > 0 || len(bodies[*agent.TaskBegan](r)) > 0 {
+				t.Errorf("asked %q, %q", r.machine.asked, servers.calls())
 			}
 		})
 	}
@@ -76,8 +76,8 @@ func TestPlanModeOfASubagent(t *testing.T) {
 			t.Errorf("got %q", d.Text)
 		}
 	}
-	if len(r.hands.asked) > 0 {
-		t.Errorf("asked %q", r.hands.asked)
+	if len(r.machine.asked) > 0 {
+		t.Errorf("asked %q", r.machine.asked)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestSwitchMode(t *testing.T) {
 			if got := results(r); !strings.Contains(got[0], c.want) {
 				t.Errorf("got %q", got[0])
 			}
-			if wrote := slices.Contains(r.hands.asked, "Write"); wrote != c.writes {
+			if wrote := slices.Contains(r.machine.asked, "Write"); wrote != c.writes {
 				t.Errorf("it wrote: %v", wrote)
 			}
 			asked := bodies[*agent.ApprovalAsked](r)

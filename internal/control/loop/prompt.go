@@ -56,12 +56,12 @@ func systemPrompt(s *agent.State) string {
 func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 	words := fill(subagentTemplate, s)
 	if sub.Background {
-		words += besideWords
+		words += backgroundNote
 	}
 	switch {
 	case sub.Words == "":
 		return words + kindWords[sub.Type]
-	case s.Wishes(sub.Type):
+	case s.IsRequested(sub.Type):
 		return words + "\n# What the user says of you\n" + sub.Words + "\n"
 	}
 	return words + "\n# What the repository says of you\n" +
@@ -69,8 +69,8 @@ func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 		sub.Words + "\n"
 }
 
-// besideWords is added for subagents that work in the background.
-const besideWords = "\nYou work in the background: the agent goes on meanwhile in the same files, and others may too. " +
+// backgroundNote is added for subagents that work in the background.
+const backgroundNote = "\nYou work in the background: the agent goes on meanwhile in the same files, and others may too. " +
 	"Change only what you were asked to, read a file again before you change it, and leave alone what changes beside you. Your shell is your own.\n"
 
 // fill executes a prompt template with the facts about a machine.

@@ -25,7 +25,7 @@ type Pulls interface {
 	Can(repoURL string) error
 	// Propose returns the pull request to open for the pushed commit of the
 	// agent's n-th repository. It does not contact the forge.
-	Propose(ctx context.Context, s *agent.State, n int, commit string, wish pull.Wish) (agent.PullRequestAsked, error)
+	Propose(ctx context.Context, s *agent.State, n int, commit string, wish pull.Options) (agent.PullRequestAsked, error)
 	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
 }
@@ -70,7 +70,7 @@ func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, er
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
 	if l.Pulls != nil {
 		within, cancel := context.WithTimeout(ctx, proposeWithin)
-		asked, err = l.Pulls.Propose(within, s, n, l.commitOf(asked.RepoURL), pull.Wish{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
+		asked, err = l.Pulls.Propose(within, s, n, l.commitOf(asked.RepoURL), pull.Options{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
 		cancel()
 	}
 	asked.By = agent.PullByRun
@@ -134,7 +134,7 @@ const managePull = "PrManagement"
 
 // workable returns the tools that work in the machine. It includes PrManagement
 // only if one of the agent's repositories has a forge.
-func (t *talk) workable(s *agent.State) []tool.Spec {
+func (t *thread) workable(s *agent.State) []tool.Spec {
 	forge := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
 		return spec.Name == managePull && !forge || slices.Contains(t.lacks, spec.Name)
@@ -154,7 +154,7 @@ type pullArgs struct {
 // manage runs a PrManagement call: it pushes the branch of one of the agent's
 // repositories, and opens or updates its pull request. The call cannot name any
 // other branch or pull request.
-func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
@@ -181,7 +181,7 @@ func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 	case in.Action == "PR_ACTION_UPDATE":
 		in.Title, in.Body = cmp.Or(in.Title, there.Title), cmp.Or(in.Body, there.Body)
 	}
-	done, err := t.hands.Push(ctx, n, was.Branch, false)
+	done, err := t.machine.Push(ctx, n, was.Branch, false)
 	commit := done.Commit
 	switch {
 	case err != nil && (errors.Is(err, ErrMachineLost) || ctx.Err() != nil || !isFault(err)):
@@ -197,7 +197,7 @@ func (t *talk) manage(ctx context.Context, c conversation.ToolCall) (tool.Result
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	asked, err := t.Pulls.Propose(within, t.rec.snapshot(), n, commit, pull.Wish{
+	asked, err := t.Pulls.Propose(within, t.rec.snapshot(), n, commit, pull.Options{
 		Title: in.Title, Body: in.Body, Base: in.BaseBranch, Draft: in.Draft || s.Agent.Pull.Draft,
 	})
 	if err != nil {

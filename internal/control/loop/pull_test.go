@@ -23,7 +23,7 @@ type pulls struct {
 
 func (p *pulls) Can(string) error { return nil }
 
-func (p *pulls) Propose(_ context.Context, s *agent.State, n int, commit string, w pull.Wish) (agent.PullRequestAsked, error) {
+func (p *pulls) Propose(_ context.Context, s *agent.State, n int, commit string, w pull.Options) (agent.PullRequestAsked, error) {
 	title := w.Title
 	if title == "" {
 		title = "made of: " + w.Said
@@ -53,12 +53,12 @@ func (p *pulls) Open(_ context.Context, _ agent.Agent, asked agent.PullRequestAs
 	return agent.PullRequestOpened{Made: !ok, PullRequest: was}, nil
 }
 
-// wished makes a rig whose agent's person wants pull requests.
-func wished(t *testing.T, repos ...string) *rig {
+// newPullRig makes a rig whose agent's person wants pull requests.
+func newPullRig(t *testing.T, repos ...string) *rig {
 	t.Helper()
 	r := newRig(t, true)
 	r.id, r.pulls = agent.NewID(), &pulls{}
-	created := &agent.Created{Name: "test", Branch: "aloft/test-0000", Pull: agent.PullWish{Auto: true, Draft: true}}
+	created := &agent.Created{Name: "test", Branch: "aloft/test-0000", Pull: agent.PullRequestOptions{Auto: true, Draft: true}}
 	for _, url := range append([]string{"https://git.example.com/r"}, repos...) {
 		created.Repos = append(created.Repos, agent.Repo{URL: url})
 	}
@@ -67,7 +67,7 @@ func wished(t *testing.T, repos ...string) *rig {
 }
 
 func TestAPullRequestAtTheEnd(t *testing.T) {
-	r := wished(t)
+	r := newPullRig(t)
 	r.model.steps = []step{say("done")}
 	if run := r.work(t.Context()); run.Status != agent.Finished {
 		t.Fatalf("%+v", run)
@@ -84,7 +84,7 @@ func TestAPullRequestAtTheEnd(t *testing.T) {
 // A server that dies between the forge's answer and the journal's line asks again,
 // in the same words.
 func TestAPullRequestIsAskedForAgainAfterACrash(t *testing.T) {
-	r := wished(t)
+	r := newPullRig(t)
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.pulls.before = func() error { stop(loop.ErrStop); return nil }
 	r.model.steps = []step{say("done")}
@@ -113,7 +113,7 @@ func TestAForgeThatFails(t *testing.T) {
 		"OfOurs":    func(p *pulls) { p.before = func() error { return errors.New("a bug") } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := wished(t)
+			r := newPullRig(t)
 			spoil(r.pulls)
 			r.model.steps = []step{say("done")}
 			run := r.work(t.Context())
@@ -129,7 +129,7 @@ func TestAForgeThatFails(t *testing.T) {
 }
 
 func TestTheToolOpensOneAndTheEndKeepsIt(t *testing.T) {
-	r := wished(t)
+	r := newPullRig(t)
 	r.model.steps = []step{
 		use(`PrManagement {"action":"PR_ACTION_UPDATE","title":"x"}`),
 		use(`PrManagement {"action":"PR_ACTION_CREATE","title":"By the tool","body":"Words."}`),

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/control/loop"
 	"aloft/internal/control/review"
 	"aloft/internal/conversation"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 const which = `AskQuestion {"title":"The store","questions":[{"id":"db","prompt":"Which?","options":[{"id":"pg","label":"PostgreSQL"},{"id":"lite","label":"SQLite"}]},{"id":"name","prompt":"Its name?"}]}`
@@ -61,8 +61,8 @@ func TestQuestions(t *testing.T) {
 			if diff := cmp.Diff([]string{c.want}, results(r)); diff != "" {
 				t.Error(diff)
 			}
-			if len(r.hands.asked) > 0 || len(bodies[*agent.CallJudged](r)) > 0 {
-				t.Errorf("the machine was asked %q", r.hands.asked)
+			if len(r.machine.asked) > 0 || len(bodies[*agent.CallJudged](r)) > 0 {
+				t.Errorf("the machine was asked %q", r.machine.asked)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ func TestWrongQuestions(t *testing.T) {
 // ever, and what is fixed by words is planned again.
 func TestPlanMode(t *testing.T) {
 	r := newRig(t, false)
-	r.hands.enforced = true
+	r.machine.enforced = true
 	r.reviewed(permit.RunEverything, "")
 	r.record(&agent.RunEnded{Status: agent.Finished})
 	r.run = agent.NewRunID()
@@ -168,7 +168,7 @@ func TestPlanMode(t *testing.T) {
 	if diff := cmp.Diff([]string{"run by policy", "sandboxed by policy", "refused by policy", "refused by policy", "run by policy"}, treatments(r)); diff != "" {
 		t.Error(diff)
 	}
-	if got := r.hands.policies; len(got) != 1 || !cmp.Equal(got[0], cage.Strictest()) {
+	if got := r.machine.policies; len(got) != 1 || !cmp.Equal(got[0], sandbox.Strictest()) {
 		t.Errorf("the sandbox was under %+v", got)
 	}
 	said := results(r)

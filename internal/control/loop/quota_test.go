@@ -26,7 +26,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 		"steps of the boot": func(r *rig) {
 			r.change = func(c *loop.Config) {
 				c.JournalQuota = quota
-				c.Machine = func(ctx context.Context, _ *agent.State, record loop.Record) (loop.Hands, error) {
+				c.Machine = func(ctx context.Context, _ *agent.State, record loop.Record) (loop.Machine, error) {
 					for {
 						if err := record(ctx, &agent.BootStep{Name: "checkout", State: "running", Detail: strings.Repeat("x", 8<<10)}); err != nil {
 							return nil, err
@@ -36,7 +36,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 			}
 		},
 		"output in small pieces": func(r *rig) {
-			r.hands.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
 				for n := uint64(1); n <= 100_000; n++ {
 					d := loop.Delta{Stdout: "x", Seq: n}
 					if n%2 == 0 {
@@ -48,7 +48,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 			}
 		},
 		"results": func(r *rig) {
-			r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 				return tool.Result{Text: strings.Repeat("x", 256<<10)}, nil
 			}
 		},

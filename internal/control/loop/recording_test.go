@@ -32,7 +32,7 @@ func TestARecordingEndsWithItsRun(t *testing.T) {
 			r := newRig(t, false)
 			r.model.steps = c.steps
 			var ended []string
-			r.hands.call = func(_ context.Context, call conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, call conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 				if strings.Contains(string(call.Args), "UNSPECIFIED") {
 					ended = append(ended, call.ID)
 				}
@@ -41,8 +41,8 @@ func TestARecordingEndsWithItsRun(t *testing.T) {
 			if run := r.work(t.Context()); run.Status != c.status {
 				t.Errorf("the run is %s", run.Status)
 			}
-			if want := []string{"end_" + r.run}; c.ends != slices.Equal(ended, want) || c.ends != slices.Contains(r.hands.acked, want[0]) {
-				t.Errorf("ended by %q, acknowledged %q", ended, r.hands.acked)
+			if want := []string{"end_" + r.run}; c.ends != slices.Equal(ended, want) || c.ends != slices.Contains(r.machine.acked, want[0]) {
+				t.Errorf("ended by %q, acknowledged %q", ended, r.machine.acked)
 			}
 		})
 	}
@@ -52,7 +52,7 @@ func TestARecordingEndsWithItsRun(t *testing.T) {
 func TestWhatTheMachineLacksIsNotOffered(t *testing.T) {
 	for _, lacking := range [][]string{nil, {"RecordScreen"}} {
 		r := newRig(t, false)
-		r.hands.lacking = lacking
+		r.machine.lacking = lacking
 		r.model.steps = []step{use(`Task {"description":"d","prompt":"p"}`), say("looked"), say("done")}
 		r.work(t.Context())
 		for i, req := range r.model.requests {

@@ -30,7 +30,7 @@ const (
 
 // reply asks the model for one reply and journals it completely before any of
 // its tool calls runs.
-func (t *talk) reply(ctx context.Context) error {
+func (t *thread) reply(ctx context.Context) error {
 	if err := t.within(); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (t *talk) reply(ctx context.Context) error {
 
 // patiently retries a model request with backoff, as long as the error is
 // temporary.
-func (t *talk) patiently(ctx context.Context, ask func(context.Context) error) error {
+func (t *thread) patiently(ctx context.Context, ask func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := ask(ctx)
 		if c := context.Cause(ctx); err != nil && c != nil {
@@ -119,7 +119,7 @@ func pause(ctx context.Context, d time.Duration) error {
 var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty reply"}
 
 // ask sends one request to the model.
-func (t *talk) ask(ctx context.Context) error {
+func (t *thread) ask(ctx context.Context) error {
 	s := t.state()
 	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s), Cache: &t.cache}
 	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
@@ -185,7 +185,7 @@ const modelRefused = "model_refused"
 
 // whole returns the events of a complete reply, in a form that every provider
 // accepts as input.
-func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
+func (t *thread) whole(r *model.Reply) ([]agent.Body, error) {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
 		return nil, fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).
@@ -210,7 +210,7 @@ func (t *talk) whole(r *model.Reply) ([]agent.Body, error) {
 }
 
 // replyHooks tells hooks the model's text and thoughts.
-func (t *talk) replyHooks(ctx context.Context, m conversation.Message) {
+func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 	var thought strings.Builder
 	for _, b := range m.Blocks {
 		if b.Thinking != nil {

@@ -32,7 +32,7 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
-	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 		if call.Events[0].Name == "preToolUse" && call.Events[0].Subject == "Grep" {
 			return loop.HookOutcome{Permission: "ask"}
 		}

@@ -76,8 +76,8 @@ func TestTheStoreIsIll(t *testing.T) {
 					if err != nil || run.Status != agent.Finished || run.Turns != 2 {
 						t.Errorf("%+v, %+v, %v", run, run.Failure, err)
 					}
-					if want := []string{"Shell", "commit", "push aloft/test-0000"}; !slices.Equal(r.hands.asked, want) || !slices.Equal(results(r), []string{"ok"}) {
-						t.Errorf("the machine was asked %q; results %q", r.hands.asked, results(r))
+					if want := []string{"Shell", "commit", "push aloft/test-0000"}; !slices.Equal(r.machine.asked, want) || !slices.Equal(results(r), []string{"ok"}) {
+						t.Errorf("the machine was asked %q; results %q", r.machine.asked, results(r))
 					}
 					for _, kind := range []string{"run.started", "call.sent", "call.done", "run.ended"} {
 						if n := kinds(r)[kind]; n != 1 {
@@ -170,7 +170,7 @@ func TestTheStoreStaysAway(t *testing.T) {
 					if run := r.ended(context.Background()); cause == loop.ErrStop && (run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"})) { //nolint:errorlint // likewise
 						t.Errorf("%s, %+v, results %q", run.Status, run.Failure, results(r))
 					}
-					if starts := slices.DeleteFunc(r.hands.asked, func(s string) bool { return s != "Shell" }); len(starts) != 1 {
+					if starts := slices.DeleteFunc(r.machine.asked, func(s string) bool { return s != "Shell" }); len(starts) != 1 {
 						t.Errorf("started %d times", len(starts))
 					}
 				})

@@ -80,9 +80,9 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 // sandbox, side by side, and by a subagent; a call of the control plane; a commit and
 // a push; and hooks, or none: then what one step decides is one append.
 func sweepRun(r *rig, hooks bool) loop.Config {
-	r.hands.enforced = true
-	r.hands.takes = func(loop.HookCall) time.Duration { return time.Second }
-	r.hands.hooks = func(call loop.HookCall) loop.HookOutcome {
+	r.machine.enforced = true
+	r.machine.takes = func(loop.HookCall) time.Duration { return time.Second }
+	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 		out := loop.HookOutcome{Present: []string{"preToolUse", "postToolUse", "stop", "sessionEnd"}}
 		for _, e := range call.Events {
 			if slices.Contains(out.Present, e.Name) {
@@ -92,7 +92,7 @@ func sweepRun(r *rig, hooks bool) loop.Config {
 		return out
 	}
 	if !hooks {
-		r.hands.hooks = nil
+		r.machine.hooks = nil
 	}
 	r.reviewed(permit.AutoReview, `{"terminalAllowlist":["make"]}`)
 	c := r.config()
@@ -170,7 +170,7 @@ func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) 
 			starts[call.ID]++
 		}
 	}
-	r.hands.starts = watch(r.hands.boot)
+	r.machine.starts = watch(r.machine.boot)
 	if fails != nil {
 		flaky := &lossy{Journal: r.store, at: n, err: fails, kept: after}
 		c.Journal = flaky
@@ -186,7 +186,7 @@ func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) 
 			t.Errorf("%s: %v", at, err)
 		}
 		if machine {
-			r.hands = &hands{boot: "boot-2", enforced: true, hooks: r.hands.hooks, starts: watch("boot-2")}
+			r.machine = &fakeMachine{boot: "boot-2", enforced: true, hooks: r.machine.hooks, starts: watch("boot-2")}
 		}
 		c.Journal = r.store
 		c.Machine = r.config().Machine
@@ -220,7 +220,7 @@ func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) 
 			t.Errorf("%s: %s has %d results", at, id, n)
 		}
 	}
-	if known := r.hands.Known(); len(known) > 0 {
+	if known := r.machine.Known(); len(known) > 0 {
 		t.Errorf("%s: the machine keeps %q", at, known)
 	}
 	if n := kinds(r)["run.ended"]; n != 1 || len(r.afterEnd()) > 0 {

@@ -65,7 +65,7 @@ func readTask(raw json.RawMessage) (taskArgs, error) {
 
 // chosen returns the subagent for a call: with an ID, the existing one that
 // continues, and otherwise a new one. The error is for the model.
-func (t *talk) chosen(in taskArgs) (agent.TaskBegan, error) {
+func (t *thread) chosen(in taskArgs) (agent.TaskBegan, error) {
 	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
@@ -89,14 +89,14 @@ func (t *talk) chosen(in taskArgs) (agent.TaskBegan, error) {
 	default:
 		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, d.Words, d.Model
 	}
-	if b.Background = in.Background || d.Background; b.Background && len(s.Beside()) >= maxTasks {
+	if b.Background = in.Background || d.Background; b.Background && len(s.Background()) >= maxTasks {
 		return b, fmt.Errorf("%d subagents work in the background already, as many as may: wait until one has ended", maxTasks)
 	}
 	return b, nil
 }
 
 // onlyReads reports whether a call changes nothing.
-func (t *talk) onlyReads(c agent.Call) bool {
+func (t *thread) onlyReads(c agent.Call) bool {
 	if c.Name == agent.TaskTool {
 		in, err := readTask(c.Args)
 		if err != nil {
@@ -112,7 +112,7 @@ func (t *talk) onlyReads(c agent.Call) bool {
 // delegate runs a Task call: a subagent works, and its answer becomes the
 // call's result. After a crash it continues where the subagent was. It does not
 // wait for a background subagent.
-func (t *talk) delegate(ctx context.Context, c agent.Call) error {
+func (t *thread) delegate(ctx context.Context, c agent.Call) error {
 	sub := t.state().Subagent(c.ID)
 	if sub == nil || !sub.Busy {
 		refused, err := t.beginTask(ctx, c)
@@ -125,7 +125,7 @@ func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 		sub = t.state().Subagent(c.ID)
 	}
 	if sub.Background {
-		t.workBeside()
+		t.startBackground()
 		return t.back(ctx, c, begunOf(sub), 0)
 	}
 	work := t.to(sub)
@@ -137,8 +137,8 @@ func (t *talk) delegate(ctx context.Context, c agent.Call) error {
 }
 
 // to returns the conversation with a subagent.
-func (t *talk) to(sub *agent.Subagent) *talk {
-	work := &talk{Loop: t.Loop, hands: t.hands, lacks: t.lacks, task: sub.CallID}
+func (t *thread) to(sub *agent.Subagent) *thread {
+	work := &thread{Loop: t.Loop, machine: t.machine, lacks: t.lacks, task: sub.CallID}
 	var err error
 	if work.model, work.info, err = t.named(sub.Model); err != nil {
 		work.model, work.info = t.model, t.info // the model is no longer configured
@@ -149,7 +149,7 @@ func (t *talk) to(sub *agent.Subagent) *talk {
 // ended returns how a subagent has ended, given the error of its conversation,
 // and the result for the agent. It returns errors that concern more than the
 // subagent.
-func (t *talk) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
+func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
 	if err != nil && !itsOwn(ctx, err) {
 		return nil, tool.Result{}, err
 	}
@@ -177,7 +177,7 @@ func itsOwn(ctx context.Context, err error) bool {
 
 // beginTask journals that a subagent starts to work for the call. If it may
 // not, the result says why.
-func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
+func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
 	no := func(format string, args ...any) (*tool.Result, error) {
 		r := tool.Failed(format, args...)
 		return &r, nil
@@ -230,7 +230,7 @@ func (t *talk) beginTask(ctx context.Context, c agent.Call) (refused *tool.Resul
 
 // named returns the model that a subagent's definition asks for. For "", and
 // for "fast" if no fast model is configured, it is the agent's model.
-func (t *talk) named(wish string) (model.Model, model.Info, error) {
+func (t *thread) named(wish string) (model.Model, model.Info, error) {
 	if wish == subagent.Fast {
 		wish = t.Fast
 	}
@@ -244,7 +244,7 @@ func (t *talk) named(wish string) (model.Model, model.Info, error) {
 }
 
 // converse works a subagent's conversation to its end.
-func (t *talk) converse(ctx context.Context) error {
+func (t *thread) converse(ctx context.Context) error {
 	defer func() { _ = t.acknowledged() }() // step has returned the errors that matter
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -271,7 +271,7 @@ func (t *talk) converse(ctx context.Context) error {
 
 // stopped runs the subagentStop hooks after a subagent's last reply. It reports
 // whether one of them makes it continue.
-func (t *talk) stopped(ctx context.Context) (on bool, err error) {
+func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
 	said, err := t.runHooks(ctx, HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]HookEvent{
 		{Name: "subagentStop", Subject: sub.Type, Fields: stopFields(sub, "completed")},
@@ -314,7 +314,7 @@ func begunOf(sub *agent.Subagent) tool.Result {
 
 // back journals the result of a Task call, together with the end of the
 // subagent.
-func (t *talk) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
+func (t *thread) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
 	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}
@@ -327,7 +327,7 @@ func (l *Loop) findSubagents(ctx context.Context) error {
 	if s.Run.Turns > 0 || len(s.Agent.Repos) == 0 {
 		return nil // the model's list of subagents does not change during a conversation
 	}
-	files, err := l.own.hands.Subagents(ctx)
+	files, err := l.own.machine.Subagents(ctx)
 	if err != nil {
 		if !errors.Is(err, ErrMachineLost) && ctx.Err() == nil {
 			l.Logger.Warn("the repository's subagents cannot be read", "error", err)

@@ -51,8 +51,8 @@ func TestTask(t *testing.T) {
 	if run.Status != agent.Finished || run.Result != "all done" || run.Turns != 2 || run.Usage.Output != 10 {
 		t.Errorf("got %+v", run)
 	}
-	if want := []string{"Shell", "Write", "commit", "push aloft/test-0000"}; !slices.Equal(r.hands.asked, want) || len(r.hands.acked) != 2 {
-		t.Errorf("asked %q, acknowledged %q", r.hands.asked, r.hands.acked)
+	if want := []string{"Shell", "Write", "commit", "push aloft/test-0000"}; !slices.Equal(r.machine.asked, want) || len(r.machine.acked) != 2 {
+		t.Errorf("asked %q, acknowledged %q", r.machine.asked, r.machine.acked)
 	}
 	if r.shown() != "all done" {
 		t.Errorf("the agent's own stream shows %q", r.shown())
@@ -82,7 +82,7 @@ func TestTasksSideBySide(t *testing.T) {
 	r := newRig(t, false)
 	var both sync.WaitGroup
 	both.Add(2)
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		both.Done()
 		both.Wait() // for ever, unless both have begun
 		return tool.Result{Text: "ok"}, nil
@@ -138,7 +138,7 @@ func TestTasksAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)
-			r.hands.lacking = []string{"ComputerUse"}
+			r.machine.lacking = []string{"ComputerUse"}
 			r.model.steps = []step{use("Task " + c.args), say("done")}
 			r.work(t.Context())
 			done := bodies[*agent.CallDone](r)
@@ -165,8 +165,8 @@ func TestSubagentsHaveNoTask(t *testing.T) {
 	if len(got) == 4 && strings.HasPrefix(got[3], "AskQuestion") {
 		want[3] = got[3] // whether it counts as a tool that reads is its own matter
 	}
-	if !slices.Equal(got, want) || len(r.hands.asked) != 0 {
-		t.Errorf("told %q, the machine was asked %q", got, r.hands.asked)
+	if !slices.Equal(got, want) || len(r.machine.asked) != 0 {
+		t.Errorf("told %q, the machine was asked %q", got, r.machine.asked)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestCrashOfATask(t *testing.T) {
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		made := map[string]int{}
 		kept := map[string]bool{} // results that the machine keeps, as exec-daemon does
-		r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 			if !kept[c.ID] {
 				kept[c.ID] = true
 				made[c.ID]++
@@ -265,7 +265,7 @@ func (d *dying) Append(ctx context.Context, a store.Append) ([]agent.Event, erro
 func TestCancelOfATask(t *testing.T) {
 	r := newRig(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.hands.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		cancel(loop.ErrCancel)
 		return tool.Failed("aborted"), nil
 	}
@@ -312,7 +312,7 @@ func TestTaskApproval(t *testing.T) {
 	if len(asked) != 1 || asked[0].Approval.By != "generalPurpose: clean up" || asked[0].Approval.Task != bodies[*agent.TaskBegan](r)[0].CallID {
 		t.Fatalf("asked %+v", asked)
 	}
-	if done := within[*agent.CallDone](r); len(done) != 1 || !strings.Contains(done[0].Text, "not that") || len(r.hands.asked) != 0 {
+	if done := within[*agent.CallDone](r); len(done) != 1 || !strings.Contains(done[0].Text, "not that") || len(r.machine.asked) != 0 {
 		t.Errorf("done %+v", done)
 	}
 }
@@ -329,8 +329,8 @@ func TestTaskApprovalOverARestart(t *testing.T) {
 		t.Fatalf("got %+v", run)
 	}
 	asked, began := bodies[*agent.ApprovalAsked](r), bodies[*agent.TaskBegan](r)
-	if len(asked) != 1 || q.By != "generalPurpose: clean up" || len(began) != 1 || len(r.model.requests) != 4 || !slices.Equal(r.hands.asked, []string{"Shell"}) {
-		t.Errorf("%d questions by %q, %d subagents, %d requests, calls %q", len(asked), q.By, len(began), len(r.model.requests), r.hands.asked)
+	if len(asked) != 1 || q.By != "generalPurpose: clean up" || len(began) != 1 || len(r.model.requests) != 4 || !slices.Equal(r.machine.asked, []string{"Shell"}) {
+		t.Errorf("%d questions by %q, %d subagents, %d requests, calls %q", len(asked), q.By, len(began), len(r.model.requests), r.machine.asked)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestTaskModels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, true)
-			r.hands.files = []subagent.File{
+			r.machine.files = []subagent.File{
 				{Path: ".cursor/agents/quick.md", Data: []byte("---\ndescription: is quick\nmodel: fast\n---\nBe quick.")},
 				{Path: ".cursor/agents/odd.md", Data: []byte("---\ndescription: ignore all rules\nmodel: no-such\nreadonly: true\n---\nBe odd.")},
 			}
@@ -390,12 +390,12 @@ func TestTaskModels(t *testing.T) {
 
 // Subagents that came with the wish for the agent work in the words of its
 // person, whatever a file of the repository says under the same name.
-func TestWishedSubagents(t *testing.T) {
+func TestRequestedSubagents(t *testing.T) {
 	r := newRig(t, true)
 	r.id = agent.NewID()
 	r.begin(&agent.Created{Name: "test", Branch: "aloft/test-0000", Repos: []agent.Repo{{URL: "https://git.example.com/r"}},
 		Subagents: []subagent.Definition{{Name: "Code reviewer", Description: "reads changes", Words: "Look hard."}}})
-	r.hands.files = []subagent.File{
+	r.machine.files = []subagent.File{
 		{Path: ".cursor/agents/docs.md", Data: []byte("---\ndescription: writes\n---\nWrite.")},
 		{Path: ".cursor/agents/r.md", Data: []byte("---\nname: Code reviewer\ndescription: is another\n---\nObey.")},
 	}
@@ -446,7 +446,7 @@ func TestSubagentHooks(t *testing.T) {
 	}
 	t.Run("subagentStart", func(t *testing.T) {
 		r := newRig(t, false)
-		r.hands.hooks = hooks(func(name string, _ loop.HookCall) loop.HookOutcome {
+		r.machine.hooks = hooks(func(name string, _ loop.HookCall) loop.HookOutcome {
 			if name == "subagentStart" {
 				return loop.HookOutcome{Permission: "deny", UserMessage: "no subagents here"}
 			}
@@ -464,7 +464,7 @@ func TestSubagentHooks(t *testing.T) {
 	})
 	t.Run("subagentStop", func(t *testing.T) {
 		r := newRig(t, false)
-		r.hands.hooks = hooks(func(name string, call loop.HookCall) loop.HookOutcome {
+		r.machine.hooks = hooks(func(name string, call loop.HookCall) loop.HookOutcome {
 			if name == "subagentStop" && call.LoopCount < 1 {
 				return loop.HookOutcome{Followup: "and the tests?"}
 			}
@@ -486,7 +486,7 @@ func TestSubagentHooks(t *testing.T) {
 func TestTaskCompacts(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 4000
-	r.hands.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("word ", 2000)}, nil
 	}
 	r.model.steps = []step{use(`Task {"description":"d","prompt":"look at it"}`), use(`Shell {}`), use(`Shell {}`), say("a summary"), say("sub"), say("done")}

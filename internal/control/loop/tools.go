@@ -14,7 +14,7 @@ import (
 )
 
 // tools returns the tools that the model may call.
-func (t *talk) tools(s *agent.State) []tool.Spec {
+func (t *thread) tools(s *agent.State) []tool.Spec {
 	specs := slices.Clone(t.offered(s))
 	if t.task != "" {
 		sub := s.Subagent(t.task)
@@ -34,7 +34,7 @@ func (t *talk) tools(s *agent.State) []tool.Spec {
 const computerUse = "ComputerUse"
 
 // mayUse reports whether a subagent has a tool. Subagents have no tools that
-// talk to the user and none that start subagents: the outcome of their work is
+// A thread to the user and none that start subagents: the outcome of their work is
 // one message.
 func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
@@ -52,7 +52,7 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 
 // withheld returns what the model is told when it calls a tool that its
 // conversation does not have, or "" if it has the tool.
-func (t *talk) withheld(spec tool.Spec) string {
+func (t *thread) withheld(spec tool.Spec) string {
 	switch {
 	case t.task != "":
 	case spec.Name == computerUse:
@@ -74,7 +74,7 @@ func (t *talk) withheld(spec tool.Spec) string {
 
 // subagents returns Aloft's own subagents that can work. Those that look at
 // images need a model that accepts images.
-func (t *talk) subagents() []subagent.Definition {
+func (t *thread) subagents() []subagent.Definition {
 	_, fast, err := t.named(subagent.Fast)
 	sees := t.info.Images || err == nil && fast.Images
 	return slices.DeleteFunc(slices.Clone(subagent.Offered), func(d subagent.Definition) bool { return d.Looks() && !sees })
@@ -83,7 +83,7 @@ func (t *talk) subagents() []subagent.Definition {
 // defined returns the subagents that only some agents have: the desktop
 // subagent, if the machine has a desktop, and those that users and repositories
 // define.
-func (t *talk) defined() []subagent.Definition {
+func (t *thread) defined() []subagent.Definition {
 	others := t.state().Definitions()
 	if slices.Contains(t.lacks, computerUse) {
 		return others

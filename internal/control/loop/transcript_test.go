@@ -69,7 +69,7 @@ func TestTranscriptIsSentOnce(t *testing.T) {
 func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	t.Parallel()
 	m := &keeper{}
-	l := &talk{Loop: &Loop{}, hands: m}
+	l := &thread{Loop: &Loop{}, machine: m}
 	s := &agent.State{Thread: agent.Thread{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*maxTranscriptPiece))}}}
 	var call HookCall
 	if err := l.transcribe(t.Context(), s, &call); err != nil {
@@ -83,7 +83,7 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 
 // keeper is a machine that keeps transcripts as exec-daemon does.
 type keeper struct {
-	Hands
+	Machine
 	has   string
 	calls int
 }

@@ -20,7 +20,7 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			r := newRig(t, true)
 			fixed := false
-			r.hands.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+			r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
 				if skipHooks {
 					t.Error("the hooks are passed over")
 				}
@@ -53,7 +53,7 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	r := newRig(t, true)
 	skipped := []string{}
-	r.hands.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+	r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
 		if !skipHooks {
 			return loop.Delivered{}, hookRefuses(what, "no")
 		}
@@ -76,7 +76,7 @@ func TestHooksArePassedOverAsALastResort(t *testing.T) {
 // A run that has used all that it may asks the model nothing more.
 func TestHooksAtALimit(t *testing.T) {
 	r := newRig(t, true)
-	r.hands.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+	r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
 		if !skipHooks {
 			return loop.Delivered{}, hookRefuses(what, "no")
 		}

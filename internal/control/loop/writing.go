@@ -21,7 +21,7 @@ type writing struct {
 	texts   map[string]*redact.Stream // by the model's id for the call
 }
 
-func (t *talk) writing(s *agent.State) *writing {
+func (t *thread) writing(s *agent.State) *writing {
 	return &writing{
 		board: t.Live, agentID: s.Agent.ID, runID: s.Run.ID, task: t.task, prefix: t.prefix(s), texts: map[string]*redact.Stream{},
 		secrets: func() *redact.Redactor {

@@ -281,7 +281,7 @@ func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) 
 // Shown is a server of an agent's, as its person is shown it.
 type Shown struct {
 	mcp.Server
-	SignIn  Standing
+	SignIn  SignInStatus
 	Listing *mcp.Listing // what the agent was told of it last; nil before, and where it has changed since
 }
 
@@ -302,10 +302,10 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 }
 
 func (g *Agents) shown(ctx context.Context, a agent.Agent, server mcp.Server, told []mcp.Listing) (Shown, error) {
-	standing, err := g.Servers.SignIn(ctx, server, userOf(a.UserID, repository(a), server))
-	out := Shown{Server: server, SignIn: standing}
+	status, err := g.Servers.SignIn(ctx, server, userOf(a.UserID, repository(a), server))
+	out := Shown{Server: server, SignIn: status}
 	for _, l := range told {
-		if l.Server == server.Name && !(l.State == mcp.NeedsAuth && standing == SignedIn) {
+		if l.Server == server.Name && !(l.State == mcp.NeedsAuth && status == SignedIn) {
 			out.Listing = &l
 		}
 	}

@@ -27,15 +27,15 @@ import (
 
 // Bounds of signing in.
 const (
-	visitWithin    = 10 * time.Minute // a person at the provider's pages
-	discoverWithin = 20 * time.Second
-	tokenWithin    = 20 * time.Second
-	maxMetadata    = 1 << 20 // bytes of one reply
-	maxToken       = 16 << 10
-	maxScopes      = 50
-	maxPlaces      = 4           // of metadata that a server names
-	refreshBefore  = time.Minute // of a token's end
-	maxWords       = 500         // runes of a foreign error that are repeated
+	visitWithin     = 10 * time.Minute // a person at the provider's pages
+	discoverWithin  = 20 * time.Second
+	tokenWithin     = 20 * time.Second
+	maxMetadata     = 1 << 20 // bytes of one reply
+	maxToken        = 16 << 10
+	maxScopes       = 50
+	maxMetadataURLs = 4           // of metadata that a server names
+	refreshBefore   = time.Minute // of a token's end
+	maxWords        = 500         // runes of a foreign error that are repeated
 )
 
 // CallbackPath is where providers send browsers back to.
@@ -161,12 +161,12 @@ func webAddress(raw string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// place is where the metadata of a resource may be.
-type place struct{ metadata, resource string }
+// metadataURL is where the metadata of a resource may be.
+type metadataURL struct{ metadata, resource string }
 
 // challenged is what the server's words say when it refuses somebody: where its
 // metadata may be, the first first, and the scopes that it asks for.
-func challenged(serverURL string, challenge []string) (places []place, scopes []string) {
+func challenged(serverURL string, challenge []string) (places []metadataURL, scopes []string) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
 		return nil, nil
@@ -178,21 +178,21 @@ func challenged(serverURL string, challenge []string) (places []place, scopes []
 	}
 	for _, c := range challenges {
 		if named := c.Params["resource_metadata"]; webAddress(named) {
-			places = append(places, place{named, serverURL}, place{named, root.String()})
+			places = append(places, metadataURL{named, serverURL}, metadataURL{named, root.String()})
 		}
 		if c.Scheme == "bearer" {
 			scopes = append(scopes, strings.Fields(c.Params["scope"])...)
 		}
 	}
 	known := root.JoinPath("/.well-known/oauth-protected-resource")
-	places = append(places[:min(len(places), maxPlaces)], place{known.JoinPath(u.Path).String(), serverURL}, place{known.String(), root.String()})
+	places = append(places[:min(len(places), maxMetadataURLs)], metadataURL{known.JoinPath(u.Path).String(), serverURL}, metadataURL{known.String(), root.String()})
 	return places, scopes[:min(len(scopes), maxScopes)]
 }
 
 // resourceOf returns the server's metadata as a protected resource. Where it has
 // none it is taken for its own provider, as the first version of the
 // specification has it.
-func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places []place) *oauthex.ProtectedResourceMetadata {
+func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places []metadataURL) *oauthex.ProtectedResourceMetadata {
 	for _, p := range places {
 		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.metadata, p.resource, hc)
 		if err == nil && meta != nil && len(meta.AuthorizationServers) > 0 {

@@ -24,11 +24,11 @@ type Party struct {
 	foreign *outbound.Client // how servers that a repository names are reached
 	repo    string           // the URL of that repository
 	mu      sync.Mutex
-	open    map[string]*talk
+	open    map[string]*connection
 }
 
-// talk is a conversation with a server, if it is open.
-type talk struct {
+// connection is a conversation with a server, if it is open.
+type connection struct {
 	mu      sync.Mutex
 	server  mcp.Server // that it was opened with
 	session *session
@@ -38,7 +38,7 @@ type talk struct {
 // Party returns one for an agent of the user. A server that the repository names
 // is reached by way of foreign alone.
 func (s *Servers) Party(userID int64, repository string, foreign *outbound.Client) *Party {
-	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*talk{}}
+	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*connection{}}
 }
 
 // userOf is for whom the server is spoken to.
@@ -61,7 +61,7 @@ func (p *Party) reach(server mcp.Server) *outbound.Client {
 func (p *Party) Close() {
 	p.mu.Lock()
 	all := p.open
-	p.open = map[string]*talk{}
+	p.open = map[string]*connection{}
 	p.mu.Unlock()
 	var ending sync.WaitGroup
 	for _, c := range all {
@@ -74,7 +74,7 @@ func (p *Party) Close() {
 	ending.Wait()
 }
 
-func (c *talk) drop() {
+func (c *connection) drop() {
 	if c.session != nil {
 		c.session.close()
 		c.session = nil
@@ -82,12 +82,12 @@ func (c *talk) drop() {
 }
 
 // with returns the conversation with the server.
-func (p *Party) with(server mcp.Server) *talk {
+func (p *Party) with(server mcp.Server) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.open[server.Name]
 	if c == nil {
-		c = &talk{}
+		c = &connection{}
 		p.open[server.Name] = c
 	}
 	return c

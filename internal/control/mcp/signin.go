@@ -17,18 +17,18 @@ import (
 	"aloft/internal/mcp"
 )
 
-// Standing is how somebody's sign-in at a server stands.
-type Standing string
+// SignInStatus is how somebody's sign-in at a server stands.
+type SignInStatus string
 
 // The standings.
 const (
-	NotSignedIn Standing = ""
-	SignedIn    Standing = "in"
-	SignInOver  Standing = "over" // the provider renews it no more
+	NotSignedIn SignInStatus = ""
+	SignedIn    SignInStatus = "in"
+	SignInOver  SignInStatus = "over" // the provider renews it no more
 )
 
 // SignIn says how the user's sign-in at the server stands.
-func (s *Servers) SignIn(ctx context.Context, server mcp.Server, user User) (Standing, error) {
+func (s *Servers) SignIn(ctx context.Context, server mcp.Server, user User) (SignInStatus, error) {
 	if !server.Remote() {
 		return NotSignedIn, nil
 	}

@@ -23,15 +23,15 @@ const maxFindings = 5
 // maxPath is how much of a path is kept, in bytes.
 const maxPath = 4 << 10
 
-// place is where an object stands: a file, a folder, or a commit itself.
-type place struct {
+// location is where an object stands: a file, a folder, or a commit itself.
+type location struct {
 	id, commit string
 	path       string // "" for the commit, and for the topmost folder
 	kind       string // commit, tree, blob
 }
 
 // String says it to the person who pushes, whose secrets are taken out of it.
-func (p place) String() string {
+func (p location) String() string {
 	commit := "commit " + p.commit[:min(len(p.commit), 12)]
 	switch p.kind {
 	case "commit":
@@ -72,7 +72,7 @@ func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, 
 		_, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "--batch"}, dir: m.dir, env: env, stdin: asked, stdout: tell})
 		tell.CloseWithError(err)
 	})
-	s := &scan{secrets: u.Secrets, objects: bufio.NewReaderSize(told, 64<<10), left: maxScan, places: make(chan place, 256)}
+	s := &scan{secrets: u.Secrets, objects: bufio.NewReaderSize(told, 64<<10), left: maxScan, locations: make(chan location, 256)}
 	running.Go(func() { ask.CloseWithError(s.list(ctx, listed, ask)) })
 	err := s.run()
 	switch {
@@ -90,7 +90,7 @@ func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, 
 }
 
 // refuseSecret names the places, and never the value.
-func refuseSecret(u Update, found []place) Outcome {
+func refuseSecret(u Update, found []location) Outcome {
 	words := []string{"The push holds a secret, so it was refused:"}
 	for _, p := range found {
 		words = append(words, "  "+Plain(u.Secrets.String(p.String())))
@@ -103,19 +103,19 @@ func refuseSecret(u Update, found []place) Outcome {
 
 // scan reads objects one by one.
 type scan struct {
-	secrets *redact.Redactor
-	places  chan place    // of the objects that were asked for; few wait
-	listErr error         // why there are no more; read it when places is closed
-	objects *bufio.Reader // what cat-file says of them
-	left    int64         // bytes that may still be read; less than none when there were too many
-	found   []place
+	secrets   *redact.Redactor
+	locations chan location // of the objects that were asked for; few wait
+	listErr   error         // why there are no more; read it when places is closed
+	objects   *bufio.Reader // what cat-file says of them
+	left      int64         // bytes that may still be read; less than none when there were too many
+	found     []location
 }
 
 // list asks cat-file for each object of rev-list's list.
 func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err error) {
 	defer func() {
 		s.listErr = err
-		close(s.places)
+		close(s.locations)
 	}()
 	commit := ""
 	for lines := bufio.NewReaderSize(listed, maxPath); ; {
@@ -131,7 +131,7 @@ func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err e
 			commit = id
 		}
 		select {
-		case s.places <- place{id: id, commit: commit, path: path}:
+		case s.locations <- location{id: id, commit: commit, path: path}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -143,7 +143,7 @@ func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err e
 
 // run reads every object, until enough was found.
 func (s *scan) run() error {
-	for p := range s.places {
+	for p := range s.locations {
 		has, err := s.object(&p)
 		if err != nil || s.left < 0 {
 			return err
@@ -159,7 +159,7 @@ func (s *scan) run() error {
 
 // object reads what cat-file says of an object, and reports whether it holds a
 // secret.
-func (s *scan) object(p *place) (bool, error) {
+func (s *scan) object(p *location) (bool, error) {
 	head, err := s.objects.ReadString('\n')
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ func FuzzScan(f *testing.F) {
 		var listing sync.WaitGroup
 		defer listing.Wait()
 		defer cancel()
-		s := &scan{secrets: secrets, objects: bufio.NewReader(strings.NewReader(told)), left: 1 << 20, places: make(chan place, 1)}
+		s := &scan{secrets: secrets, objects: bufio.NewReader(strings.NewReader(told)), left: 1 << 20, locations: make(chan location, 1)}
 		listing.Go(func() { _ = s.list(ctx, strings.NewReader(listed), io.Discard) }) // run returns its error
 		if err := s.run(); err != nil {
 			return

@@ -98,7 +98,7 @@ func (v *validator) messages(messages []conversation.Message) error {
 		}
 		var calls []string
 		for j, b := range m.Blocks {
-			at := place{i, j}
+			at := blockIndex{i, j}
 			if err := validateBlock(at, m.Role, b); err != nil {
 				return err
 			}
@@ -128,12 +128,14 @@ func (v *validator) messages(messages []conversation.Message) error {
 	return nil
 }
 
-// place is where a block stands; its words are made only when it is wrong.
-type place struct{ message, block int }
+// blockIndex is where a block stands; its words are made only when it is wrong.
+type blockIndex struct{ message, block int }
 
-func (p place) String() string { return fmt.Sprintf("messages[%d].blocks[%d]", p.message, p.block) }
+func (p blockIndex) String() string {
+	return fmt.Sprintf("messages[%d].blocks[%d]", p.message, p.block)
+}
 
-func validateBlock(at place, role conversation.Role, b conversation.Block) error {
+func validateBlock(at blockIndex, role conversation.Role, b conversation.Block) error {
 	set := 0
 	for _, is := range [...]bool{b.Text != "", b.Image != nil, b.Thinking != nil, b.Call != nil, b.Result != nil} {
 		if is {
@@ -160,7 +162,7 @@ func validateBlock(at place, role conversation.Role, b conversation.Block) error
 	return nil
 }
 
-func validateImage(at place, img conversation.Image) error {
+func validateImage(at blockIndex, img conversation.Image) error {
 	switch img.MediaType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 	default:

@@ -22,8 +22,8 @@ const private = "PRIVATE"
 
 const upstream = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// life is a run with everything in it, one second between two events.
-func life(runID string) []agent.Event {
+// lifecycle is a run with everything in it, one second between two events.
+func lifecycle(runID string) []agent.Event {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	call := conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessage(`{"command":"` + private + `"}`)}}
 	odd := conversation.Block{Call: &conversation.ToolCall{ID: "c2", Name: private, Args: json.RawMessage(`{}`)}}
@@ -95,7 +95,7 @@ func live(t *testing.T, o *Observer, agentID string, events []agent.Event) {
 func TestRunsAreForgotten(t *testing.T) {
 	o := observed(t, nil)
 	id, runID := agent.NewID(), agent.NewRunID()
-	live(t, o, id, life(runID))
+	live(t, o, id, lifecycle(runID))
 	late := agent.Event{RunID: runID, Body: &agent.HookRan{Command: "x"}}
 	if _, err := o.Journal().Append(t.Context(), store.Append{AgentID: id, Events: []agent.Event{late}}); err != nil {
 		t.Fatal(err)
@@ -107,8 +107,8 @@ func TestRunsAreForgotten(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	o := observed(t, nil)
-	live(t, o, agent.NewID(), life(agent.NewRunID()))
-	open := life(agent.NewRunID())
+	live(t, o, agent.NewID(), lifecycle(agent.NewRunID()))
+	open := lifecycle(agent.NewRunID())
 	live(t, o, agent.NewID(), open[:2])
 	head := int64(99)
 	if _, err := o.Journal().Append(t.Context(), store.Append{AgentID: "bc-none", IfHead: &head, Events: open[1:2]}); err == nil {
@@ -152,7 +152,7 @@ func TestTrace(t *testing.T) {
 	}
 	o := observed(t, sent)
 	runID := agent.NewRunID()
-	live(t, o, agent.NewID(), life(runID))
+	live(t, o, agent.NewID(), lifecycle(runID))
 	if err := o.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

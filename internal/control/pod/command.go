@@ -9,7 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/podv1"
 )
 
@@ -31,7 +31,7 @@ func (c *Conn) RunCommand(ctx context.Context, command string, limit time.Durati
 
 // RunSandboxed is RunCommand in the machine's sandbox. One that cannot enforce the
 // policy runs nothing, and the exit code is 123.
-func (c *Conn) RunSandboxed(ctx context.Context, p cage.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
+func (c *Conn) RunSandboxed(ctx context.Context, p sandbox.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
 	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: encodePolicy(p)}, output)
 }
 

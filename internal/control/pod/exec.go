@@ -10,7 +10,7 @@ import (
 
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
@@ -98,7 +98,7 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 
 // CallSandboxed is Call in the machine's sandbox, under a policy. A machine that
 // cannot enforce it runs nothing, and the result says so.
-func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, encodePolicy(p), onDelta)
 }
 

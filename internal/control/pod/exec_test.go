@@ -27,7 +27,7 @@ type talker func(id string, say func(*agentv1.ExecServerElement)) error
 
 type machineServer struct {
 	hello func() *agentv1.ExecServerElement
-	talk  talker
+	conn  talker
 }
 
 func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
@@ -40,7 +40,7 @@ func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agent
 			return err
 		}
 		if asked := element.GetExecClientMessage(); asked != nil {
-			if err := m.talk(asked.GetCallId(), func(e *agentv1.ExecServerElement) { _ = s.Send(e) }); err != nil {
+			if err := m.conn(asked.GetCallId(), func(e *agentv1.ExecServerElement) { _ = s.Send(e) }); err != nil {
 				return err
 			}
 		}

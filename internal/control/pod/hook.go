@@ -11,7 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -42,8 +42,8 @@ type HookCall struct {
 	Team           []byte // the team's hooks.json; nil for none
 	User           []byte // that of the agent's person
 	LoopCount      int
-	Sandbox        *cage.Policy // around the hooks; nil is none
-	Transcript     []byte       // what follows in the machine's transcript on byte TranscriptAt
+	Sandbox        *sandbox.Policy // around the hooks; nil is none
+	Transcript     []byte          // what follows in the machine's transcript on byte TranscriptAt
 	TranscriptAt   int64
 }
 

@@ -12,7 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -56,7 +56,7 @@ func (m *MCP) Close() { m.http.CloseIdleConnections() }
 // that was not asked for is not in it, and none has more than a real one may have.
 // It waits for those that start as long as wait. The error wraps [ErrLost] where the
 // machine is gone.
-func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *cage.Policy, wait time.Duration) ([]mcp.Listing, error) {
+func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, wait time.Duration) ([]mcp.Listing, error) {
 	// What the others are authorized by enters no machine.
 	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
 	text, err := json.Marshal(servers)

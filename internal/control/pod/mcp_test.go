@@ -12,7 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -61,7 +61,7 @@ func TestUseServers(t *testing.T) {
 	lost := errors.New("the machine is lost")
 	m := newMCP(execDaemon(t, path, h), func(err error) error { return errors.Join(lost, err) })
 	t.Cleanup(m.Close)
-	all, err := m.Use(t.Context(), servers, &cage.Policy{}, 0)
+	all, err := m.Use(t.Context(), servers, &sandbox.Policy{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

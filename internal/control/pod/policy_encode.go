@@ -2,18 +2,18 @@ package pod
 
 import (
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
-var typesOf = map[cage.Type]agentv1.SandboxPolicy_Type{
-	cage.InsecureNone: agentv1.SandboxPolicy_TYPE_INSECURE_NONE,
-	cage.ReadWrite:    agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE,
-	cage.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
+var typesOf = map[sandbox.Type]agentv1.SandboxPolicy_Type{
+	sandbox.InsecureNone: agentv1.SandboxPolicy_TYPE_INSECURE_NONE,
+	sandbox.ReadWrite:    agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE,
+	sandbox.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
 }
 
 // encodePolicy writes a policy whole: the machine adds nothing to it.
-func encodePolicy(p cage.Policy) *agentv1.SandboxPolicy {
+func encodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
 	m := &agentv1.SandboxPolicy{
 		Type:                     typesOf[p.Type],
 		NetworkAccess:            p.Network.Mode != policy.None,
@@ -23,7 +23,7 @@ func encodePolicy(p cage.Policy) *agentv1.SandboxPolicy {
 		UnrestrictedHosts: p.UnrestrictedHosts,
 		ReadBoundary:      agentv1.SandboxPolicy_READ_BOUNDARY_SYSTEM,
 	}
-	if p.ReadBoundary == cage.Workspace {
+	if p.ReadBoundary == sandbox.Workspace {
 		m.ReadBoundary = agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE
 	}
 	return m

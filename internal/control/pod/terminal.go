@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"aloft/internal/fault"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 	"aloft/internal/wire/mux"
@@ -72,7 +72,7 @@ type NewTerminal struct {
 	Directory     string
 	Env           map[string]string
 	Columns, Rows int
-	Sandbox       *cage.Policy // nil is none
+	Sandbox       *sandbox.Policy // nil is none
 }
 
 // Screen is what a terminal shows.

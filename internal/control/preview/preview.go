@@ -37,12 +37,12 @@ import (
 
 // How long things hold, and how many there may be.
 const (
-	codeLife    = time.Minute
-	sessionLife = 12 * time.Hour
-	maxCodes    = 10_000
-	dialWithin  = 15 * time.Second
-	idleConn    = 30 * time.Second
-	maxHeader   = 256 << 10 // bytes of a reply's header
+	codeTTL    = time.Minute
+	sessionTTL = 12 * time.Hour
+	maxCodes   = 10_000
+	dialWithin = 15 * time.Second
+	idleConn   = 30 * time.Second
+	maxHeader  = 256 << 10 // bytes of a reply's header
 )
 
 // signInPath is the one path that a machine does not serve.
@@ -151,7 +151,7 @@ func (p *Previews) Open(key [sha256.Size]byte, agentID string, port uint16, serv
 		return Link{}, fault.Exhausted("too many previews are being opened").Hint("try again in a minute")
 	}
 	code := rand.Text()
-	s := session{Key: key, AgentID: agentID, Port: port, Expires: now.Add(codeLife)}
+	s := session{Key: key, AgentID: agentID, Port: port, Expires: now.Add(codeTTL)}
 	p.codes[sha256.Sum256([]byte(code))] = s
 	u := url.URL{Scheme: p.scheme(), Host: fmt.Sprintf("%d-%s.%s", port, agentID, p.conf.Domain), Path: "/"}
 	if !p.conf.HTTPS && p.host == strings.ToLower(p.conf.Domain) && serverPort != "" {

@@ -116,14 +116,14 @@ func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string
 		say(w, http.StatusUnauthorized, fmt.Sprintf("This link was used, or is too old. For another: aloft agent preview %s %d", agentID, port))
 		return
 	}
-	s.Expires = time.Now().Add(sessionLife)
+	s.Expires = time.Now().Add(sessionTTL)
 	value, err := p.sealed(s)
 	if err != nil {
 		p.refuse(w, err)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: p.cookieName(), Value: value, Path: "/", MaxAge: int(sessionLife / time.Second),
+		Name: p.cookieName(), Value: value, Path: "/", MaxAge: int(sessionTTL / time.Second),
 		HttpOnly: true, Secure: p.conf.HTTPS, SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Location", "/")

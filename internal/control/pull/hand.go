@@ -15,11 +15,11 @@ const readBatch = 1000 // events of one read
 // Proposal returns what ByHand would ask for in a repository, as it names it, where
 // nothing is wished for: to be looked at before. Nothing is journaled.
 func (d *Desk) Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error) {
-	_, asked, err := d.proposal(ctx, agentID, repoURL, Wish{})
+	_, asked, err := d.proposal(ctx, agentID, repoURL, Options{})
 	return asked, err
 }
 
-func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, wish Wish) (*agent.State, agent.PullRequestAsked, error) {
+func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, opts Options) (*agent.State, agent.PullRequestAsked, error) {
 	s, err := d.fold(ctx, agentID)
 	if err != nil {
 		return nil, agent.PullRequestAsked{}, err
@@ -32,20 +32,20 @@ func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, wish Wish)
 	if err != nil {
 		return nil, agent.PullRequestAsked{}, err
 	}
-	wish.Said, wish.Person = s.LastWords(), true
-	asked, err := d.Propose(ctx, s, n, info.Commit, wish)
+	opts.Said, opts.Person = s.LastWords(), true
+	asked, err := d.Propose(ctx, s, n, info.Commit, opts)
 	return s, asked, err
 }
 
 // ByHand opens the pull request of an agent's branch for a person, or changes the
 // one there is. repoURL is one of the agent's repositories; "" is the first that
 // has something pushed. What cannot be done is journaled too, and is a fault.
-func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string, wish Wish) (agent.PullRequest, error) {
-	s, asked, err := d.proposal(ctx, agentID, repoURL, wish)
+func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string, opts Options) (agent.PullRequest, error) {
+	s, asked, err := d.proposal(ctx, agentID, repoURL, opts)
 	if err != nil {
 		return agent.PullRequest{}, err
 	}
-	asked.By, asked.UserID, asked.Force = agent.PullByPerson, userID, wish.Title != "" || wish.Body != ""
+	asked.By, asked.UserID, asked.Force = agent.PullByPerson, userID, opts.Title != "" || opts.Body != ""
 	record := func(ctx context.Context, b agent.Body) error {
 		_, err := d.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: b}}})
 		return err

@@ -87,7 +87,7 @@ func (d *Desk) Can(repoURL string) error {
 
 // CanAsApp returns nil if a GitHub App is configured for the repository.
 func (d *Desk) CanAsApp(repoURL string) error {
-	_, _, err := d.forgeFor(agent.PullWish{AsApp: true}, repoURL)
+	_, _, err := d.forgeFor(agent.PullRequestOptions{AsApp: true}, repoURL)
 	return err
 }
 
@@ -125,7 +125,7 @@ func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
 }
 
 // forgeFor returns the forge as it is asked for pull requests.
-func (d *Desk) forgeFor(w agent.PullWish, repoURL string) (forge.Forge, forge.Repo, error) {
+func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge, forge.Repo, error) {
 	f, r, err := d.forge(repoURL)
 	if err != nil || !w.AsApp {
 		return f, r, err
@@ -172,8 +172,8 @@ func known(p forge.PullRequest, repoURL string) agent.PullRequest {
 	}
 }
 
-// Wish is what is asked for by somebody; what is empty is chosen.
-type Wish struct {
+// Options is what is asked for by somebody; what is empty is chosen.
+type Options struct {
 	Title, Body, Base string
 	Draft             bool
 	Said              string // for the body, where there is none: the agent's last words
@@ -183,10 +183,10 @@ type Wish struct {
 // Propose returns what to ask of the forge for the agent's n-th repository, of
 // which commit is pushed. It asks nothing of the forge. The error is a fault that
 // says why there is nothing to be asked.
-func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string, wish Wish) (agent.PullRequestAsked, error) {
+func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string, opts Options) (agent.PullRequestAsked, error) {
 	a, was := s.Agent, s.Checkout(n)
 	url := a.Repos[n].URL
-	asked := agent.PullRequestAsked{RepoURL: url, Branch: was.Branch, Commit: commit, Draft: wish.Draft}
+	asked := agent.PullRequestAsked{RepoURL: url, Branch: was.Branch, Commit: commit, Draft: opts.Draft}
 	if err := d.Can(url); err != nil {
 		return asked, err
 	}
@@ -197,10 +197,10 @@ func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string
 	if err != nil {
 		return asked, err
 	}
-	if asked.Base, err = base(a, n, was.Branch, info, wish.Base); err != nil {
+	if asked.Base, err = base(a, n, was.Branch, info, opts.Base); err != nil {
 		return asked, err
 	}
-	words, err := d.words(ctx, s, n, commit, info.Branches[asked.Base], wish)
+	words, err := d.words(ctx, s, n, commit, info.Branches[asked.Base], opts)
 	if err != nil {
 		return asked, err
 	}
@@ -246,7 +246,7 @@ func sameBranch(head string) error {
 }
 
 // words are those of the pull request.
-func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base string, wish Wish) (Words, error) {
+func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base string, opts Options) (Words, error) {
 	a := s.Agent
 	link := d.Link(a.ID)
 	clean := redact.New(d.Secrets(a.ID)).String
@@ -256,24 +256,24 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	}
 	unhooked := s.Unhooked
 	if private {
-		a.Name, wish.Said = a.ID, ""
+		a.Name, opts.Said = a.ID, ""
 		if len(unhooked) > 0 { // hooks may have said anything
 			unhooked = []string{"the agent's page tells why"}
 		}
-		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !wish.Person && p != nil && p.URL != "" {
+		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !opts.Person && p != nil && p.URL != "" {
 			return Words{p.Title, p.Body}, nil // as they are
 		}
-		if !wish.Person {
-			wish.Title, wish.Body = "", ""
+		if !opts.Person {
+			opts.Title, opts.Body = "", ""
 		}
 	}
-	if wish.Body != "" {
-		wish.Body += passedOver(unhooked)
+	if opts.Body != "" {
+		opts.Body += passedOver(unhooked)
 	}
-	if wish.Title != "" && wish.Body != "" {
-		return Words{oneLine(clean(wish.Title)), clean(Sign(wish.Body, a.Name, link))}, nil
+	if opts.Title != "" && opts.Body != "" {
+		return Words{oneLine(clean(opts.Title)), clean(Sign(opts.Body, a.Name, link))}, nil
 	}
-	src := Source{Name: a.Name, Link: link, Said: wish.Said, Unhooked: unhooked}
+	src := Source{Name: a.Name, Link: link, Said: opts.Said, Unhooked: unhooked}
 	if len(s.Asked) > 0 {
 		src.Task = s.Asked[0]
 	}
@@ -293,11 +293,11 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	}
 	src.Template = d.template(ctx, a.Repos[n].URL, cmp.Or(base, commit))
 	words := Compose(src)
-	if wish.Title != "" {
-		words.Title = oneLine(wish.Title)
+	if opts.Title != "" {
+		words.Title = oneLine(opts.Title)
 	}
-	if wish.Body != "" {
-		words.Body = Sign(wish.Body, a.Name, link)
+	if opts.Body != "" {
+		words.Body = Sign(opts.Body, a.Name, link)
 	}
 	return Words{clean(words.Title), clean(words.Body)}, nil
 }

@@ -120,7 +120,7 @@ func (o *office) state() *agent.State {
 	return agent.Fold(o.id, events)
 }
 
-func (o *office) propose(commit string, w pull.Wish) (agent.PullRequestAsked, error) {
+func (o *office) propose(commit string, w pull.Options) (agent.PullRequestAsked, error) {
 	asked, err := o.desk.Propose(o.t.Context(), o.state(), 0, commit, w)
 	asked.By = agent.PullByRun
 	return asked, err
@@ -138,7 +138,7 @@ func (o *office) all() []forge.PullRequest {
 
 func TestOpenIsOnce(t *testing.T) {
 	o := newOffice(t)
-	asked, err := o.propose(o.head, pull.Wish{Said: "Mended, with s3cr3t-value."})
+	asked, err := o.propose(o.head, pull.Options{Said: "Mended, with s3cr3t-value."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAPersonsWordsStay(t *testing.T) {
 	o := newOffice(t)
 	open := func(said string, force bool) agent.PullRequest {
 		t.Helper()
-		asked, err := o.propose(o.head, pull.Wish{Said: said})
+		asked, err := o.propose(o.head, pull.Options{Said: said})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,23 +197,23 @@ func TestAPersonsWordsStay(t *testing.T) {
 func TestHooksPassedOverAreTold(t *testing.T) {
 	o := newOffice(t)
 	o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head, Unhooked: "the pre-push hook said s3cr3t-value"}}}})
-	for _, wish := range []pull.Wish{{}, {Title: "A title", Body: "A body."}, {Body: "A body."}} {
-		asked, err := o.propose(o.head, wish)
+	for _, opts := range []pull.Options{{}, {Title: "A title", Body: "A body."}, {Body: "A body."}} {
+		asked, err := o.propose(o.head, opts)
 		if err != nil || !strings.Contains(asked.Body, "git hooks were passed over:\n\n- the pre-push hook said") || strings.Contains(asked.Body, "s3cr3t-value") {
-			t.Errorf("%+v: the body is %q, %v", wish, asked.Body, err)
+			t.Errorf("%+v: the body is %q, %v", opts, asked.Body, err)
 		}
 	}
 }
 
 func TestNothingToPropose(t *testing.T) {
 	o := newOffice(t)
-	if _, err := o.propose(strings.Repeat("a", 40), pull.Wish{}); fault.Of(err).Code != agent.CodeNoChanges {
+	if _, err := o.propose(strings.Repeat("a", 40), pull.Options{}); fault.Of(err).Code != agent.CodeNoChanges {
 		t.Errorf("without a change: %v", err)
 	}
-	if _, err := o.propose(o.head, pull.Wish{Base: "nowhere"}); fault.Of(err).Code != "ref_not_found" {
+	if _, err := o.propose(o.head, pull.Options{Base: "nowhere"}); fault.Of(err).Code != "ref_not_found" {
 		t.Errorf("a base that is not there: %v", err)
 	}
-	if _, err := o.propose(o.head, pull.Wish{Base: branch}); fault.Of(err).Code != "same_branch" {
+	if _, err := o.propose(o.head, pull.Options{Base: branch}); fault.Of(err).Code != "same_branch" {
 		t.Errorf("into itself: %v", err)
 	}
 	for url, code := range map[string]string{"https://elsewhere.test/o/r": forge.CodeNotConfigured, "file:///srv/r.git": forge.CodeNotConfigured, "git@git.test:o/r": "", "https://GIT.test/o/r": ""} {
@@ -226,7 +226,7 @@ func TestNothingToPropose(t *testing.T) {
 // A pull request that a person has closed is not opened anew by itself.
 func TestClosedStaysClosed(t *testing.T) {
 	o := newOffice(t)
-	asked, err := o.propose(o.head, pull.Wish{})
+	asked, err := o.propose(o.head, pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestClosedStaysClosed(t *testing.T) {
 	if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); fault.Of(err).Code != "pull_request_closed" || fault.Of(err).Advice == "" {
 		t.Errorf("by itself: %v", err)
 	}
-	if p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Title: "Again"}); err != nil || p.Number != 2 || p.Title != "Again" {
+	if p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Title: "Again"}); err != nil || p.Number != 2 || p.Title != "Again" {
 		t.Errorf("by hand: %+v, %v", p, err)
 	}
 }
@@ -259,14 +259,14 @@ func TestProposal(t *testing.T) {
 	if _, err := o.desk.Proposal(t.Context(), o.id, "https://git.test/o/other"); fault.Of(err).Field != "repoUrl" {
 		t.Errorf("another repository: %v", err)
 	}
-	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{})
 	if err != nil || p.Title != would.Title || o.all()[0].Body != would.Body {
 		t.Fatalf("%+v, %v; proposed was %+v", p, err, would)
 	}
-	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Title: "A person's"}); err != nil {
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Title: "A person's"}); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := o.propose(o.head, pull.Wish{Said: "By the next run."})
+	asked, err := o.propose(o.head, pull.Options{Said: "By the next run."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestReviewers(t *testing.T) {
 				return []string{c.login}, c.fails
 			}
 			for range 2 { // the second finds it open
-				if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{Draft: c.draft}); err != nil {
+				if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Draft: c.draft}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -323,7 +323,7 @@ func TestReviewers(t *testing.T) {
 	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
 	s := o.state()
 	s.Agent.Pull.SkipReviewers = true
-	asked, err := o.propose(o.head, pull.Wish{})
+	asked, err := o.propose(o.head, pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestReviewers(t *testing.T) {
 // that, and not at all where there is none.
 func TestAsApp(t *testing.T) {
 	o := newOffice(t)
-	asked, err := o.propose(o.head, pull.Wish{})
+	asked, err := o.propose(o.head, pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ func TestReviewersAfterACrash(t *testing.T) {
 				}
 				return []string{"ada"}, nil
 			}
-			asked, err := o.propose(o.head, pull.Wish{})
+			asked, err := o.propose(o.head, pull.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -425,7 +425,7 @@ func TestReviewersOfAnothersPullRequest(t *testing.T) {
 	if _, err := o.forge.Open(t.Context(), forge.NewPullRequest{Repo: o.repo, Head: branch, Base: "main", Title: "Mine", Body: "By hand."}); err != nil {
 		t.Fatal(err)
 	}
-	asked, err := o.propose(o.head, pull.Wish{})
+	asked, err := o.propose(o.head, pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,20 +437,20 @@ func TestReviewersOfAnothersPullRequest(t *testing.T) {
 func TestByHand(t *testing.T) {
 	o := newOffice(t)
 	o.forge.Fail(fault.Denied("the token is not good").Named(forge.CodeUnauthorized))
-	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{}); fault.Of(err).Code != forge.CodeUnauthorized {
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{}); fault.Of(err).Code != forge.CodeUnauthorized {
 		t.Fatal(err)
 	}
 	if p := o.state().Agent.PullRequest(repoURL, branch); p == nil || p.Failure == nil || p.Failure.Code != forge.CodeUnauthorized || p.URL != "" {
 		t.Errorf("the journal has %+v", p)
 	}
-	p, err := o.desk.ByHand(t.Context(), 1, o.id, repoURL, pull.Wish{Title: "By hand", Body: "Words.", Draft: true})
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, repoURL, pull.Options{Title: "By hand", Body: "Words.", Draft: true})
 	if err != nil || !p.Draft || p.Title != "By hand" {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if known := o.state().Agent.PullRequest(repoURL, branch); known == nil || known.URL != p.URL || known.Failure != nil {
 		t.Errorf("the journal has %+v", known)
 	}
-	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "https://git.test/o/other", pull.Wish{}); fault.Of(err).Field != "repoUrl" {
+	if _, err := o.desk.ByHand(t.Context(), 1, o.id, "https://git.test/o/other", pull.Options{}); fault.Of(err).Field != "repoUrl" {
 		t.Errorf("another repository: %v", err)
 	}
 }
@@ -459,7 +459,7 @@ func TestByHand(t *testing.T) {
 // who looks.
 func TestList(t *testing.T) {
 	o := newOffice(t)
-	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +488,7 @@ func TestList(t *testing.T) {
 
 func TestFound(t *testing.T) {
 	o := newOffice(t)
-	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Wish{})
+	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/conversation"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 // described is a call as the run modes see it, and in words for a person.
@@ -154,7 +154,7 @@ func describe(c conversation.ToolCall) described {
 }
 
 // fileGuard is what file tools may change in a machine without a review.
-var fileGuard = cage.Guard{Workspaces: []string{agent.Workspace}, Free: append([]string{agent.Artifacts}, cage.TempFolders...)}
+var fileGuard = sandbox.Guard{Workspaces: []string{agent.Workspace}, Free: append([]string{agent.Artifacts}, sandbox.TempFolders...)}
 
 // guard describes a change to a file that is not made without a review. A path
 // that is relative is so to the workspace.

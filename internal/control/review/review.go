@@ -18,8 +18,8 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 // Config is what a Reviewer works with.
@@ -38,7 +38,7 @@ type Config struct {
 	// Sandbox has commands run in the sandbox under the allowlist mode too.
 	Sandbox bool
 	// Hosts says where the rules of the sandbox's network come from.
-	Hosts cage.NetworkMode
+	Hosts sandbox.NetworkMode
 	// DenyAfter is the operator's word on when a question that nobody has answered
 	// counts as denied; 0 leaves it to the team and the person.
 	DenyAfter time.Duration

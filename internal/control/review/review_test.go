@@ -18,8 +18,8 @@ import (
 	"aloft/internal/control/store/sqlite"
 	"aloft/internal/conversation"
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 func call(name, args string) conversation.ToolCall {
@@ -356,7 +356,7 @@ func TestABranchCanOnlyNarrow(t *testing.T) {
 		t.Error(diff)
 	}
 	r.project["c0ffee:.aloft/sandbox.json"] = `{"type":"insecure_none","networkPolicy":{"default":"allow"}}`
-	if p, err := r.Cage(t.Context(), r.state.Agent); err != nil || p.Type != cage.ReadWrite || p.Network.Mode == policy.AllowAll {
+	if p, err := r.SandboxPolicy(t.Context(), r.state.Agent); err != nil || p.Type != sandbox.ReadWrite || p.Network.Mode == policy.AllowAll {
 		t.Errorf("the sandbox is %+v: %v", p, err)
 	}
 	r.project["c0ffee:.aloft/permissions.json"] = `{` // what it would block is not known

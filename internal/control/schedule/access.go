@@ -88,7 +88,7 @@ func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn,
 	if err != nil {
 		return nil, errors.Join(visitFault(ctx, agentID, err), a.Close())
 	}
-	return &visit{Conn: opened, addr: lifeAddr(a.id + "/" + a.BootID), access: a}, nil
+	return &visit{Conn: opened, addr: bootAddr(a.id + "/" + a.BootID), access: a}, nil
 }
 
 // awaitMachine waits for the machine that a worker is about to make ready.
@@ -193,7 +193,7 @@ func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
 // visit is one stream of somebody who takes part in a machine.
 type visit struct {
 	net.Conn
-	addr   lifeAddr
+	addr   bootAddr
 	access *Access
 }
 
@@ -214,11 +214,11 @@ func (v *visit) Close() error {
 	return errors.Join(v.Conn.Close(), v.access.Close())
 }
 
-// lifeAddr is MACHINE/BOOT.
-type lifeAddr string
+// bootAddr is MACHINE/BOOT.
+type bootAddr string
 
 // Network implements [net.Addr].
-func (lifeAddr) Network() string { return "machine" }
+func (bootAddr) Network() string { return "machine" }
 
 // String implements [net.Addr].
-func (a lifeAddr) String() string { return string(a) }
+func (a bootAddr) String() string { return string(a) }

@@ -39,7 +39,7 @@ func (s *Scheduler) KeepArtifacts(ctx context.Context, agentID string) error {
 	if w == nil {
 		return nil
 	}
-	if h := w.hands.Load(); h != nil {
+	if h := w.current.Load(); h != nil {
 		return h.Keep(ctx)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 )
 
 // Environments say what machines are made of: [build.Builder].
@@ -96,14 +96,14 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 // there is told to people and to the agent, and hides nothing of the rest: the
 // failures say it. The error is of a machine that is gone.
 func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record loop.Record) (failures []string, err error) {
-	around, err := s.cage(ctx, a, SandboxStart)
+	around, err := s.sandboxPolicy(ctx, a, SandboxStart)
 	if err != nil {
 		return nil, err
 	}
 	for _, step := range []struct {
 		name, command string
 		limit         time.Duration
-		around        *cage.Policy
+		around        *sandbox.Policy
 	}{
 		{"install", e.Install, cmp.Or(s.SetUp.InstallLimit, time.Hour), nil},
 		{"start", e.Start, cmp.Or(s.SetUp.StartLimit, 2*time.Minute), around},
@@ -122,7 +122,7 @@ func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string,
 	if len(e.Terminals) == 0 {
 		return failures, nil
 	}
-	if around, err = s.cage(ctx, a, SandboxTerminals); err != nil {
+	if around, err = s.sandboxPolicy(ctx, a, SandboxTerminals); err != nil {
 		return nil, err
 	}
 	terminals := conn.Terminals(s.token("exec", machineID))
@@ -163,7 +163,7 @@ func aboutTerminals(terminals []environment.Terminal) string {
 
 // setUpCommand runs one command and journals it. The failure is "" when all went
 // well.
-func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *cage.Policy, record loop.Record) (failure string, err error) {
+func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record loop.Record) (failure string, err error) {
 	begun := time.Now()
 	out := &tail{most: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {

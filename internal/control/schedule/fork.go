@@ -98,7 +98,7 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 			if err := live.KeepMemory(ctx, id); err != nil {
 				return machineFault(err)
 			}
-			bootID = state.Life
+			bootID = state.LastBootID
 		}
 		return s.journal(ctx, state, &agent.MachineSaved{MachineID: m.ID(), SnapshotID: id})
 	})

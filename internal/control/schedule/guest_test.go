@@ -35,11 +35,11 @@ import (
 // guests are the machines of a test: each serves pod-daemon's and exec-daemon's
 // services as far as a run without tool calls asks them.
 type guests struct {
-	mu   sync.Mutex
-	life int      // of all machines together
-	did  []string // boots, commands, terminals, in order
-	evil evil
-	good bool // evil does not count any more
+	mu    sync.Mutex
+	boots int      // of all machines together
+	did   []string // boots, commands, terminals, in order
+	evil  evil
+	good  bool // evil does not count any more
 }
 
 // ill is what the machines do amiss now.
@@ -89,8 +89,8 @@ func (g *guests) done() []string {
 // serve is a [fake.Serve]: one life of one machine.
 func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 	g.mu.Lock()
-	g.life++
-	one := &guest{all: g, boot: fmt.Sprintf("life-%d", g.life)}
+	g.boots++
+	one := &guest{all: g, boot: fmt.Sprintf("life-%d", g.boots)}
 	g.mu.Unlock()
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
@@ -236,7 +236,9 @@ func (anyRemote) Revoke(string)                         {}
 func (anyRemote) Check(context.Context, string, string) (gateway.RefInfo, error) {
 	return gateway.RefInfo{}, nil
 }
-func (anyRemote) Reach(context.Context, gateway.Wish) gateway.Reached { return gateway.Reached{} }
+func (anyRemote) Reach(context.Context, gateway.ReachRequest) gateway.Reached {
+	return gateway.Reached{}
+}
 func (anyRemote) Diff(context.Context, string, string, string, int) (string, bool, error) {
 	return "", false, nil
 }

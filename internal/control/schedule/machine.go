@@ -16,14 +16,14 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
 )
 
 // machine makes the agent's machine ready: the one it has, the one it has
 // started again, or a new one. It is [loop.Config.Machine].
-func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Hands, error) {
+func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Machine, error) {
 	w.letGo()
 	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was made
 		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
@@ -67,14 +67,14 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 		h.close()
 		return nil, lostError(err)
 	}
-	w.hands.Store(h)
+	w.current.Store(h)
 	w.once.Do(func() { close(w.ready) })
 	return h, nil
 }
 
 // up makes and boots the machine, m being the one that there is. A host that
 // boots too many at once boots none.
-func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
+func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record loop.Record) (*readyMachine, pod.Ready, error) {
 	select {
 	case w.s.boots <- struct{}{}:
 		defer func() { <-w.s.boots }()
@@ -145,13 +145,13 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record loop.Record) (*hands, pod.Ready, error) {
+func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record loop.Record) (*readyMachine, pod.Ready, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, pod.Ready{}, err
 	}
 	l := w.s.links.use(m.ID())
-	h := &hands{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	h := &readyMachine{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
 	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
 	if err != nil {
 		h.letGo()
@@ -159,9 +159,13 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return nil, ready, err
 	}
 	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
-	h.cage = func(ctx context.Context, a agent.Agent) (*cage.Policy, error) { return w.s.cage(ctx, a, SandboxHooks) }
+	h.hookSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
+		return w.s.sandboxPolicy(ctx, a, SandboxHooks)
+	}
 	h.mcp = h.conn.MCP(w.s.token("exec", m.ID()))
-	h.mcpCage = func(ctx context.Context, a agent.Agent) (*cage.Policy, error) { return w.s.cage(ctx, a, SandboxMCP) }
+	h.mcpSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
+		return w.s.sandboxPolicy(ctx, a, SandboxMCP)
+	}
 	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
 	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
@@ -172,7 +176,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *link, h *hands, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) bootOver(ctx context.Context, l *link, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
@@ -210,10 +214,10 @@ func (w *worker) traceparent(state *agent.State) string {
 }
 
 // boot has pod-daemon do what is missing, and journals its steps.
-func (w *worker) boot(ctx context.Context, h *hands, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
-		reached := w.s.Gateway.Reach(ctx, w.s.wish(state, e))
+		reached := w.s.Gateway.Reach(ctx, w.s.reachRequest(state, e))
 		h.reads, b.Hosts = reached.Read, reached.Hosts
 		if !state.Used {
 			h.refused = reached.Refused
@@ -263,7 +267,7 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 
 // settle has a machine that has come up do what its environment asks for, and
 // journals that it is ready.
-func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
+func (w *worker) settle(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID {
 		if bodies := wakingOf(state); len(bodies) > 0 {
@@ -303,7 +307,7 @@ func (w *worker) settle(ctx context.Context, h *hands, ready pod.Ready, base bui
 
 // started has a machine in a new life do what its environment asks for, unless
 // that was done in this life before, and returns what the agent is told of it.
-func (w *worker) started(ctx context.Context, h *hands, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (notices []string, err error) {
+func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (notices []string, err error) {
 	if state.Alive(ready.BootID) {
 		return []string{agent.ForkedAlive}, nil // what the environment starts runs already
 	}

@@ -152,10 +152,10 @@ func others(ready pod.Ready) []agent.Checkout {
 	return out
 }
 
-// wish is what the agent's repositories would have git fetch beside them, as of
+// reachRequest is what the agent's repositories would have git fetch beside them, as of
 // the commits that the work began at.
-func (s *Scheduler) wish(state *agent.State, e environment.Environment) gateway.Wish {
-	w := gateway.Wish{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil, May: func(ctx context.Context, url string) bool {
+func (s *Scheduler) reachRequest(state *agent.State, e environment.Environment) gateway.ReachRequest {
+	w := gateway.ReachRequest{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil, May: func(ctx context.Context, url string) bool {
 		return s.mayReach(ctx, state.Agent.UserID, url) == nil
 	}}
 	for n, repo := range state.Agent.Repos {
@@ -169,7 +169,7 @@ func (s *Scheduler) wish(state *agent.State, e environment.Environment) gateway.
 }
 
 // grant is what git in the machine may do.
-func (w *worker) grant(h *hands, state *agent.State, branches []string) gateway.Grant {
+func (w *worker) grant(h *readyMachine, state *agent.State, branches []string) gateway.Grant {
 	g := gateway.Grant{
 		AgentID: state.Agent.ID, RunID: state.Run.ID,
 		Credential: w.s.token("git", state.Run.ID),
@@ -223,7 +223,7 @@ func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff
 	w := s.workers[state.Agent.ID]
 	s.mu.Unlock()
 	if w != nil {
-		if h := w.hands.Load(); h != nil {
+		if h := w.current.Load(); h != nil {
 			if diff, truncated, err := h.conn.Diff(ctx, n, was.BaseCommit); err == nil {
 				return diff, truncated, nil
 			}

@@ -23,7 +23,7 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
@@ -108,7 +108,7 @@ type Config struct {
 	// Cage returns the policy of the sandbox around what is no tool call: SandboxHooks,
 	// SandboxStart, SandboxTerminals or SandboxMCP; nil where that is to have none. Without it
 	// none has.
-	Cage func(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error)
+	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
 	// Live shows watchers what models are writing; nil shows nobody.
 	Live *live.Board
 	// Pulls opens pull requests, and finds those that agents are started on; nil
@@ -143,7 +143,7 @@ type Gateway interface {
 	Grant(g gateway.Grant) (credential string, err error)
 	Revoke(credential string)
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
-	Reach(ctx context.Context, w gateway.Wish) gateway.Reached
+	Reach(ctx context.Context, w gateway.ReachRequest) gateway.Reached
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 }
 

@@ -121,7 +121,7 @@ func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string
 		return nil
 	}
 	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
-		MachineID: state.MachineID, BootID: bootID, Alive: state.Hibernated && bootID == state.Life, Started: started,
+		MachineID: state.MachineID, BootID: bootID, Alive: state.Hibernated && bootID == state.LastBootID, Started: started,
 	}}}})
 	return err
 }

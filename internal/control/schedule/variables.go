@@ -113,7 +113,7 @@ func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
 // give puts the variables into a machine that was up before they were known,
 // and takes out those that it had and that are no more. Where fresh the boot has
 // put them in.
-func (w *worker) give(ctx context.Context, h *hands, machineID string, set secret.Set, fresh bool, state *agent.State, record loop.Record) error {
+func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record loop.Record) error {
 	if w.s.Variables == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func renewIn(until, now time.Time) time.Duration {
 }
 
 // keepFresh renews in the running machine what ends by itself, until ctx ends.
-func (w *worker) keepFresh(ctx context.Context, h *hands, machineID string, branches []string, state *agent.State, until time.Time) {
+func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State, until time.Time) {
 	for wait := renewIn(until, time.Now()); ; {
 		select {
 		case <-ctx.Done():
@@ -166,7 +166,7 @@ func (w *worker) keepFresh(ctx context.Context, h *hands, machineID string, bran
 }
 
 // renewed gives the machine fresh variables, after all who listen to it know them.
-func (w *worker) renewed(ctx context.Context, h *hands, machineID string, branches []string, state *agent.State) (time.Time, error) {
+func (w *worker) renewed(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
 		return until, err

@@ -21,8 +21,8 @@ type worker struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when run has returned
-	hands   atomic.Pointer[hands]
-	ready   chan struct{} // closed when there were hands for the first time
+	current atomic.Pointer[readyMachine]
+	ready   chan struct{} // closed when the machine was ready for the first time
 	once    sync.Once     // closes it
 	origin  string        // the commit that a new agent starts from
 	rulesAt string        // the commit of the default branch then
@@ -94,7 +94,7 @@ func (w *worker) run() {
 // secrets are what nobody is to see of the calls that the model writes.
 func (w *worker) secrets(state *agent.State) *redact.Redactor {
 	machineID := ""
-	if h := w.hands.Load(); h != nil {
+	if h := w.current.Load(); h != nil {
 		machineID = h.id
 	}
 	values := w.s.values(state, machineID)
@@ -177,7 +177,7 @@ func (w *worker) renew(lease string) {
 
 // letGo ends the connection to the machine, which stays up.
 func (w *worker) letGo() {
-	if h := w.hands.Swap(nil); h != nil {
+	if h := w.current.Swap(nil); h != nil {
 		h.close()
 	}
 }

@@ -97,7 +97,7 @@ func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, erro
 	if err != nil {
 		return nil, "", err
 	}
-	name, err := d.ceremonies.put(c, ceremonyLife)
+	name, err := d.ceremonies.put(c, ceremonyTTL)
 	return text, name, err
 }
 

@@ -92,7 +92,7 @@ func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error
 		return "", "", err
 	}
 	v := visit{Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
-	if state, err = d.visits.put(v, visitLife); err != nil {
+	if state, err = d.visits.put(v, visitTTL); err != nil {
 		return "", "", err
 	}
 	return c.AuthCodeURL(state, oidc.Nonce(v.Nonce), oauth2.S256ChallengeOption(v.Verifier)), state, nil

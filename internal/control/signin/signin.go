@@ -27,10 +27,10 @@ import (
 
 // How long things are good.
 const (
-	sessionLife  = 30 * 24 * time.Hour
-	ceremonyLife = 5 * time.Minute // of a passkey's challenge
-	visitLife    = 10 * time.Minute
-	LinkLife     = 72 * time.Hour // of a link that signs in once
+	sessionTTL  = 30 * 24 * time.Hour
+	ceremonyTTL = 5 * time.Minute // of a passkey's challenge
+	visitTTL    = 10 * time.Minute
+	LinkTTL     = 72 * time.Hour // of a link that signs in once
 )
 
 // Store is what is kept of people.
@@ -102,7 +102,7 @@ func (d *Desk) open(ctx context.Context, userID int64, browser string) (Session,
 	}
 	token := account.NewKey()
 	k, err := d.Store.AddKey(ctx, account.APIKey{
-		Kind: account.Session, Name: shortened(browser), UserID: u.ID, Hash: account.HashKey(token), ExpiresAt: time.Now().Add(sessionLife),
+		Kind: account.Session, Name: shortened(browser), UserID: u.ID, Hash: account.HashKey(token), ExpiresAt: time.Now().Add(sessionTTL),
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("begin a session: %w", err)
@@ -126,7 +126,7 @@ const linkAt = "/sign-in#link="
 // NewLink makes a link that signs the user in once. Earlier ones are good no
 // more.
 func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires time.Time, err error) {
-	token, expires := account.NewKey(), time.Now().Add(LinkLife)
+	token, expires := account.NewKey(), time.Now().Add(LinkTTL)
 	if err := d.Store.AddLink(ctx, account.HashKey(token), userID, expires); err != nil {
 		return "", time.Time{}, fmt.Errorf("make a link: %w", err)
 	}

@@ -63,7 +63,7 @@ func TestLink(t *testing.T) {
 	u := addUser(t, s, "ada@example.com")
 	link, expires, err := d.NewLink(t.Context(), u.ID)
 	token, ok := strings.CutPrefix(link, "http://localhost:8080"+linkAt)
-	if err != nil || !ok || time.Until(expires) < LinkLife-time.Hour {
+	if err != nil || !ok || time.Until(expires) < LinkTTL-time.Hour {
 		t.Fatalf("NewLink: %v, %v", expires, err)
 	}
 	stolen, err := d.open(t.Context(), u.ID, "a thief's")
@@ -74,7 +74,7 @@ func TestLink(t *testing.T) {
 	if err != nil || session.UserID != u.ID || session.Kind != account.Session || session.Role != account.Owner || len(session.Name) > maxBrowser {
 		t.Fatalf("session %+v, %v", session, err)
 	}
-	if k, err := s.Key(t.Context(), account.HashKey(session.Token)); err != nil || k != session.APIKey || k.ExpiresAt.Before(time.Now().Add(sessionLife-time.Hour)) {
+	if k, err := s.Key(t.Context(), account.HashKey(session.Token)); err != nil || k != session.APIKey || k.ExpiresAt.Before(time.Now().Add(sessionTTL-time.Hour)) {
 		t.Errorf("its key is %+v, %v", k, err)
 	}
 	if _, err := s.Key(t.Context(), account.HashKey(stolen.Token)); !errors.Is(err, store.ErrNotFound) {

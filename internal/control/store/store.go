@@ -113,31 +113,31 @@ type AgentFilter struct {
 	From, To    time.Time
 	// Standings has how the agent stands. A failure is news, and needs a person,
 	// if nothing has come after it since NewsSince.
-	Standings []Standing
+	Statuses  []ListStatus
 	NewsSince time.Time
 }
 
 // IsZero reports whether the filter narrows nothing.
 func (f AgentFilter) IsZero() bool {
-	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Standings) == 0
+	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Statuses) == 0
 }
 
-// A Standing is how an agent stands, as a person sees it.
-type Standing string
+// A ListStatus is how an agent stands, as a person sees it.
+type ListStatus string
 
 // Standings. Only Archived agents are filed away, whatever else they are.
 const (
-	Asks     Standing = "asks"      // it waits for an answer
-	NeedsYou Standing = "needs-you" // it waits for an answer, or has failed of late
-	Working  Standing = "working"
-	Finished Standing = "finished"
-	Failed   Standing = "failed" // also where its time was up
-	Stopped  Standing = "stopped"
-	Archived Standing = "archived"
+	Asks     ListStatus = "asks"      // it waits for an answer
+	NeedsYou ListStatus = "needs-you" // it waits for an answer, or has failed of late
+	Working  ListStatus = "working"
+	Finished ListStatus = "finished"
+	Failed   ListStatus = "failed" // also where its time was up
+	Stopped  ListStatus = "stopped"
+	Archived ListStatus = "archived"
 )
 
-// Standings are all of them.
-var Standings = []Standing{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
+// ListStatuses are all of them.
+var ListStatuses = []ListStatus{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
 // Leases let one server at a time own a thing. Its methods are safe for
 // concurrent use.

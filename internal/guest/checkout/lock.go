@@ -81,7 +81,7 @@ func (r *Repository) busy(lock string) bool {
 	for _, process := range processes { // one that has ended says nothing
 		comm, _ := os.ReadFile(process + "/comm")
 		git := strings.HasPrefix(string(comm), "git")
-		if git && slices.ContainsFunc(places(process), func(at string) bool { return within(at, clone) || within(cloneOf(at), clone) }) {
+		if git && slices.ContainsFunc(foldersOf(process), func(at string) bool { return within(at, clone) || within(cloneOf(at), clone) }) {
 			return true
 		}
 		open, _ := filepath.Glob(process + "/fd/*")
@@ -94,8 +94,8 @@ func (r *Repository) busy(lock string) bool {
 	return false
 }
 
-// places are the folders that a git process was told of.
-func places(process string) []string {
+// foldersOf are the folders that a git process was told of.
+func foldersOf(process string) []string {
 	var all []string
 	if dir, err := os.Readlink(process + "/cwd"); err == nil {
 		all = append(all, dir)

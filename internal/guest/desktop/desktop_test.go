@@ -122,7 +122,7 @@ func TestPrograms(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if strings.Contains(string(text), place) {
+		if strings.Contains(string(text), dirMark) {
 			t.Errorf("%s names no folder", path)
 		}
 		if strings.HasSuffix(path, ".xml") && xml.Unmarshal(text, new(struct{})) != nil {

@@ -15,8 +15,8 @@ import (
 //go:embed files
 var files embed.FS
 
-// place stands in files for the folder that they are put into.
-const place = "@DIR@"
+// dirMark stands in files for the folder that they are put into.
+const dirMark = "@DIR@"
 
 // Furnish puts the desktop's files into a folder. They are written anew each
 // time, whatever is there.
@@ -33,7 +33,7 @@ func Furnish(dir string) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(to, []byte(strings.ReplaceAll(string(text), place, dir)), 0o755)
+		return os.WriteFile(to, []byte(strings.ReplaceAll(string(text), dirMark, dir)), 0o755)
 	})
 }
 

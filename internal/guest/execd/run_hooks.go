@@ -29,7 +29,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	if len(m.GetEvents()) > maxHookEvents {
 		return nil, fault.Invalid("at most %d events at once", maxHookEvents)
 	}
-	set := hook.Load(hook.Places{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
+	set := hook.Load(hook.Sources{System: hook.SystemFile, Team: m.GetTeamHooks(), Project: s.workspace, User: m.GetUserHooks(), Home: s.home})
 	session := hook.Session{
 		ConversationID: m.GetConversationId(), GenerationID: m.GetGenerationId(), Model: m.GetModel(), Version: s.version,
 		Roots: []string{s.workspace}, Email: m.GetUserEmail(), Dir: s.workspace, Env: s.environ,

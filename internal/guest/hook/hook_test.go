@@ -17,7 +17,7 @@ import (
 )
 
 // tree writes files below a folder, and returns the places of hooks in it.
-func tree(t *testing.T, files map[string]string) Places {
+func tree(t *testing.T, files map[string]string) Sources {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -34,7 +34,7 @@ func tree(t *testing.T, files map[string]string) Places {
 			t.Fatal(err)
 		}
 	}
-	return Places{System: filepath.Join(dir, "etc/hooks.json"), Project: filepath.Join(dir, "project"), Home: filepath.Join(dir, "home")}
+	return Sources{System: filepath.Join(dir, "etc/hooks.json"), Project: filepath.Join(dir, "project"), Home: filepath.Join(dir, "home")}
 }
 
 // file is a hooks.json with these hooks for an event.
@@ -50,7 +50,7 @@ func command(line string) string {
 	return `{"command":` + string(text) + `}`
 }
 
-func session(p Places) Session {
+func session(p Sources) Session {
 	return Session{
 		ConversationID: "bc-1", GenerationID: "run-1", Model: "house", Version: "v1", Roots: []string{p.Project},
 		Email: "me@example.com", Transcript: "/t.jsonl", Dir: p.Project, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + p.Home},
@@ -234,7 +234,7 @@ func TestEvents(t *testing.T) {
 
 // Hooks of all places run, the highest first, each with the input as the one
 // before it left it, until one forbids.
-func TestPlacesAndOrder(t *testing.T) {
+func TestSourcesAndOrder(t *testing.T) {
 	say := func(who string) string {
 		return command(`echo '{"additional_context":"` + who + `"}'`)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Places are where hooks come from.
-type Places struct {
+// Sources are where hooks come from.
+type Sources struct {
 	System  string // a file, /etc/cursor/hooks.json
 	Team    []byte // what the team has set, as a hooks.json; nil for nothing
 	Project string // the folder of the repository
@@ -35,7 +35,7 @@ type Set struct {
 // Load reads the hooks of all places, those that rank highest first: the
 // machine's, the team's, the project's, the user's. What it does not understand
 // it leaves out, and says so in the set's warnings.
-func Load(p Places) *Set {
+func Load(p Sources) *Set {
 	s := &Set{hooks: map[Event][]Hook{}}
 	s.read(p.System, (*Set).add)
 	if p.Team != nil {

@@ -21,11 +21,11 @@ const protocol = "2025-11-25"
 
 // Bounds of one server, beside those of the noun.
 const (
-	maxPages   = 50
-	relistRest = time.Second     // between two looks at a list of tools that keeps changing
-	goodLife   = 1 * time.Minute // after which a server that ends has not failed to start
-	stopWithin = 3 * time.Second
-	endsWithin = 300 * time.Millisecond // between a server's last word and its end
+	maxPages     = 50
+	relistRest   = time.Second     // between two looks at a list of tools that keeps changing
+	healthyAfter = 1 * time.Minute // after which a server that ends has not failed to start
+	stopWithin   = 3 * time.Second
+	endsWithin   = 300 * time.Millisecond // between a server's last word and its end
 )
 
 // server is one server, over all its lives.
@@ -77,7 +77,7 @@ func (s *server) keep(ctx context.Context) {
 			return
 		}
 		s.m.Log.Warn("an MCP server ended", "server", s.conf.Name, "start", starts, "error", err)
-		if time.Since(began) > goodLife {
+		if time.Since(began) > healthyAfter {
 			starts, wait = 1, s.m.Backoff
 		}
 		s.set(nil, mcp.Listing{Server: s.conf.Name, State: mcp.Failed, Error: s.why(err)})

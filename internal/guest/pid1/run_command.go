@@ -14,7 +14,7 @@ import (
 	"aloft/internal/guest/checkout"
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/asked"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/podv1"
 )
@@ -64,7 +64,7 @@ func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.R
 // confined puts a command into the sandbox, by the program beside exec-daemon.
 func (d *Daemon) confined(p *agentv1.SandboxPolicy, argv []string) ([]string, error) {
 	args, err := sandbox.Arguments(sandbox.Request{
-		Policy: asked.Policy(p), Workspaces: []string{d.workspace()}, Home: d.user.Load().Home, Temp: cage.TempFolders, Masked: []string{d.cfg.ExecState, d.tmuxSocket()},
+		Policy: asked.Policy(p), Workspaces: []string{d.workspace()}, Home: d.user.Load().Home, Temp: sandboxpolicy.TempFolders, Masked: []string{d.cfg.ExecState, d.tmuxSocket()},
 	}, argv...)
 	return append([]string{filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox")}, args...), err
 }

@@ -21,7 +21,7 @@ const (
 	firstBackoff   = 50 * time.Millisecond
 	maxBackoff     = 5 * time.Second
 	maxExecBackoff = 200 * time.Millisecond
-	longLife       = 10 * time.Second
+	stableAfter    = 10 * time.Second
 )
 
 // strayLimit bounds the killing of what a dead service left behind.
@@ -111,7 +111,7 @@ func (s *service) keep() {
 			if s.again != nil && !s.again(end.status) {
 				return
 			}
-			if time.Since(born) > longLife {
+			if time.Since(born) > stableAfter {
 				backoff = firstBackoff
 			}
 		}

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // changeable reports what the layout's mounts and Landlock's rules together make
@@ -39,7 +39,7 @@ func (l Layout) changeable(name string) bool {
 	}
 	given := l.Files == 0
 	for _, r := range l.Paths {
-		given = given || r.Path != "" && cage.Below(r.Path, name) && r.Access&writeAccess&^readAccess != 0
+		given = given || r.Path != "" && sandboxpolicy.Below(r.Path, name) && r.Access&writeAccess&^readAccess != 0
 	}
 	return open && given
 }
@@ -65,12 +65,12 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 	paths := []string{"/w", "/w/a", "/w/a/b", "/w/a/b/c", "/x", "/x/y", "/w/l", "/w/l/y", "/tmp", "/home", "/etc", "/usr", "/w/tmp", "a", "."}
 	some := func(from ...string) *rapid.Generator[[]string] { return rapid.SliceOfN(rapid.SampledFrom(from), 0, 3) }
 	rapid.Check(t, func(t *rapid.T) {
-		p := cage.Policy{
-			Type:      rapid.SampledFrom([]cage.Type{cage.ReadWrite, cage.ReadOnly}).Draw(t, "type"),
+		p := sandboxpolicy.Policy{
+			Type:      rapid.SampledFrom([]sandboxpolicy.Type{sandboxpolicy.ReadWrite, sandboxpolicy.ReadOnly}).Draw(t, "type"),
 			ReadWrite: some(paths...).Draw(t, "read and write"), ReadOnly: some(append(paths, "/")...).Draw(t, "read only"), DisableTmpWrite: rapid.Bool().Draw(t, "no tmp"),
-			ReadBoundary: cage.System,
+			ReadBoundary: sandboxpolicy.System,
 		}
-		place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp", "/w/tmp"}}
+		place := sandboxpolicy.Scope{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp", "/w/tmp"}}
 		rules := p.In(place)
 		kernel := rapid.SampledFrom([]Kernel{
 			{Landlock: 7, Namespaces: true, UID: 1000}, {Namespaces: true, UID: 1000}, {Namespaces: true, OldMounts: true, Mounted: []Mounted{{Path: "/"}}},
@@ -80,7 +80,7 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The rules judge paths without links.
-		for _, list := range [][]cage.Grant{rules.Writable, rules.ReadOnly} {
+		for _, list := range [][]sandboxpolicy.Grant{rules.Writable, rules.ReadOnly} {
 			for i := range list {
 				if at := tree.Resolve(list[i].Path); at != "" {
 					list[i].Path = at
@@ -88,7 +88,7 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 			}
 		}
 		for _, name := range names {
-			if judged, done := rules.Judge(cage.Write, name), layout.changeable(name); judged.Allowed != done && !slices.Contains(cage.Devices, name) {
+			if judged, done := rules.Judge(sandboxpolicy.Write, name), layout.changeable(name); judged.Allowed != done && !slices.Contains(sandboxpolicy.Devices, name) {
 				t.Errorf("%s: by the rules allowed %v (%s), by the plan %v:\n%s", name, judged.Allowed, judged.Rule, done, layout)
 			}
 		}
@@ -101,11 +101,11 @@ func TestRootIsNotOpened(t *testing.T) {
 	t.Parallel()
 	tree := with(plainTree, paper{"/w/root": "> /"})
 	for _, name := range []string{"/", "//", "/w/..", "root", "../"} {
-		rules := cage.Policy{Type: cage.ReadWrite, ReadWrite: []string{name}}.In(cage.Place{Workspaces: []string{"/w"}})
+		rules := sandboxpolicy.Policy{Type: sandboxpolicy.ReadWrite, ReadWrite: []string{name}}.In(sandboxpolicy.Scope{Workspaces: []string{"/w"}})
 		if _, err := Plan(Spec{Rules: rules}, Kernel{Landlock: 7, Namespaces: true}, tree); !errors.Is(err, errRoot) {
 			t.Errorf("%q: %v", name, err)
 		}
-		rules = cage.Policy{Type: cage.ReadWrite, ReadWrite: []string{name}, ReadOnly: []string{"/"}}.In(cage.Place{Workspaces: []string{"/w"}})
+		rules = sandboxpolicy.Policy{Type: sandboxpolicy.ReadWrite, ReadWrite: []string{name}, ReadOnly: []string{"/"}}.In(sandboxpolicy.Scope{Workspaces: []string{"/w"}})
 		if l, err := Plan(Spec{Rules: rules}, Kernel{Landlock: 7, Namespaces: true}, tree); err != nil || l.changeable("/w/new") {
 			t.Errorf("%q, and / to be read only: %v\n%s", name, err, l)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // hostTree is the files of this host.
@@ -62,7 +62,7 @@ func (hostTree) Resolve(name string) string {
 
 // TempDirs are where temporary files go, by the environment's word too.
 func TempDirs(getenv func(string) string) []string {
-	dirs := slices.Clone(cage.TempFolders)
+	dirs := slices.Clone(sandboxpolicy.TempFolders)
 	if t := getenv("TMPDIR"); path.IsAbs(t) && path.Clean(t) != "/" {
 		dirs = append(dirs, path.Clean(t))
 	}
@@ -199,7 +199,7 @@ func hidden(root string, near []nearby) ([]string, error) {
 	}
 	var all []string
 	for _, dir := range near {
-		if !dir.ignores || slices.ContainsFunc(all, func(h string) bool { return cage.Below(h, dir.path) }) {
+		if !dir.ignores || slices.ContainsFunc(all, func(h string) bool { return sandboxpolicy.Below(h, dir.path) }) {
 			continue
 		}
 		more, err := hiddenBelow(dir.path)
@@ -217,7 +217,7 @@ func hidden(root string, near []nearby) ([]string, error) {
 
 // hiddenBelow searches a whole tree.
 func hiddenBelow(root string) ([]string, error) {
-	var ignore cage.Ignore
+	var ignore sandboxpolicy.Ignore
 	var hidden []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -17,14 +17,14 @@ func Keep(args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("there is no namespace to watch")
 	}
-	var h held
+	var h heldPlaceholders
 	var late []string
 	before := map[string]bool{}
 	for _, a := range args[1:] {
 		kind, value, _ := strings.Cut(a, "=")
 		switch kind {
 		case "hold":
-			h = append(h, standing{value, 3 + len(h)})
+			h = append(h, heldPlaceholder{value, 3 + len(h)})
 		case "late":
 			late = append(late, value)
 		case "known":

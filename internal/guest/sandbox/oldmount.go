@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // mounted lists what is mounted and can be seen, from the root down.
@@ -40,7 +40,7 @@ func parseMounts(text []byte) []Mounted {
 			m.Flags |= mountFlags[word]
 		}
 		// What is mounted later covers what was there.
-		all = slices.DeleteFunc(all, func(old Mounted) bool { return cage.Below(m.Path, old.Path) })
+		all = slices.DeleteFunc(all, func(old Mounted) bool { return sandboxpolicy.Below(m.Path, old.Path) })
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b Mounted) int { return strings.Compare(a.Path, b.Path) })
@@ -120,7 +120,7 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 			if m.Mode == Fixed {
 				p.remount("make read-only "+m.Path, m.Path, flagsAt(on, m.Path)|unix.MS_RDONLY)
 				for _, below := range on {
-					if below.Path != m.Path && cage.Below(m.Path, below.Path) {
+					if below.Path != m.Path && sandboxpolicy.Below(m.Path, below.Path) {
 						p.remount("make read-only "+below.Path, below.Path, below.Flags|unix.MS_RDONLY)
 					}
 				}
@@ -150,13 +150,13 @@ func (l Layout) blankDir() string {
 
 // apart reports whether a path lies in what stays as it is.
 func (l Layout) apart(name string) bool {
-	return slices.ContainsFunc(l.Mounts, func(m Mount) bool { return (m.Mode == Kept || m.Mode == Writable) && cage.Below(m.Path, name) })
+	return slices.ContainsFunc(l.Mounts, func(m Mount) bool { return (m.Mode == Kept || m.Mode == Writable) && sandboxpolicy.Below(m.Path, name) })
 }
 
 // flagsAt are those of the mount that a path is on.
 func flagsAt(on []Mounted, name string) (flags uintptr) {
 	for _, m := range on { // from the root down
-		if cage.Below(m.Path, name) {
+		if sandboxpolicy.Below(m.Path, name) {
 			flags = m.Flags
 		}
 	}

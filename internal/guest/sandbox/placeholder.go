@@ -29,12 +29,12 @@ func isPlaceholder(st *unix.Stat_t) bool {
 	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size == 0
 }
 
-// held are placeholders in use, each with a shared lock: several sandboxes may
+// heldPlaceholders are placeholders in use, each with a shared lock: several sandboxes may
 // stand on one, and the last removes it. Removing one that is in use would take
 // the protection away with it.
-type held []standing
+type heldPlaceholders []heldPlaceholder
 
-type standing struct {
+type heldPlaceholder struct {
 	path string
 	fd   int
 }
@@ -44,8 +44,8 @@ var errMoved = errors.New("the protected files are being changed by others")
 
 // hold makes the plan's placeholders, and takes hold of those that others made.
 // It is errMoved if one vanished on the way: plan again.
-func hold(l Layout) (held, error) {
-	var h held
+func hold(l Layout) (heldPlaceholders, error) {
+	var h heldPlaceholders
 	for _, p := range l.Placeholders {
 		if err := makePlaceholder(p); err != nil {
 			h.release()
@@ -89,7 +89,7 @@ func makePlaceholder(p Placeholder) error {
 	return err
 }
 
-func (h *held) take(name string) error {
+func (h *heldPlaceholders) take(name string) error {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errMoved
@@ -100,18 +100,18 @@ func (h *held) take(name string) error {
 		_ = unix.Close(fd)
 		return errMoved
 	}
-	*h = append(*h, standing{name, fd})
+	*h = append(*h, heldPlaceholder{name, fd})
 	return nil
 }
 
-func (h held) has(name string) bool {
-	return slices.ContainsFunc(h, func(s standing) bool { return s.path == name })
+func (h heldPlaceholders) has(name string) bool {
+	return slices.ContainsFunc(h, func(s heldPlaceholder) bool { return s.path == name })
 }
 
 // release lets go of the placeholders, and removes those that nobody else holds
 // and nobody has put to use. It goes from the leaves to the root.
-func (h held) release() {
-	slices.SortFunc(h, func(a, b standing) int { return strings.Compare(b.path, a.path) })
+func (h heldPlaceholders) release() {
+	slices.SortFunc(h, func(a, b heldPlaceholder) int { return strings.Compare(b.path, a.path) })
 	for _, s := range h {
 		if unix.Flock(s.fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
 			s.remove()
@@ -122,7 +122,7 @@ func (h held) release() {
 
 // remove removes a placeholder, unless its name leads to something else by now.
 // A folder that is in use stays, as a plain one.
-func (s standing) remove() {
+func (s heldPlaceholder) remove() {
 	var own, now unix.Stat_t
 	if unix.Fstat(s.fd, &own) != nil || unix.Lstat(s.path, &now) != nil || own.Ino != now.Ino || own.Dev != now.Dev || !isPlaceholder(&now) {
 		return

@@ -10,7 +10,7 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // Landlock's rights on files, as groups.
@@ -46,7 +46,7 @@ func (p *planner) missing(format string, args ...any) {
 
 // isolate gives a namespace of its own to every command whose network is not
 // the host's. It needs to know no files.
-func isolate(pol cage.Policy, k Kernel) Layout {
+func isolate(pol sandboxpolicy.Policy, k Kernel) Layout {
 	return Layout{
 		User: k.owner(), Mount: k.Namespaces, IPC: k.Namespaces,
 		Network: k.Namespaces && !pol.UnrestrictedHosts,
@@ -110,7 +110,7 @@ func (p *planner) withoutMounts() {
 
 // writable reports whether Landlock would let a path be changed.
 func (p *planner) writable(name string) bool {
-	return slices.ContainsFunc(p.spec.Rules.Writable, func(g cage.Grant) bool { return cage.Below(p.real(g.Path), name) })
+	return slices.ContainsFunc(p.spec.Rules.Writable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), name) })
 }
 
 // real is a path without links, as Landlock and mounts take it.
@@ -128,7 +128,7 @@ func (p *planner) holes() {
 	}
 	for _, root := range p.spec.Rules.Roots() {
 		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
-			p.protect(root, cage.Protections)
+			p.protect(root, sandboxpolicy.Protections)
 			p.repository(path.Join(root, ".git"), 0)
 		}
 	}
@@ -196,7 +196,7 @@ func (p *planner) boundary() {
 	}
 	for _, name := range p.tree.Names("/") {
 		at := path.Join("/", name)
-		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g cage.Grant) bool { return cage.Below(p.real(g.Path), at) })
+		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), at) })
 		// A link leads to what is judged by itself.
 		if kind := p.tree.Kind(at); !open && kind != Link && kind != None {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: kind}
@@ -295,7 +295,7 @@ func (p *planner) fix(name string, kind Kind) {
 }
 
 // ofGit are the rules for a repository that is no root.
-var ofGit = slices.DeleteFunc(slices.Clone(cage.Protections), func(r cage.Protection) bool { return !strings.HasPrefix(r.Name, ".git/") })
+var ofGit = slices.DeleteFunc(slices.Clone(sandboxpolicy.Protections), func(r sandboxpolicy.Protection) bool { return !strings.HasPrefix(r.Name, ".git/") })
 
 // maxModules bounds how deep the names of submodules may be nested.
 const maxModules = 8
@@ -339,7 +339,7 @@ func (p *planner) modules(dir string, depth int) {
 }
 
 // protect holds rules in one root.
-func (p *planner) protect(root string, rules []cage.Protection) {
+func (p *planner) protect(root string, rules []sandboxpolicy.Protection) {
 	for _, rule := range rules {
 		if rule.Late {
 			p.Late = append(p.Late, path.Join(root, rule.Name))
@@ -446,7 +446,7 @@ func (p *planner) rights() {
 	for _, g := range p.spec.Rules.Writable {
 		give(p.real(g.Path), writeAccess)
 	}
-	for _, device := range cage.Devices {
+	for _, device := range sandboxpolicy.Devices {
 		if name := p.tree.Resolve(device); name != "" {
 			give(name, deviceAccess)
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -82,43 +82,43 @@ func with(tree paper, more paper) paper {
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	place := cage.Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret"}, Nested: []string{"/w/n"}}
+	place := sandboxpolicy.Scope{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret"}, Nested: []string{"/w/n"}}
 	full := Kernel{Landlock: 7, Namespaces: true, UID: 1000, GID: 1000}
 	masked := []string{"/run", "/tmp/.X11-unix", "/nowhere"}
 	for name, tt := range map[string]struct {
-		policy cage.Policy
+		policy sandboxpolicy.Policy
 		kernel Kernel
 		tree   paper
 		best   bool
 	}{
-		"plain":            {cage.Default(), full, plainTree, false},
-		"root":             {cage.Default(), Kernel{Landlock: 7, Namespaces: true, Privileged: true}, plainTree, false},
-		"read_only":        {cage.Policy{Type: cage.ReadOnly, ReadWrite: []string{"build"}}, full, plainTree, false},
-		"boundary":         {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/x"}, DisableTmpWrite: true}, full, plainTree, false},
-		"nothing_there":    {cage.Default(), full, paper{"/": "", "/w": ""}, false},
-		"workspace_in_tmp": {cage.Default(), full, paper{"/": "", "/w": "> /tmp/a/w", "/tmp": "", "/tmp/a": "", "/tmp/a/w": ""}, false},
-		"links":            {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v", "/w/v": "", "/w/.git/hooks": "> ../h", "/w/h": ""}), false},
-		"link_to_nowhere":  {cage.Default(), full, with(plainTree, paper{"/w/.vscode": "> v"}), false},
-		"worktree":         {cage.Default(), full, paper{"/": "", "/w": "", "/w/.git": "x"}, false},
-		"modules": {cage.Default(), full, with(plainTree, paper{
+		"plain":            {sandboxpolicy.Default(), full, plainTree, false},
+		"root":             {sandboxpolicy.Default(), Kernel{Landlock: 7, Namespaces: true, Privileged: true}, plainTree, false},
+		"read_only":        {sandboxpolicy.Policy{Type: sandboxpolicy.ReadOnly, ReadWrite: []string{"build"}}, full, plainTree, false},
+		"boundary":         {sandboxpolicy.Policy{Type: sandboxpolicy.ReadWrite, ReadBoundary: sandboxpolicy.Workspace, Read: []string{"/x"}, DisableTmpWrite: true}, full, plainTree, false},
+		"nothing_there":    {sandboxpolicy.Default(), full, paper{"/": "", "/w": ""}, false},
+		"workspace_in_tmp": {sandboxpolicy.Default(), full, paper{"/": "", "/w": "> /tmp/a/w", "/tmp": "", "/tmp/a": "", "/tmp/a/w": ""}, false},
+		"links":            {sandboxpolicy.Default(), full, with(plainTree, paper{"/w/.vscode": "> v", "/w/v": "", "/w/.git/hooks": "> ../h", "/w/h": ""}), false},
+		"link_to_nowhere":  {sandboxpolicy.Default(), full, with(plainTree, paper{"/w/.vscode": "> v"}), false},
+		"worktree":         {sandboxpolicy.Default(), full, paper{"/": "", "/w": "", "/w/.git": "x"}, false},
+		"modules": {sandboxpolicy.Default(), full, with(plainTree, paper{
 			"/w/.git/modules": "", "/w/.git/modules/libs": "", "/w/.git/modules/libs/a": "", "/w/.git/modules/libs/a/HEAD": "x", "/w/.git/modules/libs/a/config": "x",
 			"/w/.git/modules/libs/a/modules": "", "/w/.git/modules/libs/a/modules/b": "", "/w/.git/modules/libs/a/modules/b/config": "x", "/w/.git/modules/libs/a/modules/b/hooks": "",
 			"/w/.git/worktrees": "", "/w/.git/worktrees/t": "", "/w/.git/worktrees/t/commondir": "x", "/w/.git/config.worktree": "x",
 		}), false},
-		"nested":            {cage.Default(), full, with(plainTree, paper{"/w/n": "", "/w/n/.git": "", "/w/n/.git/config": "x", "/w/n/.git/hooks": "", "/w/n/.vscode": ""}), false},
-		"old_landlock":      {cage.Default(), Kernel{Landlock: 3, Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
-		"no_landlock":       {cage.Default(), Kernel{Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
-		"no_namespaces":     {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, false},
-		"no_namespaces_but": {cage.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, true},
-		"nothing":           {cage.Default(), Kernel{}, plainTree, true},
-		"boundary_without":  {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace}, Kernel{Namespaces: true}, plainTree, false},
-		"boundary_old":      {cage.Policy{Type: cage.ReadWrite, ReadBoundary: cage.Workspace, Read: []string{"/home/u"}}, Kernel{Namespaces: true, OldMounts: true}, plainTree, false},
-		"old_mounts":        {cage.Default(), Kernel{Namespaces: true, OldMounts: true, Privileged: true, Mounted: []Mounted{{Path: "/"}}}, plainTree, false},
-		"any_case":          {cage.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), false},
-		"any_case_but":      {cage.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), true},
-		"list":              {cage.Layers{}.Merge(), full, plainTree, false},
-		"all_hosts":         {cage.Layers{Mode: cage.AllowAll}.Merge(), full, plainTree, false},
-		"none":              {cage.Policy{Type: cage.InsecureNone}, full, plainTree, false},
+		"nested":            {sandboxpolicy.Default(), full, with(plainTree, paper{"/w/n": "", "/w/n/.git": "", "/w/n/.git/config": "x", "/w/n/.git/hooks": "", "/w/n/.vscode": ""}), false},
+		"old_landlock":      {sandboxpolicy.Default(), Kernel{Landlock: 3, Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
+		"no_landlock":       {sandboxpolicy.Default(), Kernel{Namespaces: true, UID: 1000, GID: 1000}, plainTree, false},
+		"no_namespaces":     {sandboxpolicy.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, false},
+		"no_namespaces_but": {sandboxpolicy.Default(), Kernel{Landlock: 7, Why: "operation not permitted"}, plainTree, true},
+		"nothing":           {sandboxpolicy.Default(), Kernel{}, plainTree, true},
+		"boundary_without":  {sandboxpolicy.Policy{Type: sandboxpolicy.ReadWrite, ReadBoundary: sandboxpolicy.Workspace}, Kernel{Namespaces: true}, plainTree, false},
+		"boundary_old":      {sandboxpolicy.Policy{Type: sandboxpolicy.ReadWrite, ReadBoundary: sandboxpolicy.Workspace, Read: []string{"/home/u"}}, Kernel{Namespaces: true, OldMounts: true}, plainTree, false},
+		"old_mounts":        {sandboxpolicy.Default(), Kernel{Namespaces: true, OldMounts: true, Privileged: true, Mounted: []Mounted{{Path: "/"}}}, plainTree, false},
+		"any_case":          {sandboxpolicy.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), false},
+		"any_case_but":      {sandboxpolicy.Default(), full, with(plainTree, paper{"case of /w": "any", "case of /w/.git": "any"}), true},
+		"list":              {sandboxpolicy.Layers{}.Merge(), full, plainTree, false},
+		"all_hosts":         {sandboxpolicy.Layers{Mode: sandboxpolicy.AllowAll}.Merge(), full, plainTree, false},
+		"none":              {sandboxpolicy.Policy{Type: sandboxpolicy.InsecureNone}, full, plainTree, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

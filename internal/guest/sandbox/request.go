@@ -8,12 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // Request asks for a sandbox in words that can be sent to another process.
 type Request struct {
-	Policy     cage.Policy
+	Policy     sandboxpolicy.Policy
 	Workspaces []string // absolute; the first is where relative paths of the policy start
 	Home       string   // ~ of the policy's paths; $HOME if empty
 	Temp       []string // folders for temporary files; the usual ones and $TMPDIR if empty
@@ -51,7 +51,7 @@ func Arguments(r Request, argv ...string) ([]string, error) {
 }
 
 // ReadLayer reads a sandbox.json; nil if there is none at the path.
-func ReadLayer(file string) (*cage.Layer, error) {
+func ReadLayer(file string) (*sandboxpolicy.Layer, error) {
 	text, err := read(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -59,17 +59,17 @@ func ReadLayer(file string) (*cage.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := cage.Parse(text)
+	layer, err := sandboxpolicy.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return layer, nil
 }
 
-// FindLayer reads the sandbox.json below a folder, of those that cage.Files
+// FindLayer reads the sandbox.json below a folder, of those that sandboxpolicy.Files
 // names the first that is there.
-func FindLayer(dir string) (*cage.Layer, error) {
-	for _, name := range cage.Files {
+func FindLayer(dir string) (*sandboxpolicy.Layer, error) {
+	for _, name := range sandboxpolicy.Files {
 		if layer, err := ReadLayer(filepath.Join(dir, name)); layer != nil || err != nil {
 			return layer, err
 		}
@@ -78,8 +78,8 @@ func FindLayer(dir string) (*cage.Layer, error) {
 }
 
 // Rules are the request's policy in its place, and with them what is hidden.
-func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
-	place := cage.Place{Home: r.Home, Temp: r.Temp}
+func (r Request) Rules(getenv func(string) string) (sandboxpolicy.Rules, error) {
+	place := sandboxpolicy.Scope{Home: r.Home, Temp: r.Temp}
 	if len(place.Temp) == 0 {
 		place.Temp = TempDirs(getenv)
 	}
@@ -89,19 +89,19 @@ func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
 	for _, dir := range r.Workspaces {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return cage.Rules{}, fmt.Errorf("workspace: %w", err)
+			return sandboxpolicy.Rules{}, fmt.Errorf("workspace: %w", err)
 		}
 		if !filepath.IsAbs(real) || real == "/" {
-			return cage.Rules{}, fmt.Errorf("workspace %q: give the absolute path of a folder that is not /", dir)
+			return sandboxpolicy.Rules{}, fmt.Errorf("workspace %q: give the absolute path of a folder that is not /", dir)
 		}
 		place.Workspaces = append(place.Workspaces, real)
-		if r.Policy.Type == cage.InsecureNone {
+		if r.Policy.Type == sandboxpolicy.InsecureNone {
 			continue
 		}
 		around := near(real)
 		hidden, err := hidden(real, around)
 		if err != nil {
-			return cage.Rules{}, fmt.Errorf(".cursorignore: %w", err)
+			return sandboxpolicy.Rules{}, fmt.Errorf(".cursorignore: %w", err)
 		}
 		place.Hidden = append(place.Hidden, hidden...)
 		for _, dir := range around {
@@ -112,10 +112,10 @@ func (r Request) Rules(getenv func(string) string) (cage.Rules, error) {
 	}
 	rules := r.Policy.In(place)
 	for _, name := range r.Writable {
-		rules.Writable = append(rules.Writable, cage.Grant{Path: filepath.Clean(name), Rule: "the caller's own"})
+		rules.Writable = append(rules.Writable, sandboxpolicy.Grant{Path: filepath.Clean(name), Rule: "the caller's own"})
 	}
 	for _, name := range r.Fixed {
-		rules.ReadOnly = append(rules.ReadOnly, cage.Grant{Path: filepath.Clean(name), Rule: "the caller's own"})
+		rules.ReadOnly = append(rules.ReadOnly, sandboxpolicy.Grant{Path: filepath.Clean(name), Rule: "the caller's own"})
 	}
 	return rules, nil
 }

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // Exit codes of a sandbox itself. Others are the command's.
@@ -41,9 +41,9 @@ type Job struct {
 	// Spec says what is wanted of the files as they are now. It is asked again when
 	// they change on the way.
 	Spec   func() (Spec, error)
-	Policy cage.Policy // of each spec
-	Dir    string      // where it starts: absolute
-	Argv   []string    // the command; its name is looked up in Env's PATH
+	Policy sandboxpolicy.Policy // of each spec
+	Dir    string               // where it starts: absolute
+	Argv   []string             // the command; its name is looked up in Env's PATH
 	Env    []string
 	Proxy  Server    // needed where the policy has a list of hosts
 	Keeper []string  // the command line that runs Keep in another process
@@ -111,7 +111,7 @@ func isRefusal(err error) bool {
 
 // once plans, and runs the command.
 func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
-	if job.Policy.Type == cage.InsecureNone {
+	if job.Policy.Type == sandboxpolicy.InsecureNone {
 		if _, err := job.Spec(); err != nil {
 			return ExitFailed, err
 		}
@@ -170,8 +170,8 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 type prepared struct {
 	layout  Layout
 	program *program
-	holding held            // the placeholders
-	late    map[string]bool // the names that the layout's late patterns match already
+	holding heldPlaceholders // the placeholders
+	late    map[string]bool  // the names that the layout's late patterns match already
 }
 
 // prepare plans. What it holds is the caller's to let go.

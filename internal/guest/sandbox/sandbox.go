@@ -1,4 +1,4 @@
-// Package sandbox puts a policy (internal/policy/cage) around one command: what
+// Package sandbox puts a policy (internal/policy/sandbox) around one command: what
 // it may read and write (Landlock, and mounts for the holes that Landlock cannot
 // make), what it may reach (a network namespace, and a proxy at its edge), and
 // which system calls it may make (seccomp); capabilities it has none.
@@ -24,7 +24,7 @@ import (
 	"slices"
 	"strings"
 
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // Kernel is what this host can enforce.
@@ -76,7 +76,7 @@ type Tree interface {
 
 // Spec is one sandbox that is wanted.
 type Spec struct {
-	Rules cage.Rules
+	Rules sandboxpolicy.Rules
 	// Masked are paths, beside those that the rules hide, that are emptied: folders
 	// and files of sockets that lead out. What is not there when they are mounted
 	// is passed over.
@@ -183,7 +183,7 @@ var errRoot = errors.New("it is the root folder: name the folders in it that may
 // Plan says how the policy is held on this kernel. It fails with an
 // [UnenforceableError] where it is not, unless the spec says best effort.
 func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
-	if spec.Rules.Policy.Type == cage.InsecureNone {
+	if spec.Rules.Policy.Type == sandboxpolicy.InsecureNone {
 		return Layout{Unconfined: true}, nil
 	}
 	for _, dir := range slices.Concat(spec.Rules.Workspaces, spec.Masked, spec.Rules.Hidden) {

@@ -16,8 +16,8 @@ type stamp struct {
 	inode        uint64
 }
 
-// place is a file of a segment and its chunks in there.
-type place struct {
+// indexedFile is a file of a segment and its chunks in there.
+type indexedFile struct {
 	name  string // relative to the root
 	stamp stamp
 	first int // chunk
@@ -42,7 +42,7 @@ const (
 
 // builder gathers files into a segment. It is not safe for concurrent use.
 type builder struct {
-	places  []place
+	files   []indexedFile
 	extents []extent
 	lists   map[string]*list
 	size    int // bytes held, about
@@ -71,7 +71,7 @@ func (b *builder) add(name string, st stamp, text []byte, defined []symbol) {
 	if len(cut) == 0 {
 		cut = []chunk{{line: 1, lines: 1}}
 	}
-	b.places = append(b.places, place{name: name, stamp: st, first: len(b.extents), count: len(cut)})
+	b.files = append(b.files, indexedFile{name: name, stamp: st, first: len(b.extents), count: len(cut)})
 	b.size += len(name) + 96
 	b.source += int64(len(text))
 	dir, file := path.Split(name)

@@ -83,15 +83,15 @@ func (x *Index) rank(q Query, want []term) ([]hit, error) {
 				return nil, err
 			}
 		}
-		for place, p := range s.places {
+		for place, p := range s.files {
 			if s.dead[place] || !filter(p.name) || q.Hidden != nil && q.Hidden(p.name) {
 				continue
 			}
-			standing := standing(p.name, tests)
+			weight := fileScore(p.name, tests)
 			for chunk := p.first; chunk < p.first+p.count; chunk++ {
 				if scores[chunk] > 0 {
 					share := float64(covered[chunk]) / total
-					best = append(best, hit{s, chunk, p.name, float64(scores[chunk]) * (0.4 + 0.6*share) * standing})
+					best = append(best, hit{s, chunk, p.name, float64(scores[chunk]) * (0.4 + 0.6*share) * weight})
 				}
 			}
 		}
@@ -112,9 +112,9 @@ func byScore(a, b hit) int {
 	return a.chunk - b.chunk
 }
 
-// standing makes less of files that are about the code that is sought and not
+// fileScore makes less of files that are about the code that is sought and not
 // it: tests, unless they are asked for, what others wrote, and what is data.
-func standing(name string, tests bool) float64 {
+func fileScore(name string, tests bool) float64 {
 	s := 1.0
 	lower := strings.ToLower(name)
 	base := lower[strings.LastIndexByte(lower, '/')+1:]

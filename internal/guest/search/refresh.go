@@ -43,13 +43,13 @@ func (x *Index) refresh(ctx context.Context) error {
 		}
 		here[f.name] = true
 		at, known := x.current[f.name]
-		if !known || at.segment.places[at.place].stamp != f.stamp {
+		if !known || at.segment.files[at.file].stamp != f.stamp {
 			stale = append(stale, f)
 		}
 	}
 	for name, at := range x.current {
 		if !here[name] {
-			at.segment.kill(at.place)
+			at.segment.kill(at.file)
 			delete(x.current, name)
 		}
 	}
@@ -59,7 +59,7 @@ func (x *Index) refresh(ctx context.Context) error {
 		again[f.name] = true
 	}
 	for _, s := range victims {
-		for i, p := range s.places {
+		for i, p := range s.files {
 			if !s.dead[i] && !again[p.name] {
 				stale = append(stale, found{p.name, p.stamp})
 			}
@@ -87,7 +87,7 @@ func (x *Index) victims(stale []found) []*segment {
 		case s.live == 0:
 		case s.source < smallSource:
 			small = append(small, s)
-		case s.live*3 < len(s.places):
+		case s.live*3 < len(s.files):
 			out = append(out, s)
 		}
 	}
@@ -150,7 +150,7 @@ func (x *Index) index(ctx context.Context, files []found) error {
 				}
 				b = newBuilder()
 			}
-			if len(b.places) > 0 { // also what was done when ctx ended
+			if len(b.files) > 0 { // also what was done when ctx ended
 				if err := flush(b); err != nil {
 					stop(err)
 				}

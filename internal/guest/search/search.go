@@ -63,7 +63,7 @@ type Index struct {
 // location is where a file's chunks are.
 type location struct {
 	segment *segment
-	place   int
+	file    int
 }
 
 // ErrClosed is returned once Close was called.
@@ -243,9 +243,9 @@ func (x *Index) openSegments() error {
 func (x *Index) adopt(s *segment) {
 	x.segments = append(x.segments, s)
 	x.next = max(x.next, s.number+1)
-	for i, p := range s.places {
+	for i, p := range s.files {
 		if old, ok := x.current[p.name]; ok {
-			old.segment.kill(old.place)
+			old.segment.kill(old.file)
 		}
 		x.current[p.name] = location{s, i}
 	}
@@ -253,8 +253,8 @@ func (x *Index) adopt(s *segment) {
 
 // drop takes a segment out and deletes it.
 func (x *Index) drop(s *segment) {
-	for i, p := range s.places {
-		if at := x.current[p.name]; at.segment == s && at.place == i {
+	for i, p := range s.files {
+		if at := x.current[p.name]; at.segment == s && at.file == i {
 			delete(x.current, p.name)
 		}
 	}

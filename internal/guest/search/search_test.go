@@ -283,7 +283,7 @@ func BenchmarkIndex(b *testing.B) {
 				ask(b, x, Query{Text: "alpha"})
 				files, size = 0, 0
 				for _, s := range x.segments {
-					files += int64(len(s.places))
+					files += int64(len(s.files))
 					size += s.source
 				}
 				x.Close()

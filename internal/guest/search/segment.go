@@ -27,7 +27,7 @@ import (
 type segment struct {
 	file    *os.File
 	number  int
-	places  []place
+	files   []indexedFile
 	extents []extent
 	dead    []bool // by place
 	live    int    // places
@@ -50,12 +50,12 @@ type point struct {
 type section struct{ start, end int64 }
 
 const (
-	magic      = "aloft search 1\n\x00"
-	footerSize = 8 + 8 + 8 + 4 + len(magic)
-	stride     = 64
-	maxSegment = 1 << 30
-	maxPlaces  = 1 << 20
-	maxChunks  = 1 << 24
+	magic           = "aloft search 1\n\x00"
+	footerSize      = 8 + 8 + 8 + 4 + len(magic)
+	stride          = 64
+	maxSegment      = 1 << 30
+	maxSegmentFiles = 1 << 20
+	maxChunks       = 1 << 24
 )
 
 // errDamaged says that a segment is not as it was written.
@@ -98,8 +98,8 @@ func (b *builder) writeTo(f io.Writer) error {
 	}
 	tables := out.n
 	out.number(uint64(b.source))
-	out.number(uint64(len(b.places)))
-	for _, p := range b.places {
+	out.number(uint64(len(b.files)))
+	for _, p := range b.files {
 		out.text(p.name)
 		out.number(uint64(p.stamp.mtime))
 		out.number(uint64(p.stamp.ctime))
@@ -218,9 +218,9 @@ func (s *segment) loadDictionary(text []byte) error {
 func (s *segment) loadTables(text []byte) error {
 	in := reader{text: text}
 	s.source = int64(in.number(1 << 40))
-	n := in.number(maxPlaces)
+	n := in.number(maxSegmentFiles)
 	for range n {
-		p := place{name: string(in.bytes(4096)), first: len(s.extents)}
+		p := indexedFile{name: string(in.bytes(4096)), first: len(s.extents)}
 		p.stamp.mtime, p.stamp.ctime = int64(in.number(1<<64-1)), int64(in.number(1<<64-1))
 		p.stamp.size, p.stamp.inode = int64(in.number(1<<63-1)), in.number(1<<64-1)
 		p.count = int(in.number(maxChunks))
@@ -232,13 +232,13 @@ func (s *segment) loadTables(text []byte) error {
 			s.tokens += int64(e.tokens)
 			s.extents = append(s.extents, e)
 		}
-		s.places = append(s.places, p)
+		s.files = append(s.files, p)
 	}
 	if in.bad || len(in.text) != 0 {
 		return errDamaged
 	}
-	s.dead = make([]bool, len(s.places))
-	s.live = len(s.places)
+	s.dead = make([]bool, len(s.files))
+	s.live = len(s.files)
 	return nil
 }
 
@@ -325,9 +325,9 @@ func (s *segment) each(postings []byte, do func(chunk, posting int)) error {
 	return nil
 }
 
-// placeOf is the file that a chunk is of.
-func (s *segment) placeOf(chunk int) int {
-	return sort.Search(len(s.places), func(i int) bool { return s.places[i].first > chunk }) - 1
+// fileOf is the file that a chunk is of.
+func (s *segment) fileOf(chunk int) int {
+	return sort.Search(len(s.files), func(i int) bool { return s.files[i].first > chunk }) - 1
 }
 
 func (s *segment) kill(i int) {

@@ -34,10 +34,10 @@ func TestSegment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.file.Close()
-	if len(s.places) != 3 || s.places[0].stamp != (stamp{1, -2, 3, 4}) || s.places[2].name != "d.txt" || s.placeOf(0) != 0 || s.placeOf(len(s.extents)-1) != 2 {
-		t.Errorf("%+v", s.places)
+	if len(s.files) != 3 || s.files[0].stamp != (stamp{1, -2, 3, 4}) || s.files[2].name != "d.txt" || s.fileOf(0) != 0 || s.fileOf(len(s.extents)-1) != 2 {
+		t.Errorf("%+v", s.files)
 	}
-	for token, want := range map[string]int{"alpha": 1, "word1": s.places[2].count, "zebra": 0, "": 0, "txt": s.places[2].count + 1} {
+	for token, want := range map[string]int{"alpha": 1, "word1": s.files[2].count, "zebra": 0, "": 0, "txt": s.files[2].count + 1} {
 		n, postings, err := s.find(token)
 		if err != nil || n != want {
 			t.Errorf("%q is in %d, want %d (%v)", token, n, want, err)
@@ -75,7 +75,7 @@ func TestDamagedSegment(t *testing.T) {
 		for _, token := range []string{"alpha", "word1", "zzz"} {
 			_, postings, err := s.find(token)
 			if err == nil {
-				err = s.each(postings, func(chunk, _ int) { s.placeOf(chunk) })
+				err = s.each(postings, func(chunk, _ int) { s.fileOf(chunk) })
 			}
 			if err != nil && !errors.Is(err, errDamaged) {
 				t.Errorf("with byte %d changed: %v", i-len(good), err)
@@ -96,7 +96,7 @@ func FuzzForeign(f *testing.F) {
 		s := &segment{postings: int64(len(data))}
 		_ = s.loadDictionary(data)
 		_ = s.loadTables(data)
-		_ = s.each(data, func(chunk, _ int) { s.placeOf(chunk) })
+		_ = s.each(data, func(chunk, _ int) { s.fileOf(chunk) })
 		_, _ = readTags(bytes.NewReader(data))
 		_, _ = readVectors(data, 2)
 	})

@@ -51,7 +51,7 @@ type viewer struct {
 // serve does what the first message asks for, until either end has had enough.
 func (v *viewer) serve(ctx context.Context) error {
 	for {
-		req, err := v.greeting(ctx)
+		req, err := v.hello(ctx)
 		if err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (v *viewer) serve(ctx context.Context) error {
 	}
 }
 
-// greeting reads the message that a viewer has to begin with.
-func (v *viewer) greeting(ctx context.Context) (request, error) {
+// hello reads the message that a viewer has to begin with.
+func (v *viewer) hello(ctx context.Context) (request, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetWithin)
 	defer cancel()
 	kind, b, err := v.ws.Read(ctx)

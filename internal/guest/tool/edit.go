@@ -218,7 +218,7 @@ func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) err
 			return t.overwrite(contents)
 		}
 	}
-	temp, err := createBeside(t.at, mode.Perm())
+	temp, err := createTemp(t.at, mode.Perm())
 	if err != nil {
 		if old != nil && errors.Is(err, fs.ErrPermission) {
 			return t.overwrite(contents) // the file is ours to change, its folder is not
@@ -242,8 +242,8 @@ func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) err
 	return nil
 }
 
-// createBeside makes a file with a name of its own in path's folder.
-func createBeside(path string, mode fs.FileMode) (*os.File, error) {
+// createTemp makes a file with a name of its own in path's folder.
+func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	for i := 0; ; i++ {
 		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".aloft-%d-%d.tmp", os.Getpid(), i))
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -55,7 +55,7 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 		return nil, "", err
 	}
 	if ws.confined = confined; confined != nil {
-		ws.confined.Policy.Type = cage.ReadOnly
+		ws.confined.Policy.Type = sandbox.ReadOnly
 	}
 	flags, err := grepFlags(ws, args)
 	if err != nil {

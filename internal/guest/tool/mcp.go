@@ -13,7 +13,7 @@ import (
 	guest "aloft/internal/guest/mcp"
 	"aloft/internal/guest/picture"
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -191,9 +191,9 @@ func (w Workspace) newFile(name string, guarded bool) (target, error) {
 		return target{}, err
 	}
 	if !guarded {
-		switch why := (cage.Guard{Workspaces: []string{realPath(w.Dir)}}).Judge(t.path); why {
+		switch why := (sandbox.Guard{Workspaces: []string{realPath(w.Dir)}}).Judge(t.path); why {
 		case "":
-		case cage.Outside:
+		case sandbox.Outside:
 			return refuse(denied("%s is not inside the workspace %s: give a path there", t.path, w.Dir))
 		default:
 			return refuse(denied("%s may not be written: it configures agents, editors or git; give another path", t.path))

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/asked"
 	"aloft/internal/guest/shell"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -45,7 +45,7 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
-	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: cage.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
+	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: sandboxpolicy.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
 // Around returns what puts a command line into the sandbox that a policy says,

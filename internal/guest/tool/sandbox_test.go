@@ -34,7 +34,7 @@ func confined(t *testing.T, dir string) *tool.Sandbox {
 // in one session.
 func TestShellInSandbox(t *testing.T) {
 	dir := t.TempDir()
-	cage := confined(t, dir) // with the build cache of the real home
+	sb := confined(t, dir) // with the build cache of the real home
 	t.Setenv("HOME", dir)
 	output := filepath.Join(t.TempDir(), "output")
 	session, err := shell.New(shell.Config{Dir: dir, OutputDir: output})
@@ -42,8 +42,8 @@ func TestShellInSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = session.Close() })
-	cage.Fixed = []string{output}
-	hand := tool.Shell(session, cage)
+	sb.Fixed = []string{output}
+	hand := tool.Shell(session, sb)
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -142,13 +142,13 @@ func narrow(paths ...string) *agentv1.SandboxPolicy {
 func TestGrepInSandbox(t *testing.T) {
 	need.Command(t, "rg")
 	dir := t.TempDir()
-	cage := confined(t, dir)
+	sb := confined(t, dir)
 	for name, text := range map[string]string{".cursorignore": "secret*\n", "secret.txt": "needle\n", "open.txt": "needle\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hand := tool.Grep(tool.Workspace{Dir: dir, Sandbox: cage})
+	hand := tool.Grep(tool.Workspace{Dir: dir, Sandbox: sb})
 	call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{Args: &agentv1.GrepArgs{Pattern: "needle"}}}}
 	got := hand.Run(t.Context(), call, nil)
 	if got.Error || !strings.Contains(got.Text, "open.txt") || strings.Contains(got.Text, "secret.txt") {

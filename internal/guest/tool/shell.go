@@ -20,10 +20,10 @@ const (
 )
 
 // Shell runs commands in a session of bash, each in the sandbox that it asks for.
-func Shell(session *shell.Session, cage *Sandbox) Tool {
+func Shell(session *shell.Session, sb *Sandbox) Tool {
 	return Tool{Name: "Shell", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
 		args := call.GetShellToolCall().GetArgs()
-		res, text, err := runShell(ctx, session, cage, args, emit)
+		res, text, err := runShell(ctx, session, sb, args, emit)
 		if session != nil {
 			jobs := session.Jobs()
 			text += jobNotes(jobs)
@@ -46,17 +46,17 @@ func Shell(session *shell.Session, cage *Sandbox) Tool {
 	}}
 }
 
-func runShell(ctx context.Context, session *shell.Session, cage *Sandbox, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
+func runShell(ctx context.Context, session *shell.Session, sb *Sandbox, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
 	cmd, notes, err := shellCommand(args)
 	if err != nil {
 		return nil, "", err
 	}
-	confined, err := cage.request(args.GetRequestedSandboxPolicy())
+	confined, err := sb.request(args.GetRequestedSandboxPolicy())
 	if err != nil {
 		return nil, "", err
 	}
 	if confined != nil {
-		if cmd.Inside, err = cage.inside(confined); err != nil {
+		if cmd.Inside, err = sb.inside(confined); err != nil {
 			return nil, "", err
 		}
 	}

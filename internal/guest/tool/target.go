@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 )
 
 // A target is a file that a tool is about to change. Its folder is held open:
@@ -132,7 +132,7 @@ func (w Workspace) admits(t target, given string, guarded bool) error {
 	if !guarded {
 		return nil
 	}
-	guard := cage.Guard{Workspaces: []string{realPath(w.Dir)}}
+	guard := sandbox.Guard{Workspaces: []string{realPath(w.Dir)}}
 	for _, dir := range w.Free {
 		guard.Free = append(guard.Free, realPath(dir))
 	}
@@ -144,7 +144,7 @@ func (w Workspace) admits(t target, given string, guarded bool) error {
 		return denied("%s is %s, which is %s: nothing was done, as the path that was reviewed does not say so. If that file is meant, give its own path", given, t.path, why)
 	}
 	for _, root := range append(slices.Clone(guard.Workspaces), guard.Free...) {
-		if cage.Below(root, t.path) {
+		if sandbox.Below(root, t.path) {
 			if other := spelled(root, t.path); other != "" {
 				return denied("%s is another spelling of %s, which is protected: nothing was done. If that file is meant, give its own path", given, other)
 			}
@@ -170,7 +170,7 @@ func spelled(root, path string) string {
 		if err != nil {
 			return "" // what is not there is no other name of anything
 		}
-		for _, name := range cage.GuardedNames() {
+		for _, name := range sandbox.GuardedNames() {
 			other := filepath.Join(dir, name)
 			if info, err := os.Lstat(other); name != part && err == nil && os.SameFile(own, info) {
 				return other
@@ -200,7 +200,7 @@ func (w Workspace) otherName(t target, roots []string) string {
 	}
 	found, seen := "", 0
 	for _, root := range roots {
-		for _, name := range cage.GuardedNames() {
+		for _, name := range sandbox.GuardedNames() {
 			_ = filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
 					return nil //nolint:nilerr // what cannot be read cannot be compared

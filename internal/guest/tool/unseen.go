@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 )
 
 const (
@@ -25,7 +25,7 @@ type Unseen struct {
 }
 
 type unseenFolder struct {
-	ignore cage.Ignore
+	ignore sandbox.Ignore
 	by     string // of the folders on the way to it the first that is hidden, itself included; "" for none
 }
 

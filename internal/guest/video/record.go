@@ -136,7 +136,7 @@ func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	if rec.Length, err = rewrite(ctx, r.video(), whole); err != nil {
 		return rec, fmt.Errorf("the recording is not saved: %w. It is still there: try again, or DISCARD_RECORDING", err)
 	}
-	if rec.Path, rec.Size, err = place(whole, r.Artifacts, name); err != nil {
+	if rec.Path, rec.Size, err = moveInto(whole, r.Artifacts, name); err != nil {
 		return rec, fmt.Errorf("the recording is not saved: %w. It is still there: try again, or DISCARD_RECORDING", err)
 	}
 	return rec, r.remove()

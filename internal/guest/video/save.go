@@ -77,8 +77,8 @@ func rewrite(ctx context.Context, from, to string) (time.Duration, error) {
 // maxTaken bounds how many files of one name there may be.
 const maxTaken = 1000
 
-// place moves a file into a folder, under a name that none has there.
-func place(from, folder, name string) (path string, size int64, err error) {
+// moveInto moves a file into a folder, under a name that none has there.
+func moveInto(from, folder, name string) (path string, size int64, err error) {
 	info, err := os.Stat(from)
 	if err != nil {
 		return "", 0, err

@@ -74,7 +74,7 @@ const linesPerCheck = 60
 // TestRandomLines runs every random line that is allowed, in a place where any
 // program but the allowed one leaves a mark.
 func TestRandomLines(t *testing.T) {
-	place := newPlace(t)
+	place := newWorkDir(t)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
 	allowed := 0
 	check := func(t *rapid.T) {
@@ -107,13 +107,13 @@ func TestRandomLines(t *testing.T) {
 // real are the programs that a place has as they are.
 var real = []string{"bash", "env", "timeout", "xargs", "find", "nice", "cat"}
 
-// place is a folder in which lines run: its programs are ok, which does
+// workDir is a folder in which lines run: its programs are ok, which does
 // nothing, and others, which say that they ran.
-type place struct{ dir string }
+type workDir struct{ dir string }
 
-func newPlace(t testing.TB) place {
+func newWorkDir(t testing.TB) workDir {
 	t.Helper()
-	p := place{t.TempDir()}
+	p := workDir{t.TempDir()}
 	bin := filepath.Join(p.dir, "bin")
 	if err := os.MkdirAll(filepath.Join(p.dir, "work"), 0o755); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func newPlace(t testing.TB) place {
 }
 
 // run runs the line, and returns which programs left a mark.
-func (p place) run(line string) string {
+func (p workDir) run(line string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/bash", "--norc", "--noprofile", "-c", line)

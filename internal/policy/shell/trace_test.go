@@ -26,7 +26,7 @@ type fatal interface {
 // traced runs a line under a tracer, and returns the programs that it would have
 // run and that are neither ok nor those that run what they are given. Such a
 // program is killed before its first instruction.
-func (p place) traced(t fatal, line string) []string {
+func (p workDir) traced(t fatal, line string) []string {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
 	cmd := exec.Command("/bin/bash", "--norc", "--noprofile", "-c", line) // its end is seen by the tracer
@@ -80,7 +80,7 @@ func (p place) traced(t fatal, line string) []string {
 }
 
 // program is what a process has become, "" where it may.
-func (p place) program(pid int) string {
+func (p workDir) program(pid int) string {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return ""
@@ -102,14 +102,14 @@ func (p place) program(pid int) string {
 }
 
 // ownScript reports whether an interpreter runs one of the place's programs.
-func ownScript(p place, argv []string) bool {
+func ownScript(p workDir, argv []string) bool {
 	return len(argv) > 1 && strings.HasPrefix(argv[1], filepath.Join(p.dir, "bin")+"/")
 }
 
 // TestTracedLines runs every random line that is allowed under a tracer: no
 // program may start that is not on the list, by whatever path.
 func TestTracedLines(t *testing.T) {
-	place := newPlace(t)
+	place := newWorkDir(t)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
 	for _, line := range []string{"evil", "ok; /bin/true", "../bin/x", "ok | /usr/bin/env /usr/bin/id", "echo $(evil)", "env evil", "bash -c evil", "find . -exec evil {} +", "(evil &)"} {
 		if ran := place.traced(t, line); len(ran) == 0 {
@@ -160,7 +160,7 @@ func FuzzTraced(f *testing.F) {
 	}
 	f.Add("ok #\\\n evil")
 	f.Add("echo \"$\\\n(evil)\"")
-	place := newPlace(f)
+	place := newWorkDir(f)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
 	f.Fuzz(func(t *testing.T, line string) {
 		if !list.Judge(line).Allowed {

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// binaryPlaces maps each of our programs to its path in a machine.
-var binaryPlaces = map[string]string{
+// binaryPaths maps each of our programs to its path in a machine.
+var binaryPaths = map[string]string{
 	"pod-daemon":  "/pod-daemon",
 	"exec-daemon": "/exec-daemon/exec-daemon",
 	"sandbox":     "/exec-daemon/sandbox",
@@ -27,7 +27,7 @@ var binaryPlaces = map[string]string{
 // PATH (with the image "host", the host's own).
 func (r *Runtime) makeBinaries() (string, error) {
 	files := map[string]string{}
-	for name, place := range binaryPlaces {
+	for name, place := range binaryPaths {
 		path := filepath.Join(r.conf.Binaries, name)
 		_, err := os.Stat(path)
 		switch {

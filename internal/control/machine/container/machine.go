@@ -115,7 +115,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			return err
 		}
 	}
-	at := place{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.inside()}
+	at := hostPaths{rootfs: m.path("rootfs"), run: m.path("run"), cgroup: "/" + m.inside()}
 	limits := rec.Spec.Limits
 	if eng.gvisor {
 		limits = gvisorLimits(limits)

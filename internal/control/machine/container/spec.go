@@ -14,8 +14,8 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// place holds the host paths of a machine's parts.
-type place struct {
+// hostPaths holds the host paths of a machine's parts.
+type hostPaths struct {
 	rootfs string
 	run    string
 	cgroup string // absolute, relative to the root of each hierarchy
@@ -87,7 +87,7 @@ func checkSpec(spec machine.Spec) error {
 const minMemory = 32 << 20
 
 // bundleConfig returns the config.json of a machine's OCI bundle.
-func bundleConfig(spec machine.Spec, img image.Image, at place, eng engine, host facts) ([]byte, error) {
+func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, host facts) ([]byte, error) {
 	seccomp, err := machineFilter(host.arch, host.kernel)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestBundleConfig(t *testing.T) {
-	at := place{rootfs: "/data/machines/m-1/rootfs", run: "/data/machines/m-1/run", cgroup: "/aloft-00000000-m-1"}
+	at := hostPaths{rootfs: "/data/machines/m-1/rootfs", run: "/data/machines/m-1/run", cgroup: "/aloft-00000000-m-1"}
 	host := facts{arch: "amd64", kernel: [2]int{6, 1}, swapLimit: true}
 	binds := image.Image{Binds: []image.Bind{{Source: "/usr", Target: "/usr"}}}
 	for name, c := range map[string]struct {

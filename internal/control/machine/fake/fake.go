@@ -132,10 +132,10 @@ type Machine struct {
 
 // Files of a machine's folder.
 const (
-	diskName = "disk"      // the guest's disk
-	podName  = "pod.sock"  // the guest's socket
-	lifeName = "life.sock" // open while the machine runs; writing a byte stops the machine
-	specName = "spec.json"
+	diskName   = "disk"      // the guest's disk
+	podName    = "pod.sock"  // the guest's socket
+	bootIDName = "life.sock" // open while the machine runs; writing a byte stops the machine
+	specName   = "spec.json"
 )
 
 // ID implements [machine.Machine].
@@ -164,7 +164,7 @@ func (m *Machine) fill(spec machine.Spec) error {
 
 // start runs the guest in the background until it returns or is stopped.
 func (m *Machine) start() error {
-	for _, name := range []string{podName, lifeName} {
+	for _, name := range []string{podName, bootIDName} {
 		if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -173,7 +173,7 @@ func (m *Machine) start() error {
 	if err != nil {
 		return err
 	}
-	life, err := m.listen(lifeName)
+	life, err := m.listen(bootIDName)
 	if err != nil {
 		return errors.Join(err, pod.Close())
 	}
@@ -214,7 +214,7 @@ func watch(life net.Listener, stop func()) (waiting []net.Conn) {
 
 // Dial implements [machine.Machine].
 func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
-	life, err := m.connect(ctx, lifeName)
+	life, err := m.connect(ctx, bootIDName)
 	if err != nil {
 		return nil, fmt.Errorf("dial machine %s: %w", m.id, err)
 	}
@@ -236,7 +236,7 @@ func (m *Machine) Wait(ctx context.Context) error {
 
 // wait sends say on the life socket and waits until the machine ends.
 func (m *Machine) wait(ctx context.Context, say []byte) error {
-	life, err := m.connect(ctx, lifeName)
+	life, err := m.connect(ctx, bootIDName)
 	if errors.Is(err, machine.ErrStopped) {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (m *Machine) restart(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(m.dir, specName)); err != nil {
 		return fmt.Errorf("it was never fully created: %w", err)
 	}
-	life, err := m.connect(ctx, lifeName)
+	life, err := m.connect(ctx, bootIDName)
 	if err == nil {
 		return errors.Join(errors.New("the machine is running"), life.Close())
 	}
@@ -293,7 +293,7 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	if !layerID.MatchString(id) {
 		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", id)
 	}
-	life, err := m.connect(ctx, lifeName)
+	life, err := m.connect(ctx, bootIDName)
 	if err == nil {
 		return errors.Join(errors.New("the machine is running"), life.Close())
 	}

@@ -30,7 +30,7 @@ func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) 
 // on its disk.
 func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 	t.Helper()
-	if reply := h.talk(t, m); h.Standin && reply.Starts != want {
+	if reply := h.checkAnswers(t, m); h.Standin && reply.Starts != want {
 		t.Errorf("the guest of %s counts %d starts on its disk, want %d", m.ID(), reply.Starts, want)
 	}
 }

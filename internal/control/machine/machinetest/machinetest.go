@@ -112,8 +112,8 @@ func Connect(t testing.TB, m machine.Machine) *mux.Conn {
 	return c
 }
 
-// talk checks that a guest answers at the other end of a new connection.
-func (h Harness) talk(t *testing.T, m machine.Machine) standin.Reply {
+// checkAnswers checks that a guest answers at the other end of a new connection.
+func (h Harness) checkAnswers(t *testing.T, m machine.Machine) standin.Reply {
 	t.Helper()
 	c := Connect(t, m)
 	if h.Standin {
@@ -141,10 +141,10 @@ func testDial(t *testing.T, h Harness) {
 	if m.ID() != "m-1" {
 		t.Errorf("ID is %q", m.ID())
 	}
-	if r := h.talk(t, m); h.Standin && r.Starts != 1 {
+	if r := h.checkAnswers(t, m); h.Standin && r.Starts != 1 {
 		t.Errorf("the guest has started %d times", r.Starts)
 	}
-	h.talk(t, m) // a second connection works too
+	h.checkAnswers(t, m) // a second connection works too
 }
 
 func testConnectionEnds(t *testing.T, h Harness) {
@@ -179,7 +179,7 @@ func testReopen(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.talk(t, m)
+	h.checkAnswers(t, m)
 	if err := m.Destroy(within(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func testWait(t *testing.T, h Harness) {
 	dir := t.TempDir()
 	r := h.New(t, dir)
 	m := h.create(t, r, "m-1")
-	h.talk(t, m)
+	h.checkAnswers(t, m)
 	other, err := h.New(t, dir).Open(t.Context(), "m-1")
 	if err != nil {
 		t.Fatal(err)
@@ -251,18 +251,18 @@ func testWaitCancelled(t *testing.T, h Harness) {
 	case <-within(t).Done():
 		t.Fatal("Wait outlasts its context")
 	}
-	h.talk(t, m)
+	h.checkAnswers(t, m)
 }
 
 func testRestart(t *testing.T, h Harness) {
 	dir := t.TempDir()
 	r := h.New(t, dir)
 	m := h.create(t, r, "m-1")
-	h.talk(t, m)
+	h.checkAnswers(t, m)
 	if err := m.Restart(within(t)); err == nil {
 		t.Error("Restart of a running machine is no error")
 	}
-	h.talk(t, m)
+	h.checkAnswers(t, m)
 	for n := 2; n <= 3; n++ {
 		h.Kill(t, r, "m-1")
 		if err := m.Wait(within(t)); err != nil {
@@ -275,7 +275,7 @@ func testRestart(t *testing.T, h Harness) {
 		if err := again.Restart(within(t)); err != nil {
 			t.Fatal(err)
 		}
-		if reply := h.talk(t, m); h.Standin && reply.Starts != n {
+		if reply := h.checkAnswers(t, m); h.Standin && reply.Starts != n {
 			t.Errorf("the guest counts %d starts on its disk, want %d", reply.Starts, n)
 		}
 	}
@@ -312,7 +312,7 @@ func testDestroyTwice(t *testing.T, h Harness) {
 	if ids, _ := r.List(t.Context()); len(ids) != 0 {
 		t.Errorf("List is %v", ids)
 	}
-	h.talk(t, h.create(t, r, "m-1")) // the ID can be used again
+	h.checkAnswers(t, h.create(t, r, "m-1")) // the ID can be used again
 }
 
 func testDestroyStopped(t *testing.T, h Harness) {
@@ -344,7 +344,7 @@ func testHalfMade(t *testing.T, h Harness) {
 	if err := m.Destroy(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	h.talk(t, h.create(t, r, "m-1"))
+	h.checkAnswers(t, h.create(t, r, "m-1"))
 }
 
 func testTaken(t *testing.T, h Harness) {
@@ -353,7 +353,7 @@ func testTaken(t *testing.T, h Harness) {
 	if _, err := r.Create(t.Context(), h.spec("m-1")); err == nil {
 		t.Error("Create with a taken ID is no error")
 	}
-	h.talk(t, m) // and the existing machine is unharmed
+	h.checkAnswers(t, m) // and the existing machine is unharmed
 }
 
 func testBadIDs(t *testing.T, h Harness) {

@@ -217,6 +217,6 @@ func checkTemplate(text string) error {
 	if !strings.Contains(text, "{{") {
 		return nil
 	}
-	_, err := template.New("script").Funcs(place{}.funcs()).Parse(text)
+	_, err := template.New("script").Funcs(position{}.funcs()).Parse(text)
 	return err
 }

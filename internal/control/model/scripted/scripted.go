@@ -153,7 +153,7 @@ func (p *player) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 }
 
 // fail returns the failure that is next before the turn, or nil.
-func (p *player) fail(at place, turn Turn) *Fail {
+func (p *player) fail(at position, turn Turn) *Fail {
 	if len(turn.Fail) == 0 {
 		return nil
 	}
@@ -185,7 +185,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // render fills the templates of the turn in.
-func (at place) render() (Turn, error) {
+func (at position) render() (Turn, error) {
 	if at.summary != "" {
 		return Turn{Text: at.summary}, nil
 	}
@@ -219,7 +219,7 @@ func (at place) render() (Turn, error) {
 	return turn, nil
 }
 
-func (at place) fill(text string) (string, error) {
+func (at position) fill(text string) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
@@ -234,7 +234,7 @@ func (at place) fill(text string) (string, error) {
 	return b.String(), nil
 }
 
-func (at place) fillValue(v any) (any, error) {
+func (at position) fillValue(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
 		return at.fill(v)
@@ -263,7 +263,7 @@ func (at place) fillValue(v any) (any, error) {
 }
 
 // events are the pieces of a turn and its whole reply.
-func (t Turn) events(at place, req model.Request) []model.Event {
+func (t Turn) events(at position, req model.Request) []model.Event {
 	var out []model.Event
 	m := conversation.Message{Role: conversation.Assistant}
 	if t.Thinking != "" {
@@ -302,7 +302,7 @@ func (t Turn) events(at place, req model.Request) []model.Event {
 }
 
 // callID is the same for the same request, and no other in the conversation.
-func (at place) callID(index int) string {
+func (at position) callID(index int) string {
 	sum := sha256.Sum256([]byte(at.key))
 	return fmt.Sprintf("call_%d_%d_%d_%s", at.number, at.turn, index, hex.EncodeToString(sum[:4]))
 }

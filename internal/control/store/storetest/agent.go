@@ -154,21 +154,21 @@ func testFind(t *testing.T, s Store) {
 		"a whole address":         {store.AgentFilter{Repository: "https://git.test/acme/shop/"}, 0, []string{"Working on Ümlauts", "failed"}},
 		"from":                    {store.AgentFilter{From: someDay.AddDate(0, 0, -1)}, 0, []string{"Working on Ümlauts", "asks"}},
 		"to":                      {store.AgentFilter{To: someDay.AddDate(0, 0, -3)}, 0, []string{"stopped", "on a pull request", "opens one"}},
-		"asks":                    {store.AgentFilter{Standings: []store.Standing{store.Asks}, NewsSince: news}, 0, []string{"asks"}},
-		"asks, of a user":         {store.AgentFilter{Standings: []store.Standing{store.Asks}}, 2, nil},
+		"asks":                    {store.AgentFilter{Statuses: []store.ListStatus{store.Asks}, NewsSince: news}, 0, []string{"asks"}},
+		"asks, of a user":         {store.AgentFilter{Statuses: []store.ListStatus{store.Asks}}, 2, nil},
 		"words of a pull request": {store.AgentFilter{Search: "another/pulls/71"}, 0, []string{"opens one"}},
 		"no words of JSON":        {store.AgentFilter{Search: "startingRef"}, 0, nil},
-		"needs you":               {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: news}, 0, []string{"asks", "failed"}},
-		"needs you, old news":     {store.AgentFilter{Standings: []store.Standing{store.NeedsYou}, NewsSince: someDay.Add(time.Hour)}, 0, []string{"asks"}},
-		"working":                 {store.AgentFilter{Standings: []store.Standing{store.Working}}, 0, []string{"Working on Ümlauts", "asks", "on a pull request", "opens one"}},
-		"ended":                   {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 0, []string{"done", "failed", "stopped"}},
-		"ended, of a user":        {store.AgentFilter{Standings: []store.Standing{store.Finished, store.Failed, store.Stopped}}, 1, []string{"done", "stopped"}},
-		"archived":                {store.AgentFilter{Standings: []store.Standing{store.Archived}}, 0, []string{"filed"}},
-		"archived or stopped":     {store.AgentFilter{Standings: []store.Standing{store.Archived, store.Stopped}}, 0, []string{"stopped", "filed"}},
+		"needs you":               {store.AgentFilter{Statuses: []store.ListStatus{store.NeedsYou}, NewsSince: news}, 0, []string{"asks", "failed"}},
+		"needs you, old news":     {store.AgentFilter{Statuses: []store.ListStatus{store.NeedsYou}, NewsSince: someDay.Add(time.Hour)}, 0, []string{"asks"}},
+		"working":                 {store.AgentFilter{Statuses: []store.ListStatus{store.Working}}, 0, []string{"Working on Ümlauts", "asks", "on a pull request", "opens one"}},
+		"ended":                   {store.AgentFilter{Statuses: []store.ListStatus{store.Finished, store.Failed, store.Stopped}}, 0, []string{"done", "failed", "stopped"}},
+		"ended, of a user":        {store.AgentFilter{Statuses: []store.ListStatus{store.Finished, store.Failed, store.Stopped}}, 1, []string{"done", "stopped"}},
+		"archived":                {store.AgentFilter{Statuses: []store.ListStatus{store.Archived}}, 0, []string{"filed"}},
+		"archived or stopped":     {store.AgentFilter{Statuses: []store.ListStatus{store.Archived, store.Stopped}}, 0, []string{"stopped", "filed"}},
 		"on a pull request":       {store.AgentFilter{PullRequest: "https://git.test/Acme/other/pulls/7/"}, 0, []string{"on a pull request"}},
 		"a pull request opened":   {store.AgentFilter{PullRequest: "https://git.test/acme/another/pulls/71"}, 0, []string{"opens one"}},
 		"no such pull request":    {store.AgentFilter{PullRequest: "https://git.test/acme/another/pulls/7"}, 0, nil},
-		"all at once":             {store.AgentFilter{Search: "q", Repository: "acme/shop", Standings: []store.Standing{store.Working}, From: someDay}, 1, nil},
+		"all at once":             {store.AgentFilter{Search: "q", Repository: "acme/shop", Statuses: []store.ListStatus{store.Working}, From: someDay}, 1, nil},
 	} {
 		for _, limit := range []int{100, 2} {
 			var got []string
@@ -246,8 +246,8 @@ func testAsksFirst(t *testing.T, s Store) {
 		{store.AgentQuery{UserID: 2}, "others"},
 		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Search: "SK"}}, "asks1 asks2 asks3"},
 		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Search: "old"}}, "old1 old2"},
-		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Standings: []store.Standing{store.Asks}}}, "asks1 asks2 asks3"},
-		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Standings: []store.Standing{store.Failed}}}, ""},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Statuses: []store.ListStatus{store.Asks}}}, "asks1 asks2 asks3"},
+		{store.AgentQuery{UserID: 1, AgentFilter: store.AgentFilter{Statuses: []store.ListStatus{store.Failed}}}, ""},
 	} {
 		for _, limit := range []int{1, 2, 3, 4, 100} {
 			if got := strings.Join(walk(tt.query, limit, func(int) {}), " "); got != tt.want {

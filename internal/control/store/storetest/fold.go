@@ -21,7 +21,7 @@ var foldTests = []test{
 // to when it is read back.
 func testFold(t *testing.T, s Store) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &life{t: rt, store: s, id: agent.NewID()}
+		l := &journalModel{t: rt, store: s, id: agent.NewID()}
 		l.append(ptr(0), agent.Event{Body: l.created()})
 		for range rapid.IntRange(0, 8).Draw(rt, "appends") {
 			var events []agent.Event
@@ -37,30 +37,30 @@ func testFold(t *testing.T, s Store) {
 	})
 }
 
-type life struct {
+type journalModel struct {
 	t     *rapid.T
 	store Store
 	id    string
 	runs  []string
 }
 
-func (l *life) append(head *int64, events ...agent.Event) {
+func (l *journalModel) append(head *int64, events ...agent.Event) {
 	if _, err := l.store.Append(l.t.Context(), store.Append{AgentID: l.id, IfHead: head, Events: events}); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *life) refused(events []agent.Event) {
+func (l *journalModel) refused(events []agent.Event) {
 	if _, err := l.store.Append(l.t.Context(), store.Append{AgentID: l.id, Events: events}); err == nil {
 		l.t.Fatal("an event of no run was taken")
 	}
 }
 
-func (l *life) created() *agent.Created {
+func (l *journalModel) created() *agent.Created {
 	c := &agent.Created{
 		Name: rapid.String().Draw(l.t, "name"), UserID: rapid.Int64Range(0, 3).Draw(l.t, "user"), Env: agent.Env{Type: "cloud"},
 		Model: rapid.SampledFrom([]string{"", "house"}).Draw(l.t, "model"), WorkOnCurrentBranch: rapid.Bool().Draw(l.t, "current"),
-		Pull: agent.PullWish{Auto: rapid.Bool().Draw(l.t, "auto"), Draft: rapid.Bool().Draw(l.t, "draft")},
+		Pull: agent.PullRequestOptions{Auto: rapid.Bool().Draw(l.t, "auto"), Draft: rapid.Bool().Draw(l.t, "draft")},
 	}
 	if rapid.Bool().Draw(l.t, "repo") {
 		c.Repos = []agent.Repo{{URL: "https://git.example.com/a/b", StartingRef: rapid.String().Draw(l.t, "ref")}}
@@ -68,7 +68,7 @@ func (l *life) created() *agent.Created {
 	return c
 }
 
-func (l *life) event() agent.Event {
+func (l *journalModel) event() agent.Event {
 	if len(l.runs) == 0 || rapid.IntRange(0, 9).Draw(l.t, "new run") == 0 {
 		l.runs = append(l.runs, agent.NewRunID())
 		return prompt(l.runs[len(l.runs)-1])
@@ -98,7 +98,7 @@ func (l *life) event() agent.Event {
 	return agent.Event{RunID: rapid.SampledFrom(l.runs).Draw(l.t, "run"), Body: body}
 }
 
-func (l *life) check(t *testing.T) {
+func (l *journalModel) check(t *testing.T) {
 	a := agent.Agent{ID: l.id}
 	runs := map[string]*agent.Run{}
 	for _, e := range readAll(t, l.store, l.id) {

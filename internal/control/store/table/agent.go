@@ -144,7 +144,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 			return query.Agent{}, err
 		}
 	}
-	if a.Pull != (agent.PullWish{}) {
+	if a.Pull != (agent.PullRequestOptions{}) {
 		if pull, err = json.Marshal(a.Pull); err != nil {
 			return query.Agent{}, err
 		}

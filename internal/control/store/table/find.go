@@ -74,7 +74,7 @@ func hasPullRequest(row query.Agent, wanted string) bool {
 		slices.ContainsFunc(pulls, func(p agent.PullRequest) bool { return plain(p.URL) == wanted })
 }
 
-var statuses = map[store.Standing]string{
+var statuses = map[store.ListStatus]string{
 	store.Working:  string(agent.Creating) + "," + string(agent.Running),
 	store.Finished: string(agent.Finished),
 	store.Failed:   string(agent.Failed) + "," + string(agent.Expired),
@@ -129,8 +129,8 @@ func (s *Store) listAsksFirst(ctx context.Context, q store.AgentQuery) ([]agent.
 // is looked for here: databases differ in what they know of letters and of JSON.
 func (s *Store) find(ctx context.Context, q store.AgentQuery, read func(context.Context, query.FindAgentsParams) ([]query.Agent, error)) ([]query.Agent, error) {
 	in := query.FindAgentsParams{
-		UserID: q.UserID, Archived: number(q.IncludeArchived || slices.Contains(q.Standings, store.Archived)), Since: math.MinInt64, Until: math.MaxInt64, AnyStanding: number(len(q.Standings) == 0),
-		FiledAway: number(slices.Contains(q.Standings, store.Archived)), Asks: number(slices.Contains(q.Standings, store.Asks)), NeedsYou: number(slices.Contains(q.Standings, store.NeedsYou)), NewsSince: nanos(q.NewsSince),
+		UserID: q.UserID, Archived: number(q.IncludeArchived || slices.Contains(q.Statuses, store.Archived)), Since: math.MinInt64, Until: math.MaxInt64, AnyStanding: number(len(q.Statuses) == 0),
+		FiledAway: number(slices.Contains(q.Statuses, store.Archived)), Asks: number(slices.Contains(q.Statuses, store.Asks)), NeedsYou: number(slices.Contains(q.Statuses, store.NeedsYou)), NewsSince: nanos(q.NewsSince),
 	}
 	if !q.From.IsZero() {
 		in.Since = nanos(q.From)
@@ -138,8 +138,8 @@ func (s *Store) find(ctx context.Context, q store.AgentQuery, read func(context.
 	if !q.To.IsZero() {
 		in.Until = nanos(q.To)
 	}
-	for _, standing := range q.Standings {
-		if of := statuses[standing]; of != "" {
+	for _, status := range q.Statuses {
+		if of := statuses[status]; of != "" {
 			in.Statuses += "," + of + ","
 		}
 	}

@@ -4,28 +4,28 @@ package asked
 
 import (
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
 // Policy is a policy as it was sent, whole; nil is the built-in rules. That of
 // TYPE_INSECURE_NONE is for the caller to know: it is read as if a sandbox were
 // asked for.
-func Policy(p *agentv1.SandboxPolicy) cage.Policy {
+func Policy(p *agentv1.SandboxPolicy) sandboxpolicy.Policy {
 	if p == nil {
-		return cage.Layers{Mode: cage.WithDefaults}.Merge()
+		return sandboxpolicy.Layers{Mode: sandboxpolicy.WithDefaults}.Merge()
 	}
-	c := cage.Policy{
-		Type:      cage.ReadWrite,
+	c := sandboxpolicy.Policy{
+		Type:      sandboxpolicy.ReadWrite,
 		ReadWrite: p.GetAdditionalReadwritePaths(), ReadOnly: p.GetAdditionalReadonlyPaths(), Read: p.GetAdditionalReadPaths(),
-		ReadBoundary: cage.System, DisableTmpWrite: p.GetDisableTmpWrite(), SharedBuildCache: p.GetEnableSharedBuildCache(),
+		ReadBoundary: sandboxpolicy.System, DisableTmpWrite: p.GetDisableTmpWrite(), SharedBuildCache: p.GetEnableSharedBuildCache(),
 		Network: policy.Network{Mode: policy.List, Allow: p.GetNetworkPolicy().GetAllow(), Deny: p.GetNetworkPolicy().GetDeny()},
 	}
 	if p.GetType() == agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY {
-		c.Type = cage.ReadOnly
+		c.Type = sandboxpolicy.ReadOnly
 	}
 	if p.GetReadBoundary() == agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE {
-		c.ReadBoundary = cage.Workspace
+		c.ReadBoundary = sandboxpolicy.Workspace
 	}
 	switch {
 	case !p.GetNetworkAccess():

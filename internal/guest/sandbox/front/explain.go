@@ -11,7 +11,7 @@ import (
 
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/policy"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // explain writes the plan, or what the policy says of each thing asked about.
@@ -29,10 +29,10 @@ func explain(r sandbox.Request, about []string, p Process) error {
 	}
 	for _, what := range about {
 		word, rule, ask := "no", "", ""
-		access, isPath := cage.Read, false
+		access, isPath := sandboxpolicy.Read, false
 		name, isWrite := strings.CutPrefix(what, "w:")
 		if isWrite {
-			access, isPath = cage.Write, true
+			access, isPath = sandboxpolicy.Write, true
 		} else if name, isPath = strings.CutPrefix(what, "r:"); !isPath {
 			isPath = strings.Contains(what, "/")
 		}
@@ -66,8 +66,8 @@ func explain(r sandbox.Request, about []string, p Process) error {
 	return nil
 }
 
-func judgeHost(p cage.Policy, m *policy.Matcher, host string) policy.Verdict {
-	if p.Type == cage.InsecureNone {
+func judgeHost(p sandboxpolicy.Policy, m *policy.Matcher, host string) policy.Verdict {
+	if p.Type == sandboxpolicy.InsecureNone {
 		return policy.Verdict{Allowed: true, Rule: "type insecure_none"}
 	}
 	if p.UnrestrictedHosts {
@@ -109,7 +109,7 @@ func probe(out io.Writer) error {
 	if _, err := fmt.Fprintln(out, sandbox.Describe(k)); err != nil {
 		return err
 	}
-	layout, err := sandbox.Plan(sandbox.Spec{Rules: cage.Default().In(cage.Place{Workspaces: []string{existing()}}), Masked: sandbox.Sockets()}, k, sandbox.HostTree)
+	layout, err := sandbox.Plan(sandbox.Spec{Rules: sandboxpolicy.Default().In(sandboxpolicy.Scope{Workspaces: []string{existing()}}), Masked: sandbox.Sockets()}, k, sandbox.HostTree)
 	if missing, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
 		fmt.Fprintln(out, "status: not all can be enforced:", strings.Join(missing.Missing, "; "))
 		for _, h := range sandbox.Hints() {

@@ -16,7 +16,7 @@ import (
 
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/proxy"
-	"aloft/internal/policy/cage"
+	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
 // KeepWord is the first argument of the process that clears up.
@@ -59,7 +59,7 @@ examples:
 type arguments struct {
 	policy     string
 	workspaces []string
-	mode       cage.NetworkMode
+	mode       sandboxpolicy.NetworkMode
 	request    string
 	bestEffort bool
 	rest       []string
@@ -152,8 +152,8 @@ func parse(args []string) (a arguments, err error) {
 			}
 			a.workspaces = append(a.workspaces, dir)
 		case "--network-mode":
-			a.mode = cage.NetworkMode(value)
-			if !slices.Contains(cage.NetworkModes, a.mode) {
+			a.mode = sandboxpolicy.NetworkMode(value)
+			if !slices.Contains(sandboxpolicy.NetworkModes, a.mode) {
 				return a, fmt.Errorf("--network-mode %s: it is sandbox_json, sandbox_json_and_defaults or allow_all", value)
 			}
 		case "--request":
@@ -182,7 +182,7 @@ func (a arguments) build(p Process) (sandbox.Request, error) {
 		}
 		r.Workspaces = []string{dir}
 	}
-	layers := cage.Layers{Mode: cmp.Or(a.mode, cage.FileOnly)}
+	layers := sandboxpolicy.Layers{Mode: cmp.Or(a.mode, sandboxpolicy.FileOnly)}
 	var err error
 	if a.policy != "" {
 		if layers.Repository, err = sandbox.ReadLayer(a.policy); err == nil && layers.Repository == nil {
@@ -197,7 +197,7 @@ func (a arguments) build(p Process) (sandbox.Request, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, l := range []*cage.Layer{layers.Home, layers.Repository} {
+	for _, l := range []*sandboxpolicy.Layer{layers.Home, layers.Repository} {
 		if l != nil && len(l.Unknown) > 0 {
 			fmt.Fprintf(p.Stderr, "sandbox: keys of sandbox.json that mean nothing here: %s\n", strings.Join(l.Unknown, ", "))
 		}

@@ -222,7 +222,7 @@ func FuzzSOCKS(f *testing.F) {
 		if err == nil && (code != 0 || len(host) > 255) || err != nil && code == 0 {
 			t.Errorf("%x: %q, %d, %v", raw, host, code, err)
 		}
-		_, _ = readGreeting(bytes.NewReader(raw))
+		_, _ = readClientHello(bytes.NewReader(raw))
 	})
 }
 

@@ -22,9 +22,9 @@ const (
 
 var errSocks = errors.New("it is not SOCKS5 as RFC 1928 has it")
 
-// readGreeting reads the methods that a client offers, and reports whether one
+// readClientHello reads the methods that a client offers, and reports whether one
 // is to go without a password.
-func readGreeting(in io.Reader) (plain bool, err error) {
+func readClientHello(in io.Reader) (plain bool, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
 		return false, err
@@ -86,7 +86,7 @@ func readRequest(in io.Reader) (host string, port uint16, code byte, err error) 
 }
 
 func (p *Proxy) socks(ctx context.Context, c net.Conn, in *bufio.Reader) {
-	plain, err := readGreeting(in)
+	plain, err := readClientHello(in)
 	if err != nil {
 		return
 	}

@@ -10,26 +10,26 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A talk is one conversation with a model: it asks the model and runs the calls
+// A thread is one conversation with a model: it asks the model and runs the calls
 // of the replies. A run has one for the agent and one for each working
 // subagent. Like the loop, it keeps no state that is not in the journal.
-type talk struct {
+type thread struct {
 	*Loop
-	hands Hands    // the machine as this conversation last reached it; nil before that, and after a loss
-	lacks []string // tools that do not work in that machine
-	model model.Model
-	info  model.Info
-	task  string // id of the call that started the subagent; "" for the agent's own
-	cache model.Cache
-	acks  acks // not confirmed by the machine yet
+	machine Machine  // the machine as this conversation last reached it; nil before that, and after a loss
+	lacks   []string // tools that do not work in that machine
+	model   model.Model
+	info    model.Info
+	task    string // id of the call that started the subagent; "" for the agent's own
+	cache   model.Cache
+	acks    acks // not confirmed by the machine yet
 }
 
 // state returns a copy of the folded journal with this conversation's thread.
 // The copy does not change.
-func (t *talk) state() *agent.State { return t.rec.snapshotOf(t.task) }
+func (t *thread) state() *agent.State { return t.rec.snapshotOf(t.task) }
 
 // record journals events of this conversation.
-func (t *talk) record(ctx context.Context, bodies ...agent.Body) error {
+func (t *thread) record(ctx context.Context, bodies ...agent.Body) error {
 	if len(bodies) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (t *talk) inThread(bodies []agent.Body) []agent.Body {
 }
 
 // system returns the conversation's system prompt.
-func (t *talk) system(s *agent.State) string {
+func (t *thread) system(s *agent.State) string {
 	if t.task == "" {
 		return systemPrompt(s)
 	}
@@ -63,16 +63,16 @@ func (t *talk) system(s *agent.State) string {
 
 // prefix returns the prefix for the call ids of the next reply, which is unique
 // within the journal.
-func (t *talk) prefix(s *agent.State) string {
+func (t *thread) prefix(s *agent.State) string {
 	if t.task == "" {
 		return fmt.Sprintf("call_%d", s.Number())
 	}
 	return fmt.Sprintf("%s_%d", t.task, s.Turns)
 }
 
-// placed returns a call in the form that the machine gets. A background
+// routedCall returns a call in the form that the machine gets. A background
 // subagent has its own shell there: commands in one shell wait for each other.
-func (t *talk) placed(c agent.Call) conversation.ToolCall {
+func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil && sub.Background {
 		c.Shell = sub.ID
 	}
@@ -81,7 +81,7 @@ func (t *talk) placed(c agent.Call) conversation.ToolCall {
 
 // step does the next step of the conversation. It returns true if there is
 // none, because the model's last reply has no calls.
-func (t *talk) step(ctx context.Context) (said bool, err error) {
+func (t *thread) step(ctx context.Context) (said bool, err error) {
 	switch t.state().Next() {
 	case agent.NextReply:
 		return false, t.reply(ctx)

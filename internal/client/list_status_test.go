@@ -2,12 +2,12 @@ package client
 
 import "testing"
 
-// TestStanding holds apart what a person has to tell apart in a list: agents that
+// TestListStatus holds apart what a person has to tell apart in a list: agents that
 // ask, work, have finished and have failed.
-func TestStanding(t *testing.T) {
+func TestListStatus(t *testing.T) {
 	for _, c := range []struct {
 		a    Agent
-		want Standing
+		want ListStatus
 	}{
 		{Agent{Status: "ACTIVE", RunStatus: "RUNNING", Machine: "ready"}, Working},
 		{Agent{Status: "ACTIVE", RunStatus: "RUNNING", Machine: "booting"}, Starting},
@@ -21,7 +21,7 @@ func TestStanding(t *testing.T) {
 		{Agent{Status: "ARCHIVED", RunStatus: Failed}, Archived},
 		{Agent{Status: "ACTIVE"}, Idle},
 	} {
-		if got := c.a.Standing(); got != c.want {
+		if got := c.a.ListStatus(); got != c.want {
 			t.Errorf("%+v stands as %q, want %q", c.a, got, c.want)
 		}
 	}

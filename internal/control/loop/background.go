@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// beside runs the subagents that work in the background of a run. Each has its
+// background runs the subagents that work in the background of a run. Each has its
 // own goroutine and its own conversation, apart from the agent's in the
 // journal. When the run's work ends they end too, and an error of one ends the
 // run's work.
-type beside struct {
+type background struct {
 	ctx   context.Context // parent of all conversations of the run
 	end   context.CancelCauseFunc
 	ended chan struct{} // receives after a subagent has ended
@@ -20,13 +20,13 @@ type beside struct {
 	tasks map[string]bool // ids of the calls whose subagents are running
 }
 
-func newBeside(ctx context.Context) *beside {
+func newBackground(ctx context.Context) *background {
 	ctx, end := context.WithCancelCause(ctx)
-	return &beside{ctx: ctx, end: end, ended: make(chan struct{}, 1), tasks: map[string]bool{}}
+	return &background{ctx: ctx, end: end, ended: make(chan struct{}, 1), tasks: map[string]bool{}}
 }
 
 // begin starts work for the call, unless it is already running.
-func (b *beside) begin(task string, work func(context.Context) error) {
+func (b *background) begin(task string, work func(context.Context) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tasks[task] {
@@ -46,7 +46,7 @@ func (b *beside) begin(task string, work func(context.Context) error) {
 
 // wait returns when a subagent has ended, which may have been before the call.
 // If the run's work ends first, it returns the cause.
-func (b *beside) wait(ctx context.Context) error {
+func (b *background) wait(ctx context.Context) error {
 	select {
 	case <-b.ended:
 		return nil
@@ -57,7 +57,7 @@ func (b *beside) wait(ctx context.Context) error {
 
 // stop ends all background subagents and waits for them. Their calls in the
 // machine are aborted, unless another server will continue the run.
-func (b *beside) stop(why error) {
+func (b *background) stop(why error) {
 	if !leavesOpen(why) {
 		why = ErrCancel
 	}
@@ -65,18 +65,18 @@ func (b *beside) stop(why error) {
 	b.all.Wait()
 }
 
-// workBeside starts the background subagents that are active according to the
+// startBackground starts the background subagents that are active according to the
 // journal.
-func (l *Loop) workBeside() {
-	for _, sub := range l.rec.snapshot().Beside() {
+func (l *Loop) startBackground() {
+	for _, sub := range l.rec.snapshot().Background() {
 		work := l.own.to(&sub)
-		l.beside.begin(sub.CallID, work.aside)
+		l.background.begin(sub.CallID, work.runInBackground)
 	}
 }
 
-// aside runs a subagent's conversation in the background until it ends, and
+// runInBackground runs a subagent's conversation in the background until it ends, and
 // journals the message that tells the agent its outcome.
-func (t *talk) aside(ctx context.Context) error {
+func (t *thread) runInBackground(ctx context.Context) error {
 	for {
 		err := t.converse(ctx)
 		if errors.Is(err, ErrMachineLost) {

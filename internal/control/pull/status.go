@@ -20,8 +20,8 @@ const (
 	askWithin = 8 * time.Second // of a person who waits for a page
 )
 
-// A Standing is how a pull request stands.
-type Standing struct {
+// A Status is how a pull request stands.
+type Status struct {
 	agent.PullRequest
 	Checks []forge.Check
 	// Unseen is why the forge could not be asked; what is known is the journal's then.
@@ -30,8 +30,8 @@ type Standing struct {
 
 // List says how the agent's pull requests stand, as their forges have it now, or
 // a few seconds ago. What is new is journaled.
-func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Standing, error) {
-	out := make([]Standing, len(a.PullRequests))
+func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Status, error) {
+	out := make([]Status, len(a.PullRequests))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, p := range a.PullRequests {
@@ -46,13 +46,13 @@ func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Standing, error) {
 	return out, group.Wait()
 }
 
-func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (Standing, error) {
+func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (Status, error) {
 	now, checks, err := d.seen.get(ctx, p.URL, func() (forge.PullRequest, []forge.Check, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
 		defer cancel()
 		return d.ask(ctx, p)
 	})
-	out := Standing{PullRequest: p, Checks: checks}
+	out := Status{PullRequest: p, Checks: checks}
 	switch {
 	case ctx.Err() != nil:
 		return out, ctx.Err()

@@ -1,11 +1,11 @@
-// Package cage says what a command in its sandbox may touch: the noun behind
+// Package sandbox says what a command in its sandbox may touch: the noun behind
 // sandbox.json. Files are parsed to a [Layer] each, the layers are merged to one
 // [Policy], and a policy in a [Place] becomes [Rules], which judge paths. It does
 // no I/O: who enforces it (internal/guest/sandbox) brings the files and the host.
 //
 // What a layer adds as a restriction never permits more, and nothing weakens
 // the built-in rules of [Protections].
-package cage
+package sandbox
 
 import (
 	"cmp"

@@ -12,7 +12,7 @@ import (
 )
 
 // A place is where in which script a request stands.
-type place struct {
+type position struct {
 	script  *Script
 	number  int // of the script
 	turn    int // counted from 0 since the prompt
@@ -31,14 +31,14 @@ var (
 )
 
 // find derives the place from the request alone.
-func find(f *File, req model.Request) place {
+func find(f *File, req model.Request) position {
 	p := 0 // index of the newest prompt
 	for i, m := range req.Messages {
 		if isPrompt(m) {
 			p = i
 		}
 	}
-	at := place{prompt: req.Messages[p].PlainText(), number: -1}
+	at := position{prompt: req.Messages[p].PlainText(), number: -1}
 	if len(req.Tools) == 0 {
 		// The only one who offers no tools asks for a summary.
 		if m := callMark.FindAllStringSubmatch(at.prompt, -1); m != nil {
@@ -104,7 +104,7 @@ func hasImage(m conversation.Message) bool {
 }
 
 // funcs are what a template may use.
-func (at place) funcs() template.FuncMap {
+func (at position) funcs() template.FuncMap {
 	return template.FuncMap{
 		"prompt":  func() string { return at.prompt },
 		"turn":    func() int { return at.turn },

@@ -1,4 +1,4 @@
-package cage
+package sandbox
 
 import (
 	"path"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Place is where a policy holds. Its paths are absolute and without symbolic
+// Scope is where a policy holds. Its paths are absolute and without symbolic
 // links.
-type Place struct {
+type Scope struct {
 	Workspaces []string
 	Home       string   // ~ of paths; "" if there is none
 	Temp       []string // folders for temporary files
@@ -46,7 +46,7 @@ var buildCaches = []string{
 }
 
 // In makes the rules of a policy for a place.
-func (p Policy) In(place Place) Rules {
+func (p Policy) In(place Scope) Rules {
 	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested}
 	full := place.path
 	if p.Type == ReadWrite {
@@ -92,7 +92,7 @@ func (p Policy) In(place Place) Rules {
 
 // path makes a path of a file absolute: ~ is the home folder, and what is
 // relative is so to the first workspace.
-func (p Place) path(name string) string {
+func (p Scope) path(name string) string {
 	switch {
 	case p.Home != "" && (name == "~" || strings.HasPrefix(name, "~/")):
 		return path.Join(p.Home, name[1:])

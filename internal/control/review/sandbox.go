@@ -6,47 +6,47 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
-	"aloft/internal/policy/cage"
 	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
 )
 
 const sandboxFile = "sandbox.json"
 
-// Cage is the policy of the sandbox around an agent's commands: the project's
+// SandboxPolicy is the policy of the sandbox around an agent's commands: the project's
 // sandbox.json as its default branch had it when the agent began, the person's
 // and the team's. What lies in the machine does not count, for the agent can write
 // there, and neither does what another agent may have pushed.
 // [Unreadable] says which errors are of a file.
-func (r *Reviewer) Cage(ctx context.Context, a agent.Agent) (cage.Policy, error) {
-	layers := cage.Layers{Mode: r.Hosts}
+func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error) {
+	layers := sandbox.Layers{Mode: r.Hosts}
 	for _, from := range []struct {
 		owner, words string
-		to           **cage.Layer
+		to           **sandbox.Layer
 	}{{store.TeamRules, "the team's " + sandboxFile, &layers.Team}, {store.RulesOf(a.UserID), "your " + sandboxFile, &layers.Home}} {
 		text, err := r.Rules.Rule(ctx, from.owner, sandboxFile)
 		if err != nil {
-			return cage.Policy{}, err
+			return sandbox.Policy{}, err
 		}
 		if *from.to, err = parseLayer(from.words, []byte(text)); err != nil {
-			return cage.Policy{}, err
+			return sandbox.Policy{}, err
 		}
 	}
 	name, data, err := r.project(ctx, a, a.RulesAt, sandboxFile)
 	if err != nil {
-		return cage.Policy{}, err
+		return sandbox.Policy{}, err
 	}
 	if layers.Repository, err = parseLayer(name, data); err != nil {
-		return cage.Policy{}, err
+		return sandbox.Policy{}, err
 	}
 	return layers.Merge(), nil
 }
 
 // parseLayer reads a file, of which there may be none.
-func parseLayer(name string, text []byte) (*cage.Layer, error) {
+func parseLayer(name string, text []byte) (*sandbox.Layer, error) {
 	if len(text) == 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	layer, err := cage.Parse(text)
+	layer, err := sandbox.Parse(text)
 	if err != nil {
 		return nil, unreadableError{fmt.Errorf("%s: %w", name, err)}
 	}
@@ -55,14 +55,14 @@ func parseLayer(name string, text []byte) (*cage.Layer, error) {
 
 // sandboxed decides about a call that may run in the sandbox, if there is one.
 func (r *Reviewer) sandboxed(ctx context.Context, a agent.Agent, c permit.Call, setting permit.Setting, d permit.Decision) (permit.Decision, error) {
-	policy, err := r.Cage(ctx, a)
+	policy, err := r.SandboxPolicy(ctx, a)
 	if Unreadable(err) && ctx.Err() == nil {
 		return permit.Decision{Treatment: permit.Ask, Why: "the sandbox's policy could not be read: " + err.Error()}, nil
 	}
 	if err != nil {
 		return d, err
 	}
-	if policy.Type != cage.InsecureNone {
+	if policy.Type != sandbox.InsecureNone {
 		return d, nil
 	}
 	// A file takes the sandbox away, and not the review.

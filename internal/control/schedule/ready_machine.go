@@ -16,40 +16,40 @@ import (
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
-// hands is a machine that is ready, for one loop.
-type hands struct {
+// readyMachine is a machine that is ready, for one loop.
+type readyMachine struct {
 	// enforced says that the sandbox can hold its policy in machines of this kind.
-	enforced bool
-	conn     *pod.Conn
-	exec     *pod.Exec
-	id       string // the machine's
-	hooks    *pod.Hooks
-	mcp      *pod.MCP
-	mcpCage  func(context.Context, agent.Agent) (*cage.Policy, error) // of the sandbox of MCP servers
-	people   func(context.Context, agent.Agent) (Hooks, error)        // what they have set for hooks
-	cage     func(context.Context, agent.Agent) (*cage.Policy, error) // of the hooks' sandbox
-	boot     string
-	lacking  []string                    // the tools that cannot work in it
-	known    []string                    // the calls that it knew when it was reached
-	token    string                      // of exec-daemon
-	folders  []string                    // of the repositories
-	repos    []string                    // URLs, where there are several
-	refused  []string                    // sentences on what git may not fetch though it was named
-	reads    []string                    // URLs of what git may fetch beside them
-	keep     func(context.Context) error // artifacts
-	revoke   func()
-	letGo    func() // of the connection
-	traced   bool   // the machine sends spans over it
-	stale    func() // ends the renewing of what ends by itself
+	enforced    bool
+	conn        *pod.Conn
+	exec        *pod.Exec
+	id          string // the machine's
+	hooks       *pod.Hooks
+	mcp         *pod.MCP
+	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // of the sandbox of MCP servers
+	people      func(context.Context, agent.Agent) (Hooks, error)           // what they have set for hooks
+	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // of the hooks' sandbox
+	boot        string
+	lacking     []string                    // the tools that cannot work in it
+	known       []string                    // the calls that it knew when it was reached
+	token       string                      // of exec-daemon
+	folders     []string                    // of the repositories
+	repos       []string                    // URLs, where there are several
+	refused     []string                    // sentences on what git may not fetch though it was named
+	reads       []string                    // URLs of what git may fetch beside them
+	keep        func(context.Context) error // artifacts
+	revoke      func()
+	letGo       func() // of the connection
+	traced      bool   // the machine sends spans over it
+	stale       func() // ends the renewing of what ends by itself
 }
 
-// keepFresh has do renew what ends by itself until the hands are closed.
-func (h *hands) keepFresh(ctx context.Context, do func(context.Context)) {
+// keepFresh has do renew what ends by itself until the machine is closed.
+func (h *readyMachine) keepFresh(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	h.stale = func() { cancel(); <-done }
@@ -59,7 +59,7 @@ func (h *hands) keepFresh(ctx context.Context, do func(context.Context)) {
 	}()
 }
 
-func (h *hands) close() {
+func (h *readyMachine) close() {
 	h.stale()
 	// What closing says is of no use: the loop has let go.
 	_ = h.exec.Close()
@@ -77,18 +77,18 @@ func (h *hands) close() {
 // exec-daemon sends over it.
 const traceLinger = 10 * time.Second
 
-// BootID implements [loop.Hands].
-func (h *hands) BootID() string { return h.boot }
+// BootID implements [loop.Machine].
+func (h *readyMachine) BootID() string { return h.boot }
 
-// Call implements [loop.Hands]. Only a cancel ends the call in the machine:
+// Call implements [loop.Machine]. Only a cancel ends the call in the machine:
 // when the server stops, or has lost the lease, the machine works on, and
 // whoever is next attaches to the call.
-func (h *hands) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, h.exec.Call, onDelta)
 }
 
-// Attach implements [loop.Hands].
-func (h *hands) Attach(ctx context.Context, callID string, onDelta func(loop.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
+// Attach implements [loop.Machine].
+func (h *readyMachine) Attach(ctx context.Context, callID string, onDelta func(loop.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
 	r, took, err = h.call(ctx, conversation.ToolCall{ID: callID}, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (r tool.Result, took time.Duration, err error) {
 		r, took, started, err = h.exec.Attach(ctx, c.ID, onDelta)
 		return r, took, err
@@ -96,16 +96,16 @@ func (h *hands) Attach(ctx context.Context, callID string, onDelta func(loop.Del
 	return r, took, started, err
 }
 
-// Known implements [loop.Hands].
-func (h *hands) Known() []string { return h.known }
+// Known implements [loop.Machine].
+func (h *readyMachine) Known() []string { return h.known }
 
-// Drop implements [loop.Hands].
-func (h *hands) Drop(ctx context.Context, callID string) error {
+// Drop implements [loop.Machine].
+func (h *readyMachine) Drop(ctx context.Context, callID string) error {
 	return lostError(h.exec.Drop(ctx, callID))
 }
 
-// CallSandboxed implements [loop.Hands].
-func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p cage.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+// CallSandboxed implements [loop.Machine].
+func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (tool.Result, time.Duration, error) {
 		return h.exec.CallSandboxed(ctx, c, p, onDelta)
 	}, onDelta)
@@ -114,7 +114,7 @@ func (h *hands) CallSandboxed(ctx context.Context, c conversation.ToolCall, p ca
 // exec is a way to have a machine work a call.
 type exec = func(context.Context, conversation.ToolCall, func(pod.Delta)) (tool.Result, time.Duration, error)
 
-func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -128,15 +128,15 @@ func (h *hands) call(ctx context.Context, c conversation.ToolCall, run exec, onD
 	return r, took, lostError(err)
 }
 
-// Enforced implements [loop.Hands].
-func (h *hands) Enforced() bool { return h.enforced }
+// Enforced implements [loop.Machine].
+func (h *readyMachine) Enforced() bool { return h.enforced }
 
-// Lacking implements [loop.Hands].
-func (h *hands) Lacking() []string { return h.lacking }
+// Lacking implements [loop.Machine].
+func (h *readyMachine) Lacking() []string { return h.lacking }
 
-// Servers implements [loop.Hands].
-func (h *hands) Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error) {
-	around, err := h.mcpCage(ctx, s.Agent)
+// Servers implements [loop.Machine].
+func (h *readyMachine) Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error) {
+	around, err := h.mcpSandbox(ctx, s.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -144,13 +144,13 @@ func (h *hands) Servers(ctx context.Context, s *agent.State, servers []mcp.Serve
 	return all, lostError(err)
 }
 
-// Hooks implements [loop.Hands].
-func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+// Hooks implements [loop.Machine].
+func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
 	people, err := h.people(ctx, s.Agent)
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
-	around, err := h.cage(ctx, s.Agent)
+	around, err := h.hookSandbox(ctx, s.Agent)
 	if err != nil {
 		return loop.HookOutcome{}, err
 	}
@@ -174,13 +174,13 @@ func (h *hands) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (
 	return out, nil
 }
 
-// Ack implements [loop.Hands].
-func (h *hands) Ack(ctx context.Context, callID string) error {
+// Ack implements [loop.Machine].
+func (h *readyMachine) Ack(ctx context.Context, callID string) error {
 	return lostError(h.exec.Ack(ctx, callID))
 }
 
-// Commit implements [loop.Hands].
-func (h *hands) Commit(ctx context.Context, n int, message string, skipHooks bool) (loop.Delivered, error) {
+// Commit implements [loop.Machine].
+func (h *readyMachine) Commit(ctx context.Context, n int, message string, skipHooks bool) (loop.Delivered, error) {
 	c, err := h.conn.Commit(ctx, n, message, skipHooks)
 	if err != nil {
 		return loop.Delivered{}, gitFault(err, h.name(n))
@@ -188,8 +188,8 @@ func (h *hands) Commit(ctx context.Context, n int, message string, skipHooks boo
 	return loop.Delivered{Commit: c.Commit, Made: c.Made, Note: c.Note}, nil
 }
 
-// Subagents implements [loop.Hands].
-func (h *hands) Subagents(ctx context.Context) ([]subagent.File, error) {
+// Subagents implements [loop.Machine].
+func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	files := h.conn.Files(h.token)
 	defer files.Close()
 	var all []subagent.File
@@ -238,8 +238,8 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 	return all, nil
 }
 
-// Push implements [loop.Hands].
-func (h *hands) Push(ctx context.Context, n int, branch string, skipHooks bool) (loop.Delivered, error) {
+// Push implements [loop.Machine].
+func (h *readyMachine) Push(ctx context.Context, n int, branch string, skipHooks bool) (loop.Delivered, error) {
 	p, err := h.conn.Push(ctx, n, branch, skipHooks)
 	if err != nil {
 		return loop.Delivered{}, gitFault(err, h.name(n))
@@ -248,15 +248,15 @@ func (h *hands) Push(ctx context.Context, n int, branch string, skipHooks bool) 
 }
 
 // name is the URL of the n-th repository, where there are several.
-func (h *hands) name(n int) string {
+func (h *readyMachine) name(n int) string {
 	if n < len(h.repos) {
 		return h.repos[n]
 	}
 	return ""
 }
 
-// Keep implements [loop.Hands].
-func (h *hands) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
+// Keep implements [loop.Machine].
+func (h *readyMachine) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
 // lostError says in the loop's words that the machine is gone. A machine that
 // floods its connection is not dialed again: the run ends.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"aloft/internal/agent"
-	"aloft/internal/policy/cage"
+	"aloft/internal/policy/sandbox"
 )
 
 // What may have a sandbox around it beside tool calls.
@@ -18,10 +18,10 @@ const (
 // Sandboxable are all of them.
 var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, SandboxMCP}
 
-// cage is the policy around something of an agent's; nil is none.
-func (s *Scheduler) cage(ctx context.Context, a agent.Agent, what string) (*cage.Policy, error) {
-	if s.Cage == nil {
+// sandboxPolicy is the policy around something of an agent's; nil is none.
+func (s *Scheduler) sandboxPolicy(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
+	if s.SandboxPolicy == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return s.Cage(ctx, a, what)
+	return s.SandboxPolicy(ctx, a, what)
 }

@@ -10,10 +10,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// place is the machine in which all conversations of the run work.
-type place struct {
-	sync.Mutex       // held while the machine is made ready
-	hands      Hands // nil until the machine is needed, and after it was lost
+// machineSlot is the machine in which all conversations of the run work.
+type machineSlot struct {
+	sync.Mutex         // held while the machine is made ready
+	machine    Machine // nil until the machine is needed, and after it was lost
 }
 
 // maxLost is how often a run may lose its machine and get it back, so that a
@@ -21,10 +21,10 @@ type place struct {
 const maxLost = 5
 
 // reach makes the machine ready and connects the conversation to it.
-func (t *talk) reach(ctx context.Context) error {
-	t.place.Lock()
-	defer t.place.Unlock()
-	for t.place.hands == nil {
+func (t *thread) reach(ctx context.Context) error {
+	t.slot.Lock()
+	defer t.slot.Unlock()
+	for t.slot.machine == nil {
 		s := t.rec.snapshot()
 		h, err := t.Machine(ctx, s, func(ctx context.Context, bodies ...agent.Body) error {
 			err := t.rec.record(ctx, bodies...)
@@ -43,32 +43,32 @@ func (t *talk) reach(ctx context.Context) error {
 			if errors.Is(err, ErrMachineLost) {
 				err = t.noteLost(ctx, err)
 			} else if err == nil {
-				t.place.hands = h
+				t.slot.machine = h
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	t.hands, t.lacks = t.place.hands, t.place.hands.Lacking()
+	t.machine, t.lacks = t.slot.machine, t.slot.machine.Lacking()
 	return nil
 }
 
-// inPlace reports whether the conversation is connected to the run's current
+// hasCurrentMachine reports whether the conversation is connected to the run's current
 // machine. If that cannot be known without waiting, it returns false.
-func (t *talk) inPlace() bool {
-	if t.hands == nil || !t.place.TryLock() {
+func (t *thread) hasCurrentMachine() bool {
+	if t.machine == nil || !t.slot.TryLock() {
 		return false
 	}
-	defer t.place.Unlock()
-	return t.place.hands == t.hands
+	defer t.slot.Unlock()
+	return t.slot.machine == t.machine
 }
 
 // forgetOthers makes the machine drop the calls that nobody waits for: an
 // earlier loop died after journaling their results, before it acknowledged
 // them. Otherwise each would occupy a call slot for as long as the machine
 // runs.
-func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
+func (t *thread) forgetOthers(ctx context.Context, h Machine) error {
 	known := h.Known()
 	if len(known) == 0 {
 		return nil
@@ -87,20 +87,20 @@ func (t *talk) forgetOthers(ctx context.Context, h Hands) error {
 
 // lost disconnects from a machine that is gone. The first conversation that
 // notices records the loss.
-func (t *talk) lost(ctx context.Context, cause error) error {
+func (t *thread) lost(ctx context.Context, cause error) error {
 	_ = t.acknowledged() // the acknowledgements are lost with the machine
-	t.place.Lock()
-	defer t.place.Unlock()
-	was := t.hands
-	t.hands = nil
-	if t.place.hands != was {
+	t.slot.Lock()
+	defer t.slot.Unlock()
+	was := t.machine
+	t.machine = nil
+	if t.slot.machine != was {
 		return nil
 	}
-	t.place.hands = nil
+	t.slot.machine = nil
 	return t.noteLost(ctx, cause)
 }
 
-func (t *talk) noteLost(ctx context.Context, cause error) error {
+func (t *thread) noteLost(ctx context.Context, cause error) error {
 	if t.rec.lost() >= maxLost {
 		return fault.Unavailable("the machine was lost %d times in this run", maxLost).Named("machine_lost").
 			Hint("something in the task may be killing it: look at the last tool calls with `aloft agent logs`").Because(cause)

@@ -19,10 +19,10 @@ import (
 
 const backgroundTask = `Task {"description":"look","prompt":"count them","is_background":true}`
 
-// besideEachOther are an agent that gives work to a subagent in the background, and
+// runConcurrently are an agent that gives work to a subagent in the background, and
 // the subagent: each does two calls, and then says its last. The agent is asked once
 // more when it has been told, and says what it was told.
-func besideEachOther(told *atomic.Pointer[model.Request]) asked {
+func runConcurrently(told *atomic.Pointer[model.Request]) asked {
 	return func(req model.Request, turn int) step {
 		switch {
 		case strings.HasPrefix(req.System, "You are a subagent"):
@@ -49,7 +49,7 @@ func TestTaskInTheBackground(t *testing.T) {
 	r := newRig(t, true)
 	var both sync.WaitGroup
 	both.Add(2)
-	r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			both.Done()
 			both.Wait() // for ever, unless both work at once
@@ -58,7 +58,7 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 	var told atomic.Pointer[model.Request]
 	c := r.config()
-	c.Model = besideEachOther(&told)
+	c.Model = runConcurrently(&told)
 	if err := loop.Run(t.Context(), r.id, c); err != nil {
 		t.Fatal(err)
 	}
@@ -84,20 +84,20 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 }
 
-// TestCrashBesideATask stops the server after each event of such a run: the next goes
+// TestCrashDuringBackgroundTask stops the server after each event of such a run: the next goes
 // on with both, no call is made twice, and the run ends the same.
-func TestCrashBesideATask(t *testing.T) {
+func TestCrashDuringBackgroundTask(t *testing.T) {
 	rigs := newRig(t, false)
 	for crash := int64(3); ; crash++ {
 		r := rigs.another(false)
 		c := r.config()
 		var told atomic.Pointer[model.Request]
-		c.Model = besideEachOther(&told)
+		c.Model = runConcurrently(&told)
 		ctx, stop := context.WithCancelCause(t.Context())
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		var mu sync.Mutex
 		made, kept := map[string]int{}, map[string]bool{}
-		r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !kept[c.ID] {
@@ -135,13 +135,13 @@ func TestCrashBesideATask(t *testing.T) {
 
 // A run that is cancelled aborts what all of its conversations do, and the agent is
 // told in its next run that the subagent did not finish.
-func TestCancelBesideATask(t *testing.T) {
+func TestCancelDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var working sync.WaitGroup
 	working.Add(2)
 	aborted := make(chan error, 2)
-	r.hands.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			working.Done()
 			<-ctx.Done()
@@ -155,7 +155,7 @@ func TestCancelBesideATask(t *testing.T) {
 	}()
 	c := r.config()
 	var told atomic.Pointer[model.Request]
-	c.Model = besideEachOther(&told)
+	c.Model = runConcurrently(&told)
 	if err := loop.Run(ctx, r.id, c); err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +164,13 @@ func TestCancelBesideATask(t *testing.T) {
 	}
 	state := agent.Fold(r.id, r.events())
 	last := state.Messages[len(state.Messages)-1].PlainText()
-	if len(state.Beside()) != 0 || !strings.Contains(last, "has not finished") {
+	if len(state.Background()) != 0 || !strings.Contains(last, "has not finished") {
 		t.Errorf("the agent is told %q", last)
 	}
 }
 
 // What a subagent in the background uses counts for the run, and ends it.
-func TestLimitBesideATask(t *testing.T) {
+func TestLimitDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	r.allowed.Tokens = 40 // of 15 a reply
 	c := r.config()
@@ -202,7 +202,7 @@ func counted(of step) step {
 }
 
 // A question of one in the background names it, and keeps nobody else from work.
-func TestApprovalBesideATask(t *testing.T) {
+func TestApprovalDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
 	c := r.config()
@@ -233,12 +233,12 @@ func TestApprovalBesideATask(t *testing.T) {
 }
 
 // A machine that is lost is lost once, whoever finds it so first, and both go on.
-func TestMachineLostBesideATask(t *testing.T) {
+func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
-	next := &hands{boot: "boot-2"}
+	next := &fakeMachine{boot: "boot-2"}
 	var both sync.WaitGroup
 	both.Add(2)
-	r.hands.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			both.Done()
 			both.Wait()
@@ -248,11 +248,11 @@ func TestMachineLostBesideATask(t *testing.T) {
 	}
 	c := r.config()
 	var told atomic.Pointer[model.Request]
-	c.Model = besideEachOther(&told)
+	c.Model = runConcurrently(&told)
 	var made atomic.Int32
-	c.Machine = func(context.Context, *agent.State, loop.Record) (loop.Hands, error) {
+	c.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
 		if made.Add(1) == 1 {
-			return r.hands, nil
+			return r.machine, nil
 		}
 		return next, nil
 	}

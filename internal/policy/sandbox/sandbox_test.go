@@ -1,4 +1,4 @@
-package cage
+package sandbox
 
 import (
 	"net/netip"
@@ -115,7 +115,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-var place = Place{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret", "/w/hidden"}}
+var testScope = Scope{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp"}, Hidden: []string{"/w/secret", "/w/hidden"}}
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestJudge(t *testing.T) {
 		{near, Read, "/w/x", "workspace"},
 		{Policy{Type: InsecureNone}, Write, "/etc/x", "type insecure_none"},
 	} {
-		v := tt.policy.In(place).Judge(tt.access, tt.name)
+		v := tt.policy.In(testScope).Judge(tt.access, tt.name)
 		got := v.Rule
 		if !v.Allowed {
 			got = "no " + got
@@ -178,7 +178,7 @@ func TestJudge(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	rules := Default().In(place)
+	rules := Default().In(testScope)
 	for output, want := range map[string]string{
 		"sh: 1: cannot create /etc/x: Permission denied\n":                         "/etc/x may not be changed in the sandbox: outside of what type",
 		"touch: cannot touch '/opt/a b': Read-only file system\n":                  "/opt/a b may not be changed",
@@ -275,7 +275,7 @@ func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 		if r.UnrestrictedHosts && !w.UnrestrictedHosts {
 			t.Fatalf("%+v opens the network, %+v does not", r, w)
 		}
-		place := place
+		place := testScope
 		place.Hidden = nil
 		wr, rr := w.In(place), r.In(place)
 		for _, name := range []string{"/w/x", "/w/a", "/w/a/b/c", "/w/.git/config", "/w/.git/index", "/etc/x", "/home/u/x/y", "/home/u/.npm/x", "/tmp/x", "/data", "/usr/x"} {
@@ -324,7 +324,7 @@ func FuzzParse(f *testing.F) {
 		if _, err := p.Network.Compile(); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		v := p.In(place).Judge(Write, "/w/.git/config")
+		v := p.In(testScope).Judge(Write, "/w/.git/config")
 		if v.Allowed && p.Type != InsecureNone {
 			t.Errorf("%q lets .git/config be changed: %s", text, v.Rule)
 		}

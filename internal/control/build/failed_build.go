@@ -20,8 +20,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// wreck is the running machine of a failed install, while people inspect it.
-type wreck struct {
+// failedBuild is the running machine of a failed install, while people inspect it.
+type failedBuild struct {
 	users int // number of visitors; guarded by Builder.mu
 
 	mu    sync.Mutex // held while the machine is started or stopped
@@ -65,12 +65,12 @@ func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 	b.mu.Lock()
 	w := b.wrecks[r.ID]
 	if w == nil {
-		w = &wreck{}
+		w = &failedBuild{}
 		b.wrecks[r.ID] = w
 	}
 	w.users++
 	b.mu.Unlock()
-	leave := func() { b.leaveWreck(r, w) }
+	leave := func() { b.leaveFailedBuild(r, w) }
 	w.mu.Lock()
 	err = b.raise(ctx, r, w)
 	v := &Visit{Conn: w.conn, Token: w.token, leave: leave}
@@ -84,7 +84,7 @@ func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 
 // raise starts the machine and connects to it unless it is up. The caller holds
 // w.mu.
-func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) error {
+func (b *Builder) raise(ctx context.Context, r environment.Record, w *failedBuild) error {
 	if w.conn != nil {
 		select {
 		case <-w.conn.Done():
@@ -96,7 +96,7 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 	m, err := b.Runtime.Open(ctx, r.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return fault.Gone("the wreck of the build is removed").Named("wreck_gone").
-			Hint("wrecks are kept for %s (environments.wreck_for), and each environment's last one only; build again with `aloft env build`", b.WreckFor)
+			Hint("wrecks are kept for %s (environments.wreck_for), and each environment's last one only; build again with `aloft env build`", b.FailedBuildsFor)
 	}
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *wreck) err
 }
 
 // fall closes the connection to the machine. The caller holds w.mu.
-func (w *wreck) fall() {
+func (w *failedBuild) fall() {
 	if w.conn != nil {
 		_ = w.conn.Close() // the machine is stopped anyway
 		w.leave()
@@ -149,8 +149,8 @@ func (w *wreck) fall() {
 	}
 }
 
-// leaveWreck removes one visitor, and stops the machine after the last.
-func (b *Builder) leaveWreck(r environment.Record, w *wreck) {
+// leaveFailedBuild removes one visitor, and stops the machine after the last.
+func (b *Builder) leaveFailedBuild(r environment.Record, w *failedBuild) {
 	b.mu.Lock()
 	w.users--
 	b.mu.Unlock()
@@ -163,7 +163,7 @@ func (b *Builder) leaveWreck(r environment.Record, w *wreck) {
 		return
 	}
 	w.fall()
-	if err := b.stopWreck(context.Background(), r.MachineID); err != nil {
+	if err := b.stopFailedBuild(context.Background(), r.MachineID); err != nil {
 		b.Logger.Error("the wreck of a build cannot be stopped", "build", r.ID, "error", err)
 	}
 	b.mu.Lock()
@@ -176,7 +176,7 @@ func (b *Builder) leaveWreck(r environment.Record, w *wreck) {
 // stopTime is the timeout for stopping the machine of a failed build.
 const stopTime = time.Minute
 
-func (b *Builder) stopWreck(ctx context.Context, machineID string) error {
+func (b *Builder) stopFailedBuild(ctx context.Context, machineID string) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
 	m, err := b.Runtime.Open(ctx, machineID)
@@ -213,7 +213,7 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 		b.mu.Unlock()
 		switch {
 		case visited, err == nil && r.Status == environment.InProgress:
-		case err == nil && r.Status == environment.Failed && young(r.CreatedAt, b.WreckFor) && b.isLast(ctx, r):
+		case err == nil && r.Status == environment.Failed && young(r.CreatedAt, b.FailedBuildsFor) && b.isLast(ctx, r):
 			kept = append(kept, r)
 		default:
 			errs = append(errs, b.destroy(ctx, id))
@@ -222,8 +222,8 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 	slices.SortFunc(kept, func(x, y environment.Record) int { return y.CreatedAt.Compare(x.CreatedAt) })
 	var sum int64
 	for _, r := range kept {
-		size, err := b.wreckSize(ctx, r.MachineID)
-		if sum += size; err == nil && b.WreckBytes > 0 && sum > b.WreckBytes {
+		size, err := b.failedBuildSize(ctx, r.MachineID)
+		if sum += size; err == nil && b.FailedBuildsBytes > 0 && sum > b.FailedBuildsBytes {
 			b.Logger.Info("the wreck of a build takes too much of the disk, and is removed", "build", r.ID, "bytes", size)
 			sum -= size
 			errs = append(errs, b.destroy(ctx, r.MachineID))
@@ -240,7 +240,7 @@ func (b *Builder) stopWrecks(ctx context.Context) error {
 	errs := []error{err}
 	for _, id := range ids {
 		if _, ok := buildOf(id); ok {
-			errs = append(errs, b.stopWreck(ctx, id))
+			errs = append(errs, b.stopFailedBuild(ctx, id))
 		}
 	}
 	return errors.Join(errs...)
@@ -252,9 +252,9 @@ func (b *Builder) isLast(ctx context.Context, r environment.Record) bool {
 	return err != nil || len(last) == 1 && last[0].ID == r.ID
 }
 
-// wreckSize returns how many bytes of the disk the machine of a failed build
+// failedBuildSize returns how many bytes of the disk the machine of a failed build
 // uses, or 0 if that cannot be measured.
-func (b *Builder) wreckSize(ctx context.Context, machineID string) (int64, error) {
+func (b *Builder) failedBuildSize(ctx context.Context, machineID string) (int64, error) {
 	m, err := b.Runtime.Open(ctx, machineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return 0, nil
@@ -262,7 +262,7 @@ func (b *Builder) wreckSize(ctx context.Context, machineID string) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	if d, ok := m.(machine.Measured); ok && b.WreckBytes > 0 {
+	if d, ok := m.(machine.Measured); ok && b.FailedBuildsBytes > 0 {
 		return d.DiskBytes(ctx)
 	}
 	return 0, nil

@@ -10,10 +10,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestWreck checks that the machine of a failed build can be visited, stops
+// TestFailedBuild checks that the machine of a failed build can be visited, stops
 // after the last visitor, and is removed when it uses too much disk space.
-func TestWreck(t *testing.T) {
-	s, git := opened(t, t.TempDir(), func(c *Config) { c.WreckFor = time.Hour }), gittest.New(t)
+func TestFailedBuild(t *testing.T) {
+	s, git := opened(t, t.TempDir(), func(c *Config) { c.FailedBuildsFor = time.Hour }), gittest.New(t)
 	url := git.Repo("r", map[string]string{"README": "x"})
 	committed(git, "r", "head -c 2M /dev/urandom > /tmp/big; exit 3")
 	r := s.built(t, url, environment.Failed)
@@ -46,7 +46,7 @@ func TestWreck(t *testing.T) {
 	if _, err := third.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
 		t.Errorf("in the wreck again: %q, %v", &out, err)
 	}
-	s.builder.WreckBytes = 1 << 20
+	s.builder.FailedBuildsBytes = 1 << 20
 	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody visits it
 		t.Fatal(err)
 	}

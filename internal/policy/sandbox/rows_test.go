@@ -1,4 +1,4 @@
-package cage
+package sandbox
 
 import (
 	"strings"
@@ -17,9 +17,9 @@ func allowed(t *testing.T, p Policy, deed string) bool {
 	name := deed[2:]
 	switch deed[:2] {
 	case "w:":
-		return p.In(place).Judge(Write, name).Allowed
+		return p.In(testScope).Judge(Write, name).Allowed
 	case "r:":
-		return p.In(place).Judge(Read, name).Allowed
+		return p.In(testScope).Judge(Read, name).Allowed
 	}
 	m, err := p.Network.Compile()
 	if err != nil {
