@@ -61,7 +61,7 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	if _, err := t.wayOf(ctx, c); err != nil {
 		return nil
 	}
-	return t.sent(c, t.hands.BootID())
+	return t.sent(c, t.machine.BootID())
 }
 
 // notObject reports whether the model's arguments were not a JSON object.

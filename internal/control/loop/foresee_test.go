@@ -251,7 +251,7 @@ type busy struct {
 
 func (b *busy) Ack(ctx context.Context, id string) error {
 	<-b.until
-	return b.hands.Ack(ctx, id)
+	return b.fakeMachine.Ack(ctx, id)
 }
 
 // deaf is a machine that is lost before it is told that a result is safe.

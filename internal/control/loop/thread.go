@@ -38,7 +38,7 @@ func (t *thread) record(ctx context.Context, bodies ...agent.Body) error {
 
 // inThread returns events as the journal has them in this conversation: those of a
 // subagent are wrapped in [agent.Within].
-func (t *talk) inThread(bodies []agent.Body) []agent.Body {
+func (t *thread) inThread(bodies []agent.Body) []agent.Body {
 	if t.task == "" {
 		return bodies
 	}
