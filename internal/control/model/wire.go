@@ -35,6 +35,7 @@ var transport = sync.OnceValue(func() *http.Transport {
 	t.TLSHandshakeTimeout = 2 * dialTimeout
 	t.ResponseHeaderTimeout = headerTimeout
 	t.MaxIdleConnsPerHost = 32
+	t.WriteBufferSize = 64 << 10 // a long conversation is hundreds of KiB of short pieces
 	return t
 })
 

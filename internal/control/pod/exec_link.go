@@ -132,7 +132,7 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 		transport.CloseIdleConnections()
 	}}
 	context.AfterFunc(ctx, l.close)
-	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: transport}, "http://exec-daemon",
+	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: joined{transport}}, "http://exec-daemon",
 		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{e.secrets}))
 	l.stream = client.ExecStream(ctx)
 	l.stream.RequestHeader().Set("Authorization", "Bearer "+e.token)

@@ -34,6 +34,7 @@ type meter struct {
 	net.Conn
 	parity  uint32 // of the ids of streams that this end opens
 	in, out frames
+	unsent  []byte // header of a data frame, which is written with its body
 
 	mu       sync.Mutex
 	streams  map[uint32]*holding // those not ended at both ends
@@ -67,11 +68,32 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write counts what this end sends, then sends it.
+// Write counts what this end sends, then sends it. The session writes the header of
+// a data frame by itself, and then the body: a short body goes with its header in one
+// write, so that the peer is woken once. Only the session's one writer calls it.
 func (m *meter) Write(p []byte) (int, error) {
 	_ = m.out.scan(p, m.sent) // sent returns no error
+	if len(m.unsent) == 0 && len(p) == frameSize && m.out.have == 0 && m.out.body > 0 {
+		m.unsent = append(m.unsent, p...)
+		return len(p), nil
+	}
+	if len(m.unsent) == 0 {
+		return m.Conn.Write(p)
+	}
+	both := m.unsent
+	m.unsent = m.unsent[:0]
+	if len(p) <= maxJoined {
+		n, err := m.Conn.Write(append(both, p...))
+		return max(n-frameSize, 0), err
+	}
+	if _, err := m.Conn.Write(both); err != nil {
+		return 0, err
+	}
 	return m.Conn.Write(p)
 }
+
+// maxJoined is the longest body, in bytes, that is copied behind its header.
+const maxJoined = 16 << 10
 
 // received counts a frame of the peer.
 func (m *meter) received(f frame) error {

@@ -1,9 +1,11 @@
 package mux
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -201,4 +203,51 @@ func FuzzConn(f *testing.F) {
 		<-served
 		_ = c.Close()
 	})
+}
+
+// writes counts the writes to a connection.
+type writes struct {
+	net.Conn
+	n atomic.Int64
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.n.Add(1)
+	return w.Conn.Write(p)
+}
+
+func TestShortFrameIsOneWrite(t *testing.T) {
+	t.Parallel()
+	a, b := net.Pipe()
+	counted := &writes{Conn: a}
+	client, err := Client(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := Server(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(); _ = server.Close() })
+	streams := make(chan net.Conn, 1)
+	go func() { _ = server.Serve(func(_ string, stream net.Conn) { streams <- stream }) }() // ends with the connection
+	stream, err := client.Open(t.Context(), Exec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := <-streams
+	for _, c := range []struct{ size, most int64 }{{1, 1}, {100, 1}, {maxJoined, 1}, {maxJoined + 1, 2}, {200_000, 2}} {
+		sent := bytes.Repeat([]byte{byte(c.size)}, int(c.size))
+		before := counted.n.Load()
+		if _, err := stream.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, c.size)
+		if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("%d bytes do not arrive: %v", c.size, err)
+		}
+		if n := counted.n.Load() - before; n > c.most {
+			t.Errorf("%d bytes took %d writes", c.size, n)
+		}
+	}
 }

@@ -1,0 +1,65 @@
+package pod
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+)
+
+// prefixSize is the length, in bytes, of what stands before each message of a Connect
+// stream: a byte of flags, and the length of the message.
+const prefixSize = 5
+
+// joined is a transport whose requests send each message of a stream with its prefix.
+// Connect writes the two one after the other, and HTTP/2 would make a frame of each:
+// twice the writes and wake-ups on the way into the machine.
+type joined struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (j joined) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		body := req.Body
+		req = req.WithContext(req.Context()) // a copy
+		req.Body = &messages{body: body}
+	}
+	return j.RoundTripper.RoundTrip(req)
+}
+
+// messages is the body of a stream. A Read that returns a message's prefix returns
+// what follows of the message, too, as far as there is room.
+type messages struct {
+	body io.ReadCloser
+	left int64 // bytes of the message that has begun
+}
+
+// Read implements [io.Reader].
+func (m *messages) Read(p []byte) (n int, err error) {
+	if m.left == 0 && len(p) < prefixSize {
+		m.left = math.MaxInt64 // no prefix fits: all that follows is passed on as it comes
+	}
+	if m.left > 0 {
+		n, err = m.body.Read(p[:min(int64(len(p)), m.left)])
+		m.left -= int64(n)
+		return n, err
+	}
+	if n, err = io.ReadFull(m.body, p[:prefixSize]); err != nil {
+		return n, ended(err)
+	}
+	m.left = int64(binary.BigEndian.Uint32(p[1:prefixSize]))
+	more, err := io.ReadFull(m.body, p[n:min(int64(len(p)), int64(n)+m.left)])
+	m.left -= int64(more)
+	return n + more, ended(err)
+}
+
+// ended is the error of a body of which not all came that was asked for.
+func ended(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return io.EOF
+	}
+	return err
+}
+
+// Close implements [io.Closer].
+func (m *messages) Close() error { return m.body.Close() }
