@@ -132,6 +132,7 @@ var mayImport = map[string][]string{
 	"internal/guest/webp":          {},
 	"internal/guest/shell":         {},
 	"internal/guest/pty":           {},
+	"internal/guest/footprint":     {},
 	"internal/guest/terminal":      {"internal/fault", "internal/redact", "internal/guest/pty"},
 	"internal/guest/sshd":          {"internal/atomicfile", "internal/redact", "internal/guest/pty"},
 	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd"},

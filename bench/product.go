@@ -78,7 +78,7 @@ func product() (rows []row, err error) {
 }
 
 // atRest is the memory of the processes of a machine whose agent has run one
-// command and has ended its run.
+// command and has ended its run, some seconds ago.
 func (s *server) atRest() (int64, error) {
 	var made struct {
 		Agent struct{ ID string }
@@ -91,10 +91,15 @@ func (s *server) atRest() (int64, error) {
 	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // which ends with the run
 		return 0, err
 	}
+	time.Sleep(settled)
 	idle := guests(made.Agent.ID)
 	var none any
 	return idle, s.do(http.MethodDelete, path, nil, &none)
 }
+
+// settled is how long after a run's end its machine counts as idle. Its daemons give
+// back what only their start needed two seconds after that.
+const settled = 5 * time.Second
 
 // fill makes a store of n agents, each with a run that has ended.
 func fill(dir string, n int) error {

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/guest/execd"
+	"aloft/internal/guest/footprint"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/sshd"
@@ -45,7 +46,7 @@ func main() {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	debug.SetGCPercent(50)
+	footprint.Keep(ctx)
 	debug.SetMemoryLimit(softMemory)
 	// The environment that this process was given holds the token. Commands run
 	// as the same user; this keeps them from reading it in /proc. It fails only
@@ -205,7 +206,6 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 	log.InfoContext(ctx, "listening", "addr", l.Addr().String(), "pty", ptyListener.Addr().String(),
 		"workspace", cfg.Workspace, "boot", server.BootID())
 	both, ctx := errgroup.WithContext(ctx)
-	go giveBackSettled(ctx)
 	both.Go(func() error { return server.Serve(ctx, l) })
 	both.Go(func() error { return server.ServeGuarded(ctx, ptyListener, terminals.Handler()) })
 	return both.Wait()

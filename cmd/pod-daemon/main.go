@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"aloft/internal/guest/footprint"
 	"aloft/internal/guest/pid1"
 )
 
@@ -62,5 +63,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, environ
 	if err != nil {
 		return err
 	}
+	footprint.Keep(ctx)
 	return daemon.Run(ctx)
 }

@@ -1,4 +1,6 @@
-package main
+// Package footprint keeps the memory of a machine's daemons small, of which every
+// machine on a host has its own.
+package footprint
 
 import (
 	"bufio"
@@ -12,25 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settled is how long after its start exec-daemon gives back the memory that only
-// the start needed.
+// settled is how long after its start a daemon gives back the memory that only the
+// start needed.
 const settled = 2 * time.Second
 
-// giveBackSettled gives memory back once, when the start is over, unless ctx ends
-// before.
-func giveBackSettled(ctx context.Context) {
-	timer := time.NewTimer(settled)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		giveBack()
-	case <-ctx.Done():
-	}
+// garbage is the share of garbage, in percent of the heap that is in use, at which a
+// daemon collects it.
+const garbage = 50
+
+// Keep keeps the process small until ctx ends: it collects garbage early, and gives
+// memory back once the process has started.
+func Keep(ctx context.Context) {
+	debug.SetGCPercent(garbage)
+	go func() {
+		timer := time.NewTimer(settled)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			giveBack()
+		case <-ctx.Done():
+		}
+	}()
 }
 
-// giveBack gives the kernel back the heap that is free, and unmaps the pages of this
-// program's file. Those that are used come back from the page cache as they are
-// touched; those of the start stay away. What fails leaves the memory as it was.
+// giveBack returns the free heap to the kernel, and unmaps the pages of this program's
+// file. The kernel maps those that are used again, from its page cache; those of the
+// start stay away. A step that fails leaves the memory as it was.
 func giveBack() {
 	debug.FreeOSMemory()
 	self, err := os.Readlink("/proc/self/exe")
