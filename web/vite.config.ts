@@ -27,6 +27,22 @@ function pack(): Plugin {
   };
 }
 
+/** Tells public/early.js the address of the script of an agent's page. */
+function early(): Plugin {
+  return {
+    name: "early",
+    apply: "build",
+    transformIndexHtml: {
+      order: "post",
+      handler(html, { bundle = {} }) {
+        const script = Object.values(bundle).find((part) => part.type === "chunk" && part.moduleIds.some((id) => id.endsWith("/src/agent/Page.tsx")));
+        if (!script) throw new Error("no script has the page of an agent");
+        return html.replace('data-agent=""', `data-agent="/${script.fileName}"`);
+      },
+    },
+  };
+}
+
 /** Whether a page needs a module as soon as it is shown. */
 function needs(page: string, id: string, about: (id: string) => { importers: string[] } | null, seen = new Set<string>()): boolean {
   if (id.endsWith(page)) return true;
@@ -37,7 +53,7 @@ function needs(page: string, id: string, about: (id: string) => { importers: str
 
 // The mode demo has data of its own in the place of a server.
 export default defineConfig(({ mode }) => ({
-  plugins: mode === "demo" ? [react()] : [react(), pack()],
+  plugins: mode === "demo" ? [react()] : [react(), early(), pack()],
   build: {
     outDir: mode === "demo" ? "node_modules/.demo" : "../cmd/aloft/embedded/web",
     emptyOutDir: true,

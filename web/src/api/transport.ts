@@ -45,7 +45,8 @@ export interface Socket {
 
 const unreachable = "the server cannot be reached";
 
-const begun = new Map<string, Promise<Response>>(); // by the path, until somebody gets it
+// By the path, until somebody gets it. public/early.js has begun the first.
+const begun = (globalThis as { aloftBegun?: Map<string, Promise<Response>> }).aloftBegun ?? new Map<string, Promise<Response>>();
 
 const begin = (path: string, init: RequestInit) => fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
 
@@ -81,6 +82,7 @@ function refusal(path: string, status: number, text: string): Failure {
 /** The server that this page came from. */
 export const network: Transport = {
   ahead(path) {
+    if (begun.has(path)) return;
     const reply = begin(path, {});
     reply.catch(() => undefined); // whoever gets it is told
     begun.set(path, reply);
