@@ -65,6 +65,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	defer func() { err = errors.Join(err, repo.Close()) }()
 
 	config := defaultConfig()
+	config.Outbound.Open = []string{"127.0.0.1/32"} // the sample repository is served there
 	var words string
 	config.Models[0], words = a.demoModel(ctx)
 	a.out.Note("%s", words)

@@ -125,8 +125,13 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	if err != nil {
 		return nil, usageError{err}
 	}
+	reach, err := outbound.New(c.Outbound.network())
+	if err != nil {
+		return nil, usageError{fmt.Errorf("outbound: %w", err)}
+	}
 	s.gateway, err = gateway.New(gateway.Config{
-		Dir: filepath.Join(o.Data, "mirrors"), Credentials: credentials, Files: c.Git.AllowFile, Private: []string{o.Data}, Environ: os.Environ(), Logger: logger,
+		Dir: filepath.Join(o.Data, "mirrors"), Credentials: credentials, Files: c.Git.AllowFile, Private: []string{o.Data},
+		Network: reach, LFSHosts: c.Git.LFSHosts, Environ: os.Environ(), Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -158,10 +163,6 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 	locked.Environment = s.builder.EnvironmentOf
 	s.builder.Variables, s.builder.MayReach = locked.ForBuild, mayReach(s.store)
 	reviewer := newReviewer(c.Policy, s.store, s.gateway, models)
-	reach, err := outbound.New(c.Outbound.network())
-	if err != nil {
-		return nil, usageError{fmt.Errorf("outbound: %w", err)}
-	}
 	servers, err := mcp.New(mcp.Config{
 		Vault: locked, Reach: reach, PublicURL: publicURL, Version: version,
 		Foreign: foreignReach(c.Outbound.network(), func(e agent.Egress) (policy.Network, error) { return s.schedule.NetworkFor(e) }),

@@ -45,11 +45,16 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// start starts a server with the configuration. When the test ends its
-// machines are destroyed, and it is an error if anything of them is left.
+// start starts a server with the configuration. The git servers of tests are on
+// loopback, which is opened to the server unless the configuration says what is.
+// When the test ends its machines are destroyed, and it is an error if anything
+// of them is left.
 func start(t *testing.T, config string, env ...string) *aloft {
 	t.Helper()
 	need.Root(t)
+	if !strings.Contains(config, "outbound:") {
+		config = strings.TrimSuffix(config, "\n") + "\noutbound: {open: [127.0.0.1/32]}\n"
+	}
 	dir := t.TempDir()
 	a := &aloft{t: t, Data: filepath.Join(dir, "data"), config: filepath.Join(dir, "aloft.yaml"), env: env}
 	if err := os.WriteFile(a.config, []byte(config), 0o600); err != nil {

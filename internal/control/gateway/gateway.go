@@ -48,8 +48,15 @@ type Config struct {
 	Logger         *slog.Logger // nothing is logged if nil
 	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
 	MaxMirror      int64        // bytes of one mirror; 32 GiB if 0
+	Network        Network      // judges git servers without a credential; all are allowed if nil
 	LFSHosts       []string     // that may keep large files though they are on no public network
 	MaxRequests    int          // under way at once from one machine; 8 if 0
+}
+
+// Network judges and connects to hosts that the operator has named nowhere.
+type Network interface {
+	mirror.Network
+	lfs.Network
 }
 
 // Gateway serves git to machines. Its methods are safe for concurrent use.
@@ -71,7 +78,7 @@ type Gateway struct {
 // has the folder.
 func New(c Config) (*Gateway, error) {
 	g := &Gateway{
-		log: c.Logger, lfs: lfs.New(c.LFSHosts), spool: filepath.Join(c.Dir, "quarantine"),
+		log: c.Logger, lfs: lfs.New(c.LFSHosts, c.Network), spool: filepath.Join(c.Dir, "quarantine"),
 		maxPack: c.MaxPack, maxRequests: c.MaxRequests, sessions: map[[32]byte]*session{},
 	}
 	if g.log == nil {
@@ -85,7 +92,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	var err error
 	g.mirrors, err = mirror.Open(mirror.Config{
-		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, GitPath: c.GitPath, MaxMirror: c.MaxMirror, Environ: c.Environ, Logger: g.log,
+		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, Network: c.Network, GitPath: c.GitPath, MaxMirror: c.MaxMirror, Environ: c.Environ, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

@@ -242,7 +242,7 @@ func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	if !ok {
 		return lfs.Remote{}, fault.NotFound("large files are not served of %s", q.access.repo).Named("lfs_not_found")
 	}
-	r := lfs.Remote{Endpoint: strings.TrimSuffix(web.String(), ".git") + ".git/info/lfs"}
+	r := lfs.Remote{Endpoint: strings.TrimSuffix(web.String(), ".git") + ".git/info/lfs", Named: q.g.mirrors.Configured(ctx, web)}
 	var err error
 	r.Username, r.Token, err = q.g.mirrors.Login(ctx, web)
 	return r, err

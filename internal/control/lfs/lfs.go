@@ -49,6 +49,7 @@ type Remote struct {
 	Endpoint string // https://host/o/r.git/info/lfs
 	Username string // with Token, for the endpoint's host only; none if Token is ""
 	Token    string
+	Named    bool // the operator has named its host, which may be anywhere
 }
 
 // Object is one large file.
@@ -82,16 +83,30 @@ type Answer struct {
 
 // Client speaks to git servers. Its methods are safe for concurrent use.
 type Client struct {
-	allow []string // hosts, without ports
+	network Network
+	allow   []string // hosts, without ports
 
 	mu      sync.Mutex
-	clients map[string]*http.Client // by the endpoint's host, so that no connection serves another
+	clients map[server]*http.Client // so that no connection serves another
 }
 
-// New makes a client. Objects may lie on the hosts of allow even where those
-// are on no public network.
-func New(allow []string) *Client {
-	return &Client{allow: allow, clients: map[string]*http.Client{}}
+// Network connects to hosts that the operator has not named. The error of Dial
+// is a [fault.Error] if its policy refuses them.
+type Network interface {
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// server is a git server: its host, and whether the operator has named it.
+type server struct {
+	host  string
+	named bool
+}
+
+// New makes a client. The network is not asked about the hosts of allow, nor
+// about git servers that the operator has named. A nil network allows all public
+// addresses, and every git server.
+func New(allow []string, network Network) *Client {
+	return &Client{allow: allow, network: network, clients: map[server]*http.Client{}}
 }
 
 // Batch asks what the server says of objects. operation is download or upload.
@@ -204,7 +219,7 @@ func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 	if r.Token != "" && req.Header.Get("Authorization") == "" && req.URL.Host == own.Host && req.URL.Scheme == own.Scheme {
 		req.SetBasicAuth(r.Username, r.Token)
 	}
-	res, err := c.client(own.Hostname()).Do(req)
+	res, err := c.client(server{own.Hostname(), r.Named || c.network == nil}).Do(req)
 	if err != nil {
 		if req.Context().Err() != nil {
 			return nil, context.Cause(req.Context())
@@ -212,6 +227,10 @@ func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 		if b, ok := errors.AsType[*blockedError](err); ok {
 			return nil, fault.Denied("the git server keeps its large files at %s, which is on no public network", b.host).Named(CodeRefused).
 				Hint("if that is right, name the host under git.lfs_hosts in the server's configuration")
+		}
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			return nil, fault.Denied("the git server keeps its large files where the address %s", f.Message).Named(CodeRefused).
+				Hint("if that is right, name the host under git.lfs_hosts in the server's configuration").Because(err)
 		}
 		return nil, unreachable(r, "no answer").Because(err)
 	}
@@ -239,11 +258,11 @@ type blockedError struct{ host, rule string }
 
 func (e *blockedError) Error() string { return e.host + ": " + e.rule }
 
-// client is the HTTP client for all that a server at the host asks for.
-func (c *Client) client(host string) *http.Client {
+// client is the HTTP client for all that a git server asks for.
+func (c *Client) client(of server) *http.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.clients[host]; known != nil {
+	if known := c.clients[of]; known != nil {
 		return known
 	}
 	var proxies sync.Map // addresses, which are the operator's own
@@ -262,7 +281,12 @@ func (c *Client) client(host string) *http.Client {
 				return nil, err
 			}
 			d := *dial
-			if _, proxy := proxies.Load(to); !proxy && to != host && !slices.Contains(c.allow, to) {
+			_, proxy := proxies.Load(to)
+			switch {
+			case proxy, of.named && to == of.host, slices.Contains(c.allow, to):
+			case c.network != nil:
+				return c.network.Dial(ctx, network, addr)
+			default:
 				d.Control = func(_, at string, _ syscall.RawConn) error { return public(to, at) }
 			}
 			return d.DialContext(ctx, network, addr)
@@ -276,7 +300,7 @@ func (c *Client) client(host string) *http.Client {
 		}
 		return nil
 	}}
-	c.clients[host] = made
+	c.clients[of] = made
 	return made
 }
 

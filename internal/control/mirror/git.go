@@ -41,7 +41,8 @@ var settings = [][2]string{
 	{"init.defaultBranch", "main"},
 	{"safe.directory", "*"}, // mirrors are ours, whoever restored them from a backup
 	{"protocol.version", "2"},
-	{"http.followRedirects", "initial"},
+	{"http.followRedirects", "false"}, // see [Mirror.follow]; a dumb server's alternates are not followed either
+	{"transfer.bundleURI", "false"},
 	{"http.lowSpeedLimit", "500"},
 	{"http.lowSpeedTime", "30"},
 	{"fetch.unpackLimit", "1"}, // packs, which cost one file
@@ -51,6 +52,8 @@ var settings = [][2]string{
 	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
+
+const sshCommand = "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 
 // invocation is one git command.
 type invocation struct {
@@ -158,8 +161,7 @@ func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 // and the PATH.
 func baseEnviron(ours []string) (env []string, path string) {
 	env = []string{
-		"GIT_TEMPLATE_DIR=", "GIT_SSH_VARIANT=ssh",
-		"GIT_SSH_COMMAND=ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=10 -o ServerAliveCountMax=3",
+		"GIT_TEMPLATE_DIR=", "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND=" + sshCommand,
 	}
 	path = "/usr/local/bin:/usr/bin:/bin"
 	for _, kv := range ours {
@@ -175,10 +177,43 @@ func baseEnviron(ours []string) (env []string, path string) {
 }
 
 // upstream runs a git command that talks to the repository's own server, and
-// makes its failure a fault with a code that a run can end with.
+// makes its failure a fault with a code that a run can end with. The command is
+// run again if the server redirects it.
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	if r.scheme == "file" {
 		return m.onThisHost(ctx, r, inv)
+	}
+	run := func(at Repo) (stdout []byte, stderr string, err error) {
+		moved := inv
+		moved.args = slices.Clone(inv.args)
+		if i := slices.Index(moved.args, r.String()); i >= 0 {
+			moved.args[i] = at.String()
+		}
+		return m.once(ctx, at, moved)
+	}
+	at := m.movedTo(r)
+	stdout, stderr, err = run(at)
+	if err == nil {
+		return stdout, stderr, nil
+	}
+	if !isRedirect(stderr) {
+		m.setMoved(r, r)
+		return stdout, stderr, err
+	}
+	if at, err = m.follow(ctx, at); err != nil {
+		return nil, "", err
+	}
+	if stdout, stderr, err = run(at); err == nil {
+		m.setMoved(r, at)
+	}
+	return stdout, stderr, err
+}
+
+// once runs a git command against the server at r. It follows no redirect.
+func (m *Mirror) once(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+	to, err := m.all.route(ctx, r)
+	if err != nil {
+		return nil, "", err
 	}
 	cred, err := m.all.credentialFor(r).now(ctx, r)
 	if err != nil {
@@ -186,8 +221,8 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	}
 	config, env := cred.environ()
 	inv.dir = m.dir
-	inv.config = append(config, inv.config...)
-	inv.env = append(inv.env, env...)
+	inv.config = slices.Concat(config, to.config, inv.config)
+	inv.env = slices.Concat(inv.env, env, to.env)
 	inv.env = append(inv.env, "GIT_ALLOW_PROTOCOL="+allowedProtocols(r.scheme))
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
@@ -195,7 +230,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	defer stop(nil)
 	if !m.all.proxied {
 		probe := time.AfterFunc(stallProbe, func() {
-			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", r.dialAddress())
+			conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to.dial)
 			if err != nil {
 				stop(fmt.Errorf("%w: %w", errNoConnection, err))
 				return

@@ -39,8 +39,9 @@ type Config struct {
 	// repositories, absolute; none if empty. Private are folders whose
 	// repositories are never used: the server's data.
 	Files, Private []string
-	GitPath        string // "git" on the PATH if empty
-	MaxMirror      int64  // bytes of one mirror's packs; 32 GiB if 0
+	Network        Network // judges hosts without a credential; all are allowed if nil
+	GitPath        string  // "git" on the PATH if empty
+	MaxMirror      int64   // bytes of one mirror's packs; 32 GiB if 0
 	// Environ is the process's environment (os.Environ()), from which git gets
 	// the PATH, proxies, certificate authorities and the ssh agent.
 	Environ []string
@@ -54,6 +55,7 @@ type Mirrors struct {
 	baseEnv     []string
 	proxied     bool // upstreams are reached through a proxy: do not probe them
 	credentials []credential
+	network     Network // may be nil
 	files       []root
 	private     []string
 	path        string // PATH
@@ -74,7 +76,7 @@ type Mirrors struct {
 func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
-		maxMirror: cmp.Or(c.MaxMirror, 32<<30), log: c.Logger, byID: map[string]*Mirror{},
+		maxMirror: cmp.Or(c.MaxMirror, 32<<30), network: c.Network, log: c.Logger, byID: map[string]*Mirror{},
 		tending: make(chan struct{}, 1),
 	}
 	if s.log == nil {
@@ -208,6 +210,7 @@ type Mirror struct {
 	prepared      bool // in this process: exists, stale locks removed
 	headKnown     bool // in this process: the upstream was asked for its default branch
 	snapshot      Snapshot
+	moved         map[string]Repo      // by the URL that the server redirects
 	retired       map[string]time.Time // ids that refs stood for, and until when
 }
 

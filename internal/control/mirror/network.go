@@ -1,0 +1,243 @@
+package mirror
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"os/exec"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// CodeAddressBlocked is the code of the fault that the network policy refuses
+// the address of a repository's server.
+const CodeAddressBlocked = "address_blocked"
+
+// Network judges the servers of repositories for which no credential is
+// configured: anybody who may start an agent can name those.
+type Network interface {
+	// Resolve returns the addresses of a host that may be connected to. Its
+	// error is a [fault.Error] if the policy refuses all of them.
+	Resolve(ctx context.Context, host string) ([]netip.Addr, error)
+}
+
+const (
+	resolveTimeout = 10 * time.Second
+	maxRedirects   = 3
+)
+
+// route is how git connects to a repository's server.
+type route struct {
+	config [][2]string
+	env    []string
+	dial   string // host:port to test a silent connection with
+}
+
+// route returns how git connects to the repository's server, or a fault if it
+// must not. A host whose operator has configured a credential for it, or an ssh
+// host key, is connected to wherever it is. For every other host git is given
+// the addresses that the policy allows, so that a second look-up of the name
+// cannot lead elsewhere.
+func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
+	direct := route{dial: r.dialAddress()}
+	if s.network == nil || s.Configured(ctx, r) {
+		return direct, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	host, port, err := net.SplitHostPort(direct.dial)
+	if err != nil {
+		return route{}, unreachable(r, "its URL has no usable host").Because(err)
+	}
+	addrs, err := s.network.Resolve(ctx, host)
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return route{}, fault.Invalid("repository %s %s", r, f.Message).Named(CodeAddressBlocked).
+			Hint("an administrator can configure a credential for its host (`git.credentials`) or open the address (`outbound.open`)").Because(err)
+	}
+	if err != nil && s.proxied && r.scheme != "ssh" {
+		return direct, nil // a name that only the operator's proxy knows
+	}
+	if err != nil || len(addrs) == 0 {
+		return route{}, unreachable(r, "its host name cannot be resolved").Because(err)
+	}
+	to := route{dial: net.JoinHostPort(addrs[0].String(), port)}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return to, nil // there is nothing to look up
+	}
+	if r.scheme == "ssh" {
+		to.env = []string{"GIT_SSH_COMMAND=" + sshCommand + " -o HostName=" + addrs[0].String() + " -o HostKeyAlias=" + knownAs(host, port)}
+		return to, nil
+	}
+	list := make([]string, len(addrs))
+	for i, a := range addrs {
+		list[i] = a.String()
+		if a.Is6() {
+			list[i] = "[" + list[i] + "]"
+		}
+	}
+	to.config = [][2]string{{"http.curloptResolve", host + ":" + port + ":" + strings.Join(list, ",")}}
+	return to, nil
+}
+
+// Configured reports whether the operator has named the repository's server: in
+// a credential for the same scheme, host and port, or in the configuration of ssh.
+func (s *Mirrors) Configured(ctx context.Context, r Repo) bool {
+	if r.scheme == "ssh" {
+		return s.knownToSSH(ctx, r)
+	}
+	for _, c := range s.credentials {
+		if c.scheme == r.scheme && c.host == r.host {
+			return true
+		}
+	}
+	return false
+}
+
+// knownToSSH reports whether the configuration of ssh sends the connection
+// elsewhere, or has the host's key in a known_hosts file.
+func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
+	host, port, err := net.SplitHostPort(r.dialAddress())
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	run := func(program string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Env = append([]string{"PATH=" + s.path}, s.baseEnv...)
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	out, err := run("ssh", "-G", "-p", port, "--", host)
+	if err != nil {
+		return false // git fails for the same reason
+	}
+	name := knownAs(host, port)
+	var files []string
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "hostname":
+			if value != host {
+				return true
+			}
+		case "proxycommand", "proxyjump":
+			if value != "none" {
+				return true
+			}
+		case "hostkeyalias":
+			name = value
+		case "userknownhostsfile", "globalknownhostsfile":
+			files = append(files, strings.Fields(value)...)
+		}
+	}
+	for _, file := range files {
+		if _, err := run("ssh-keygen", "-F", name, "-f", file); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// knownAs is the name of a host in known_hosts files.
+func knownAs(host, port string) string {
+	if port == usualPort["ssh"] {
+		return host
+	}
+	return "[" + host + "]:" + port
+}
+
+// isRedirect reports whether git stopped because the server redirected it. Git
+// follows no redirect itself.
+func isRedirect(stderr string) bool {
+	return strings.Contains(stderr, "The requested URL returned error: 30")
+}
+
+// follow returns where the server of a repository redirects git to. It follows
+// redirects within the scheme, host and port of r, or from http to https on the
+// usual ports of one host. Others are faults: they would lead git past the
+// policy, and a credential to another server.
+func (m *Mirror) follow(ctx context.Context, r Repo) (Repo, error) {
+	at := r
+	for range maxRedirects {
+		// Git tells the header in its trace alone.
+		_, stderr, err := m.once(ctx, at, invocation{
+			args: []string{"ls-remote", "--quiet", "--", at.String(), "HEAD"},
+			env:  []string{"GIT_TRACE_CURL=1", "GIT_TRACE_CURL_NO_DATA=1"},
+		})
+		if err == nil {
+			return at, nil
+		}
+		if !isRedirect(stderr) {
+			return Repo{}, err
+		}
+		if at, err = redirected(at, locationHeader(stderr)); err != nil {
+			return Repo{}, err
+		}
+	}
+	return Repo{}, unreachable(r, "its server redirects too often")
+}
+
+// locationHeader is the last Location header in a trace of git.
+func locationHeader(trace string) (to string) {
+	lines := bufio.NewScanner(strings.NewReader(trace))
+	lines.Buffer(nil, maxStderr)
+	for lines.Scan() {
+		_, header, ok := strings.Cut(lines.Text(), "<= Recv header: ")
+		if name, value, _ := strings.Cut(header, ":"); ok && strings.EqualFold(name, "Location") {
+			to = strings.TrimSpace(value)
+		}
+	}
+	return to
+}
+
+// redirected is the repository at which a Location header of at's server points.
+func redirected(at Repo, to string) (Repo, error) {
+	unusable := unreachable(at, "its server redirects to no repository")
+	base, err := url.Parse(at.String() + "/info/refs")
+	if err != nil {
+		return Repo{}, unusable
+	}
+	u, err := base.Parse(to)
+	if err != nil {
+		return Repo{}, unusable
+	}
+	u.RawQuery, u.Fragment, u.User = "", "", nil
+	repo, ok := strings.CutSuffix(u.String(), "/info/refs")
+	next, err := ParseURL(repo)
+	if !ok || err != nil {
+		return Repo{}, unusable
+	}
+	upgrade := at.scheme == "http" && next.scheme == "https" && at.host == at.Name()
+	if next.host != at.host || next.scheme != at.scheme && !upgrade {
+		return Repo{}, fault.Invalid("repository %s has moved to another server: %s", at, next).Named("repo_url_invalid").
+			Hint("use the new URL")
+	}
+	return next, nil
+}
+
+// movedTo returns where the server has redirected git to since the start, or r.
+func (m *Mirror) movedTo(r Repo) Repo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if to, ok := m.moved[r.String()]; ok {
+		return to
+	}
+	return r
+}
+
+func (m *Mirror) setMoved(r, to Repo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.moved == nil {
+		m.moved = map[string]Repo{}
+	}
+	if delete(m.moved, r.String()); to != r {
+		m.moved[r.String()] = to
+	}
+}
