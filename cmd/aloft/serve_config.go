@@ -29,24 +29,27 @@ import (
 // serverConfig is the file that `aloft serve --config` reads. The keys are
 // documented in docs/reference/config.md; a test compares that page with this type.
 type serverConfig struct {
-	PublicURL    string          `yaml:"public_url"` // the server's public address; default http:// and the listen address
-	Store        string          `yaml:"store"`      // address of a PostgreSQL database; default a file in the data folder
-	Models       []modelConfig   `yaml:"models"`
-	DefaultModel string          `yaml:"default_model"`
-	FastModel    string          `yaml:"fast_model"`
-	Git          gitConfig       `yaml:"git"`
-	Machine      machineConfig   `yaml:"machine"`
-	Artifacts    artifactsConfig `yaml:"artifacts"`
-	Images       imagesConfig    `yaml:"images"`
-	Telemetry    telemetryConfig `yaml:"telemetry"`
-	Secrets      secretsConfig   `yaml:"secrets"`
-	Preview      previewConfig   `yaml:"preview"`
-	Policy       policyConfig    `yaml:"policy"`
-	API          limitsConfig    `yaml:"api"`
-	Limits       runLimits       `yaml:"limits"` // limits of each run
-	SignIn       signInConfig    `yaml:"sign_in"`
-	Outbound     egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
-	Environments buildsConfig    `yaml:"environments"`
+	PublicURL string `yaml:"public_url"` // the server's public address; default http:// and the listen address
+	// TrustedProxies are ranges of addresses of reverse proxies, whose
+	// X-Forwarded-For says where a request came from.
+	TrustedProxies []string        `yaml:"trusted_proxies"`
+	Store          string          `yaml:"store"` // address of a PostgreSQL database; default a file in the data folder
+	Models         []modelConfig   `yaml:"models"`
+	DefaultModel   string          `yaml:"default_model"`
+	FastModel      string          `yaml:"fast_model"`
+	Git            gitConfig       `yaml:"git"`
+	Machine        machineConfig   `yaml:"machine"`
+	Artifacts      artifactsConfig `yaml:"artifacts"`
+	Images         imagesConfig    `yaml:"images"`
+	Telemetry      telemetryConfig `yaml:"telemetry"`
+	Secrets        secretsConfig   `yaml:"secrets"`
+	Preview        previewConfig   `yaml:"preview"`
+	Policy         policyConfig    `yaml:"policy"`
+	API            limitsConfig    `yaml:"api"`
+	Limits         runLimits       `yaml:"limits"` // limits of each run
+	SignIn         signInConfig    `yaml:"sign_in"`
+	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
+	Environments   buildsConfig    `yaml:"environments"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -409,6 +412,9 @@ func (c *serverConfig) check(dir string, getenv func(string) string) error {
 		return fmt.Errorf("public_url: invalid address %q: use an address such as https://aloft.example.com", c.PublicURL)
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	if _, err := trustedProxies(c.TrustedProxies); err != nil {
+		return err
+	}
 	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
 		return err
 	}

@@ -254,9 +254,13 @@ func openServer(ctx context.Context, o serveOptions, c serverConfig, logger *slo
 		return nil, err
 	}
 	s.desk = desk
+	proxies, err := trustedProxies(c.TrustedProxies)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	apiConfig := api.Config{
 		MCP: servers, AgentMCP: s.agentMCP, Live: written,
-		SignIn: desk, AuditLog: s.store, Usage: s.store,
+		SignIn: desk, AuditLog: s.store, Usage: s.store, TrustedProxies: proxies,
 		Repositories: catalog, Outbound: reach, Deliveries: s.store, Replies: s.store, PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(),
 		Journal: s.observer.Journal(), Agents: s.store, Accounts: s.store, Saved: s.store, Builds: s.store, Builder: builds{s.builder}, Pulls: pulls, Secrets: locked, Work: s.schedule, Forks: s.schedule, Machines: machines{s.schedule},
 		SetUps: setups{s.schedule, s.builder}, Snapshots: s.store, Disks: s.builder, Metrics: s.observer.Metrics,

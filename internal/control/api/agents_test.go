@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -151,6 +152,56 @@ func TestIdempotencyKeyGivesTheFirstReplyAgain(t *testing.T) {
 		})
 	}
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"x"}}`, "Idempotency-Key", "kWithoutAgentID"), 201)
+}
+
+// Nobody can take the id that another person's Idempotency-Key stands for, also
+// who knows that key.
+func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
+	h := newHouse(t)
+	const body = `{"prompt":{"text":"x"}}`
+	ann, err := goodKey(t.Context(), h.store, account.HashKey(annsKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := "bc-" + named(ann, "agent", "deploy-1") // as versions before made it
+	id := namedAgent(ann, "agent", "deploy-1")
+	if !agent.ValidID(id) {
+		t.Fatalf("%s is no id", id)
+	}
+	h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"mine"},"agentId":"`+old+`"}`), 201)
+	if a := h.want(h.callAs(bensKey, "POST", "/v1/agents", `{"prompt":{"text":"mine"},"agentId":"`+id+`"}`), 400); a.text(t, "error.code") != "validation_error" {
+		t.Errorf("%s", a.body)
+	}
+	first := h.want(h.call("POST", "/v1/agents", body, "Idempotency-Key", "deploy-1"), 201)
+	if got := first.text(t, "agent.id"); got != id {
+		t.Errorf("the agent is %s, want %s", got, id)
+	}
+	again := h.want(h.call("POST", "/v1/agents", body, "Idempotency-Key", "deploy-1"), 201)
+	if string(first.body) != string(again.body) {
+		t.Errorf("first %s\nagain %s", first.body, again.body)
+	}
+}
+
+// A key that was used before ids were reserved gives its first reply again.
+func TestIdempotencyKeysOfOldAgents(t *testing.T) {
+	h := newHouse(t)
+	ann, err := goodKey(t.Context(), h.store, account.HashKey(annsKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := "bc-" + named(ann, "agent", "k")
+	runID := "run-" + named(ann, old, "k")
+	var head int64
+	prompt := conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Text: "x"}}}
+	if _, err := h.store.Append(t.Context(), store.Append{AgentID: old, IfHead: &head, Events: []agent.Event{
+		{Body: &agent.Created{Name: "x", UserID: ann.UserID, Model: "scripted", Env: agent.Env{Type: "cloud"}}}, {RunID: runID, Body: &agent.RunCreated{Prompt: prompt}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	again := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"}}`, "Idempotency-Key", "k"), 201)
+	if again.text(t, "agent.id") != old || again.text(t, "run.id") != runID {
+		t.Errorf("%s", again.body)
+	}
 }
 
 func TestTwoPromptsAtOnce(t *testing.T) {

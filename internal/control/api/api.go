@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -86,8 +87,9 @@ type Config struct {
 	// MachineRetention is the longest time for which the server keeps an idle
 	// machine; 0 means for ever.
 	MachineRetention time.Duration
-	AllowFile        bool          // allows file:// repositories
-	PublicURL        func() string // the server's URL for browsers, without a trailing slash
+	AllowFile        bool           // allows file:// repositories
+	TrustedProxies   []netip.Prefix // whose X-Forwarded-For says where a request came from; none by default
+	PublicURL        func() string  // the server's URL for browsers, without a trailing slash
 	Logger           *slog.Logger
 	Ready            func() error                          // returns nil once requests can be served
 	Metrics          func(context.Context) ([]byte, error) // in Prometheus's text format; nil if there are none

@@ -43,7 +43,7 @@ func (s *server) audit(r *http.Request, action string, userID int64, target stri
 	if s.AuditLog == nil {
 		return
 	}
-	a := account.Audit{Time: time.Now(), UserID: userID, Address: addressOf(r), Action: action, Target: target, Outcome: "ok"}
+	a := account.Audit{Time: time.Now(), UserID: userID, Address: s.addressOf(r), Action: action, Target: target, Outcome: "ok"}
 	if err != nil {
 		a.Outcome = faultOf(err).Code
 	}

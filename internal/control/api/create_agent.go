@@ -105,8 +105,13 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		if id = *in.AgentID; !agent.ValidID(id) {
 			return fault.Invalid("must be bc- and a UUID").At("agentId")
 		}
+		if isReserved(id) {
+			return fault.Invalid("is a UUID of version %d, which only this server gives out", reserved).At("agentId").Hint("use a random UUID (version 4)")
+		}
 	} else if key != "" {
-		id = "bc-" + named(who, "agent", key)
+		if id, err = s.idOfKey(r.Context(), who, "agent", key); err != nil {
+			return err
+		}
 	}
 	if err := s.mayReach(r.Context(), who, created.Repos); err != nil {
 		return err

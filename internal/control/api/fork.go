@@ -81,7 +81,9 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	ids := make([]string, len(f.prompts))
 	for i := range ids {
 		if ids[i] = agent.NewID(); key != "" {
-			ids[i] = "bc-" + named(who, "fork "+a.ID+" "+strconv.Itoa(i), key)
+			if ids[i], err = s.idOfKey(ctx, who, "fork "+a.ID+" "+strconv.Itoa(i), key); err != nil {
+				return err
+			}
 		}
 	}
 	// A repeated request reuses the fork point and the disk of the first one.

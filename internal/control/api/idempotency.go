@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
@@ -34,6 +35,41 @@ func idempotencyKey(r *http.Request) (string, error) {
 // expired.
 func named(who account.APIKey, scope, key string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatInt(who.UserID, 10)+"\x00"+scope+"\x00"+key)).String()
+}
+
+// reserved is the version of the UUIDs of agents that are made of a caller's key.
+// Nobody may choose one, so nobody can take the id that another person's key will
+// stand for.
+const reserved = 8
+
+// namedAgent makes an agent's id of a caller's key, as [named] does for runs.
+func namedAgent(who account.APIKey, scope, key string) string {
+	id := uuid.MustParse(named(who, scope, key))
+	id[6] = id[6]&0x0f | reserved<<4
+	return "bc-" + id.String()
+}
+
+// isReserved reports whether only the server gives out a valid id of an agent.
+func isReserved(id string) bool {
+	u, err := uuid.Parse(strings.TrimPrefix(id, "bc-"))
+	return err == nil && u.Version() == reserved
+}
+
+// idOfKey returns the id of the agent that a caller's key stands for. An agent
+// of the caller's that was made before ids were reserved keeps its own.
+func (s *server) idOfKey(ctx context.Context, who account.APIKey, scope, key string) (string, error) {
+	old := "bc-" + named(who, scope, key)
+	events, err := s.Journal.Read(ctx, old, 0, 1)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", old, err)
+	}
+	if len(events) > 0 {
+		// Others could choose this id: theirs does not count.
+		if c, ok := events[0].Body.(*agent.Created); ok && c.UserID == who.UserID {
+			return old, nil
+		}
+	}
+	return namedAgent(who, scope, key), nil
 }
 
 // repeated returns the first events of the agent if an earlier attempt of the

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,7 +124,7 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey
 		return err
 	}
 	var session signin.Session
-	switch ctx, from, browser := r.Context(), addressOf(r), r.UserAgent(); {
+	switch ctx, from, browser := r.Context(), s.addressOf(r), r.UserAgent(); {
 	case in.Passkey != nil:
 		session, err = d.WithPasskey(ctx, in.Passkey.Ceremony, in.Passkey.Response, from, browser)
 	case in.Key != "":
@@ -244,22 +246,28 @@ func (s *server) setCookie(w http.ResponseWriter, token string, expires time.Tim
 	})
 }
 
-// addressOf returns the client's address. If the request came through a proxy
-// on this host, it is the last address in X-Forwarded-For.
-func addressOf(r *http.Request) string {
+// addressOf returns the address that a request came from. Where that is a
+// trusted proxy, it is the address that the proxy has appended to
+// X-Forwarded-For, and so on over a chain of trusted proxies. Nobody else's
+// header counts.
+func (s *server) addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		all := r.Header.Values("X-Forwarded-For")
-		if len(all) > 0 {
-			last := all[len(all)-1]
-			last = strings.TrimSpace(last[strings.LastIndex(last, ",")+1:])
-			if ip := net.ParseIP(last); ip != nil {
-				return ip.String()
-			}
+	chain := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for len(chain) > 0 && s.trusts(host) {
+		from, err := netip.ParseAddr(strings.TrimSpace(chain[len(chain)-1]))
+		if err != nil {
+			break
 		}
+		host, chain = from.Unmap().WithZone("").String(), chain[:len(chain)-1]
 	}
 	return host
+}
+
+// trusts reports whether a host is one of the configured proxies.
+func (s *server) trusts(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && slices.ContainsFunc(s.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(addr.Unmap().WithZone("")) })
 }

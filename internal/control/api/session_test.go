@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -271,18 +272,29 @@ func TestAuditIsNotFlooded(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	for _, tt := range []struct{ remote, forwarded, want string }{
-		{"192.0.2.1:5", "", "192.0.2.1"},
-		{"192.0.2.1:5", "203.0.113.9", "192.0.2.1"}, // not a trusted proxy
-		{"127.0.0.1:5", "203.0.113.9", "203.0.113.9"},
-		{"[::1]:5", "198.51.100.1, 203.0.113.9", "203.0.113.9"},
-		{"127.0.0.1:5", "unknown", "127.0.0.1"},
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	for _, tt := range []struct {
+		remote, forwarded string
+		proxies           []netip.Prefix
+		want              string
+	}{
+		{"192.0.2.1:5", "", local, "192.0.2.1"},
+		{"192.0.2.1:5", "203.0.113.9", local, "192.0.2.1"}, // no trusted proxy
+		{"127.0.0.1:5", "203.0.113.9", nil, "127.0.0.1"},   // a program of the host, and no proxy
+		{"[::1]:5", "203.0.113.9", nil, "::1"},
+		{"127.0.0.1:5", "203.0.113.9", local, "203.0.113.9"},
+		{"[::ffff:127.0.0.1]:5", "203.0.113.9", local, "203.0.113.9"},
+		{"[::1]:5", "198.51.100.1, 203.0.113.9", local, "203.0.113.9"}, // the first is the client's own word
+		{"[::1]:5", "198.51.100.1, 203.0.113.9, 127.0.0.1", local, "203.0.113.9"},
+		{"127.0.0.1:5", "203.0.113.9, unknown", local, "127.0.0.1"},
+		{"127.0.0.1:5", "", local, "127.0.0.1"},
 	} {
+		s := &server{Config: Config{TrustedProxies: tt.proxies}}
 		r := &http.Request{RemoteAddr: tt.remote, Header: http.Header{}}
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", tt.forwarded)
 		}
-		if got := addressOf(r); got != tt.want {
+		if got := s.addressOf(r); got != tt.want {
 			t.Errorf("from %s for %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
 		}
 	}
