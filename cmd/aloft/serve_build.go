@@ -66,7 +66,7 @@ func duration(s string) time.Duration {
 // it builds nothing.
 func (s *server) newBuilder(data string, c serverConfig, network policy.Network, secrets map[string]string, logger *slog.Logger) *build.Builder {
 	config := build.Config{
-		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(), Runtime: s.runtime,
+		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Journal: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(), Runtime: s.runtime,
 		Dir: filepath.Join(data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, TeamEgress: teamEgress(s.store), Secrets: secrets,
 		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: logger,

@@ -49,6 +49,10 @@ type (
 		Subagents []subagent.Definition `json:"subagents,omitempty"`
 		// WebhookEvents are what its webhook is told of; none is all.
 		WebhookEvents []string `json:"webhookEvents,omitempty"`
+		// EnvironmentText is the environment.json of the saved environment Env.ID when
+		// the agent was created. It replaces the environment after that is deleted. ""
+		// if Env.ID is "", and in journals written before it was recorded.
+		EnvironmentText string `json:"environmentText,omitempty"`
 	}
 	// Archived files the agent away, or brings it back.
 	Archived struct {
@@ -284,6 +288,10 @@ const CodeHook = "hook"
 // CodeBaseMissing is the code of the notice that a repository lacks the team's base
 // branch.
 const CodeBaseMissing = "base_missing"
+
+// CodeEnvironmentGone is the code of the notice that the saved environment with
+// which the agent was created is not available any more.
+const CodeEnvironmentGone = "environment_gone"
 
 // CodeMCP is the code of the notice that tells what MCP servers offer.
 const CodeMCP = "mcp_servers"

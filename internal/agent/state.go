@@ -52,6 +52,9 @@ type State struct {
 	proposals map[string]Proposal   // of the end of this run, by repository
 	// MCPRun is the run with which MCP servers came last; "" if none came.
 	MCPRun string
+	// EnvironmentGone reports whether the agent was told that its saved environment
+	// is not available any more.
+	EnvironmentGone bool
 }
 
 // RecordTool is the tool that records the desktop.
@@ -147,8 +150,11 @@ func (s *State) Apply(e Event) {
 	case *MachineLost:
 		s.BootID = ""
 	case *Notice:
-		if b.Code == CodeSlept {
+		switch b.Code {
+		case CodeSlept:
 			s.Slept = 0
+		case CodeEnvironmentGone:
+			s.EnvironmentGone = true
 		}
 	case *TurnReplied:
 		s.marks = append(s.marks, s.mark()) // before it is folded

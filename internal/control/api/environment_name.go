@@ -62,7 +62,7 @@ func use(e environment.Saved, created *agent.Created) error {
 				Hint("add it to the environment, or omit env.name").At(fmt.Sprintf("repos[%d].url", i))
 		}
 	}
-	created.Env.ID = e.ID
+	created.Env.ID, created.EnvironmentText = e.ID, e.Text
 	return nil
 }
 

@@ -99,12 +99,16 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	if f.model != nil {
 		p.Created.Model = *f.model
 	}
+	notice, err := s.forkedBy(ctx, who, &p.Created)
+	if err != nil {
+		return err
+	}
 	var layer, bootID string
 	switch {
 	case before != nil:
 		layer, bootID = before.Layer, before.BootID
 	case p.Last && p.State.MachineID != "" && s.Forks != nil:
-		alive, err := s.mayForkAlive(ctx, a)
+		alive, err := s.mayForkAlive(ctx, who, a)
 		if err != nil {
 			return err
 		}
@@ -119,7 +123,7 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	out := forkResponseJSON{Turn: p.Turn, Disk: layer != "", Live: bootID != "", Items: []createAgentResponseJSON{}}
 	var made []string
 	for i, prompt := range f.prompts {
-		item, fresh, err := s.forkOne(r, who, p, ids[i], key, prompt, f.vars, layer, bootID)
+		item, fresh, err := s.forkOne(r, who, p, notice, ids[i], key, prompt, f.vars, layer, bootID)
 		if err != nil {
 			for _, id := range made { // the new agents have not been started yet
 				err = errors.Join(err, s.Agents.DeleteAgent(ctx, id))
@@ -137,10 +141,40 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 	return writeJSON(w, http.StatusCreated, out)
 }
 
+// forkedBy makes the forks those of who asks for them: they have that person's
+// secrets, and not those of the agent's person. A saved environment of the agent's
+// person is dropped, and notice tells the forks so.
+func (s *server) forkedBy(ctx context.Context, who account.APIKey, created *agent.Created) (notice []agent.Event, err error) {
+	if created.UserID == who.UserID {
+		return nil, nil
+	}
+	created.UserID = who.UserID
+	if created.Env.ID == "" {
+		return nil, nil
+	}
+	if s.Saved != nil {
+		e, err := s.Saved.Environment(ctx, created.Env.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("read environment: %w", err)
+		}
+		if err == nil && e.Team {
+			return nil, nil
+		}
+	}
+	const words = "The agent that this one was forked from has a saved environment of another person, which does not come along: " +
+		"a new machine is made as for an agent that names no environment, without that environment's secrets."
+	created.Env.ID, created.Env.Name, created.EnvironmentText = "", "", ""
+	return []agent.Event{{Body: &agent.Notice{Code: agent.CodeEnvironmentGone, Text: words}}}, nil
+}
+
 // mayForkAlive reports whether forks may get the memory of the agent's machine.
-// Its processes hold environment variables, so the answer is no if the agent
-// has envVars or MCP servers of its own: those are meant for this agent alone.
-func (s *server) mayForkAlive(ctx context.Context, a agent.Agent) (bool, error) {
+// Its processes hold environment variables, so the answer is no for another
+// person, and if the agent has envVars or MCP servers of its own: those are meant
+// for this agent alone.
+func (s *server) mayForkAlive(ctx context.Context, who account.APIKey, a agent.Agent) (bool, error) {
+	if a.UserID != who.UserID {
+		return false, nil
+	}
 	if s.Secrets == nil {
 		return true, nil
 	}
@@ -227,7 +261,7 @@ func (s *server) forkPoint(ctx context.Context, a agent.Agent, turn int, before 
 
 // forkOne journals one forked agent with its first run. fresh is false if an
 // earlier attempt of the same request created it.
-func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
+func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, notice []agent.Event, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + named(who, id, key)
@@ -257,7 +291,7 @@ func (s *server) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint,
 	if err != nil {
 		return out, false, err
 	}
-	events := p.Events(agent.NameFrom(words), branch, layer, bootID)
+	events := append(p.Events(agent.NameFrom(words), branch, layer, bootID), notice...)
 	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: traceOf(r), Limit: &p.State.Agent.Limit}})
 	var head int64
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: append(sealed, seal...), Events: events})

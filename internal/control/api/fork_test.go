@@ -227,3 +227,35 @@ func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 		t.Errorf("%d secrets are kept, of one agent: %v", len(sealed), err)
 	}
 }
+
+// A fork belongs to the person who makes it. It has neither the saved environment
+// nor the running processes of another person, and is told so; an environment of the
+// team comes along.
+func TestForkOfAnothersAgent(t *testing.T) {
+	h := newHouse(t)
+	h.api.Forks = &disks{}
+	for owner, keeps := range map[string]bool{"personal": false, "team": true} {
+		saved := h.want(h.call("POST", "/v1/environments", fmt.Sprintf(`{"owner":%q,"name":%q,"repos":[],"environmentJson":"{\"install\":\"anns-own\"}"}`, owner, owner)), 201).text(t, "id")
+		made := h.want(h.call("POST", "/v1/agents", fmt.Sprintf(`{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r"}],"env":{"type":"cloud","name":%q}}`, owner)), 201)
+		id := made.text(t, "agent.id")
+		h.append(id, made.text(t, "run.id"), &agent.MachineMade{MachineID: id + "-0000"}, &agent.MachineReady{MachineID: id + "-0000", BootID: "life"},
+			&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, "words")}, finish())
+		for key, own := range map[string]bool{annsKey: true, adminsKey: false} {
+			made := h.want(h.callAs(key, "POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 201)
+			fork := made.get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)["id"].(string)
+			created, s := h.created(fork), h.folded(fork)
+			if (created.UserID == h.created(id).UserID) != own {
+				t.Errorf("the fork belongs to user %d", created.UserID)
+			}
+			if has := created.Env.ID == saved && created.Env.Name == owner && strings.Contains(created.EnvironmentText, "anns-own"); has != (own || keeps) {
+				t.Errorf("own %v: the fork has %+v, %q of the %s environment", own, created.Env, created.EnvironmentText, owner)
+			}
+			if dropped := !own && !keeps; dropped != s.EnvironmentGone || dropped && (created.Env.ID != "" || created.Env.Name != "" || created.EnvironmentText != "") {
+				t.Errorf("own %v: the fork has %+v, and is told: %v", own, created.Env, s.EnvironmentGone)
+			}
+			if alive := made.get(t, "live") == true; alive != own {
+				t.Errorf("own %v: processes come along: %v", own, alive)
+			}
+		}
+	}
+}

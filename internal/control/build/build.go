@@ -39,6 +39,11 @@ type Config struct {
 	Gateway Gateway
 	Builds  store.Builds
 	Saved   store.Environments // nil means that there are no saved environments
+	// Journal holds the content of environments when agents were created; nil means
+	// that it is not known.
+	Journal interface {
+		Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
+	}
 	// Dockerfiles builds images of Dockerfiles; nil means that none are built.
 	Dockerfiles Dockerfiles
 	// Snapshots holds the records of saved disks; nil means that there are none.
@@ -164,7 +169,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if p.Commit == "" || !base.Install && !from.dockerfile {
 		return b.withImage(ctx, base, from, p, tell)
 	}
-	if b.Layers == nil {
+	if b.Layers == nil || p.deleted {
 		return b.withImage(ctx, base, from, p, tell)
 	}
 	active, err := b.Builds.ActiveBuild(ctx, p.environmentID())

@@ -34,6 +34,9 @@ type Plan struct {
 	Where       string               // source of the environment for people; "" if there is none
 	Findings    environment.Findings // mistakes in the environment
 	Commit      string               // at which the environment was read; "" without a repository or a commit
+	// Gone tells the agent that its saved environment was deleted, and what
+	// replaces it; "" if it was not.
+	Gone string
 	// Inputs is a digest of what install reads: manifests of dependencies and
 	// files that install names, at Commit and in the other repositories.
 	Inputs string
@@ -49,6 +52,8 @@ type Plan struct {
 	again      bool   // build even if nothing has changed
 	scriptID   string // id of the saved environment whose install is used because the file has none
 	chosen     string // id of the saved environment that the agent was created with; "" means whichever fits
+	agentID    string // id of the agent that chosen is of
+	deleted    bool   // a deleted environment as it was, of which nothing is built
 }
 
 // repository is one of several, with its commit.
@@ -151,6 +156,12 @@ type source struct {
 	repoURL, ref string
 	userID       int64
 	chosen       string // as of [Plan]
+	agentID      string // likewise
+}
+
+// sourceOf is the source of an agent's environment at the ref.
+func sourceOf(a agent.Agent, ref string) source {
+	return source{a.Repos[0].URL, ref, a.UserID, a.Env.ID, a.ID}
 }
 
 // Plan reads what the agent's machine is to be made of: the saved environment
@@ -161,7 +172,7 @@ func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, er
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
 	}
-	p, err := b.plan(ctx, source{a.Repos[0].URL, ref, a.UserID, a.Env.ID})
+	p, err := b.plan(ctx, sourceOf(a, ref))
 	if err != nil || len(a.Repos) == 1 {
 		return p, err
 	}
@@ -182,7 +193,7 @@ func (b *Builder) addRepositories(ctx context.Context, p *Plan, repos []agent.Re
 
 // atDefault is the plan that builds are made of: that of the default branches.
 func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
-	main, err := b.plan(ctx, source{p.repoURL, "", p.userID, p.chosen})
+	main, err := b.plan(ctx, source{p.repoURL, "", p.userID, p.chosen, p.agentID})
 	if err != nil || len(p.others) == 0 {
 		return main, err
 	}
@@ -207,7 +218,7 @@ func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port,
 	if len(a.Repos) == 0 || a.Origin == "" {
 		return nil, nil
 	}
-	p, err := b.declared(ctx, source{a.Repos[0].URL, a.Origin, a.UserID, a.Env.ID})
+	p, err := b.declared(ctx, sourceOf(a, a.Origin))
 	return p.Environment.Ports, err
 }
 
@@ -218,14 +229,14 @@ func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Envi
 	if len(a.Repos) == 0 || at == "" {
 		return environment.Environment{}, nil
 	}
-	p, err := b.declared(ctx, source{a.Repos[0].URL, at, a.UserID, a.Env.ID})
+	p, err := b.declared(ctx, sourceOf(a, at))
 	return p.Environment, err
 }
 
 // declared is a plan as far as the environment says it: nothing is known yet of
 // what a build of it would read.
 func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
-	p := Plan{repoURL: from.repoURL, userID: from.userID, chosen: from.chosen}
+	p := Plan{repoURL: from.repoURL, userID: from.userID, chosen: from.chosen, agentID: from.agentID}
 	if b.MayReach != nil {
 		if err := b.MayReach(ctx, from.userID, from.repoURL); err != nil {
 			return Plan{}, err
@@ -241,7 +252,9 @@ func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
 	}
 	p.Commit = tree.Commit
 	if p.chosen != "" {
-		return p, b.choose(ctx, &p)
+		if found, err := b.choose(ctx, &p); found || err != nil {
+			return p, err
+		}
 	}
 	for _, name := range environment.Files {
 		blob, ok := tree.Files[name]
@@ -302,21 +315,54 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 const maxSaved = 1000
 
 // choose makes the plan that of the saved environment that the agent was created
-// with: the team's, or the user's own.
-func (b *Builder) choose(ctx context.Context, p *Plan) error {
+// with: the team's, or the user's own. If that was deleted, it is replaced by its
+// content when the agent was created. found is false if the journal does not have
+// that content: the plan is then made as for an agent that named no environment.
+func (b *Builder) choose(ctx context.Context, p *Plan) (found bool, err error) {
 	e, err := environment.Saved{}, store.ErrNotFound
 	if b.Saved != nil {
 		e, err = b.Saved.Environment(ctx, p.chosen)
 	}
 	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && !e.Team && e.UserID != p.userID:
-		return fault.NotFound("the environment %s, with which the agent was created, is not there any more", p.chosen).Named("environment_not_found").
-			Hint("create an agent with another environment")
+	case errors.Is(err, store.ErrNotFound):
+		return b.chooseDeleted(ctx, p)
 	case err != nil:
-		return fmt.Errorf("read environment: %w", err)
+		return false, fmt.Errorf("read environment: %w", err)
+	case !e.Team && e.UserID != p.userID:
+		return false, fault.NotFound("the environment %s is another person's", p.chosen).Named(codeNoEnvironment).
+			Hint("create an agent with an environment of your own or of the team")
 	}
 	p.use(e)
-	return nil
+	return true, nil
+}
+
+const codeNoEnvironment = "environment_not_found"
+
+// chooseDeleted makes the plan that of the environment's content when the agent
+// was created. Its secrets were deleted with it.
+func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err error) {
+	was := fmt.Sprintf("The saved environment %s, with which this agent was created, was deleted, and its secrets with it.", p.chosen)
+	var text string
+	if b.Journal != nil {
+		events, err := b.Journal.Read(ctx, p.agentID, 0, 1)
+		if err != nil {
+			return false, fmt.Errorf("read journal of %s: %w", p.agentID, err)
+		}
+		for _, e := range events {
+			if c, ok := e.Body.(*agent.Created); ok && c.Env.ID == p.chosen {
+				text = c.EnvironmentText
+			}
+		}
+	}
+	if text == "" {
+		p.Gone = was + " The machine is made as for an agent that names no environment."
+		return false, nil
+	}
+	p.Gone = was + " The machine is made as that environment was when the agent was created."
+	p.Environment, p.Findings = environment.Parse("environment.json", []byte(text))
+	p.deleted = true
+	p.Where = fmt.Sprintf("the deleted environment %s, as it was when the agent was created", p.chosen)
+	return true, nil
 }
 
 // use makes the plan that of a saved environment.
@@ -358,15 +404,18 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 }
 
 // EnvironmentOf returns the id of the saved environment of an agent's machine:
-// the one that the agent was created with, or else the one that fits; "" where the repository has a file of its own or nothing is saved for it. While
-// the repository cannot be read, it counts as having no file.
+// the one that the agent was created with, or else the one that fits. It returns
+// "" if that was deleted, or if the repository has a file of its own, or nothing is
+// saved for it. While the repository cannot be read, it counts as having no file.
 func (b *Builder) EnvironmentOf(ctx context.Context, a agent.Agent) (string, error) {
 	if len(a.Repos) == 0 {
 		return "", nil
 	}
-	p := Plan{repoURL: a.Repos[0].URL, userID: a.UserID, chosen: a.Env.ID}
+	p := Plan{repoURL: a.Repos[0].URL, userID: a.UserID, chosen: a.Env.ID, agentID: a.ID}
 	if p.chosen != "" {
-		return p.chosen, b.choose(ctx, &p)
+		if found, err := b.choose(ctx, &p); found || err != nil {
+			return p.savedID, err
+		}
 	}
 	if err := b.saved(ctx, &p); err != nil || p.savedID == "" {
 		return "", err

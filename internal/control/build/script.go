@@ -35,9 +35,13 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("repository_required")
 	}
 	repo := a.Repos[0]
-	p, err := b.plan(ctx, source{repo.URL, cmp.Or(a.Origin, repo.StartingRef), a.UserID, a.Env.ID})
+	p, err := b.plan(ctx, sourceOf(a, cmp.Or(a.Origin, repo.StartingRef)))
 	if err != nil {
 		return environment.Saved{}, err
+	}
+	if p.deleted { // what is kept would have no effect on the agent that asks
+		return environment.Saved{}, fault.Conflict("the environment %s of this agent was deleted", a.Env.ID).Named(codeNoEnvironment).
+			Hint("tell the user what is to be installed")
 	}
 	if err := mayKeep(p); err != nil {
 		return environment.Saved{}, err

@@ -156,13 +156,45 @@ func TestChosenEnvironment(t *testing.T) {
 			t.Errorf("with %q the secrets are of %q, %v", tt.id, id, err)
 		}
 	}
-	for _, gone := range []string{others.ID, environment.NewID()} {
-		a.Env.ID = gone
-		if p, err := b.Plan(t.Context(), a, ""); fault.Of(err).Code != "environment_not_found" {
-			t.Errorf("an environment that is not theirs: %+v, %v", p, err)
+	a.Env.ID = others.ID
+	if p, err := b.Plan(t.Context(), a, ""); fault.Of(err).Code != "environment_not_found" {
+		t.Errorf("an environment that is not theirs: %+v, %v", p, err)
+	}
+	if id, err := b.EnvironmentOf(t.Context(), a); fault.Of(err).Code != "environment_not_found" {
+		t.Errorf("its secrets are of %q, %v", id, err)
+	}
+}
+
+// An agent goes on after its saved environment was deleted: with the content that
+// its journal has, or else as an agent that names no environment. Nothing is built
+// or kept of it, and its secrets are gone.
+func TestDeletedEnvironment(t *testing.T) {
+	b, git := planner(t)
+	s := openStore(t)
+	b.Saved, b.Journal = s, s
+	url := git.Repo("app", map[string]string{".cursor/environment.json": `{"install": "make own"}`})
+	for _, tt := range []struct{ text, install string }{
+		{`{"install": "make mine"}`, "make mine"},
+		{"", "make own"}, // of a journal written before the content was recorded
+	} {
+		head := int64(0)
+		created := &agent.Created{UserID: 1, Env: agent.Env{Type: "cloud", ID: environment.NewID()}, EnvironmentText: tt.text, Repos: []agent.Repo{{URL: url}}}
+		a := agent.Agent{ID: agent.NewID(), UserID: 1, Env: created.Env, Repos: created.Repos}
+		if _, err := s.Append(t.Context(), store.Append{AgentID: a.ID, IfHead: &head, Events: []agent.Event{{Body: created}}}); err != nil {
+			t.Fatal(err)
 		}
-		if id, err := b.EnvironmentOf(t.Context(), a); fault.Of(err).Code != "environment_not_found" {
-			t.Errorf("its secrets are of %q, %v", id, err)
+		p, err := b.Plan(t.Context(), a, "")
+		if err != nil || p.Environment.Install != tt.install || !strings.Contains(p.Gone, a.Env.ID) || p.Where == "" {
+			t.Errorf("with %q the plan is %+v, %v", tt.text, p, err)
+		}
+		if id, err := b.EnvironmentOf(t.Context(), a); err != nil || id != "" {
+			t.Errorf("with %q the secrets are of %q, %v", tt.text, id, err)
+		}
+		if _, err := b.KeepScript(t.Context(), a, "call", "make more"); err == nil {
+			t.Errorf("with %q a script is kept that has no effect", tt.text)
+		}
+		if list, err := s.ListEnvironments(t.Context(), 1, store.Page{Limit: 10}); err != nil || len(list) != 0 {
+			t.Errorf("with %q there are the environments %+v, %v", tt.text, list, err)
 		}
 	}
 }

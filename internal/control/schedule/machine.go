@@ -41,6 +41,11 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
+	if plan.Gone != "" && !state.EnvironmentGone {
+		if err := record(ctx, &agent.Notice{Code: agent.CodeEnvironmentGone, Text: plan.Gone}); err != nil {
+			return nil, err
+		}
+	}
 	m, err := w.opened(ctx, state)
 	if err != nil {
 		return nil, err
