@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/gateway/gittest"
 )
 
 // forced may rewrite its branch, as every run's grant says.
@@ -73,4 +74,90 @@ func TestClaimOfAPushThatWasNotAnswered(t *testing.T) {
 	if got := w.Branch("r", branch); got != second {
 		t.Errorf("the upstream has %q, want %s", got, second)
 	}
+}
+
+// TestClaimOfADeletedBranch deletes the agent's branch upstream, as a merge does, and
+// has somebody else make one of that name, from the merged work. The agent can add to
+// it and cannot overwrite it, also in a run that comes after its first push.
+func TestClaimOfADeletedBranch(t *testing.T) {
+	w := newWorld(t)
+	m, url := checkedOut(t, w, forced)
+	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/heads/main", branch) // it is merged
+	gittest.Git(t, w.Path("r"), "branch", "-D", branch)
+	gittest.Git(t, w.Path("r"), "branch", branch, "main")
+	theirs := w.Commit("r", branch, "theirs", map[string]string{"z.txt": "z\n"})
+	for name, grant := range map[string]func(*gateway.Grant){
+		"SameRun": forced,
+		"Later":   func(g *gateway.Grant) { forced(g); g.Pushed = []string{url} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := oneRepo(url, branch)
+			grant(&g)
+			g.AgentID, g.Credential = "bc-1", m.credential
+			if _, err := w.gw.Grant(g); err != nil {
+				t.Fatal(err)
+			}
+			m.git("r", "fetch", "--quiet", "origin")
+			m.fails("r", []string{"push", "--force", "origin", branch}, "commits of others")
+			m.git("r", "commit", "--quiet", "--amend", "-m", "words of "+name)
+			m.fails("r", []string{"push", "--force", "origin", branch}, "commits of others")
+			if got := w.Branch("r", branch); got != theirs {
+				t.Fatalf("somebody else's branch was overwritten: %s was %s", got, theirs)
+			}
+		})
+	}
+	m.git("r", "reset", "--quiet", "--hard", "origin/"+branch)
+	added := m.commit("r", "added", map[string]string{"c.txt": "three\n"})
+	m.git("r", "push", "origin", branch)
+	if got := w.Branch("r", branch); got != added {
+		t.Errorf("the upstream has %s, want %s", got, added)
+	}
+	m.git("r", "commit", "--quiet", "--amend", "-m", "rewritten") // its own commit
+	m.git("r", "push", "--force", "origin", branch)
+}
+
+// TestClaimAfterADeletion has the agent push again after its branch was deleted: it is
+// made anew, and is the agent's.
+func TestClaimAfterADeletion(t *testing.T) {
+	w := newWorld(t)
+	m, _ := checkedOut(t, w, forced)
+	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	gittest.Git(t, w.Path("r"), "branch", "-D", branch)
+	m.git("r", "fetch", "--quiet", "--prune", "origin")
+	for _, words := range []string{"again", "and again"} {
+		m.git("r", "commit", "--quiet", "--amend", "-m", words)
+		m.git("r", "push", "--force", "origin", branch)
+	}
+	if got, want := w.Branch("r", branch), m.git("r", "rev-parse", "HEAD"); got != want {
+		t.Errorf("the upstream has %s, want %s", got, want)
+	}
+}
+
+// TestClaimOfAnotherServer has a server that never saw the agent's push: the agent's
+// branch is known from the journal, and may be added to.
+func TestClaimOfAnotherServer(t *testing.T) {
+	w := newWorld(t)
+	m, url := checkedOut(t, w, forced)
+	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	m.git("r", "push", "origin", branch)
+	if err := w.gw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Dir = t.TempDir()
+	w.open(t)
+	grant := oneRepo(url, branch)
+	forced(&grant)
+	grant.Pushed = []string{url}
+	again := w.machine(t, grant)
+	again.dir = m.dir
+	again.git("r", "commit", "--quiet", "--amend", "-m", "other words")
+	again.fails("r", []string{"push", "--force", "origin", branch}, "commits of others")
+	again.git("r", "reset", "--quiet", "--hard", "origin/"+branch)
+	again.commit("r", "added", map[string]string{"c.txt": "three\n"})
+	again.git("r", "push", "origin", branch)
+	again.git("r", "commit", "--quiet", "--amend", "-m", "other words")
+	again.git("r", "push", "--force", "origin", branch)
 }

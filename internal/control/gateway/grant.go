@@ -29,7 +29,9 @@ type Grant struct {
 	// taken. What the agent made by an earlier push is its own, also after a
 	// restart: a mark beside the mirror says so. A caller that knows of such a
 	// push from elsewhere (another server's, a mirror since removed) names the
-	// repository in Pushed.
+	// repository in Pushed. What the agent made is its own to rewrite while it stands
+	// as the agent's last push left it; where somebody else has moved it, or has made it
+	// again after it was deleted, the agent may only add to it.
 	Existing   bool
 	Pushed     []string // URLs of Push whose branch the agent is known to have made
 	AllowForce bool     // it may rewrite its branch
@@ -60,6 +62,7 @@ type access struct {
 	mirror *mirror.Mirror
 	branch string // that may be pushed; "" for none
 	exists bool   // the branch may be there though the agent has not made it
+	made   bool   // the agent is known to have made the branch
 }
 
 var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -110,7 +113,7 @@ func (g *Gateway) allow(s *session, repoURL, branch string) error {
 	if old := s.repos[r.Key()].branch; old != "" && old != branch {
 		return fault.Invalid("repository %s is granted with two branches, %s and %s", r, old, branch).Named("branch_invalid")
 	}
-	s.repos[r.Key()] = access{r, m, branch, branch != "" && (s.grant.Existing || slices.Contains(s.grant.Pushed, repoURL))}
+	s.repos[r.Key()] = access{r, m, branch, branch != "" && s.grant.Existing, branch != "" && slices.Contains(s.grant.Pushed, repoURL)}
 	return nil
 }
 

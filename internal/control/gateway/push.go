@@ -83,7 +83,7 @@ func (q *request) push(ctx context.Context) {
 	c := p.Commands[0]
 	out, err := q.access.mirror.Receive(ctx, q.access.repo, mirror.Update{
 		Branch: q.access.branch, Old: c.Old, New: c.New,
-		AllowForce: q.s.grant.AllowForce, Claim: q.s.grant.AgentID, MustClaim: !q.access.exists,
+		AllowForce: q.s.grant.AllowForce, Claim: q.s.grant.AgentID, MustClaim: !q.access.exists, Made: q.access.made,
 		MaxPack: q.g.maxPack, Secrets: q.s.secrets,
 	}, in)
 	if err != nil {

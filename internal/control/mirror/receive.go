@@ -22,10 +22,12 @@ type Update struct {
 	AllowForce bool   // New need not follow Old
 	// Claim is who pushes. MustClaim says that the branch must be theirs: made by
 	// an earlier push under the same claim that the upstream took, or by this one.
-	Claim     string
-	MustClaim bool
-	MaxPack   int64            // bytes
-	Secrets   *redact.Redactor // what the push may not hold; nil for nothing
+	// Made says that there was such a push, perhaps through another server.
+	Claim           string
+	MustClaim, Made bool
+	MaxPack         int64            // bytes
+	Secrets         *redact.Redactor // what the push may not hold; nil for nothing
+	moved           bool             // the branch is not where the claimant's last push left it
 }
 
 // Outcome is what became of an update.
@@ -65,6 +67,14 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 
 func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, objects string) (Outcome, error) {
 	env := []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
+	var was claim
+	if u.MustClaim {
+		var out Outcome
+		var err error
+		if was, out, err = m.judgeClaim(r, &u); err != nil || out.Reason != "" {
+			return out, err
+		}
+	}
 	sent, out, err := m.unpack(ctx, u, in, env)
 	if err != nil || out.Reason != "" {
 		return out, err
@@ -79,15 +89,7 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 	if out, err := m.secrets(ctx, u, env); err != nil || out.Reason != "" {
 		return out, err
 	}
-	var was claim
 	if u.MustClaim {
-		var err error
-		if was, err = m.readClaim(u); err != nil {
-			return Outcome{}, err
-		}
-		if !isZero(u.Old) && !was.covers(u.Old) {
-			return taken(r, u), nil
-		}
 		// Before the push, so that a crash after it does not lock the agent out.
 		if err := m.writeClaim(u, was.tryingAlso(u.New)); err != nil {
 			return Outcome{}, err
@@ -160,8 +162,11 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 		if ctx.Err() != nil {
 			return Outcome{}, err
 		}
-		return rejected("non_fast_forward", "non-fast-forward",
-			"This run may not rewrite its branch. Merge or rebase onto what is pushed already, and push again."), nil
+		words := "This run may not rewrite its branch."
+		if u.moved {
+			words = "The branch " + u.Branch + " has commits of others, which may not be overwritten."
+		}
+		return rejected("non_fast_forward", "non-fast-forward", words+" Merge or rebase onto what is pushed already, and push again."), nil
 	}
 	return Outcome{}, nil
 }
@@ -183,7 +188,7 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was c
 	switch {
 	case flag != "!" && err != nil: // the upstream may have taken it
 		return Outcome{}, err
-	case flag == "=" && u.MustClaim && !was.covers(u.New):
+	case flag == "=" && u.MustClaim && !was.made && !was.covers(u.New):
 		return taken(r, u), nil // somebody's branch, which happens to be at this commit
 	case flag != "!":
 		return Outcome{Words: words}, nil
