@@ -145,7 +145,7 @@ func (a *app) showPulls(agentID string, all []client.PullRequest, opened, web bo
 			style := map[string]cli.Style{"success": cli.Green, "failure": cli.Red, "pending": cli.Yellow}[check.State]
 			a.out.Line("  %s  %s", a.out.Style(style, fmt.Sprintf("%-7s", check.State)), cli.Line(strings.TrimSpace(check.Name+"  "+check.Summary), 200))
 		}
-		for _, failure := range []*client.Failure{p.Error, p.Unseen} {
+		for _, failure := range []*client.Failure{p.Error, p.ReviewError, p.Unseen} {
 			if failure != nil {
 				a.out.Line("  %s", a.out.Style(cli.Yellow, cli.Line(failure.Message, 400)))
 			}

@@ -24,6 +24,9 @@ type PullRequest struct {
 	State   string `json:"state,omitempty"` // open, closed or merged, as it was seen last
 	// Failure is why it was not opened, or not changed, when that was tried last.
 	Failure *Failure `json:"failure,omitempty"`
+	// ReviewFailure is why nobody could be asked to review it when that was tried
+	// last. The next run, or a person, that opens or changes it tries again.
+	ReviewFailure *Failure `json:"reviewFailure,omitempty"`
 }
 
 // Who asks for a pull request, as [PullRequestAsked] has it.

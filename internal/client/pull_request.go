@@ -16,7 +16,8 @@ type PullRequest struct {
 	Title       string   `json:"title,omitempty"`
 	State       string   `json:"state,omitempty"` // open, closed, merged
 	Draft       bool     `json:"draft,omitempty"`
-	Error       *Failure `json:"error,omitempty"` // why the last attempt to open or update it failed
+	Error       *Failure `json:"error,omitempty"`       // why the last attempt to open or update it failed
+	ReviewError *Failure `json:"reviewError,omitempty"` // why no reviewer could be asked
 	ChecksState string   `json:"checksState,omitempty"`
 	Checks      []Check  `json:"checks,omitempty"`
 	Unseen      *Failure `json:"unseen,omitempty"` // why the forge could not be reached

@@ -52,6 +52,7 @@ type PullRequest struct {
 	State   string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as last fetched"`
 	Draft   bool            `json:"draft,omitempty"`
 	Error   *errorInnerJSON `json:"error,omitempty" doc:"why the last attempt to open or update it failed; the branch is pushed"`
+	ReviewError *errorInnerJSON `json:"reviewError,omitempty" doc:"why no reviewer could be asked; the next run that pushes asks again"`
 }
 
 type checkJSON struct {
@@ -206,6 +207,9 @@ func pullRequestOf(p agent.PullRequest) PullRequest {
 	}
 	if p.Failure != nil {
 		out.Error = failureOf(p.Failure)
+	}
+	if p.ReviewFailure != nil && p.State == string(forge.Open) {
+		out.ReviewError = failureOf(p.ReviewFailure)
 	}
 	return out
 }

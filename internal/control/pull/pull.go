@@ -11,6 +11,7 @@ package pull
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -336,30 +337,45 @@ var waits = []time.Duration{time.Second, 4 * time.Second}
 // maxWait is as long as a host may ask to wait for a try to be made at once.
 const maxWait = 15 * time.Second
 
+// reviewWaits are the waits between the tries to ask for a review where nobody
+// waits for the answer. The end of a run does not wait longer than these.
+var reviewWaits = []time.Duration{time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second}
+
 // Open asks the forge to open the pull request, or to change the one there is.
 // Once it is asked a repeat opens no other. The error is a fault.
 func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
+	var opened agent.PullRequestOpened
+	err := retry(ctx, waits, maxWait, func() (err error) {
+		opened, err = d.open(ctx, a, asked)
+		return err
+	})
+	if err == nil {
+		d.seen.forget(opened.PullRequest.URL)
+	}
+	return opened, err
+}
+
+// retry calls ask until it succeeds, fails for good, or has failed once more than
+// there are waits. A host that asks to wait longer than most is not asked again.
+func retry(ctx context.Context, waits []time.Duration, most time.Duration, ask func() error) error {
 	for try := 0; ; try++ {
-		opened, err := d.open(ctx, a, asked)
-		if err == nil {
-			d.seen.forget(opened.PullRequest.URL)
-		}
+		err := ask()
 		if err == nil || !forge.Retryable(err) || try == len(waits) {
-			return opened, err
+			return err
 		}
 		wait := waits[try]
 		if asks, ok := forge.RetryAfter(err); ok {
 			wait = max(wait, asks)
 		}
-		if wait > maxWait {
-			return opened, err
+		if wait > max(waits[try], most) {
+			return err
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return opened, context.Cause(ctx)
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
@@ -378,7 +394,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	switch {
 	case found && p.State == forge.Open:
 		if out.PullRequest, err = d.change(ctx, f, r, a, asked, p); err == nil && d.unfinished(a, asked, p) {
-			d.review(ctx, f, r, a, p)
+			out.PullRequest.ReviewFailure = d.review(ctx, f, r, a, asked, p)
 		}
 		return out, err
 	case found && p.State == forge.Merged && p.HeadCommit == asked.Commit && asked.Commit != "":
@@ -394,7 +410,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	}
 	out.Made, out.PullRequest = true, known(p, asked.RepoURL)
 	out.PullRequest.Body = p.Body
-	d.review(ctx, f, r, a, p)
+	out.PullRequest.ReviewFailure = d.review(ctx, f, r, a, asked, p)
 	return out, nil
 }
 
@@ -442,11 +458,11 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 }
 
 // unfinished reports whether an earlier Open opened the pull request and ended
-// before its answer was journaled, perhaps before anybody was asked to review.
-// The link to the agent in its body says who opened it.
+// before its answer was journaled, perhaps before anybody was asked to review, or
+// could ask nobody. The link to the agent in its body says who opened it.
 func (d *Desk) unfinished(a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) bool {
 	was := a.PullRequest(asked.RepoURL, asked.Branch)
-	return (was == nil || was.URL != p.URL) && strings.Contains(p.Body, d.Link(a.ID))
+	return (was == nil || was.URL != p.URL || was.ReviewFailure != nil) && strings.Contains(p.Body, d.Link(a.ID))
 }
 
 // same compares bodies as a host may have kept them.
@@ -455,23 +471,31 @@ func same(a, b string) bool {
 	return plain(a) == plain(b)
 }
 
-// review asks the agent's people. A repeat asks nobody anew: see
-// [forge.Reviewing]. That nobody could be asked is told in the log: the pull
-// request is there.
-func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, p forge.PullRequest) {
+// review asks the agent's people, again while the host does not answer. A repeat
+// asks nobody anew: see [forge.Reviewing]. A failure leaves the pull request open
+// without reviewers: it is logged, and returned to be journaled and shown.
+func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) *agent.Failure {
 	reviewing, ok := f.(forge.Reviewing)
 	if !ok || a.Pull.SkipReviewers || p.Draft || d.Reviewers == nil {
-		return
+		return nil
 	}
 	logins, err := d.Reviewers(ctx, a, r.Host)
 	// Whose token it is has opened it, and no host lets them review it.
 	logins = slices.DeleteFunc(logins, func(login string) bool { return strings.EqualFold(login, p.Author) })
 	if err == nil && len(logins) > 0 {
-		err = reviewing.RequestReview(ctx, r, p.Number, logins)
+		within := reviewWaits
+		if asked.By == agent.PullByPerson {
+			within = waits
+		}
+		err = retry(ctx, within, maxWait, func() error { return reviewing.RequestReview(ctx, r, p.Number, logins) })
 	}
-	if err != nil {
-		d.Logger.WarnContext(ctx, "nobody was asked to review a pull request", "agent", a.ID, "url", p.URL, "error", err)
+	if err == nil {
+		return nil
 	}
+	d.Logger.WarnContext(ctx, "nobody was asked to review a pull request", "agent", a.ID, "url", p.URL, "error", err)
+	why := FailureOf(err)
+	why.Message = "No reviewer was asked: " + why.Message
+	return &why
 }
 
 // FailureOf is a fault in the words of the journal.

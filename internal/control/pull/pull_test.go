@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/forge"
@@ -505,4 +506,61 @@ func TestFound(t *testing.T) {
 	if _, err := o.desk.Found(t.Context(), repoURL, "https://git.test/o/r/pulls/99"); fault.Of(err).Code != forge.CodeNotFound {
 		t.Errorf("none: %v", err)
 	}
+}
+
+// A forge that does not answer the request for a review is asked again, for a bounded
+// time. Then the pull request says that nobody was asked, and the next run asks.
+func TestReviewersOfAForgeThatFails(t *testing.T) {
+	o := newOffice(t)
+	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
+	asked, err := o.propose(o.head, pull.Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.By = agent.PullByRun
+	broken := fault.Unavailable("git.test answers 502").Named(forge.CodeUnreachable)
+	away := &awayForReviews{Forge: o.forge, err: broken}
+	o.desk.Forges = forge.Set{"git.test": away}
+	open := func(failures int) agent.PullRequestOpened {
+		t.Helper()
+		var opened agent.PullRequestOpened
+		away.left = failures
+		a := o.state().Agent
+		synctest.Test(t, func(t *testing.T) {
+			var err error
+			if opened, err = o.desk.Open(t.Context(), a, asked); err != nil {
+				t.Fatal(err)
+			}
+		})
+		o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &opened}}})
+		return opened
+	}
+	if opened := open(100); opened.PullRequest.ReviewFailure == nil || !strings.Contains(opened.PullRequest.ReviewFailure.Message, "502") || away.left < 90 || away.left > 97 {
+		t.Errorf("after %d tries: %+v", 100-away.left, opened.PullRequest)
+	}
+	if p := o.state().Agent.PullRequests[0]; p.ReviewFailure == nil || p.URL == "" {
+		t.Errorf("the journal has %+v", p)
+	}
+	if opened := open(3); opened.PullRequest.ReviewFailure != nil || !slices.Equal(o.forge.Reviewers(o.repo, 1), []string{"ada"}) {
+		t.Errorf("%+v; asked %v", opened.PullRequest, o.forge.Reviewers(o.repo, 1))
+	}
+	o.forge.Calls()
+	if opened := open(100); opened.PullRequest.ReviewFailure != nil || away.left != 100 {
+		t.Errorf("asked again after it was done: %+v", opened.PullRequest)
+	}
+}
+
+// awayForReviews is a forge whose next requests for a review fail.
+type awayForReviews struct {
+	*fake.Forge
+	err  error
+	left int // failures
+}
+
+func (f *awayForReviews) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
+	if f.left > 0 {
+		f.left--
+		return f.err
+	}
+	return f.Forge.RequestReview(ctx, r, number, logins)
 }

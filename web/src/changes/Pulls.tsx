@@ -119,6 +119,7 @@ export function PullRow({ row: { repo, pull: p }, named, open, again, turning }:
         </details>
       )}
       {p?.error && <Problem tone="amber">{p.error.message}</Problem>}
+      {p?.reviewError && <Problem tone="amber">{p.reviewError.message}</Problem>}
       {p?.unseen && <Problem tone="amber">{w.unseen(p.unseen.message)}</Problem>}
     </li>
   );
