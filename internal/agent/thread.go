@@ -202,7 +202,11 @@ func (t *Thread) ended(why string) {
 	t.Shown, t.Thought = "", ""
 	for i := range t.Calls { // a conversation with a call and no result is refused by every model
 		if c := &t.Calls[i]; c.Result == nil {
-			c.Result = &conversation.ToolResult{CallID: c.ID, Text: "not finished: " + why, Error: true}
+			text := "never started: " + why + " before the call, which has had no effect"
+			if c.Sent {
+				text = "not finished: " + why + " while the call ran; it may have had its effect, in part or whole"
+			}
+			c.Result = &conversation.ToolResult{CallID: c.ID, Text: text, Error: true}
 		}
 	}
 	t.answer()
