@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -206,5 +207,52 @@ func TestForgeHosts(t *testing.T) {
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestConfigKeysAreRead fails for a key of the configuration that no code of the
+// server reads. It looks for the name of the field behind a dot.
+func TestConfigKeysAreRead(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(text)
+		}
+	}
+	seen, keys := map[reflect.Type]bool{}, 0
+	var look func(reflect.Type)
+	look = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Array:
+			look(of.Elem())
+		case reflect.Struct:
+			if seen[of] {
+				return
+			}
+			seen[of] = true
+			for field := range of.Fields() {
+				if field.Tag.Get("yaml") == "" {
+					continue
+				}
+				keys++
+				if !regexp.MustCompile(`\.` + field.Name + `\b`).MatchString(code.String()) {
+					t.Errorf("nothing reads %s of %s", field.Tag.Get("yaml"), of)
+				}
+				look(field.Type)
+			}
+		default:
+		}
+	}
+	look(reflect.TypeFor[serverConfig]())
+	if keys < 50 {
+		t.Errorf("looked at %d keys only", keys)
 	}
 }

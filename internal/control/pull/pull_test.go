@@ -513,7 +513,7 @@ func TestFound(t *testing.T) {
 func TestReviewersOfAForgeThatFails(t *testing.T) {
 	o := newOffice(t)
 	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
-	asked, err := o.propose(o.head, pull.Wish{})
+	asked, err := o.propose(o.head, pull.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
