@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 	"log/slog"
@@ -94,6 +95,9 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	e.logger = slog.New(e.sent.Handler(slog.DiscardHandler))
 	e.observer, err = observe.New(observe.Config{Journal: e.store, Agents: e.store, Telemetry: e.sent, Privacy: privacyOf(e.store), Logger: e.logger})
 	must(err)
+	t.Cleanup(func() { // before the store: its metrics count open runs every few seconds
+		_ = errors.Join(e.observer.Close(context.WithoutCancel(ctx)), e.sent.Shutdown(context.WithoutCancel(ctx)))
+	})
 	keeper, err := safe.OpenKeeper(ctx, safe.LocalKeeper, filepath.Join(dir, "secret.key"))
 	must(err)
 	e.safe, err = safe.New(safe.Config{Store: e.store, Keepers: []safe.Keeper{keeper}})
