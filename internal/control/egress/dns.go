@@ -170,7 +170,9 @@ func parseQuery(msg []byte) (q query, ok bool) {
 
 // answer returns the reply to a query. A name that the policy refuses is
 // reported as nonexistent, so that programs fail at once and do not retry.
-// Clients with EDNS also get the reason (RFC 8914).
+// Clients with EDNS are told that the policy refuses it (RFC 8914), but not by
+// which rule. A name that has only blocked addresses is answered like one that
+// does not exist, so that a machine cannot list the names of a private network.
 func (g *Gateway) answer(q query, datagram bool) []byte {
 	a := g.resolve(q)
 	reply := build(q, a)
@@ -185,7 +187,7 @@ func (g *Gateway) answer(q query, datagram bool) []byte {
 type answer struct {
 	code      dnsmessage.RCode
 	addrs     []netip.Addr
-	blocked   string // the policy's rule that refuses the name
+	refused   bool // by the policy, which judged the name without a lookup
 	truncated bool
 }
 
@@ -201,7 +203,7 @@ func (g *Gateway) resolve(q query) answer {
 	m := g.policy.Load()
 	if v := m.Name(name); !v.Allowed {
 		g.ledger.add(newRecord("dns", netip.AddrPort{}, []string{name}, v))
-		return answer{code: dnsmessage.RCodeNameError, blocked: v.Rule}
+		return answer{code: dnsmessage.RCodeNameError, refused: true}
 	}
 	if name == hostName {
 		a := hostAnswer(m, q.question.Type)
@@ -227,13 +229,11 @@ func (g *Gateway) resolve(q query) answer {
 		}
 		return answer{code: dnsmessage.RCodeServerFailure}
 	}
+	if addrs = reachable(m, addrs); len(addrs) == 0 {
+		return g.missing(ctx, network, name)
+	}
 	var a answer
 	for _, addr := range addrs[:min(len(addrs), maxAnswers)] {
-		addr = addr.Unmap()
-		if rule, blocked := m.Blocked(addr); blocked {
-			a.blocked = rule
-			continue
-		}
 		if addr.Is4() == (network == "ip4") {
 			a.addrs = append(a.addrs, addr)
 		}
@@ -248,26 +248,36 @@ const hostName = "host.aloft.internal"
 
 func hostAnswer(m *policy.Matcher, kind dnsmessage.Type) answer {
 	for t, addr := range map[dnsmessage.Type]netip.Addr{dnsmessage.TypeA: loopbackV4, dnsmessage.TypeAAAA: loopbackV6} {
-		if rule, blocked := m.Blocked(addr); kind == t && !blocked {
+		if _, blocked := m.Blocked(addr); kind == t && !blocked {
 			return answer{addrs: []netip.Addr{addr}}
 		} else if kind == t {
-			return answer{code: dnsmessage.RCodeNameError, blocked: rule}
+			return answer{code: dnsmessage.RCodeNameError, refused: true}
 		}
 	}
 	return answer{}
 }
 
-// missing distinguishes a name without addresses of this family from one that
-// does not exist, since resolvers give up on the latter.
+// missing distinguishes a name without reachable addresses of this family from
+// one that has none at all, since resolvers give up on the latter.
 func (g *Gateway) missing(ctx context.Context, network, name string) answer {
 	other := "ip4"
 	if network == other {
 		other = "ip6"
 	}
-	if addrs, err := g.conf.Lookup(ctx, other, name+"."); err == nil && len(addrs) > 0 {
+	if addrs, err := g.conf.Lookup(ctx, other, name+"."); err == nil && len(reachable(g.policy.Load(), addrs)) > 0 {
 		return answer{}
 	}
 	return answer{code: dnsmessage.RCodeNameError}
+}
+
+// reachable returns the addresses that the policy does not block.
+func reachable(m *policy.Matcher, addrs []netip.Addr) (out []netip.Addr) {
+	for _, addr := range addrs {
+		if _, blocked := m.Blocked(addr.Unmap()); !blocked {
+			out = append(out, addr.Unmap())
+		}
+	}
+	return out
 }
 
 // The EDNS option that carries an extended error, and the code that means
@@ -307,9 +317,9 @@ func build(q query, a answer) []byte {
 			return nil
 		}
 		var body dnsmessage.OPTResource
-		if a.blocked != "" {
+		if a.refused {
 			data := binary.BigEndian.AppendUint16(nil, reasonBlocked)
-			body.Options = []dnsmessage.Option{{Code: optionReason, Data: append(data, "the machine's network policy: "+a.blocked...)}}
+			body.Options = []dnsmessage.Option{{Code: optionReason, Data: append(data, "refused by the machine's network policy"...)}}
 		}
 		if b.OPTResource(opt, body) != nil {
 			return nil

@@ -164,7 +164,7 @@ func FuzzQuery(f *testing.F) {
 		if q.most < plainAnswer || q.most > mostAnswer {
 			t.Errorf("an answer of %d bytes", q.most)
 		}
-		reply := build(q, answer{code: dnsmessage.RCodeNameError, blocked: "mode list"})
+		reply := build(q, answer{code: dnsmessage.RCodeNameError, refused: true})
 		if reply == nil {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,26 @@ func ask(t *testing.T, gu *guest, name string, kind dnsmessage.Type, edns bool) 
 	return m.Header, m.Answers, m.Additionals
 }
 
+// A machine learns of a private network's names neither that they exist nor by
+// which rule they are refused.
+func TestPrivateNamesAreNotTold(t *testing.T) {
+	gu := newGuest(t, policy.Network{Mode: policy.AllowAll, Deny: []string{"secret-project.test"}})
+	gu.knows("four.corp.test", "10.1.2.3")
+	gu.knows("six.corp.test", "fd00::1")
+	for _, kind := range []dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA} {
+		want, _, wantMore := ask(t, gu, "none.corp.test.", kind, true)
+		for _, name := range []string{"four.corp.test.", "six.corp.test."} {
+			h, answers, more := ask(t, gu, name, kind, true)
+			if h != want || len(answers) > 0 || !reflect.DeepEqual(more, wantMore) {
+				t.Errorf("%s %s: %+v %+v, but a name that does not exist: %+v %+v", name, kind, h, more, want, wantMore)
+			}
+		}
+	}
+	if _, _, more := ask(t, gu, "x.secret-project.test.", dnsmessage.TypeA, true); strings.Contains(fmt.Sprintf("%+v", more), "secret-project") {
+		t.Errorf("the rule is told: %+v", more)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	gu := newGuest(t, policy.Network{Mode: policy.List, Allow: []string{"good.test", "six.test"}})
 	gu.knows("good.test", "93.184.216.34")
@@ -122,7 +143,7 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("refused: %+v %+v", h, more)
 	}
 	opt := more[0].Body.(*dnsmessage.OPTResource)
-	if len(opt.Options) != 1 || opt.Options[0].Code != optionReason || !strings.Contains(string(opt.Options[0].Data), "mode list") {
+	if len(opt.Options) != 1 || opt.Options[0].Code != optionReason || string(opt.Options[0].Data[2:]) != "refused by the machine's network policy" {
 		t.Errorf("the reason is %+v", opt)
 	}
 	if err := gu.g.SetPolicy(policy.Network{}); err != nil {
