@@ -27,6 +27,24 @@ func TestUpstreamThatIsTooLarge(t *testing.T) {
 	}
 }
 
+// Nor does one that is asked for a commit by its id.
+func TestCommitThatIsTooLarge(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
+	url := w.Repo("r", map[string]string{"a": "a"})
+	gittest.Git(t, w.Path("r"), "config", "uploadpack.allowAnySHA1InWant", "true")
+	id := w.Commit("r", "large", "large", map[string]string{"noise": noise(5 << 20)})
+	gittest.Git(t, w.Path("r"), "update-ref", "refs/pull/1/head", id)
+	gittest.Git(t, w.Path("r"), "update-ref", "-d", "refs/heads/large")
+	_, err := w.gw.Check(t.Context(), url, id)
+	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than the 1 MiB") {
+		t.Errorf("check: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "objects", "pack", "tmp_*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left of it: %v, %v", left, err)
+	}
+}
+
 // Objects that no git would make are not taken from an upstream; the slips of old
 // tools are.
 func TestUpstreamIsChecked(t *testing.T) {

@@ -83,6 +83,46 @@ func TestUpstreamIsUnderThePolicy(t *testing.T) {
 	}
 }
 
+// No spelling of an address gets past the policy.
+func TestSpellingsOfLoopback(t *testing.T) {
+	at, asked := canary(t, "127.0.0.1")
+	_, port, _ := net.SplitHostPort(at)
+	w := newWorld(t, underPolicy(t))
+	for _, host := range []string{
+		"127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0.0.0.0", "0", "127.0.0.2", "LOCALHOST", "localhost.localdomain",
+		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
+	} {
+		for _, scheme := range []string{"http://", "https://", "ssh://"} {
+			if _, err := w.gw.Check(t.Context(), scheme+host+":"+port+"/r.git", ""); err == nil {
+				t.Errorf("%s%s was fetched from", scheme, host)
+			} else if code := fault.Of(err).Code; code != "address_blocked" && !strings.Contains(err.Error(), "cannot be resolved") && code != "repo_url_invalid" {
+				t.Errorf("%s%s: %v", scheme, host, err)
+			}
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+// A proxy gets names that only it knows, but no address in disguise: with no_proxy
+// git would connect by itself.
+func TestSpellingsBehindAProxy(t *testing.T) {
+	at, asked := canary(t, "127.0.0.1")
+	_, port, _ := net.SplitHostPort(at)
+	w := newWorld(t, underPolicy(t), func(w *world) {
+		w.cfg.Environ = append(w.cfg.Environ, "http_proxy=http://"+loopbacktest.Closed(t), "no_proxy=*")
+	})
+	for _, host := range []string{"127.1", "2130706433", "0x7f000001", "0"} {
+		if _, err := w.gw.Check(t.Context(), "http://"+host+":"+port+"/r.git", ""); err == nil {
+			t.Errorf("%s was fetched from", host)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
 // What the operator has named is used wherever it is.
 func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 	t.Run("Opened", func(t *testing.T) {

@@ -113,21 +113,22 @@ func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	out, err := run("ssh", "-G", "-p", port, "--", host)
+	// Without configuration ssh names a host differently too: 127.1 is 127.0.0.1.
+	plain, err := run("ssh", "-F", "none", "-G", "-p", port, "--", host)
 	if err != nil {
 		return false // git fails for the same reason
+	}
+	out, err := run("ssh", "-G", "-p", port, "--", host)
+	if err != nil {
+		return false
 	}
 	name := knownAs(host, port)
 	var files []string
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch key {
-		case "hostname":
-			if value != host {
-				return true
-			}
-		case "proxycommand", "proxyjump":
-			if value != "none" {
+		case "hostname", "proxycommand", "proxyjump":
+			if !strings.Contains("\n"+plain, "\n"+line) {
 				return true
 			}
 		case "hostkeyalias":

@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"aloft/internal/fault"
@@ -84,8 +86,7 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 	}
 	id, err := m.commit(ctx, ref)
 	if err != nil && wholeID.MatchString(ref) {
-		args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.String(), ref}
-		if _, _, err := m.upstream(ctx, r, invocation{args: args}); err != nil && fault.Of(err).Code == CodeCredentialRefused {
+		if err := m.fetchByID(ctx, r, ref); err != nil && slices.Contains([]string{CodeCredentialRefused, CodeDiskFull}, fault.Of(err).Code) {
 			return Resolved{}, err
 		}
 		id, err = m.commit(ctx, ref)
@@ -97,6 +98,21 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 		return missing()
 	}
 	return Resolved{Commit: id}, m.keep(ctx, id)
+}
+
+// fetchByID takes a commit of the upstream that is on no branch and no tag.
+func (m *Mirror) fetchByID(ctx context.Context, r Repo, id string) error {
+	if err := m.lockWrite(ctx); err != nil {
+		return err
+	}
+	defer m.unlockWrite()
+	err := m.bounded(ctx, r, []string{
+		"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance", "--", r.String(), id,
+	})
+	if err != nil {
+		return errors.Join(err, m.removeTemporary())
+	}
+	return nil
 }
 
 // keep has a commit that a person named be served, and stay, though no branch and

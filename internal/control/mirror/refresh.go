@@ -138,13 +138,17 @@ func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
 		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
 		"--no-auto-maintenance", "--", r.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
 	}
+	return m.bounded(ctx, r, append(args, also...))
+}
+
+// bounded runs git fetch, with bounds on its memory and on the size of the mirror.
+// What comes is checked. Callers remove what a fetch that failed has left.
+func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
 	left := m.all.maxMirror - m.packs()
 	if left <= 0 {
 		return m.tooLarge(r)
 	}
-	_, _, err := m.upstream(ctx, r, invocation{
-		args: append(args, also...), config: fsck, dataLimit: packMemory, fileLimit: uint64(left),
-	})
+	_, _, err := m.upstream(ctx, r, invocation{args: args, config: fsck, dataLimit: packMemory, fileLimit: uint64(left)})
 	if err != nil && m.filled(left) {
 		return m.tooLarge(r).Because(err)
 	}
