@@ -9,16 +9,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// Access says which repositories members may run agents on. Its zero value lets
-// them reach whatever the credentials of the server's configuration reach.
+// Access says on which repositories members may run agents. The zero value
+// allows everything that the server's configured credentials can access.
 type Access struct {
-	// Limited has the lists count. Without it they are kept and do nothing.
+	// Limited says that the lists apply. If it is false, they are stored but
+	// have no effect.
 	Limited  bool               `json:"limited,omitempty"`
-	Everyone []string           `json:"everyone,omitempty"` // patterns that hold for all members
-	Members  map[int64][]string `json:"members,omitempty"`  // and for single ones, by user
+	Everyone []string           `json:"everyone,omitempty"` // patterns for all members
+	Members  map[int64][]string `json:"members,omitempty"`  // patterns for single members, by user
 }
 
-// ParseAccess reads what String wrote; "" is the zero value.
+// ParseAccess parses the result of String; "" is the zero value.
 func ParseAccess(text string) (a Access, err error) {
 	if text == "" {
 		return a, nil
@@ -29,20 +30,21 @@ func ParseAccess(text string) (a Access, err error) {
 	return a, nil
 }
 
-// String is what ParseAccess reads.
+// String returns the JSON that ParseAccess parses.
 func (a Access) String() string {
-	data, _ := json.Marshal(a) // of strings and numbers
+	data, _ := json.Marshal(a) // cannot fail: only strings and numbers
 	return string(data)
 }
 
-// Reaches reports whether the user may run agents on the repository, which is in
-// the form host/path. Admins and owners, who keep the lists, are not limited.
+// Reaches reports whether the user may run agents on the repository, given in
+// the form host/path. Admins and owners, who maintain the lists, may use all
+// repositories.
 func (a Access) Reaches(userID int64, role Role, repo string) bool {
 	if !a.Limited || role.Covers(Admin) {
 		return true
 	}
 	if strings.ContainsAny(repo, `%\`) || slices.ContainsFunc(strings.Split(repo, "/"), func(part string) bool { return strings.Trim(part, ".") == "" }) {
-		return false // a server may take it for another repository than it seems to name
+		return false // a server may resolve the path to another repository
 	}
 	is := func(pattern string) bool { return matches(pattern, repo) }
 	return slices.ContainsFunc(a.Everyone, is) || slices.ContainsFunc(a.Members[userID], is)
@@ -55,9 +57,9 @@ func matches(pattern, repo string) bool {
 	return pattern == repo
 }
 
-// CheckPattern returns a fault unless the pattern, of the form that
-// [Access.Reaches] compares, names a repository (host/path), all below a folder
-// of repositories (host/path/*, host/*), or all there are (*).
+// CheckPattern returns a fault unless the pattern is one that [Access.Reaches]
+// can match: a repository (host/path), all below a folder (host/path/* or
+// host/*), or all repositories (*).
 func CheckPattern(pattern string) error {
 	below, star := strings.CutSuffix(pattern, "/*")
 	if pattern == "*" {

@@ -1,4 +1,4 @@
-// Package account is who may use a server: users and their API keys.
+// Package account defines who may use a server: users and their API keys.
 package account
 
 import (
@@ -16,10 +16,10 @@ type User struct {
 	FirstName string
 	LastName  string
 	Role      Role
-	Disabled  bool // neither they nor their keys are let in
+	Disabled  bool // the user and their keys are rejected
 }
 
-// Name is what to call them.
+// Name returns the user's name, or the email address if there is none.
 func (u User) Name() string {
 	if name := strings.TrimSpace(u.FirstName + " " + u.LastName); name != "" {
 		return name
@@ -27,49 +27,49 @@ func (u User) Name() string {
 	return u.Email
 }
 
-// APIKey is how a program, or a browser that has signed in, speaks for a user.
-// The key itself is kept nowhere: only its hash is.
+// APIKey authenticates a program, or a browser that has signed in, as a user.
+// Only the hash of the key is stored.
 type APIKey struct {
 	ID        int64
 	Kind      Kind
 	Name      string
 	UserID    int64
-	Role      Role // of the user, as it is now
-	Disabled  bool // the user is
+	Role      Role // the user's current role
+	Disabled  bool // the user is disabled
 	Hash      [sha256.Size]byte
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero for never
+	ExpiresAt time.Time // zero means never
 }
 
-// Kind is what a key is for.
+// Kind is the kind of a key.
 type Kind string
 
 // The kinds of keys.
 const (
-	Lasting  Kind = "key"       // a program's, until it is deleted
-	SubToken Kind = "sub-token" // a program's that acts for another user, for a while
-	Session  Kind = "session"   // a browser's, until it signs out
+	Lasting  Kind = "key"       // for a program, until it is deleted
+	SubToken Kind = "sub-token" // for a program that acts as another user for a limited time
+	Session  Kind = "session"   // for a browser, until it signs out
 )
 
-// MaySee reports whether what the user of that number has may be read with the
-// key. What may be done to it is the route's to say.
+// MaySee reports whether the key allows reading what belongs to the user.
+// Whether it may be changed is up to the route.
 func (k APIKey) MaySee(userID int64) bool {
 	return k.UserID == userID || k.Role == Viewer || k.Role.Covers(Admin)
 }
 
-// Expired reports whether the key is good no longer.
+// Expired reports whether the key has expired.
 func (k APIKey) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) }
 
-// keyPrefix lets people and scanners know a key when they see one.
+// keyPrefix lets people and secret scanners recognize a key.
 const keyPrefix = "aloft_"
 
-// NewKey returns a key of 160 random bits.
+// NewKey returns a key with 160 random bits.
 func NewKey() string {
 	b := make([]byte, 20)
 	_, _ = rand.Read(b) // never fails: crypto/rand ends the process instead
 	return keyPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(b))
 }
 
-// HashKey returns what is stored of a key. The key has the entropy of a random
-// one, so a plain hash is as good as a slow one.
+// HashKey returns the stored hash of a key. Since keys are random, a fast hash
+// is as good as a slow one.
 func HashKey(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }

@@ -2,13 +2,13 @@ package account
 
 import "time"
 
-// Audit is one entry of the record of who has settled what.
+// Audit is an entry of the audit log.
 type Audit struct {
 	ID      int64
 	Time    time.Time
-	UserID  int64  // 0 where nobody was known
-	Address string // whence the request came
+	UserID  int64  // 0 if the user is unknown
+	Address string // client address of the request
 	Action  string // the operation of the API
-	Target  string // what it was about: the parameters of its path
-	Outcome string // ok, or the code of the error
+	Target  string // the parameters of the operation's path
+	Outcome string // ok, or the error code
 }

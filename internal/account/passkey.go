@@ -2,13 +2,13 @@ package account
 
 import "time"
 
-// Passkey is a key in a person's device. What it is proven by is kept; the key
-// itself never leaves the device.
+// Passkey is a passkey in a user's device. Only the public data is stored; the
+// private key never leaves the device.
 type Passkey struct {
 	ID         []byte // of the credential
 	UserID     int64
-	Name       string // what the person calls it
-	Credential []byte // JSON of what the key is verified with
+	Name       string // chosen by the user
+	Credential []byte // JSON with which the passkey is verified
 	CreatedAt  time.Time
-	UsedAt     time.Time // zero for never
+	UsedAt     time.Time // zero if never
 }

@@ -6,28 +6,28 @@ import (
 	"aloft/internal/fault"
 )
 
-// Role is how much a user may do.
+// Role is a user's role.
 type Role string
 
-// The roles, each with all that those before it have.
+// The roles. Each includes the rights of those before it.
 const (
 	Viewer Role = "viewer" // reads everything, changes nothing
-	Member Role = "member" // has agents of their own, and sees no others
-	Admin  Role = "admin"  // sees and stops everybody's, and settles what counts for the team
-	Owner  Role = "owner"  // makes and unmakes admins
+	Member Role = "member" // has their own agents, and sees no others
+	Admin  Role = "admin"  // sees and controls everyone's agents, and manages the team's settings
+	Owner  Role = "owner"  // appoints and removes admins
 )
 
-// Roles are all of them, the least first.
+// Roles lists all roles, the one with the fewest rights first.
 var Roles = []Role{Viewer, Member, Admin, Owner}
 
-// Covers reports whether the role allows what needs the other. One that is
-// unknown covers nothing.
+// Covers reports whether the role includes the rights of the other. An unknown
+// role includes none.
 func (r Role) Covers(other Role) bool {
 	have, need := slices.Index(Roles, r), slices.Index(Roles, other)
 	return need >= 0 && have >= need
 }
 
-// ParseRole reads a role.
+// ParseRole parses the name of a role.
 func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles, r) {
 		return r, nil

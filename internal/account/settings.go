@@ -9,28 +9,29 @@ import (
 	"aloft/internal/allowance"
 )
 
-// Settings are what an admin has settled for everybody.
+// Settings are the team's settings.
 type Settings struct {
-	DefaultModel      string `json:"defaultModel,omitempty"`      // of agents that name none; "" is the server's
-	DefaultRepository string `json:"defaultRepository,omitempty"` // of agents that name none; "" is none
-	BaseBranch        string `json:"baseBranch,omitempty"`        // of repositories named without a ref; "" is their own
+	DefaultModel      string `json:"defaultModel,omitempty"`      // for agents that name none; "" is the server's
+	DefaultRepository string `json:"defaultRepository,omitempty"` // for agents that name none; "" is none
+	BaseBranch        string `json:"baseBranch,omitempty"`        // for repositories named without a ref; "" is the default branch
 	HideSummary       bool   `json:"hideSummary,omitempty"`       // the dashboard's lists show no files and no code
-	HideOutside       bool   `json:"hideOutside,omitempty"`       // nor do webhooks and other channels
-	Privacy           bool   `json:"privacy,omitempty"`           // of runs: what agents are asked, say and do stays on this server
-	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that nobody touches for so long are deleted; 0 is never
-	// Limit is what each run of an agent may use at most; 0 of a kind is as the server has it.
+	HideOutside       bool   `json:"hideOutside,omitempty"`       // the same for webhooks and other channels
+	Privacy           bool   `json:"privacy,omitempty"`           // of runs: prompts, replies and actions stay on this server
+	RetentionDays     int    `json:"retentionDays,omitempty"`     // agents that are unused for so long are deleted; 0 means never
+	// Limit is the maximum usage of each run; 0 of a kind means the server's
+	// limit.
 	Limit        allowance.Amount `json:"limit,omitzero"`
-	MachineDays  int              `json:"machineDays,omitempty"`  // machines that nobody uses for so long are removed; 0 is when the server does
-	NetworkMode  string           `json:"networkMode,omitempty"`  // what machines may reach, as egressMode of an environment has it; "" is what the server allows
-	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode lets in besides, with spaces between
+	MachineDays  int              `json:"machineDays,omitempty"`  // machines that are unused for so long are removed; 0 means the server's period
+	NetworkMode  string           `json:"networkMode,omitempty"`  // what machines may reach, like egressMode of an environment; "" is what the server allows
+	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode also allows, separated by spaces
 }
 
-// ShownOutside reports whether what an agent says may be told elsewhere, in runs
-// that are not in privacy mode.
+// ShownOutside reports whether an agent's messages may be sent to other
+// services, for runs that are not in privacy mode.
 func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside }
 
-// KeepMachines is how long a machine that nobody uses is kept, where the server
-// keeps it for at most as long as given; 0 is for ever, of both.
+// KeepMachines returns how long an unused machine is kept, given the server's
+// maximum; 0 means for ever, in both.
 func (s Settings) KeepMachines(most time.Duration) time.Duration {
 	own := time.Duration(s.MachineDays) * 24 * time.Hour
 	if own == 0 || most != 0 && most < own {
@@ -39,23 +40,23 @@ func (s Settings) KeepMachines(most time.Duration) time.Duration {
 	return own
 }
 
-// History is how settings were over time: what counts for an agent is what was
-// settled when it was made. Its zero value has never been set.
+// History is the settings over time: an agent uses the settings from when it
+// was created. The zero value has the defaults.
 type History struct {
-	Versions []Version `json:"versions"` // the oldest first
+	Versions []Version `json:"versions"` // oldest first
 }
 
-// Version is settings, from a time on.
+// Version is the settings from a point in time.
 type Version struct {
 	Since time.Time `json:"since"`
 	Settings
 }
 
-// maxVersions is how many are remembered; who needs the first of more is older
-// than anything that still runs.
+// maxVersions is how many versions are kept. Nothing that is still running
+// needs older ones.
 const maxVersions = 1000
 
-// ParseHistory reads what String wrote; "" is the zero value.
+// ParseHistory parses the result of String; "" is the zero value.
 func ParseHistory(text string) (h History, err error) {
 	if text == "" {
 		return h, nil
@@ -66,13 +67,13 @@ func ParseHistory(text string) (h History, err error) {
 	return h, nil
 }
 
-// String is what ParseHistory reads.
+// String returns the JSON that ParseHistory parses.
 func (h History) String() string {
-	data, _ := json.Marshal(h) // of strings, numbers and times
+	data, _ := json.Marshal(h) // cannot fail: only strings, numbers and times
 	return string(data)
 }
 
-// Now returns what counts for what begins now.
+// Now returns the current settings.
 func (h History) Now() Settings {
 	if len(h.Versions) == 0 {
 		return Settings{}
@@ -80,7 +81,7 @@ func (h History) Now() Settings {
 	return h.Versions[len(h.Versions)-1].Settings
 }
 
-// At returns what counted at the time.
+// At returns the settings at the given time.
 func (h History) At(t time.Time) Settings {
 	for _, v := range slices.Backward(h.Versions) {
 		if !v.Since.After(t) {
@@ -90,10 +91,10 @@ func (h History) At(t time.Time) Settings {
 	return Settings{}
 }
 
-// With returns the history in which s counts from the time on.
+// With returns the history with s added, which applies from the given time.
 func (h History) With(s Settings, since time.Time) History {
 	if n := len(h.Versions); n > 0 && h.Versions[n-1].Since.After(since) {
-		since = h.Versions[n-1].Since // a clock that went back makes no gap
+		since = h.Versions[n-1].Since // the clock has gone back
 	}
 	all := append(slices.Clone(h.Versions), Version{since, s})
 	return History{all[max(0, len(all)-maxVersions):]}

@@ -12,7 +12,7 @@ func TestHistory(t *testing.T) {
 		t.Error("nothing is settled, and something counts")
 	}
 	one, two, three := Settings{DefaultModel: "one"}, Settings{Privacy: true}, Settings{RetentionDays: 3}
-	h = h.With(one, at(2)).With(two, at(4)).With(three, at(3)) // whose clock went back
+	h = h.With(one, at(2)).With(two, at(4)).With(three, at(3)) // the last one as if the clock had gone back
 	h, err := ParseHistory(h.String())
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A team may have machines kept for less long than the server does, and never longer.
+// A team can keep machines for a shorter time than the server does, but not
+// longer.
 func TestKeepMachines(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {

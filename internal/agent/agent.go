@@ -1,5 +1,5 @@
-// Package agent is an agent's life: what it is, its runs, the events of its
-// journal, and the state that those events fold to. It does no I/O.
+// Package agent defines agents and their runs, the events of an agent's
+// journal, and the state that is folded from them. It does no I/O.
 package agent
 
 import (
@@ -15,48 +15,51 @@ import (
 	"aloft/internal/allowance"
 )
 
-// Agent is what a list shows of an agent: a fold of its journal, kept beside it.
+// Agent is the summary of an agent that lists show. It is folded from the
+// journal and stored separately, so that lists need not read journals.
 type Agent struct {
 	ID                  string
 	Name                string
-	UserID              int64 // who made it
+	UserID              int64 // the owner
 	Archived            bool
-	Paused              bool             // works no further until it is resumed
-	Limit               allowance.Amount // what its person lets each run use; zero leaves it to the team and the server
-	RunMode             string           // how much it may do without asking; "" is the server's own
-	Approvals           []Approval       // that wait for a person, the oldest first
+	Paused              bool             // stopped before the next step until resumed
+	Limit               allowance.Amount // the owner's limits for each run; zero means only those of the team and the server
+	RunMode             string           // what the agent may do without asking; "" is the server's default
+	Approvals           []Approval       // pending requests, oldest first
 	Machine             MachineState
 	Env                 Env
 	Repos               []Repo
-	Model               string // an id of the configuration; "" is its default
+	Model               string // id in the configuration; "" is the default
 	Class               string // of isolation: "" or "strong"
 	WorkOnCurrentBranch bool
 	CreatedAt           time.Time
-	UpdatedAt           time.Time // of the last event but for those of [Event.Housekeeping]
+	UpdatedAt           time.Time // of the last event that is not [Event.Housekeeping]
 	LatestRunID         string
-	ForkedFrom          string // the agent from which this one began, if it did
-	Layer               string // the saved disk that the first machine is to begin with; "" once it has
-	Head                int64  // the number of the last event
-	// Queue are the prompts that wait for the run to end, the first to begin first.
+	ForkedFrom          string // the agent that this one was forked from, or ""
+	Layer               string // the saved disk for the first machine; "" once it has started
+	Head                int64  // number of the last event
+	// Queue holds the prompts that wait for the run to end, in order.
 	Queue []Waiting
-	// Todos are the numbers of the events that hold the agent's own list of what is
-	// to be done as it was left, the newest last: at most [MostTodos].
+	// Todos are the numbers of the events with the agent's todo list after each
+	// change, oldest first: at most [MostTodos].
 	Todos []int64
 	Pull  PullRequestOptions
-	// PullRequests are those of its branches, the first known first.
+	// PullRequests are the pull requests of its branches, in the order in which
+	// they became known.
 	PullRequests []PullRequest
-	// Origin is the commit of the first repository that the agent began with, as
-	// the server found it before there was a machine; "" before that.
+	// Origin is the commit of the first repository from which the agent
+	// started, as the server resolved it before there was a machine; "" before
+	// that.
 	Origin string
-	// RulesAt is the commit of its default branch at that time: the project's rules
-	// count as they are there. "" where there was none.
+	// RulesAt is the commit of the default branch at that time. The project's
+	// rules are read from that commit. It is "" if there was none.
 	RulesAt string
 }
 
-// DefaultModel names the model that the configuration has for who names none.
+// DefaultModel is the name of the configuration's default model.
 const DefaultModel = "default"
 
-// MachineState is how an agent's machine is, as far as the journal knows.
+// MachineState is the state of an agent's machine, as far as the journal knows.
 type MachineState string
 
 // Machine states.
@@ -66,38 +69,38 @@ const (
 	MachineUp         MachineState = "ready"
 	MachineHibernates MachineState = "hibernated"
 	MachineSuspended  MachineState = "suspended" // hibernated with its processes
-	MachineGone       MachineState = "lost"      // it has stopped; its disk may be there
+	MachineGone       MachineState = "lost"      // stopped unexpectedly; its disk may still exist
 )
 
-// Env is where an agent's machine comes from.
+// Env says where an agent's machine comes from.
 type Env struct {
 	Type   string `json:"type"` // "cloud"
 	Name   string `json:"name,omitempty"`
-	ID     string `json:"id,omitempty"` // of the saved environment of that name; "" also of agents older than this field
+	ID     string `json:"id,omitempty"` // id of the saved environment with that name; "" also for agents older than this field
 	Preset Preset `json:"preset,omitempty"`
-	Image  string `json:"image,omitempty"` // in place of what the repository's environment says; for a person's set-up
+	Image  string `json:"image,omitempty"` // replaces the image of the repository's environment, for set-up machines
 }
 
-// Preset is a special task that an agent is made for.
+// Preset is a special task for an agent.
 type Preset string
 
-// Presets. The zero value is an agent like any other.
+// Presets. The zero value is an ordinary agent.
 const (
-	// SetUp is a machine for a person to set up: no model is asked, and nothing
-	// that the environment runs is run.
+	// SetUp is a machine that a person sets up. It asks no model and runs no
+	// commands of the environment.
 	SetUp Preset = "setup"
-	// VMSetupHelper finds out how a project's machine is to be set up, and
-	// proposes an environment.
+	// VMSetupHelper is an agent that works out how to set up a project's
+	// machine, and proposes an environment.
 	VMSetupHelper Preset = "vmSetupHelper"
 )
 
-// Egress is how an environment narrows a machine's network: egressMode and
-// egressAllowlist of environment.json. The zero value leaves it as it is.
+// Egress is how an environment restricts a machine's network: egressMode and
+// egressAllowlist of environment.json. The zero value adds no restriction.
 type Egress struct {
 	Mode  string   `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
-	// Within is what the team had settled when the agent was made: nothing is
-	// reached that it does not let in, too. nil is nothing.
+	// Within is the team's restriction when the agent was created. A host must
+	// be allowed by both. It is nil if the team had none.
 	Within *Egress `json:"within,omitempty"`
 }
 
@@ -105,17 +108,18 @@ type Egress struct {
 type Repo struct {
 	URL         string `json:"url"`
 	StartingRef string `json:"startingRef,omitempty"`
-	// TeamBase says that StartingRef is the team's base branch: where the repository
-	// has no such branch, the work starts at its default branch. See [BaseMissing].
+	// TeamBase says that StartingRef is the team's base branch. If the
+	// repository lacks that branch, the work starts at the default branch. See
+	// [BaseMissing].
 	TeamBase    bool   `json:"teamBase,omitempty"`
-	PullRequest string `json:"prUrl,omitempty"` // on which the agent was started; it begins with its branch
+	PullRequest string `json:"prUrl,omitempty"` // the pull request on whose branch the agent starts, or ""
 }
 
-// Checkout is what an agent's machine began with of one repository.
+// Checkout is the state of one repository when the agent's machine started.
 type Checkout struct {
-	BaseCommit string `json:"baseCommit,omitempty"` // where the branch began
-	Branch     string `json:"branch,omitempty"`     // to push
-	Pushed     bool   `json:"-"`                    // at some time
+	BaseCommit string `json:"baseCommit,omitempty"` // where the branch starts
+	Branch     string `json:"branch,omitempty"`     // the branch to push
+	Pushed     bool   `json:"-"`                    // the branch has been pushed
 }
 
 // NewID returns a fresh agent id, bc-<uuid>.
@@ -126,17 +130,17 @@ func NewRunID() string { return "run-" + uuid.NewString() }
 
 var idPattern = regexp.MustCompile(`^bc-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
 
-// ValidID reports whether a client may name an agent so.
+// ValidID reports whether id has the form of an agent id that a client may use.
 func ValidID(id string) bool { return idPattern.MatchString(id) }
 
-// maxNameWords and maxNameLen keep a name that is made from a prompt short
-// enough for a list and for a branch.
+// maxNameWords and maxNameLen limit a name that is derived from a prompt, so
+// that it fits in a list and in a branch name.
 const (
 	maxNameWords = 6
 	maxNameLen   = 48
 )
 
-// NameFrom makes a name of a prompt's first words.
+// NameFrom derives a name from the first words of a prompt.
 func NameFrom(prompt string) string {
 	words := strings.FieldsFunc(prompt, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
 	name := strings.Join(words[:min(len(words), maxNameWords)], " ")
@@ -151,7 +155,8 @@ func NameFrom(prompt string) string {
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// NewBranch names a branch for a prompt: aloft/<words-of-the-prompt>-<4 hex>.
+// NewBranch returns a branch name for a prompt: aloft/<words-of-the-prompt>-<4
+// hex>.
 func NewBranch(prompt string) string {
 	slug := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(NameFrom(prompt)), "-"), "-")
 	if slug == "" {
@@ -162,14 +167,14 @@ func NewBranch(prompt string) string {
 	return "aloft/" + slug + "-" + hex.EncodeToString(b[:])
 }
 
-// PrivateBranch names a branch for an agent in privacy mode, by the agent's id
-// alone: aloft/<first 8 hex of the id>.
+// PrivateBranch returns the branch name for an agent in privacy mode, derived
+// from its id alone: aloft/<first 8 hex digits of the id>.
 func PrivateBranch(agentID string) string {
 	id := strings.TrimPrefix(agentID, "bc-")
 	return "aloft/" + id[:min(len(id), 8)]
 }
 
-// Apply folds one event into what a list shows.
+// Apply folds one event into the summary.
 func (a *Agent) Apply(e Event) {
 	a.Head = e.Seq
 	if !e.Housekeeping() {

@@ -10,49 +10,50 @@ import (
 	"aloft/internal/conversation"
 )
 
-// An Approval is a question that waits for a person: whether a call may run, or,
-// where [Approval.Own] says so, what the agent itself asks. It waits in the
-// journal, over restarts, at no cost.
+// An Approval is a request that waits for a person: to allow a call or, if
+// [Approval.Own] is true, to answer the agent's own question. It is stored in
+// the journal, so it survives restarts and costs nothing while it waits.
 type Approval struct {
 	ID      string   `json:"id"`
 	RunID   string   `json:"runId"`
 	CallID  string   `json:"callId"`
-	Task    string   `json:"task,omitempty"`     // the call at which the subagent works whose call waits
-	By      string   `json:"subagent,omitempty"` // that subagent: its type, and what it works at
+	Task    string   `json:"task,omitempty"`     // call of the subagent that asks; "" for the agent itself
+	By      string   `json:"subagent,omitempty"` // that subagent's type and task
 	Tool    string   `json:"tool"`
-	Subject string   `json:"subject"`          // the line, the URL, server:tool, the path, or what the agent asks
-	Folder  string   `json:"folder,omitempty"` // of a shell line: where it runs, if it says so
+	Subject string   `json:"subject"`          // the command, URL, server:tool, path or question
+	Folder  string   `json:"folder,omitempty"` // for a shell command: where it runs, if the call says so
 	Reason  string   `json:"reason,omitempty"`
-	Why     string   `json:"why"` // which rule asks
+	Why     string   `json:"why"` // which rule requires approval
 	Entries []string `json:"entries,omitempty"`
-	Change  string   `json:"change,omitempty"` // of a change to a file: what would stand there; of a pull request: its description; of a plan: all of it, as Markdown
-	// Questions are what the agent asks; nil where a call or a plan waits.
+	Change  string   `json:"change,omitempty"` // for a file change: the new content; for a pull request: its description; for a plan: the whole plan as Markdown
+	// Questions are what the agent asks; nil for a call or a plan.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`
-	// Until is when it counts as denied; zero is never.
+	// Until is when the request expires and counts as denied; zero means never.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// A Decision is the answer to an approval.
+// A Decision is the answer to an approval request.
 type Decision string
 
 // The decisions.
 const (
-	AllowOnce   Decision = "allow_once"   // of a plan: it is to be carried out
-	AllowAgent  Decision = "allow_agent"  // and calls of the same entries by this agent
-	AllowAlways Decision = "allow_always" // and those of all agents of the person
-	Deny        Decision = "deny"         // of the agent's own question: it is to decide by itself
-	Answered    Decision = "answer"       // of the agent's own question
+	AllowOnce   Decision = "allow_once"   // for a plan: it is approved
+	AllowAgent  Decision = "allow_agent"  // also allows the entries for this agent
+	AllowAlways Decision = "allow_always" // also allows the entries for all agents of the user
+	Deny        Decision = "deny"         // for the agent's own question: the agent is to decide
+	Answered    Decision = "answer"       // only for the agent's own question
 )
 
-// Decisions are all decisions.
+// Decisions lists all decisions.
 var Decisions = []Decision{AllowOnce, AllowAgent, AllowAlways, Deny, Answered}
 
-// Allows reports whether the call may run.
+// Allows reports whether the decision lets the call run.
 func (d Decision) Allows() bool { return d == AllowOnce || d == AllowAgent || d == AllowAlways }
 
-// Treatments of a call, as [CallJudged] has them. They are those of package
-// permit, and Refused: it is not run, and the model is told why.
+// Treatments of a call in [CallJudged]: those of package permit, and
+// CallRefused, which means that the call does not run and the model is told
+// why.
 const (
 	CallRun       = "run"
 	CallSandboxed = "sandboxed"
@@ -60,19 +61,19 @@ const (
 )
 
 type (
-	// CallJudged says how a call is treated. It comes before the call is sent, and
-	// stands for the call whatever happens after: nothing is judged twice.
+	// CallJudged records the decision about a call. It precedes the sending of
+	// the call and is final: no call is judged twice.
 	CallJudged struct {
 		CallID    string `json:"callId"`
 		Treatment string `json:"treatment"`
 		By        string `json:"by"` // policy, classifier, hook or person
 		Why       string `json:"why,omitempty"`
-		// Message is what the model is told of a refused call.
+		// Message is what the model is told about a refused call.
 		Message string `json:"message,omitempty"`
-		// Args are the call's arguments where a hook has changed them.
+		// Args are the call's arguments if a hook has changed them.
 		Args json.RawMessage `json:"args,omitempty"`
 	}
-	// Classified is the verdict of the classifier on a call.
+	// Classified records the classifier's verdict on a call.
 	Classified struct {
 		CallID     string             `json:"callId"`
 		Verdict    string             `json:"verdict"` // allow, block or ask
@@ -80,32 +81,33 @@ type (
 		Model      string             `json:"model"`
 		DurationMS int64              `json:"durationMs"`
 		Usage      conversation.Usage `json:"usage"`
-		Failure    string             `json:"failure,omitempty"` // why there was no verdict; it is ask then
+		Failure    string             `json:"failure,omitempty"` // why the classifier gave no verdict; Verdict is ask then
 	}
-	// HookRan says how a hook of the project went.
+	// HookRan records the outcome of a project hook.
 	HookRan struct {
 		Command    string `json:"command"`
 		File       string `json:"file"`
 		Exit       int    `json:"exit"`
 		DurationMS int64  `json:"durationMs"`
 		Failure    string `json:"failure,omitempty"`
-		Message    string `json:"message,omitempty"` // for the user, of all hooks of the event; with the last of them
+		Message    string `json:"message,omitempty"` // for the user, from all hooks of the event; only in the last of their records
 	}
-	// Submitted says that the hooks have seen the run's prompt.
+	// Submitted records that the hooks have seen the run's prompt.
 	Submitted struct{}
-	// ApprovalAsked puts a call to a person.
+	// ApprovalAsked records that a call waits for a person's approval.
 	ApprovalAsked struct {
 		Approval Approval        `json:"approval"`
-		Args     json.RawMessage `json:"args,omitempty"` // as hooks have left them
+		Args     json.RawMessage `json:"args,omitempty"` // as changed by hooks
 	}
-	// ApprovalAnswered is the answer; the first counts.
+	// ApprovalAnswered records the answer to a request. Only the first answer
+	// counts.
 	ApprovalAnswered struct {
 		ApprovalID string   `json:"approvalId"`
 		Decision   Decision `json:"decision"`
-		Message    string   `json:"message,omitempty"` // for the agent to read
-		Entries    []string `json:"entries,omitempty"` // that are allowed from now on
-		Answers    []Answer `json:"answers,omitempty"` // to its questions
-		UserID     int64    `json:"userId,omitempty"`  // 0 where time decided
+		Message    string   `json:"message,omitempty"` // for the agent
+		Entries    []string `json:"entries,omitempty"` // allowed from now on
+		Answers    []Answer `json:"answers,omitempty"` // to the agent's questions
+		UserID     int64    `json:"userId,omitempty"`  // 0 if the request expired
 	}
 )
 
@@ -127,22 +129,22 @@ func (*ApprovalAsked) Kind() string { return "approval.asked" }
 // Kind implements [Body].
 func (*ApprovalAnswered) Kind() string { return "approval.answered" }
 
-// NewApprovalID returns a fresh id of an approval, apr-<uuid>.
+// NewApprovalID returns a fresh approval id, apr-<uuid>.
 func NewApprovalID() string { return "apr-" + uuid.NewString() }
 
-// AskedBy reports whether the agent waits for the answer to a question that was
-// asked at t or before. An archived agent waits for none.
+// AskedBy reports whether the agent waits for an answer to a request made at t
+// or earlier. An archived agent does not wait.
 func (a Agent) AskedBy(t time.Time) bool {
 	return !a.Archived && slices.ContainsFunc(a.Approvals, func(q Approval) bool { return !q.AskedAt.After(t) })
 }
 
-// Grant is what a person has allowed an agent for good.
+// Grant is a rule that a person has allowed for an agent permanently.
 type Grant struct {
 	Tool  string
 	Entry string
 }
 
-// approve folds what approvals do to what a list shows.
+// approve folds approval events into the summary.
 func (a *Agent) approve(e Event) {
 	switch b := e.Body.(type) {
 	case *ApprovalAsked:
@@ -150,11 +152,11 @@ func (a *Agent) approve(e Event) {
 	case *ApprovalAnswered:
 		a.Approvals = slices.DeleteFunc(slices.Clone(a.Approvals), func(open Approval) bool { return open.ID == b.ApprovalID })
 	case *RunEnded:
-		a.Approvals = nil // nobody waits for an answer any more
+		a.Approvals = nil // the run has ended
 	}
 }
 
-// Open returns the approval of that id that waits.
+// Open returns the pending approval request with that id.
 func (a *Agent) Open(approvalID string) (Approval, bool) {
 	i := slices.IndexFunc(a.Approvals, func(p Approval) bool { return p.ID == approvalID })
 	if i < 0 {
@@ -163,7 +165,7 @@ func (a *Agent) Open(approvalID string) (Approval, bool) {
 	return a.Approvals[i], true
 }
 
-// judged folds what is decided of calls.
+// judged folds decisions about calls.
 func (s *State) judged(e Event) {
 	switch b := e.Inner().(type) {
 	case *CallJudged:
@@ -196,13 +198,14 @@ func (s *State) judged(e Event) {
 			}
 		}
 	case *RunCreated:
-		s.Refused, s.Submitted = nil, len(b.Prompt.Blocks) == 0 // hooks have seen what is asked again
+		s.Refused, s.Submitted = nil, len(b.Prompt.Blocks) == 0 // a new prompt has to pass the hooks
 	case *Submitted:
 		s.Submitted = true
 	}
 }
 
-// asker is the call that put the question of that id; nil if it has its result.
+// asker returns the call whose approval request has that id, or nil if the call
+// has its result.
 func (s *State) asker(approvalID string) *Call {
 	threads := []*Thread{&s.Thread}
 	for i := range s.Subagents {
@@ -218,8 +221,8 @@ func (s *State) asker(approvalID string) *Call {
 	return nil
 }
 
-// RefusedCall is a call that was refused in this run: if the model insists on
-// it, a person is asked.
+// RefusedCall is a call that was refused in this run. If the model repeats it,
+// a person is asked.
 type RefusedCall struct {
 	Tool string
 	Args string

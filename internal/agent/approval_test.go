@@ -11,7 +11,7 @@ func asked(id, call string) *ApprovalAsked {
 	return &ApprovalAsked{Approval: Approval{ID: id, RunID: "run-1", CallID: call, Tool: "Shell", Subject: "rm x"}}
 }
 
-// An approval waits until it is answered once, or its run has ended.
+// An approval request is pending until its first answer or the end of its run.
 func TestApprovalsWait(t *testing.T) {
 	open := func(bodies ...Body) []string {
 		s := Fold("bc-1", journal(append([]Body{&Created{}, prompt("do"), reply("", "a", "b")}, bodies...)...))
@@ -48,8 +48,8 @@ func TestTheFirstAnswerCounts(t *testing.T) {
 	}
 }
 
-// What a hook made of a call's arguments is what is sent; what the model said
-// stays in the conversation.
+// Arguments that a hook has changed are sent to the machine; the conversation
+// keeps those of the model.
 func TestJudgedArgs(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"), &CallJudged{CallID: "a", Treatment: CallRun, By: "hook", Args: json.RawMessage(`{"command":"ls"}`)}))
 	if got := string(s.Calls[0].Args); got != `{"command":"ls"}` {

@@ -7,19 +7,19 @@ import (
 	"aloft/internal/allowance"
 )
 
-// Clock is for how long a run has worked. It goes on while no server is there,
-// since the machine does too, and stands while a question of the run waits for a
-// person or the agent is paused.
+// Clock measures how long a run has worked. It keeps running while no server
+// works on the run, since the machine does, and stops while an approval request
+// is pending or the agent is paused.
 type Clock struct {
-	Worked time.Duration `json:"worked,omitempty"` // before Since
-	Since  time.Time     `json:"since,omitzero"`   // when it began to go; zero while it stands
-	Holds  []string      `json:"holds,omitempty"`  // why it stands: ids of approvals, and [pauseHold]
+	Worked time.Duration `json:"worked,omitempty"` // total before Since
+	Since  time.Time     `json:"since,omitzero"`   // when the clock last started; zero while it is stopped
+	Holds  []string      `json:"holds,omitempty"`  // why it is stopped: approval ids, or [pauseHold]
 }
 
-// pauseHold is what a [Clock] stands for while the agent is paused.
+// pauseHold is the entry in [Clock].Holds while the agent is paused.
 const pauseHold = "paused"
 
-// Time is for how long the run has worked until now.
+// Time returns how long the run has worked until now.
 func (c Clock) Time(now time.Time) time.Duration {
 	if c.Since.IsZero() {
 		return c.Worked
@@ -27,7 +27,8 @@ func (c Clock) Time(now time.Time) time.Duration {
 	return c.Worked + max(now.Sub(c.Since), 0)
 }
 
-// apply folds one event of the run, whose status is as before it.
+// apply folds one event of the run. status is the run's status before the
+// event.
 func (c *Clock) apply(e Event, status Status) {
 	switch b := e.Body.(type) {
 	case *RunStarted:
@@ -65,7 +66,7 @@ func (c *Clock) release(why string) {
 	c.Holds = slices.DeleteFunc(slices.Clone(c.Holds), func(h string) bool { return h == why })
 }
 
-// Used is what the run has used of what a limit counts.
+// Used returns how much the run has used of each limit.
 func (r *Run) Used(now time.Time) allowance.Amount {
 	return allowance.Amount{
 		Turns: int64(r.Turns), Tokens: r.Usage.Total(), Cost: r.Usage.Cost, Seconds: int64(r.Clock.Time(now) / time.Second),

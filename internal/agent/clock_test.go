@@ -8,7 +8,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// TestUsed folds a run whose every event comes ten seconds after the one before.
+// TestUsed folds runs whose events are ten seconds apart.
 func TestUsed(t *testing.T) {
 	asked := func(id string) Body { return &ApprovalAsked{Approval: Approval{ID: id}} }
 	answered := func(id string) Body { return &ApprovalAnswered{ApprovalID: id} }
@@ -16,7 +16,7 @@ func TestUsed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []Body
-		want   allowance.Amount // ten seconds after the last
+		want   allowance.Amount // ten seconds after the last event
 	}{
 		{"NotBegun", []Body{&RunCreated{}}, allowance.Amount{}},
 		{"Works", []Body{&RunCreated{}, &RunStarted{}, &Notice{}}, allowance.Amount{Seconds: 20}},

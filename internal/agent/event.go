@@ -11,19 +11,20 @@ import (
 	"aloft/internal/subagent"
 )
 
-// Event is one line of an agent's journal.
+// Event is one entry of an agent's journal.
 type Event struct {
-	Seq   int64 // from 1 per agent, without gaps; 0 until it is journaled
+	Seq   int64 // counts from 1 per agent, without gaps; 0 until journaled
 	RunID string
 	Time  time.Time
 	Body  Body
 }
 
-// Body is what happened: a pointer to one of the types of this file.
+// Body is the content of an event: a pointer to one of this package's event
+// types.
 type Body interface{ Kind() string }
 
-// Housekeeping reports whether the event is the server's own doing, with nobody
-// using the agent: it does not make the agent one that was used just now.
+// Housekeeping reports whether the server caused the event without anyone using
+// the agent. Such events do not count as use of the agent.
 func (e Event) Housekeeping() bool {
 	switch e.Body.(type) {
 	case *MachineHibernated, *MachineExpiring, *MachineExpired, *PullRequestSeen:
@@ -42,178 +43,185 @@ type (
 		Model               string             `json:"model,omitempty"`
 		Class               string             `json:"class,omitempty"`
 		WorkOnCurrentBranch bool               `json:"workOnCurrentBranch,omitempty"`
-		RunMode             string             `json:"runMode,omitempty"` // of package permit; "" is the server's own
-		Branch              string             `json:"branch,omitempty"`  // to be made; "" to stay on the starting ref
+		RunMode             string             `json:"runMode,omitempty"` // a mode of package permit; "" is the server's default
+		Branch              string             `json:"branch,omitempty"`  // to create; "" to stay on the starting ref
 		Pull                PullRequestOptions `json:"pull,omitzero"`
-		// Subagents are those that came with the wish for the agent.
+		// Subagents are the custom subagents from the request that created the
+		// agent.
 		Subagents []subagent.Definition `json:"subagents,omitempty"`
-		// WebhookEvents are what its webhook is told of; none is all.
+		// WebhookEvents are the events that the webhook gets; empty means all.
 		WebhookEvents []string `json:"webhookEvents,omitempty"`
 		// EnvironmentText is the environment.json of the saved environment Env.ID when
 		// the agent was created. It replaces the environment after that is deleted. ""
 		// if Env.ID is "", and in journals written before it was recorded.
 		EnvironmentText string `json:"environmentText,omitempty"`
 	}
-	// Archived files the agent away, or brings it back.
+	// Archived records that the agent was archived or unarchived.
 	Archived struct {
 		Archived bool `json:"archived"`
 	}
-	// RunCreated is the first event of every run. Its prompt says nothing where the
-	// model is only to answer again, after [Rewound].
+	// RunCreated is the first event of every run. Its prompt is empty if the
+	// model only has to reply again, after [Rewound].
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
-		Trace  string               `json:"trace,omitempty"` // the traceparent that came with the request
-		// MCP says that MCP servers came with the prompt, in place of those before;
-		// they are kept sealed, by the run's id.
+		Trace  string               `json:"trace,omitempty"` // the request's traceparent
+		// MCP says that the prompt came with MCP servers, which replace the
+		// previous ones. They are stored encrypted under the run's id.
 		MCP  bool   `json:"mcp,omitempty"`
-		Mode string `json:"mode,omitempty"` // from now on; "" leaves it as it is
-		// Model is the agent's from now on, "default" for the default; "" leaves it as
-		// it is.
+		Mode string `json:"mode,omitempty"` // from now on; "" means unchanged
+		// Model is the agent's model from now on. "default" is the default
+		// model; "" means unchanged.
 		Model string `json:"model,omitempty"`
-		// Limit is what a person lets this run use and those after it; nil leaves it as
-		// it is.
+		// Limit is the owner's limit for this run and later ones; nil means
+		// unchanged.
 		Limit *allowance.Amount `json:"limit,omitempty"`
 	}
-	// RunStarted says that a server has taken the run.
+	// RunStarted records that a server has started to work on the run.
 	RunStarted struct {
-		// Limit is at what it ends: the strictest of what its person, the team and the
-		// server have said.
+		// Limit is when the run ends: the strictest of the limits of its owner,
+		// the team and the server.
 		Limit  allowance.Amount `json:"limit,omitzero"`
-		Paused bool             `json:"paused,omitempty"` // the agent was, since before the run
-		// Privacy is the team's privacy mode when the run was asked for, which holds
-		// until the run ends; nil in journals written before it was recorded.
+		Paused bool             `json:"paused,omitempty"` // whether the agent was already paused
+		// Privacy is whether the team's privacy mode applied when the run was
+		// requested; it applies until the run ends. It is nil in journals older
+		// than this field.
 		Privacy *bool `json:"privacy,omitempty"`
 	}
-	// BootStep is a named step of making the machine ready.
+	// BootStep is a named step of starting the machine.
 	BootStep struct {
 		Name       string `json:"name"`
-		State      string `json:"state"` // running, done, failed
+		State      string `json:"state"` // running, done or failed
 		DurationMS int64  `json:"durationMs,omitempty"`
 		Detail     string `json:"detail,omitempty"`
 	}
-	// MachineMade says which machine the agent has from now on, before it is booted.
+	// MachineMade records the agent's new machine, before it boots.
 	MachineMade struct {
 		MachineID string `json:"machineId"`
-		Layer     string `json:"layer,omitempty"`   // that its disk begins with
-		Install   bool   `json:"install,omitempty"` // no build has done it: it is to be run in the machine
-		// Origin is the commit that the agent starts from, as the server found it
-		// before the first machine was there.
+		Layer     string `json:"layer,omitempty"`   // the snapshot from which its disk starts
+		Install   bool   `json:"install,omitempty"` // the install command must run in the machine, since no build has run it
+		// Origin is the commit that the agent starts from, as the server
+		// resolved it before the first machine existed.
 		Origin string `json:"origin,omitempty"`
-		// RulesAt is the commit of the default branch then.
+		// RulesAt is the commit of the default branch at that time.
 		RulesAt string `json:"rulesAt,omitempty"`
-		// Egress is what the environment makes of the machine's network.
+		// Egress is the environment's network restriction.
 		Egress Egress `json:"egress,omitzero"`
 	}
-	// MachineReady says that the machine is up.
+	// MachineReady records that the machine is up.
 	MachineReady struct {
 		MachineID  string `json:"machineId"`
-		BootID     string `json:"bootId"` // another one is another life of the machine
+		BootID     string `json:"bootId"` // identifies this boot of the machine
 		BaseCommit string `json:"baseCommit,omitempty"`
 		Branch     string `json:"branch,omitempty"`
-		User       string `json:"user,omitempty"` // of the agent's processes; "" in older journals
-		// Others are of the agent's repositories but the first, in their order.
+		User       string `json:"user,omitempty"` // runs the agent's processes; "" in older journals
+		// Others are the agent's repositories except the first, in order.
 		Others []Checkout `json:"others,omitempty"`
 	}
-	// BaseMissing says that a repository lacks the team's base branch: the work on it
-	// starts at its default branch.
+	// BaseMissing records that a repository lacks the team's base branch, so
+	// that the work starts at its default branch.
 	BaseMissing struct {
 		RepoURL string `json:"repoUrl"`
 		Branch  string `json:"branch"` // the team's base branch
 	}
-	// VariablesGiven says which variables were put into the machine's environment.
-	// It tells no value.
+	// VariablesGiven records the names of the variables that were set in the
+	// machine. It contains no values.
 	VariablesGiven struct {
 		Names []string `json:"names"`
 	}
-	// MachineLost says that the machine stopped without being asked to.
+	// MachineLost records that the machine stopped unexpectedly.
 	MachineLost struct {
 		MachineID string `json:"machineId"`
 		Reason    string `json:"reason"`
 	}
-	// MachineHibernated says that the machine is put to sleep, since nobody uses
-	// it: it keeps its disk, and its processes where its runtime can.
+	// MachineHibernated records that an unused machine was put to sleep. It
+	// keeps its disk, and its processes if the runtime supports that.
 	MachineHibernated struct {
 		MachineID string `json:"machineId"`
-		Alive     bool   `json:"alive,omitempty"`  // its processes are saved too
-		Code      string `json:"code,omitempty"`   // why not: disk_only, no_memory, no_room, failed
+		Alive     bool   `json:"alive,omitempty"`  // its processes were saved too
+		Code      string `json:"code,omitempty"`   // why not: disk_only, no_memory, no_room or failed
 		Reason    string `json:"reason,omitempty"` // the same in words
 	}
-	// MachineWoken says that somebody needed a machine that slept or had stopped.
+	// MachineWoken records that a sleeping or stopped machine was needed and
+	// started again.
 	MachineWoken struct {
 		MachineID string `json:"machineId"`
 		BootID    string `json:"bootId"`
-		Alive     bool   `json:"alive,omitempty"` // its processes go on
-		// Started says that start and the terminals of the environment were started
-		// in this life of the machine.
+		Alive     bool   `json:"alive,omitempty"` // its processes continue
+		// Started says that the environment's start command and terminals were
+		// started in this boot.
 		Started bool `json:"started,omitempty"`
 	}
-	// MachineSaved says that the machine's disk was saved: others may begin with it.
+	// MachineSaved records that the machine's disk was saved, so that others
+	// can start from it.
 	MachineSaved struct {
 		MachineID  string `json:"machineId"`
 		SnapshotID string `json:"snapshotId"`
 	}
-	// MachineExpiring warns that a machine is about to be removed with its disk,
-	// unless it is used before.
+	// MachineExpiring warns that the machine will be removed with its disk
+	// unless it is used.
 	MachineExpiring struct {
 		MachineID string    `json:"machineId"`
 		At        time.Time `json:"at"`
 	}
-	// MachineExpired says that nobody has used the machine for so long that it is
-	// removed with its disk. What was pushed stays.
+	// MachineExpired records that the machine was removed with its disk because
+	// it was unused for too long. What was pushed remains.
 	MachineExpired struct {
 		MachineID string `json:"machineId"`
 	}
-	// ScriptKept says that the agent has set what later machines of its repository
-	// install.
+	// ScriptKept records that the agent has set the install script for later
+	// machines of its repository.
 	ScriptKept struct {
 		EnvironmentID string `json:"environmentId"`
 		VersionID     string `json:"versionId"`
 		Script        string `json:"script"`
 	}
-	// Notice is something that the model is told with its next turn.
+	// Notice is a message that the model gets with its next turn.
 	Notice struct {
 		Text string `json:"text"`
-		Code string `json:"code,omitempty"` // of the fault that the model is to mend, or one of those below
+		Code string `json:"code,omitempty"` // of the fault that the model has to fix, or a code below
 	}
-	// TextDelta is a piece of a reply, in the order in which watchers see it.
+	// TextDelta is a piece of a reply, in the order in which clients see it.
 	TextDelta struct {
 		Text string `json:"text"`
 	}
-	// ThinkingDelta is a piece of the reasoning.
+	// ThinkingDelta is a piece of the model's reasoning.
 	ThinkingDelta struct {
 		Text string `json:"text"`
 	}
-	// ModelRetry says that the model could not answer and is asked again.
+	// ModelRetry records that a model request failed and will be retried.
 	ModelRetry struct {
 		Reason  string `json:"reason"`
 		Message string `json:"message,omitempty"`
 		WaitMS  int64  `json:"waitMs"`
-		Attempt int    `json:"attempt"` // that failed, from 1
-		// Attempts is how many there are in all; 0 in journals of before it was noted.
+		Attempt int    `json:"attempt"` // the failed attempt, from 1
+		// Attempts is the maximum number of attempts; 0 in journals older than
+		// this field.
 		Attempts int `json:"attempts,omitempty"`
 	}
-	// TurnReplied is a whole reply. No call of it is sent before this is journaled.
+	// TurnReplied is a complete reply. It is journaled before any of its calls
+	// is sent.
 	TurnReplied struct {
 		Message conversation.Message `json:"message"`
 		Stop    string               `json:"stop"`
 		Usage   conversation.Usage   `json:"usage"`
 		Model   string               `json:"model"`
 	}
-	// CallSent comes before a call is sent to the machine of that boot; BootID is empty for a tool of
-	// the control plane.
+	// CallSent is journaled before a call is sent to the machine. BootID is the
+	// machine's boot, or "" for a tool of the control plane.
 	CallSent struct {
 		CallID string `json:"callId"`
 		BootID string `json:"bootId,omitempty"`
 	}
-	// CallDelta is output of a call as it comes.
+	// CallDelta is a piece of a running call's output.
 	CallDelta struct {
 		CallID string `json:"callId"`
 		Stdout string `json:"stdout,omitempty"`
 		Stderr string `json:"stderr,omitempty"`
 		Upto   uint64 `json:"upto,omitempty"` // exec-daemon's number of the last delta in it
 	}
-	// CallDone is the result of a call. Text is kept as it was said to the model:
-	// what a model was told does not change with the version that reads it.
+	// CallDone is the result of a call. Text is stored exactly as the model got
+	// it, so that a newer version of the server does not change what the model
+	// was told.
 	CallDone struct {
 		CallID     string               `json:"callId"`
 		Text       string               `json:"text"`
@@ -222,47 +230,48 @@ type (
 		Images     []conversation.Image `json:"images,omitempty"`
 		DurationMS int64                `json:"durationMs"`
 	}
-	// Compacted puts a summary in the place of all messages before it but the
-	// last Keep.
+	// Compacted replaces all previous messages except the last Keep by a
+	// summary.
 	Compacted struct {
-		Summary string `json:"summary"` // the model's
-		// Memory follows the summary: the prompts, the todo list, the rules and the
-		// files that were changed, word for word. It is "" in older journals.
+		Summary string `json:"summary"` // written by the model
+		// Memory follows the summary and contains the prompts, the todo list,
+		// the rules and the changed files, unchanged. It is "" in older
+		// journals.
 		Memory string `json:"memory,omitempty"`
-		// Images are the numbers, from 0, of the [PromptImages] of the replaced
-		// messages that follow the memory.
+		// Images are the indexes, from 0, of those [PromptImages] of the
+		// replaced messages that follow the memory.
 		Images []int              `json:"images,omitempty"`
 		Keep   int                `json:"keep"`
 		Usage  conversation.Usage `json:"usage"`
 	}
-	// CancelAsked asks the run to stop.
+	// CancelAsked is a request to cancel the run.
 	CancelAsked struct {
 		Reason string `json:"reason"`
 	}
-	// Paused says that the agent is to wait, before its next request to a model
+	// Paused records that the agent has to wait before its next model request
 	// or tool call, while a person works in its machine.
 	Paused struct {
-		UserID int64 `json:"userId"` // who asked
+		UserID int64 `json:"userId"` // who paused it
 	}
-	// Resumed says that the agent is to go on.
+	// Resumed records that the agent may continue.
 	Resumed struct {
 		UserID int64 `json:"userId"`
 	}
-	// Committed says that what the agent had left uncommitted was committed.
+	// Committed records that the agent's uncommitted changes were committed.
 	Committed struct {
-		RepoURL string `json:"repoUrl,omitempty"` // "" in journals of agents with one
+		RepoURL string `json:"repoUrl,omitempty"` // "" in journals of agents with one repository
 		Commit  string `json:"commit"`
 		Message string `json:"message"`
-		// Unhooked is why the project's git hooks did not let it pass, or were not
-		// run; "" if they did.
+		// Unhooked says why the project's git hooks refused or did not run; ""
+		// if they passed.
 		Unhooked string `json:"unhooked,omitempty"`
 	}
-	// Pushed says that the branch is on the remote.
+	// Pushed records that the branch is on the remote.
 	Pushed struct {
 		RepoURL string `json:"repoUrl"`
 		Branch  string `json:"branch"`
 		Commit  string `json:"commit"`
-		// Unhooked is as that of Committed.
+		// Unhooked is as in Committed.
 		Unhooked string `json:"unhooked,omitempty"`
 	}
 	// RunEnded is the last event of every run.
@@ -273,31 +282,31 @@ type (
 	}
 )
 
-// ofMachine reports whether the notice is of what happened to the machine.
+// ofMachine reports whether the notice is about the machine.
 func (n *Notice) ofMachine() bool { return n.Code == "" || n.Code == CodeSlept }
 
-// CodeSlept is the code of the notice that tells for how long the machine slept.
+// CodeSlept is the code of the notice that says how long the machine slept.
 const CodeSlept = "slept"
 
 // CodeCut is the code of the notice that a reply was too long.
 const CodeCut = "reply_cut"
 
-// CodeHook is the code of the notice that tells what hooks have to say.
+// CodeHook is the code of a notice with a message from hooks.
 const CodeHook = "hook"
 
-// CodeBaseMissing is the code of the notice that a repository lacks the team's base
-// branch.
+// CodeBaseMissing is the code of the notice that a repository lacks the team's
+// base branch.
 const CodeBaseMissing = "base_missing"
 
 // CodeEnvironmentGone is the code of the notice that the saved environment with
 // which the agent was created is not available any more.
 const CodeEnvironmentGone = "environment_gone"
 
-// CodeMCP is the code of the notice that tells what MCP servers offer.
+// CodeMCP is the code of the notice that lists what the MCP servers offer.
 const CodeMCP = "mcp_servers"
 
-// Kind names each body in the journal. A name once used is never used for
-// anything else.
+// Kind returns the name of the event type in the journal. Names are never
+// reused.
 func (*Created) Kind() string           { return "agent.created" }
 func (*Archived) Kind() string          { return "agent.archived" }
 func (*RunCreated) Kind() string        { return "run.created" }
@@ -330,7 +339,7 @@ func (*Committed) Kind() string         { return "committed" }
 func (*Pushed) Kind() string            { return "pushed" }
 func (*RunEnded) Kind() string          { return "run.ended" }
 
-// bodies are the types of the bodies, by kind.
+// bodies maps kinds to event types.
 var bodies = func() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, b := range []Body{
@@ -391,7 +400,7 @@ var bodies = func() map[string]reflect.Type {
 	return m
 }()
 
-// Encode returns what the journal keeps of a body.
+// Encode returns the journal's encoding of a body.
 func Encode(b Body) (kind string, data []byte, err error) {
 	data, err = json.Marshal(b)
 	return b.Kind(), data, err
@@ -403,7 +412,7 @@ func Decode(kind string, data []byte) (Body, error) {
 	if !ok {
 		return nil, fmt.Errorf("event of unknown kind %q: it was written by a newer version", kind)
 	}
-	b, _ := reflect.New(of).Interface().(Body) // that is what the map holds
+	b, _ := reflect.New(of).Interface().(Body) // the map has only such types
 	if err := json.Unmarshal(data, b); err != nil {
 		return nil, fmt.Errorf("event %s: %w", kind, err)
 	}

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// Workspace is where a machine has the repository, and the folder that holds
-// all of several.
+// Workspace is the folder of the repository in a machine. If there are several
+// repositories, it contains their folders.
 const Workspace = "/workspace"
 
-// Artifacts is where a machine has the files that outlive it.
+// Artifacts is the folder in a machine whose files outlive the machine.
 const Artifacts = "/opt/cursor/artifacts"
 
-// Folders are where a machine has the repositories: one is the workspace
-// itself, and several lie beside each other in it, each by its own name.
+// Folders returns the folders of the repositories in a machine. A single
+// repository is the workspace itself; several are folders inside it, each with
+// its own name.
 func Folders(repos []Repo) []string {
 	if len(repos) < 2 {
 		return []string{Workspace}
@@ -39,7 +40,8 @@ func Folders(repos []Repo) []string {
 
 var notInFolder = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// folderName is the last part of a repository's URL, fit for a folder.
+// folderName returns the last part of a repository's URL, with characters
+// replaced that are not allowed in a folder name.
 func folderName(url string) string {
 	const longest = 100
 	url = strings.TrimRight(url, "/")

@@ -9,36 +9,38 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Forked comes right after Created in the journal of an agent that goes on from
-// where another was: it says whence, and holds what the other's journal folded
-// to, so that nothing of it is needed any more.
+// Forked is the second event in the journal of an agent that was forked, right
+// after Created. It names the original agent and contains the state folded from
+// the original's journal, which is not needed any more.
 type Forked struct {
-	AgentID string `json:"agentId"` // the other
-	Seq     int64  `json:"seq"`     // the last of the other's events that this knows of
-	Turn    int    `json:"turn"`    // how many replies of the model that were
-	// Layer is the other's disk, with which the first machine begins. "" begins
-	// anew, at the commits that Created names.
+	AgentID string `json:"agentId"` // the original agent
+	Seq     int64  `json:"seq"`     // the last event of the original that is included
+	Turn    int    `json:"turn"`    // how many model replies these events have
+	// Layer is the original's saved disk, from which the first machine starts.
+	// If it is "", the machine starts at the commits in Created.
 	Layer string `json:"layer,omitempty"`
-	// BootID is the life of the other's machine that the first machine goes on with:
-	// its processes are saved beside Layer. "" has none.
+	// BootID is the boot of the original's machine that the first machine
+	// continues. Its memory is saved with Layer. It is "" if no processes were
+	// saved.
 	BootID     string                 `json:"bootId,omitempty"`
-	Numbers    int64                  `json:"numbers"`              // of calls, up to this one, are the other's
+	Numbers    int64                  `json:"numbers"`              // call numbers up to this one belong to the original
 	BaseCommit string                 `json:"baseCommit,omitempty"` // where the work on Layer began
-	Others     []Checkout             `json:"others,omitempty"`     // likewise of the repositories but the first
+	Others     []Checkout             `json:"others,omitempty"`     // the repositories except the first
 	Messages   []conversation.Message `json:"messages,omitempty"`
 	Asked      []string               `json:"asked,omitempty"`
 	Todos      []Todo                 `json:"todos,omitempty"`
 	Memory     Memory                 `json:"memory,omitzero"`
 	Mode       string                 `json:"mode,omitempty"`
-	RulesAt    string                 `json:"rulesAt,omitempty"` // as the other's
+	RulesAt    string                 `json:"rulesAt,omitempty"` // the same as the original's
 	Subagents  []Resumable            `json:"subagents,omitempty"`
 }
 
 // Kind implements [Body].
 func (*Forked) Kind() string { return "agent.forked" }
 
-// Number is one that no call of the conversation has, nor will ever have had: the
-// journal's own, past those of the agents from which this one began.
+// Number returns a number for a new call that no earlier call of the
+// conversation has, including the calls of the agents from which this one was
+// forked.
 func (s *State) Number() int64 {
 	n := s.Agent.Head + 1
 	if s.Fork != nil {
@@ -56,21 +58,21 @@ func (s *State) forked(b *Forked) {
 	}
 }
 
-// A ForkPoint is a moment of an agent's life from which others may go on.
+// A ForkPoint is a moment in an agent's history from which forks can continue.
 type ForkPoint struct {
-	Created Created // the agent's
+	Created Created // the agent's first event
 	State   *State
-	Turn    int               // how many replies of the model there were
-	Last    bool              // nothing was said since: the disk is as it was then
-	Pushed  map[string]string // the commit that was on the remote then, by repository; one that was not pushed to is absent
+	Turn    int               // number of model replies so far
+	Last    bool              // nothing was said since, so the current disk fits
+	Pushed  map[string]string // the commit on the remote at that time, by repository; repositories that were not pushed are absent
 }
 
-// ErrNoTurn is wrapped by [PointAt] where the agent has had no such turn.
+// ErrNoTurn is wrapped by errors of [PointAt] if the agent has no such turn.
 var ErrNoTurn = errors.New("there is no such turn")
 
-// PointAt returns the moment after the agent's turn of that number, its calls
-// and their results; turns are replies of the model, from 1. 0 is the present.
-// The events are the agent's, from the first.
+// PointAt returns the moment after the turn with that number, including the
+// results of its calls. A turn is a reply of the model, counted from 1; 0 means
+// the present. events is the agent's whole journal.
 func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 	p := ForkPoint{State: Fold(id, nil), Pushed: map[string]string{}, Last: true}
 	if turn < 0 {
@@ -100,17 +102,16 @@ func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 	return p, nil
 }
 
-// Events are the beginning of a journal of an agent that goes on from the point,
-// on the branch, with the layer as its disk unless that is empty. What is
-// another's own is not taken along: what people have allowed it, its secrets,
-// its machine.
-// A machine goes on with the life bootID of the other's, unless that is empty.
+// Events returns the first events for the journal of an agent that continues
+// from the point, with the given branch. layer is its disk unless it is empty;
+// bootID is the boot whose processes continue, unless it is empty. What belongs
+// to the original alone is left out: permissions, secrets, and the machine.
 func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	created := p.Created
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false
-	created.Env.Preset = "" // a fork is given a task
+	created.Env.Preset = "" // a fork has an ordinary task
 	created.Repos = slices.Clone(created.Repos)
-	for i := range created.Repos { // it begins where the other stands
+	for i := range created.Repos { // it starts from the original's work
 		created.Repos[i].PullRequest = ""
 		if i < len(p.State.Agent.Repos) {
 			created.Repos[i].StartingRef, created.Repos[i].TeamBase = p.State.Agent.Repos[i].StartingRef, p.State.Agent.Repos[i].TeamBase
@@ -126,7 +127,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	}
 	told := func(words string) []Event {
 		for _, sub := range p.State.Background() {
-			words += fmt.Sprintf(" The subagent %s (%s: %s), which works in the background, is that one's alone.", sub.ID, sub.Type, sub.Description)
+			words += fmt.Sprintf(" The subagent %s (%s: %s), which works in the background, belongs to the other agent.", sub.ID, sub.Type, sub.Description)
 		}
 		words = strings.Join(append(slices.Clip(p.State.notices), words), "\n\n")
 		return []Event{{Body: &created}, {Body: f}, {Body: &Notice{Text: words}}}
@@ -150,43 +151,44 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	return told(p.onWhatWasPushed(created))
 }
 
-// What a fork is told of processes: that they are not there, or that they are.
+// What a fork is told about processes: that they are gone, or that they
+// continue.
 const (
 	ForkedWithout = "Processes, background commands, terminals and the shell's variables and working directory are gone."
-	ForkedAlive   = "Processes, terminals and the shell go on in your machine as copies of that one's, where they were. " +
-		"Their connections to the outside were cut, and variables in them may still name the other agent."
+	ForkedAlive   = "Processes, terminals and the shell continue in your machine as copies of the other agent's. " +
+		"Their outside connections were cut, and their variables may still name the other agent."
 )
 
-// Alive reports whether a machine in that life is the first of a fork, and goes on
-// with the processes of the other's.
+// Alive reports whether bootID is the boot of a fork's first machine, which
+// continues the processes of the original.
 func (s *State) Alive(bootID string) bool {
 	return s.Fork != nil && s.Fork.BootID != "" && s.Fork.BootID == bootID && !s.Settled
 }
 
-const forkedWords = "From here on you are another agent than the one of the conversation so far, which goes on by itself. "
+const forkedWords = "From here on you are a different agent from the one in the conversation so far, which continues separately. "
 
 func (p ForkPoint) onItsDisk(c Created, alive bool) string {
-	words := forkedWords + "Your machine is another, with a copy of that one's disk: files are as they were, also what was not committed."
-	if !alive { // or else it is told when the machine is there
+	words := forkedWords + "Your machine is a different one, with a copy of that agent's disk: files are unchanged, including uncommitted changes."
+	if !alive { // otherwise it is told when the machine is ready
 		words += " " + ForkedWithout
 	}
 	if c.Branch != "" {
-		words += " You work on the branch " + c.Branch + ", which begins where the work stood."
+		words += " You work on the branch " + c.Branch + ", which starts from that work."
 	}
 	return words
 }
 
 func (p ForkPoint) onWhatWasPushed(c Created) string {
-	words := forkedWords + "Your machine is another, made anew: files, packages and processes of the one before are not there."
+	words := forkedWords + "Your machine is new: files, packages and processes of the previous one are gone."
 	for _, r := range c.Repos {
 		if commit := p.Pushed[r.URL]; commit != "" {
-			words += fmt.Sprintf(" %s is at %.12s, the last commit that was pushed then: what came after it is not in the tree.", r.URL, commit)
+			words += fmt.Sprintf(" %s is at %.12s, the last commit that had been pushed then: later changes are not in the tree.", r.URL, commit)
 		} else {
-			words += fmt.Sprintf(" %s is where the work began, since nothing had been pushed then: changes that the conversation speaks of are not in the tree.", r.URL)
+			words += fmt.Sprintf(" %sis at the commit where the work started, since nothing had been pushed then: changes mentioned in the conversation are not in the tree.", r.URL)
 		}
 	}
 	if c.Branch != "" {
 		words += " You work on the branch " + c.Branch + "."
 	}
-	return words + " Look at the state of the tree before you go on."
+	return words + " Check the state of the tree before you continue."
 }

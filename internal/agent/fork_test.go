@@ -31,7 +31,7 @@ func TestPointAt(t *testing.T) {
 	for _, c := range []struct {
 		turn, messages int
 		last           bool
-		a, b           string // where a machine without the disk begins
+		a, b           string // commits from which a machine without the disk starts
 	}{
 		{0, 2, true, "pushed", "other"},
 		{1, 3, false, "base", "other"}, // the call has its result

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// line is an event of a stored journal, as testdata/journals has it.
+// line is an event in testdata/journals.
 type line struct {
 	Seq   int64           `json:"seq"`
 	RunID string          `json:"runId"`
@@ -42,10 +42,11 @@ func readJournal(t *testing.T, path string) []line {
 	return lines
 }
 
-// Every journal that a released version wrote is decoded with nothing lost, and
-// folds. A release adds its own files, and no file is changed after that:
-// VERSION-demo.jsonl is a journal of `aloft demo`, VERSION-every.jsonl has every
-// kind of event with every field set (go test -run TestEncodeDecode -journal FILE).
+// TestJournalsOfEarlierVersions decodes and folds every journal that a released
+// version wrote, and checks that nothing is lost. Each release adds files;
+// existing files never change. VERSION-demo.jsonl is a journal of `aloft demo`;
+// VERSION-every.jsonl has every kind of event with every field set (go test
+// -run TestEncodeDecode -journal FILE).
 func TestJournalsOfEarlierVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/journals/*.jsonl")
 	if err != nil || len(files) < 2 {
@@ -86,7 +87,7 @@ func TestJournalsOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// demoFold checks what the journal of the demo says, whichever version wrote it.
+// demoFold checks the state folded from a demo's journal of any version.
 func demoFold(t *testing.T, s *State) {
 	t.Helper()
 	if s.Run.Status != Finished || s.Run.Result == "" || s.Next() != NextNothing {
@@ -100,8 +101,8 @@ func demoFold(t *testing.T, s *State) {
 	}
 }
 
-// missing returns the paths of what is in was and not, or otherwise, in is.
-// Zero values may be absent.
+// missing returns the paths of values in was that is lacks or changes. Zero
+// values may be absent.
 func missing(path string, was, is any) []string {
 	switch was := was.(type) {
 	case map[string]any:
@@ -131,7 +132,7 @@ func missing(path string, was, is any) []string {
 
 var journalOut = flag.String("journal", "", "write every kind of event with every field set to this `file`")
 
-// Every field of every body survives the journal.
+// Every field of every event type survives encoding and decoding.
 func TestEncodeDecode(t *testing.T) {
 	var kinds []string
 	for kind := range bodies {
@@ -172,8 +173,8 @@ func TestEncodeDecode(t *testing.T) {
 	}
 }
 
-// fill sets every exported field that the journal keeps to a value of its own.
-// A struct within a struct of the same type stays empty.
+// fill sets every exported field that the journal stores to a different value.
+// A struct nested in a struct of the same type stays empty.
 func fill(t *testing.T, v reflect.Value, path string, n *int, within []reflect.Type) {
 	t.Helper()
 	*n++

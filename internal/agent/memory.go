@@ -9,35 +9,36 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Memory holds what a conversation must not lose when it is summarized, beside
-// its prompts and its todo list. It is folded from the journal, so that it does
-// not depend on what a summary says.
+// Memory holds what a conversation must not lose when it is compacted, besides
+// its prompts and todo list. It is folded from the journal, so it does not
+// depend on the model's summary.
 type Memory struct {
-	// Files are the paths that tools of the conversation have changed, the last
-	// changed last, at most 200.
+	// Files are the paths that the conversation's tools have changed, the most
+	// recent last, at most 200.
 	Files []string `json:"files,omitempty"`
-	// Rules are the instructions that it has read, the last read last, at most 20.
+	// Rules are the instructions that it has read, the most recent last, at
+	// most 20.
 	Rules []Rule `json:"rules,omitempty"`
 }
 
-// Rule is one text with instructions of the project.
+// Rule is a text with instructions of the project.
 type Rule struct {
-	Source string `json:"source"` // the path of a file, or [HookRule]
+	Source string `json:"source"` // path of a file, or [HookRule]
 	Text   string `json:"text"`   // at most 16 KiB
 }
 
 // HookRule is the source of a rule that a hook has added to the conversation.
 const HookRule = "hook"
 
-// Bounds of a [Memory].
+// Limits of a [Memory].
 const (
 	maxFiles    = 200
 	maxRules    = 20
 	maxRuleText = 16 << 10
 )
 
-// touch adds paths to the files, or moves them to the end. Copies of m keep
-// their list.
+// touch adds paths to the files, or moves them to the end. It does not modify
+// the slice, which copies of m share.
 func (m *Memory) touch(files ...string) {
 	if len(files) == 0 {
 		return
@@ -47,8 +48,8 @@ func (m *Memory) touch(files ...string) {
 	m.Files = kept[max(len(kept)-maxFiles, 0):]
 }
 
-// learn adds a rule. A rule replaces an earlier one from the same file. Copies
-// of m keep their list.
+// learn adds a rule, replacing an earlier one from the same file. It does not
+// modify the slice, which copies of m share.
 func (m *Memory) learn(r Rule) {
 	if len(r.Text) > maxRuleText {
 		r.Text = strings.ToValidUTF8(r.Text[:maxRuleText], "")
@@ -60,7 +61,7 @@ func (m *Memory) learn(r Rule) {
 	m.Rules = kept[max(len(kept)-maxRules, 0):]
 }
 
-// note remembers a call that has succeeded with the text as its result.
+// note records a successful call with its result text.
 func (m *Memory) note(c Call, text string) {
 	if file := writtenBy(c); file != "" {
 		m.touch(file)
@@ -77,13 +78,12 @@ func (m *Memory) note(c Call, text string) {
 		return
 	}
 	if part := args.Offset != nil || args.Limit != nil; part && slices.ContainsFunc(m.Rules, func(r Rule) bool { return r.Source == args.Path }) {
-		return // the whole file may be known
+		return // the whole file may already be known
 	}
 	m.learn(Rule{Source: args.Path, Text: text})
 }
 
-// writtenBy returns the path of the file that a call writes or deletes, "" if
-// it does neither.
+// writtenBy returns the path of the file that a call writes or deletes, or "".
 func writtenBy(c Call) string {
 	switch c.Name {
 	case "Write", "StrReplace", "Delete", "EditNotebook":
@@ -94,12 +94,12 @@ func writtenBy(c Call) string {
 		Path     string `json:"path"`
 		Notebook string `json:"target_notebook"`
 	}
-	_ = json.Unmarshal(c.Args, &args) // arguments that are no such object name no file
+	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object name no file
 	return args.Path + args.Notebook
 }
 
-// isRuleFile reports whether projects keep instructions for agents in a file of
-// that name.
+// isRuleFile reports whether the file name is one in which projects keep
+// instructions for agents.
 func isRuleFile(file string) bool {
 	file = strings.ToLower(path.Clean("/" + file))
 	switch path.Base(file) {
@@ -114,8 +114,8 @@ func isRuleFile(file string) bool {
 	return false
 }
 
-// PromptImages returns the images that came with prompts, in order. Images in
-// the results of tools are not among them.
+// PromptImages returns the images that came with prompts, in order. It excludes
+// images in tool results.
 func PromptImages(messages []conversation.Message) []*conversation.Image {
 	var images []*conversation.Image
 	for _, m := range messages {

@@ -1,17 +1,17 @@
 package agent
 
-// Modes of working. An agent in plan mode changes nothing before a person has
-// approved its plan, or its wish to go on without.
+// Modes of working. In plan mode an agent changes nothing until a person has
+// approved its plan or its request to leave the mode.
 const (
 	ModeAgent = "agent"
 	ModePlan  = "plan"
 )
 
-// SwitchTool is the tool by which an agent goes on in another mode.
+// SwitchTool is the tool with which an agent changes its mode.
 const SwitchTool = "SwitchMode"
 
-// ModeSwitched says in which mode the agent works from now on. It is journaled
-// together with the [CallDone] of a call of [SwitchTool].
+// ModeSwitched records the agent's new mode. It is journaled together with the
+// [CallDone] of a call of [SwitchTool].
 type ModeSwitched struct {
 	Mode string `json:"mode"`
 }
@@ -19,7 +19,7 @@ type ModeSwitched struct {
 // Kind implements [Body].
 func (*ModeSwitched) Kind() string { return "mode.switched" }
 
-// PlanWords are said to an agent when plan mode begins.
+// PlanWords is what an agent is told when plan mode begins.
 const PlanWords = "You are in plan mode: change nothing yet. Look at what the task touches, with tools that only read; Shell runs without a network, and can write nowhere. " +
 	"Ask with AskQuestion what only the user can decide. Then call CreatePlan, once, and do not repeat the plan in other words. " +
 	"When the user has approved it plan mode is over, and you carry it out."

@@ -2,81 +2,82 @@ package agent
 
 import "slices"
 
-// PullRequestOptions is what an agent's person wants of pull requests.
+// PullRequestOptions holds the pull request options from the request that created an
+// agent.
 type PullRequestOptions struct {
 	Auto          bool `json:"auto,omitempty"`          // open one when a run has pushed something
 	Draft         bool `json:"draft,omitempty"`         // as a draft
-	SkipReviewers bool `json:"skipReviewers,omitempty"` // ask nobody to review it
-	AsApp         bool `json:"asApp,omitempty"`         // open it as the GitHub App of the configuration
+	SkipReviewers bool `json:"skipReviewers,omitempty"` // request no reviewers
+	AsApp         bool `json:"asApp,omitempty"`         // open it as the configured GitHub App
 }
 
-// PullRequest is one of an agent's branches at its forge, as far as the journal
-// knows.
+// PullRequest is the pull request of one of an agent's branches, as far as the
+// journal knows.
 type PullRequest struct {
-	RepoURL string `json:"repoUrl"` // as the agent's repository has it
+	RepoURL string `json:"repoUrl"` // as in the agent's list of repositories
 	Branch  string `json:"branch"`
 	Base    string `json:"base,omitempty"`
-	URL     string `json:"url,omitempty"` // for a browser; "" while there is none
+	URL     string `json:"url,omitempty"` // for a browser; "" if there is none yet
 	Number  int64  `json:"number,omitempty"`
-	Title   string `json:"title,omitempty"` // as it was given last; a person may have changed it at the forge
+	Title   string `json:"title,omitempty"` // as last set by the agent; may have been edited at the forge
 	Body    string `json:"body,omitempty"`  // likewise
 	Draft   bool   `json:"draft,omitempty"`
-	State   string `json:"state,omitempty"` // open, closed or merged, as it was seen last
-	// Failure is why it was not opened, or not changed, when that was tried last.
+	State   string `json:"state,omitempty"` // open, closed or merged, as last seen
+	// Failure is why the last attempt to open or change it failed, or nil.
 	Failure *Failure `json:"failure,omitempty"`
 	// ReviewFailure is why nobody could be asked to review it when that was tried
 	// last. The next run, or a person, that opens or changes it tries again.
 	ReviewFailure *Failure `json:"reviewFailure,omitempty"`
 }
 
-// Who asks for a pull request, as [PullRequestAsked] has it.
+// Values of [PullRequestAsked].By: who requested the pull request.
 const (
-	PullByRun    = "run"    // the end of a run, as the agent's person has wished
-	PullByTool   = "tool"   // the model, by a call
-	PullByPerson = "person" // by hand
+	PullByRun    = "run"    // the end of a run, by the agent's options
+	PullByTool   = "tool"   // the model, with a tool call
+	PullByPerson = "person" // a person
 )
 
-// CodeNoChanges is the code of the failure that there is nothing to merge.
+// CodeNoChanges is the failure code if there is nothing to merge.
 const CodeNoChanges = "no_changes"
 
 type (
-	// PullRequestFound says on which pull request the agent was started: it begins
-	// with that branch.
+	// PullRequestFound records on which pull request the agent was started. It
+	// starts from that pull request's branch.
 	PullRequestFound struct {
 		PullRequest PullRequest `json:"pullRequest"`
 	}
-	// PullRequestAsked comes before a forge is asked to open a pull request, or to
-	// change the one there is: it is asked the same after a crash.
+	// PullRequestAsked is journaled before a forge is asked to open or change a
+	// pull request, so that after a crash the same request is repeated.
 	PullRequestAsked struct {
 		RepoURL string `json:"repoUrl"`
 		Branch  string `json:"branch"`
-		Commit  string `json:"commit,omitempty"` // that the branch is at
+		Commit  string `json:"commit,omitempty"` // the branch's commit
 		Base    string `json:"base"`
 		Title   string `json:"title"`
 		Body    string `json:"body"`
 		Draft   bool   `json:"draft,omitempty"`
 		By      string `json:"by"`
-		CallID  string `json:"callId,omitempty"` // of PullByTool
-		UserID  int64  `json:"userId,omitempty"` // of PullByPerson
-		// Force changes the title and the body also where somebody else has, since.
+		CallID  string `json:"callId,omitempty"` // for PullByTool
+		UserID  int64  `json:"userId,omitempty"` // for PullByPerson
+		// Force overwrites the title and the body even if somebody else has
+		// edited them.
 		Force bool `json:"force,omitempty"`
 	}
-	// PullRequestOpened is the forge's answer: the pull request is there.
+	// PullRequestOpened records that the pull request exists at the forge.
 	PullRequestOpened struct {
 		By          string      `json:"by"`
-		Made        bool        `json:"made,omitempty"` // it was not there before
+		Made        bool        `json:"made,omitempty"` // newly created
 		PullRequest PullRequest `json:"pullRequest"`
 	}
-	// PullRequestFailed says that there is none, or that it was not changed, and why.
-	// The work is on its branch.
+	// PullRequestFailed records that a pull request was not opened or changed,
+	// and why. The branch is pushed nevertheless.
 	PullRequestFailed struct {
 		RepoURL string  `json:"repoUrl"`
 		Branch  string  `json:"branch"`
 		By      string  `json:"by"`
 		Failure Failure `json:"failure"`
 	}
-	// PullRequestSeen says how a pull request stands at its forge, where that is
-	// other than the journal had it.
+	// PullRequestSeen records a change of a pull request's state at its forge.
 	PullRequestSeen struct {
 		URL   string `json:"url"`
 		State string `json:"state"`
@@ -100,13 +101,13 @@ func (*PullRequestFailed) Kind() string { return "pull_request.failed" }
 // Kind implements [Body].
 func (*PullRequestSeen) Kind() string { return "pull_request.seen" }
 
-// A Proposal is what the end of a run asks of a forge.
+// A Proposal is the pull request that the end of a run requested.
 type Proposal struct {
-	Asked *PullRequestAsked // nil where there was nothing to ask
-	Over  bool              // it is answered
+	Asked *PullRequestAsked // nil if nothing was requested
+	Over  bool              // the forge has answered
 }
 
-// PullRequest is that of a branch of a repository; nil if nothing is known of one.
+// PullRequest returns the pull request of a branch, or nil if none is known.
 func (a *Agent) PullRequest(repoURL, branch string) *PullRequest {
 	i := slices.IndexFunc(a.PullRequests, func(p PullRequest) bool { return p.RepoURL == repoURL && p.Branch == branch })
 	if i < 0 {
@@ -115,7 +116,7 @@ func (a *Agent) PullRequest(repoURL, branch string) *PullRequest {
 	return &a.PullRequests[i]
 }
 
-// startAt makes ref the starting ref of the repository at url.
+// startAt sets the starting ref of the repository at url.
 func (a *Agent) startAt(url, ref string) {
 	a.Repos = slices.Clone(a.Repos)
 	for i := range a.Repos {
@@ -151,7 +152,8 @@ func (a *Agent) pull(e Event) {
 	}
 }
 
-// putPull puts one in its place. What others hold of the list is left as it is.
+// putPull adds or replaces a pull request. It does not modify the slice, which
+// copies share.
 func (a *Agent) putPull(p PullRequest) {
 	all := slices.Clone(a.PullRequests)
 	i := slices.IndexFunc(all, func(o PullRequest) bool { return o.RepoURL == p.RepoURL && o.Branch == p.Branch })
@@ -163,7 +165,7 @@ func (a *Agent) putPull(p PullRequest) {
 	a.PullRequests = all
 }
 
-// proposed folds one event into what the end of the run has asked for.
+// proposed folds one event into the proposals of the run's end.
 func (s *State) proposed(e Event) {
 	switch b := e.Body.(type) {
 	case *RunCreated:
@@ -192,5 +194,5 @@ func (s *State) propose(repoURL string, p Proposal) {
 	s.proposals = all
 }
 
-// Proposal is what the end of this run has asked for in a repository.
+// Proposal returns what the end of this run requested for a repository.
 func (s *State) Proposal(repoURL string) Proposal { return s.proposals[repoURL] }

@@ -1,31 +1,31 @@
 package agent
 
-// Tools whose calls are themselves put to a person, and have what is said as
-// their result.
+// Tools with which the agent asks a person. The person's answer is the result
+// of the call.
 const (
 	QuestionTool = "AskQuestion"
 	PlanTool     = "CreatePlan"
 )
 
-// Own reports whether it is the agent itself that asks: a question, or what is
-// thought of its plan. No call waits then to be allowed.
+// Own reports whether the agent itself asks, a question or for approval of its
+// plan. In that case there is no call that waits for permission.
 func (q Approval) Own() bool { return q.Tool == QuestionTool || q.Tool == PlanTool }
 
-// A Question is what the agent wants to know of a person.
+// A Question is something that the agent asks a person.
 type Question struct {
 	ID            string   `json:"id"`
 	Prompt        string   `json:"prompt"`
-	Options       []Option `json:"options,omitempty"` // none: it is answered in words
+	Options       []Option `json:"options,omitempty"` // if empty, the answer is free text
 	AllowMultiple bool     `json:"allowMultiple,omitempty"`
 }
 
-// An Option is one that the agent offers.
+// An Option is a possible answer that the agent offers.
 type Option struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
 }
 
-// An Answer is what a person says to one question: options, words or both.
+// An Answer is a person's answer to one question: options, text or both.
 type Answer struct {
 	QuestionID string   `json:"questionId"`
 	OptionIDs  []string `json:"optionIds,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Plan mode is ended by a person's word for a plan, and by nothing else.
+// Plan mode ends only when a person approves a plan.
 func TestPlanModeLasts(t *testing.T) {
 	const id = "bc-1"
 	body := []Body{

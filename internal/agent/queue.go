@@ -3,14 +3,15 @@ package agent
 import "slices"
 
 type (
-	// Queued puts a prompt behind the run that is worked now. When that has ended,
-	// however it ended, the first of the queue begins a run of the id.
+	// Queued adds a prompt to the queue. When the current run has ended,
+	// however it ended, the first prompt of the queue starts a run with the
+	// given id.
 	Queued struct {
 		RunID  string `json:"runId"`
 		UserID int64  `json:"userId"`
 		RunCreated
 	}
-	// Unqueued takes a prompt back that has not begun a run.
+	// Unqueued removes a prompt from the queue before it has started a run.
 	Unqueued struct {
 		RunID  string `json:"runId"`
 		UserID int64  `json:"userId"`
@@ -25,8 +26,8 @@ func (*Unqueued) Kind() string { return "prompt.unqueued" }
 
 // Waiting is a prompt in an agent's queue.
 type Waiting struct {
-	RunID string `json:"runId"` // of the run that it will begin
-	Seq   int64  `json:"seq"`   // of the event that holds it
+	RunID string `json:"runId"` // of the run that it will start
+	Seq   int64  `json:"seq"`   // of the event that contains it
 }
 
 // queue folds one event into the queue.

@@ -8,20 +8,20 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Rewound says that the conversation goes on from before one of the agent's
-// events, a [RunCreated] or a [TurnReplied]: what was said from there on is no
-// longer part of it. The journal keeps it, and the machine is as it was left.
+// Rewound records that the conversation continues from before an earlier event,
+// a [RunCreated] or a [TurnReplied]. What was said since is no longer part of
+// it. The journal keeps those events, and the machine is not changed.
 type Rewound struct {
-	To     int64 `json:"to"`   // the number of that event
-	Turn   int   `json:"turn"` // the first reply that is replaced, as [PointAt] counts; one more than there were if none is
+	To     int64 `json:"to"`   // number of the earlier event
+	Turn   int   `json:"turn"` // first replaced turn, as [PointAt] counts; one more than the last if none is replaced
 	UserID int64 `json:"userId"`
 }
 
 // Kind implements [Body].
 func (*Rewound) Kind() string { return "agent.rewound" }
 
-// A mark is the conversation as it was before an event. It shares with the state
-// what is only ever added to, so that it costs nothing per message.
+// A mark is the conversation before an event. It shares append-only slices with
+// the state, so that it costs nothing per message.
 type mark struct {
 	seq      int64
 	messages []conversation.Message
@@ -37,24 +37,24 @@ func (s *State) mark() mark {
 	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
-// rewound puts the conversation back. One whose mark is gone stays as it is:
-// nobody journals that.
+// rewound restores the conversation. If the mark is gone it does nothing; such
+// events are never journaled.
 func (s *State) rewound(to int64) {
 	i := slices.IndexFunc(s.marks, func(m mark) bool { return m.seq == to })
 	if i < 0 {
 		return
 	}
 	m := s.marks[i]
-	s.marks = slices.Clip(s.marks[:i]) // what is replaced cannot be gone back to
+	s.marks = slices.Clip(s.marks[:i]) // one cannot rewind to a replaced turn
 	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
-	s.Rules = m.rules // but not Files, since the machine is not taken back
+	s.Rules = m.rules // but not Files, since the machine is not rewound
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
 	s.stopTasks("the conversation was taken back to before that")
 	s.before = &m
 }
 
-// markRun marks the beginning of a run: where the conversation was taken back
-// for it, before the words that say so.
+// markRun marks the beginning of a run. If the conversation was rewound for it,
+// the mark is before the notice of that.
 func (s *State) markRun() {
 	m := s.mark()
 	if s.before != nil {
@@ -65,14 +65,14 @@ func (s *State) markRun() {
 	s.marks = append(s.marks, m)
 }
 
-// A RewindPoint is a point of a conversation from which it can go on anew.
+// A RewindPoint is a point of a conversation from which it can continue anew.
 type RewindPoint struct {
-	To       int64  // as [Rewound] has it
-	Turn     int    // likewise
-	Replaced int    // how many replies of the model are
-	Mode     string // that the run began in; "" in the middle of a run
-	// Prompt is what was asked of the run that begins there; it is nil in the
-	// middle of a run.
+	To       int64  // as in [Rewound]
+	Turn     int    // as in [Rewound]
+	Replaced int    // number of replies that will be replaced
+	Mode     string // mode in which the run started; "" in the middle of a run
+	// Prompt is the prompt of the run that starts there; nil in the middle of a
+	// run.
 	Prompt *conversation.Message
 }
 
@@ -82,17 +82,17 @@ var (
 	ErrCompacted = errors.New("the turn was summarised")
 )
 
-// RewindTo returns the point before the agent's turn of that number, as
-// [PointAt] counts: where it is the first of its run, that is before the prompt.
-// With a turn of 0 it is the beginning of the run of that id. The events are the
-// agent's, from the first. The error may wrap [ErrNoTurn], [ErrReplaced] or
+// RewindTo returns the point before the given turn, counted as in [PointAt]. If
+// the turn is the first of its run, the point is before the run's prompt. If
+// turn is 0, it is the beginning of the run with the given id. events is the
+// agent's whole journal. The error may wrap [ErrNoTurn], [ErrReplaced] or
 // [ErrCompacted].
 func RewindTo(id string, events []Event, turn int, runID string) (RewindPoint, error) {
 	s := Fold(id, nil)
 	var run, found *RewindPoint
 	var compacted int64
 	turns, fresh := 0, false
-	standing := []int64{} // replies that no later one has replaced
+	standing := []int64{} // replies that were not replaced
 	for _, e := range events {
 		s.Apply(e)
 		switch b := e.Body.(type) {
@@ -136,17 +136,17 @@ func RewindTo(id string, events []Event, turn int, runID string) (RewindPoint, e
 	return *found, nil
 }
 
-// Events are what is journaled for the conversation to go on from the point. They
-// come before the run's first.
+// Events returns the events that rewind the conversation to the point. They
+// precede the first event of the new run.
 func (p RewindPoint) Events(userID int64) []Event {
 	events := []Event{{Body: &Rewound{To: p.To, Turn: p.Turn, UserID: userID}}}
 	if p.Replaced == 0 {
 		return events
 	}
-	words := fmt.Sprintf("The user has taken the conversation back to this point: your later turns, %d of them, are no longer part of it. "+
-		"The machine was not taken back: files, commits, pushes and processes are as those turns left them. Look at the state of the tree before you go on.", p.Replaced)
+	words := fmt.Sprintf("The user has rewound the conversation to this point: your %d later turns are no longer part of it. "+
+		"The machine was not rewound: files, commits, pushes and processes are as those turns left them. Check the state of the tree before you continue.", p.Replaced)
 	return append(events, Event{Body: &Notice{Text: words, Code: CodeRewound}})
 }
 
-// CodeRewound is the code of the notice that the conversation was taken back.
+// CodeRewound is the code of the notice that the conversation was rewound.
 const CodeRewound = "rewound"

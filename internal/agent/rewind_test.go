@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversationOf says what a model would be given, a line for each block.
+// conversationOf returns what a model would get, one line per block.
 func conversationOf(s *State) string {
 	var lines []string
 	for _, m := range s.Messages {
@@ -20,7 +20,7 @@ func conversationOf(s *State) string {
 				lines = append(lines, string(m.Role)+" calls "+b.Call.ID)
 			case b.Result != nil:
 				lines = append(lines, string(m.Role)+" answers "+b.Result.CallID)
-			case strings.Contains(b.Text, "taken the conversation back"):
+			case strings.Contains(b.Text, "rewound the conversation"):
 				lines = append(lines, "notice")
 			default:
 				lines = append(lines, string(m.Role)+" "+b.Text)
@@ -30,14 +30,14 @@ func conversationOf(s *State) string {
 	return strings.Join(lines, "\n")
 }
 
-// twoRuns is a journal of two runs: turns 1 and 2, and turn 3.
+// twoRuns returns a journal of two runs, with turns 1 and 2, and turn 3.
 func twoRuns() []Event {
 	return journal(&Created{Name: "n"},
 		prompt("do"), reply("look", "a"), &CallDone{CallID: "a", Text: "seen"}, &Notice{Text: "by the way"}, reply("done"), &RunEnded{Status: Finished},
 		prompt("more"), reply("more is done"), &RunEnded{Status: Finished})
 }
 
-// again appends what a retry journals, and folds all.
+// again appends the events of a retry, and folds the result.
 func again(t *testing.T, events []Event, turn int, runID, words string) ([]Event, *State, RewindPoint) {
 	t.Helper()
 	p, err := RewindTo("bc-1", events, turn, runID)
@@ -81,7 +81,8 @@ func TestRewind(t *testing.T) {
 			if s.Next() != NextReply || s.Run.ID != "run-2" {
 				t.Errorf("next is %v of %s", s.Next(), s.Run.ID)
 			}
-			// What was replaced is as it was, for forks, and can not be gone back to.
+			// Forks can still start from a replaced turn, but one cannot rewind
+			// to it.
 			if old, err := PointAt("bc-1", events, 3); err != nil || !strings.HasSuffix(conversationOf(old.State), "assistant more is done") {
 				t.Errorf("%v: %s", err, conversationOf(old.State))
 			}
@@ -115,7 +116,8 @@ func TestRewindRefuses(t *testing.T) {
 	if _, err := RewindTo("bc-1", summarised, 1, ""); !errors.Is(err, ErrCompacted) {
 		t.Error(err)
 	}
-	// A run that failed before its first reply can be begun anew, and nobody is told of turns.
+	// A run that failed before its first reply can be retried, without a notice
+	// about turns.
 	failed := journal(&Created{}, prompt("do"), &RunEnded{Status: Failed})
 	_, s, p := again(t, failed, 0, "run-1", "do")
 	if conversationOf(s) != "user do" || len(p.Events(1)) != 1 || p.Turn != 1 {

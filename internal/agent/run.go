@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Status is where a run is in its life.
+// Status is the status of a run.
 type Status string
 
 // Statuses.
@@ -24,56 +24,56 @@ const (
 	Expired   Status = "EXPIRED"
 )
 
-// next is the whole of the state machine. The diagram in
-// docs/explain/run-states.md is made from it.
+// next lists the possible transitions between statuses. The diagram in
+// docs/explain/run-states.md is generated from it.
 var next = map[Status][]Status{
 	Creating: {Running, Failed, Cancelled, Expired},
 	Running:  {Finished, Failed, Cancelled, Expired},
 }
 
-// To reports whether to may follow s.
+// To reports whether s can be followed by to.
 func (s Status) To(to Status) bool { return slices.Contains(next[s], to) }
 
-// Ended reports whether nothing follows s.
+// Ended reports whether s is final.
 func (s Status) Ended() bool { return len(next[s]) == 0 }
 
-// Run is one prompt worked to its end: a fold of the events that bear its id.
+// Run is the work on one prompt, folded from the events with its id.
 type Run struct {
 	ID        string
 	AgentID   string
 	Status    Status
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	StartedAt time.Time // zero until it runs
-	EndedAt   time.Time // zero until it ended
-	Result    string    // the last words of the agent
+	StartedAt time.Time // zero until it starts
+	EndedAt   time.Time // zero until it ends
+	Result    string    // the agent's last message
 	Failure   *Failure  // why it ended in ERROR or EXPIRED
 	Branches  []Branch
-	Unhooked  []string // why commits and pushes were made without the project's git hooks
+	Unhooked  []string // why commits and pushes skipped the project's git hooks
 	Usage     conversation.Usage
 	Turns     int
-	Limit     allowance.Amount // at which it ends
+	Limit     allowance.Amount // the limits at which it ends
 	Clock     Clock
-	Privacy   *bool // the team's privacy mode when the run began; nil where the journal has none
+	Privacy   *bool // the team's privacy mode when the run started; nil in older journals
 	FirstSeq  int64 // of its first event
 	LastSeq   int64 // of its last event so far
 }
 
 // Branch is a branch that a run has pushed.
 type Branch struct {
-	RepoURL string `json:"repoUrl"` // as the agent's repository has it
+	RepoURL string `json:"repoUrl"` // as in the agent's list of repositories
 	Branch  string `json:"branch"`
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Failure is why a run could not go on, in words for its user.
+// Failure says why a run failed, in words for its user.
 type Failure struct {
 	Code    string `json:"code"`           // model_unauthorized, ref_not_found, …
-	Message string `json:"message"`        // what and why
+	Message string `json:"message"`        // what failed and why
 	Hint    string `json:"hint,omitempty"` // what to do
 }
 
-// Duration is how long the run took, or has taken until now.
+// Duration returns how long the run took, or has taken until now.
 func (r *Run) Duration(now time.Time) time.Duration {
 	if !r.EndedAt.IsZero() {
 		now = r.EndedAt
@@ -93,7 +93,7 @@ func (r *Run) Apply(e Event) {
 		r.Privacy = b.Privacy
 	case *TurnReplied:
 		r.Usage = r.Usage.Add(b.Usage)
-		if e.Body == Body(b) { // and not a subagent's, which is paid like the agent's own
+		if e.Body == Body(b) { // not a subagent's turn; those only count as usage
 			r.Turns++
 		}
 	case *Compacted:
@@ -112,7 +112,7 @@ func (r *Run) Apply(e Event) {
 	}
 }
 
-// unhooked adds why something was done without the project's git hooks.
+// unhooked adds a reason for skipping the project's git hooks.
 func unhooked(all []string, why string) []string {
 	if why == "" || slices.Contains(all, why) {
 		return all

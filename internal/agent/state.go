@@ -8,49 +8,49 @@ import (
 	"aloft/internal/subagent"
 )
 
-// State is what an agent's journal folds to: all that a loop needs to go on,
-// whoever worked on the agent before.
+// State is what an agent's journal folds to: everything that a loop needs to
+// continue the agent's work.
 type State struct {
 	Agent      Agent
-	Run        Run        // the latest
-	Branch     string     // to push; "" before the machine was ready and Created named none
-	BaseCommit string     // where the branch began, as the machine says
-	Others     []Checkout // of the agent's repositories but the first: as Branch, BaseCommit and Pushed are of that
-	Egress     Egress     // how the machine's network is narrowed
-	MachineID  string     // "" when there is none
-	BootID     string     // of the machine's present life; "" unless it is ready
-	LastBootID string     // the BootID under which the machine was last up, whether the agent knows of it or not
-	User       string     // whom the machine runs the agent's processes as; "" where no machine has said
-	Started    string     // the BootID under which start and the terminals were started for a visitor
+	Run        Run        // the latest run
+	Branch     string     // to push; "" before the machine was ready if Created named none
+	BaseCommit string     // where the branch starts, as the machine reports
+	Others     []Checkout // the repositories except the first, whose checkout is Branch, BaseCommit and Pushed
+	Egress     Egress     // the machine's network restriction
+	MachineID  string     // "" if there is none
+	BootID     string     // of the machine's current boot; "" unless it is ready
+	LastBootID string     // BootID of the machine's last boot, even if the agent does not know of it
+	User       string     // runs the agent's processes in the machine; "" if not known yet
+	Started    string     // BootID of the boot in which start and the terminals were started for a visitor
 	Hibernated bool       // the machine sleeps
-	SleptAt    time.Time  // since when
-	// Slept is for how long the machine slept, with its processes, without the agent
-	// having been told.
+	SleptAt    time.Time  // since when it sleeps
+	// Slept is how long the machine has slept, with its processes, since the
+	// agent was last told.
 	Slept     time.Duration
-	Expires   time.Time             // when the machine will be removed; zero unless that was warned of
-	Fork      *Forked               // whence the agent began; nil if it began by itself
-	Settled   bool                  // a machine of the agent's has been ready at some time
-	Used      bool                  // the machine has been ready at some time: its disk may hold work
-	Given     []string              // names of the variables that were put into the machine
-	Install   bool                  // the machine is to run the environment's install before it is ready for the first time
+	Expires   time.Time             // when the machine will be removed; zero unless a warning was journaled
+	Fork      *Forked               // the fork's origin; nil if the agent is not a fork
+	Settled   bool                  // one of the agent's machines was ready at some time
+	Used      bool                  // the current machine was ready at some time: its disk may contain work
+	Given     []string              // names of the variables set in the machine
+	Install   bool                  // the machine must run the environment's install command before it is first ready
 	Thread                          // the agent's own conversation
-	Requested []subagent.Definition // by whoever made the agent
+	Requested []subagent.Definition // from the request that created the agent
 	Defined   []subagent.Definition // by the repositories
-	Subagents []Subagent            // that work, and those that can be asked more, the last to begin last
-	Asked     []string              // what people have asked of the agent, in their words
-	Mode      string                // of working: [ModePlan], or as "" [ModeAgent]
-	Cancel    string                // why the run is to stop; "" when it is not
-	Trace     string                // the traceparent that came with the request for the run
-	Pushed    bool                  // the agent has pushed its branch at some time
-	Unhooked  []string              // why commits and pushes were made without the project's git hooks, in all runs
+	Subagents []Subagent            // working ones, and those that can be resumed, the most recent last
+	Asked     []string              // the user's prompts
+	Mode      string                // [ModePlan], or "" for [ModeAgent]
+	Cancel    string                // why the run has to stop, or ""
+	Trace     string                // traceparent of the request for the run
+	Pushed    bool                  // the branch has been pushed
+	Unhooked  []string              // why commits and pushes skipped the project's git hooks, in all runs
 	Submitted bool                  // the hooks have seen the run's prompt
-	Granted   []Grant               // what a person has allowed the agent for good
+	Granted   []Grant               // what a person has permanently allowed the agent
 	Refused   []RefusedCall         // in this run
 	Recorded  bool                  // a call of RecordTool was sent in this run
-	marks     []mark                // of the conversation, where it can be taken back to
-	before    *mark                 // it was taken back to this, and no run has begun since
+	marks     []mark                // points to which the conversation can be rewound
+	before    *mark                 // the conversation was rewound to this, and no run has started since
 	proposals map[string]Proposal   // of the end of this run, by repository
-	// MCPRun is the run with which MCP servers came last; "" if none came.
+	// MCPRun is the run that last came with MCP servers; "" if none did.
 	MCPRun string
 	// EnvironmentGone reports whether the agent was told that its saved environment
 	// is not available any more.
@@ -60,7 +60,8 @@ type State struct {
 // RecordTool is the tool that records the desktop.
 const RecordTool = "RecordScreen"
 
-// Fold returns the state after the events, which begin with the first of a journal.
+// Fold returns the state after the events, which start with the first of a
+// journal.
 func Fold(id string, events []Event) *State {
 	s := &State{Agent: Agent{ID: id}}
 	for _, e := range events {
@@ -69,15 +70,15 @@ func Fold(id string, events []Event) *State {
 	return s
 }
 
-// Apply folds one more event. Events come in order; one that was folded
-// before is passed over.
+// Apply folds one more event. Events must come in order; an event that was
+// already folded is ignored.
 func (s *State) Apply(e Event) {
 	if e.Seq <= s.Agent.Head {
 		return
 	}
 	s.Agent.Apply(e)
 	if !e.Housekeeping() {
-		s.Expires = time.Time{} // it is used
+		s.Expires = time.Time{} // the machine is in use again
 	}
 	if _, ok := e.Body.(*RunCreated); ok {
 		s.Run = Run{AgentID: s.Agent.ID}
@@ -157,9 +158,9 @@ func (s *State) Apply(e Event) {
 			s.EnvironmentGone = true
 		}
 	case *TurnReplied:
-		s.marks = append(s.marks, s.mark()) // before it is folded
+		s.marks = append(s.marks, s.mark()) // the mark is the state before the reply
 	case *Compacted:
-		s.marks = nil // they would keep what the summary stands for
+		s.marks = nil // older marks would keep the replaced messages in memory
 	case *Rewound:
 		s.rewound(b.To)
 	case *ModeSwitched:
@@ -178,7 +179,8 @@ func (s *State) Apply(e Event) {
 	s.apply(e.Body)
 }
 
-// pushed marks the repository, which is the first where no other is named.
+// pushed marks the repository as pushed. The first one is meant if no other has
+// the URL.
 func (s *State) pushed(url string) {
 	for i, r := range s.Agent.Repos {
 		if i > 0 && i <= len(s.Others) && r.URL == url {
@@ -189,8 +191,8 @@ func (s *State) pushed(url string) {
 	s.Pushed = true
 }
 
-// Checkout is what the machine began with of the agent's n-th repository, from
-// 0. It is empty before the machine was ready.
+// Checkout returns the state in which the machine started the agent's n-th
+// repository, from 0. It is empty until the machine was ready.
 func (s *State) Checkout(n int) Checkout {
 	switch {
 	case n == 0:
@@ -201,18 +203,18 @@ func (s *State) Checkout(n int) Checkout {
 	return Checkout{}
 }
 
-// Next is what a loop has to do.
+// Next is the next step of a loop.
 type Next int
 
-// What there is to do, in the order of a turn.
+// The steps, in the order of a turn.
 const (
 	NextNothing Next = iota // there is no run, or it has ended
 	NextReply               // ask the model
-	NextCalls               // work the calls that have no result
-	NextFinish              // the model has said its last: commit, push, end
+	NextCalls               // run the calls that have no result
+	NextFinish              // the last reply has no calls: commit, push, end
 )
 
-// Next returns what a loop has to do now.
+// Next returns the next step of the run.
 func (s *State) Next() Next {
 	if s.Run.ID == "" || s.Run.Status.Ended() {
 		return NextNothing

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// journal numbers bodies as a store would.
+// journal numbers the events as a store would.
 func journal(bodies ...Body) []Event {
 	var events []Event
 	for i, b := range bodies {

@@ -11,36 +11,37 @@ import (
 	"aloft/internal/subagent"
 )
 
-// TaskTool is the tool by which an agent gives work to a subagent.
+// TaskTool is the tool with which an agent starts a subagent.
 const TaskTool = "Task"
 
 type (
-	// SubagentsFound says which subagents the repositories define, from now on, as
-	// their files in the machine have it.
+	// SubagentsFound records which subagents the repositories define from now
+	// on, as read from files in the machine.
 	SubagentsFound struct {
 		Definitions []subagent.Definition `json:"definitions,omitempty"`
-		Complaints  []string              `json:"complaints,omitempty"` // what of the files is wrong
+		Complaints  []string              `json:"complaints,omitempty"` // problems in the files
 	}
-	// TaskBegan says that a subagent works at a call of [TaskTool]. What happens in
-	// its conversation until [TaskEnded] comes as [Within], which names the call: so
-	// the conversations of several are told apart.
+	// TaskBegan records that a subagent starts to work for a call of
+	// [TaskTool]. Until [TaskEnded], the events of its conversation are
+	// journaled as [Within] with the call's id, which keeps the conversations
+	// of several subagents apart.
 	TaskBegan struct {
 		CallID string `json:"callId"`
-		// ID names the subagent: the call with which it began. It is another than
-		// CallID where the subagent goes on.
+		// ID identifies the subagent: it is the id of the call that first
+		// started it. If the subagent is resumed, CallID differs from it.
 		ID          string `json:"id"`
-		Type        string `json:"type"` // explore, …, or the name that a project gave it
+		Type        string `json:"type"` // explore, …, or a name that the project defines
 		Description string `json:"description"`
 		Prompt      string `json:"task"`
-		Model       string `json:"model"` // an id of the configuration
+		Model       string `json:"model"` // id in the configuration
 		ReadOnly    bool   `json:"readOnly,omitempty"`
-		Words       string `json:"words,omitempty"` // of the system prompt, where a project wrote them
-		// Background says that the agent does not wait for it: the call has its result
-		// at once, and what the subagent comes back with is in [TaskEnded].
+		Words       string `json:"words,omitempty"` // the system prompt, if a project defines it
+		// Background says that the agent does not wait: the call gets its
+		// result at once, and the subagent's answer is in [TaskEnded].
 		Background bool `json:"background,omitempty"`
 	}
-	// TaskEnded says that the subagent has come back. It is journaled together with
-	// the [CallDone] of the call, unless it worked in the background.
+	// TaskEnded records that the subagent has ended. It is journaled together
+	// with the [CallDone] of the call, except for a background subagent.
 	TaskEnded struct {
 		CallID     string             `json:"callId"`
 		ID         string             `json:"id"`
@@ -48,12 +49,14 @@ type (
 		DurationMS int64              `json:"durationMs"`
 		Turns      int                `json:"turns"`
 		ToolCalls  int                `json:"toolCalls"`
-		Usage      conversation.Usage `json:"usage"` // of this call; the run's holds it too
-		// Told is what the agent is told of one that worked in the background.
+		Usage      conversation.Usage `json:"usage"` // of this call; also included in the run's usage
+		// Told is the message to the agent about a background subagent's
+		// outcome.
 		Told string `json:"told,omitempty"`
 	}
-	// Within is an event of the conversation of the subagent that works at the call.
-	// It counts for the run, and is no part of the agent's own conversation.
+	// Within is an event of the conversation of the subagent that works for the
+	// call. Its usage counts for the run, but it is not part of the agent's
+	// conversation.
 	Within struct {
 		CallID string
 		Body   Body
@@ -72,7 +75,7 @@ func (*TaskEnded) Kind() string { return "task.ended" }
 // Kind implements [Body].
 func (*Within) Kind() string { return "task.event" }
 
-// within is a Within as the journal keeps it.
+// within is the journal's encoding of a Within.
 type within struct {
 	CallID string          `json:"callId"`
 	Kind   string          `json:"kind"`
@@ -108,7 +111,8 @@ func (w *Within) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Inner is the body of an event, also of one in a subagent's conversation.
+// Inner returns the body of an event, unwrapped if it is in a subagent's
+// conversation.
 func (e Event) Inner() Body {
 	if w, ok := e.Body.(*Within); ok {
 		return w.Body
@@ -116,31 +120,31 @@ func (e Event) Inner() Body {
 	return e.Body
 }
 
-// A Subagent works at a part of an agent's task, in a conversation of its own.
+// A Subagent works on part of an agent's task, in its own conversation.
 type Subagent struct {
-	TaskBegan // that came last
+	TaskBegan // the most recent one
 	Thread
-	Asked     []string // its prompts, the first first
-	Busy      bool     // it works at the call
+	Asked     []string // its prompts, oldest first
+	Busy      bool     // it is working
 	Began     time.Time
-	Usage     conversation.Usage // of the call
-	ToolCalls int                // likewise
-	Followups int                // likewise: how often a hook has had it go on
-	Changed   []string           // likewise: files that its tools have written, each once
+	Usage     conversation.Usage // for the call
+	ToolCalls int                // for the call
+	Followups int                // for the call: how often a hook made it continue
+	Changed   []string           // for the call: files that its tools have written, without duplicates
 }
 
-// maxKept is how many subagents that have come back can be asked more.
+// maxKept is how many ended subagents are kept for resuming.
 const maxKept = 8
 
-// maxChanged bounds the files that are named to hooks.
+// maxChanged is how many changed files are kept for the hooks.
 const maxChanged = 200
 
-// CodeFollowup is the code of a notice by which a hook has a conversation go on
-// that was at its end.
+// CodeFollowup is the code of a notice with which a hook makes an ended
+// conversation continue.
 const CodeFollowup = "hook_followup"
 
-// Subagent returns the one that works at the call, or has the id and has come
-// back; nil if there is none.
+// Subagent returns the subagent that is working for the call id, or the ended
+// one with that id, or nil.
 func (s *State) Subagent(id string) *Subagent {
 	for i := range s.Subagents {
 		if sub := &s.Subagents[i]; sub.Busy && sub.CallID == id || !sub.Busy && sub.ID == id {
@@ -150,7 +154,7 @@ func (s *State) Subagent(id string) *Subagent {
 	return nil
 }
 
-// Background are the subagents that work in the background.
+// Background returns the subagents that work in the background.
 func (s *State) Background() []Subagent {
 	var out []Subagent
 	for _, sub := range s.Subagents {
@@ -161,8 +165,8 @@ func (s *State) Background() []Subagent {
 	return out
 }
 
-// Definitions are the subagents that are not Aloft's own: those of whoever made the
-// agent, and of the repositories' those that have another name.
+// Definitions returns the custom subagents: those from the request that created
+// the agent, and those of the repositories with other names.
 func (s *State) Definitions() []subagent.Definition {
 	all := slices.Clone(s.Requested)
 	for _, d := range s.Defined {
@@ -173,13 +177,13 @@ func (s *State) Definitions() []subagent.Definition {
 	return all
 }
 
-// IsRequested reports whether whoever made the agent has defined a subagent of that
-// name.
+// IsRequested reports whether the request that created the agent defines a subagent
+// of that name.
 func (s *State) IsRequested(name string) bool {
 	return slices.ContainsFunc(s.Requested, func(d subagent.Definition) bool { return d.Name == name })
 }
 
-// Find returns the call of that id, whoever made it; nil if none waits for its
+// Find returns the call with that id in any conversation, or nil if it has its
 // result.
 func (s *State) Find(callID string) *Call {
 	if c := s.call(callID); c != nil {
@@ -193,7 +197,7 @@ func (s *State) Find(callID string) *Call {
 	return nil
 }
 
-// tasks folds what is of subagents.
+// tasks folds events about subagents.
 func (s *State) tasks(e Event) {
 	switch b := e.Body.(type) {
 	case *SubagentsFound:
@@ -220,9 +224,9 @@ func (s *State) tasks(e Event) {
 	}
 }
 
-// noticed tells the conversations. What happens to the machine concerns those of
-// subagents too; while one works in the background, any of them may have asked its
-// model already.
+// noticed passes a notice to the conversations. A notice about the machine also
+// goes to working subagents. While one works in the background, any of the
+// models may already have been asked, so the notice comes after the reply.
 func (s *State) noticed(b *Notice) {
 	tell := (*Thread).notice
 	if len(s.Background()) > 0 && b.ofMachine() {
@@ -236,8 +240,8 @@ func (s *State) noticed(b *Notice) {
 	}
 }
 
-// stopTasks ends the work of subagents, and tells the agent of those that it does
-// not wait for.
+// stopTasks ends all subagents, and tells the agent about those in the
+// background.
 func (s *State) stopTasks(why string) {
 	s.Subagents = slices.Clone(s.Subagents)
 	for i := range s.Subagents {
@@ -245,13 +249,13 @@ func (s *State) stopTasks(why string) {
 		if !sub.Busy {
 			continue
 		}
-		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may have them too
+		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may share them
 		if sub.ended(why); sub.Background {
 			s.later(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. What it has done in the machine is there; go on with it by resume.", sub.ID, sub.Type, sub.Description, why))
 		}
 		sub.Busy = false
 	}
-	s.answer() // no reply is due
+	s.answer() // no reply is pending
 	s.keepFew()
 }
 
@@ -269,7 +273,7 @@ func (s *State) taskBegan(b *TaskBegan, at time.Time) {
 	s.Subagents = append(s.Subagents, Subagent{TaskBegan: *b, Thread: thread, Asked: append(slices.Clip(asked), b.Prompt), Busy: true, Began: at})
 }
 
-// keepFew forgets those that have come back first.
+// keepFew drops the subagents that ended first.
 func (s *State) keepFew() {
 	idle := 0
 	for _, sub := range s.Subagents {
@@ -310,14 +314,14 @@ func (sub *Subagent) within(body Body) {
 	sub.apply(body)
 }
 
-// changed notes the file that a call has written.
+// changed records the file that a call has written.
 func (sub *Subagent) changed(c Call) {
 	if file := writtenBy(c); file != "" && len(sub.Changed) < maxChanged && !slices.Contains(sub.Changed, file) {
 		sub.Changed = append(slices.Clip(sub.Changed), file)
 	}
 }
 
-// Resumable is a subagent as a fork takes it along.
+// Resumable is a subagent that a fork can resume.
 type Resumable struct {
 	TaskBegan
 	Messages []conversation.Message `json:"messages"`
@@ -326,7 +330,8 @@ type Resumable struct {
 	Memory   Memory                 `json:"memory,omitzero"`
 }
 
-// asked returns the prompts of the subagent. Older journals have the last alone.
+// asked returns the prompts of the subagent. Older journals have only the last
+// one.
 func (r Resumable) asked() []string {
 	if len(r.Asked) == 0 {
 		return []string{r.Prompt}
@@ -334,7 +339,7 @@ func (r Resumable) asked() []string {
 	return slices.Clone(r.Asked)
 }
 
-// resumables are the subagents that have come back.
+// resumables returns the ended subagents that can be resumed.
 func (s *State) resumables() []Resumable {
 	var out []Resumable
 	for _, sub := range s.Subagents {

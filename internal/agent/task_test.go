@@ -9,7 +9,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// lines numbers events of one run.
+// lines numbers the events of a run.
 func lines(bodies ...Body) []Event {
 	var events []Event
 	for i, b := range bodies {
@@ -48,8 +48,9 @@ func TestWithinIsKept(t *testing.T) {
 	}
 }
 
-// TestSubagentsHaveThreadsOfTheirOwn folds a run with a subagent that is asked
-// twice: what it says is no part of the agent's conversation, and counts.
+// TestSubagentsHaveThreadsOfTheirOwn folds a run with a subagent that is used
+// twice. Its messages are not in the agent's conversation, but its usage
+// counts.
 func TestSubagentsHaveThreadsOfTheirOwn(t *testing.T) {
 	in := func(call string, b Body) Body { return &Within{CallID: call, Body: b} }
 	events := lines(
@@ -93,7 +94,8 @@ func TestSubagentsHaveThreadsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSubagentsAreForgotten keeps the last of them only.
+// TestSubagentsAreForgotten checks that only the most recent subagents are
+// kept.
 func TestSubagentsAreForgotten(t *testing.T) {
 	var all []Body
 	for i := range maxKept + 2 {
@@ -106,7 +108,7 @@ func TestSubagentsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRewindTakesSubagentsBack resumes one after going back.
+// TestRewindTakesSubagentsBack resumes a subagent after a rewind.
 func TestRewindTakesSubagentsBack(t *testing.T) {
 	events := lines(
 		&RunCreated{Prompt: conversation.Text(conversation.User, "go")},
@@ -145,7 +147,8 @@ func TestRewindTakesSubagentsBack(t *testing.T) {
 	}
 }
 
-// TestApprovalsOfSubagents are answered as the agent's own.
+// TestApprovalsOfSubagents checks that a subagent's requests are answered like
+// the agent's own.
 func TestApprovalsOfSubagents(t *testing.T) {
 	s := Fold("bc-1", lines(
 		&RunCreated{Prompt: conversation.Text(conversation.User, "go")},

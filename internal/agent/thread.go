@@ -6,34 +6,33 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A Thread is one conversation with a model: the agent's own, or that of a
-// subagent.
+// A Thread is a conversation with a model, of the agent or of a subagent.
 type Thread struct {
 	Messages []conversation.Message
-	Calls    []Call   // of the last reply, until every one has its result
-	Todos    []Todo   // as TodoWrite left them
-	Shown    string   // of a reply that is not whole: what watchers have seen of it
-	Thought  string   // likewise of its reasoning
-	Context  int64    // tokens that the model counted in its last reply's conversation
-	Turns    int      // replies since it was last asked something
-	Memory            // what a summary must not lose
-	notices  []string // to be told after the results of Calls, or after the next reply
+	Calls    []Call   // of the last reply, until all have results
+	Todos    []Todo   // as last set by TodoWrite
+	Shown    string   // the part of an unfinished reply that clients have seen
+	Thought  string   // the same for its reasoning
+	Context  int64    // tokens of the conversation, as the model counted for its last reply
+	Turns    int      // replies since the last prompt
+	Memory            // what a compaction must keep
+	notices  []string // to be added after the results of Calls, or after the next reply
 }
 
-// Call is a tool call on its way.
+// Call is a tool call without a result.
 type Call struct {
 	conversation.ToolCall
 	Sent     bool
-	Judged   *CallJudged       // nil until it is decided how it is treated
-	Approval *Approval         // the question that was put to a person; nil if none was
-	Answer   *ApprovalAnswered // nil while it waits
-	BootID   string            // of the machine that it was sent to
-	Upto     uint64            // the last of its deltas that is in the journal
-	Shown    int               // bytes of output in the journal
+	Judged   *CallJudged       // nil until it is decided
+	Approval *Approval         // the request to a person; nil if none was made
+	Answer   *ApprovalAnswered // nil while the request is pending
+	BootID   string            // boot of the machine to which it was sent
+	Upto     uint64            // number of its last journaled delta
+	Shown    int               // bytes of its output in the journal
 	Result   *conversation.ToolResult
 }
 
-// apply folds what was said in the conversation.
+// apply folds an event of the conversation.
 func (t *Thread) apply(body Body) {
 	switch b := body.(type) {
 	case *TextDelta:
@@ -69,8 +68,8 @@ func (t *Thread) apply(body Body) {
 	}
 }
 
-// Next returns what there is to do in the conversation: [NextReply],
-// [NextCalls], or [NextFinish].
+// Next returns the next step of the conversation: [NextReply], [NextCalls] or
+// [NextFinish].
 func (t *Thread) Next() Next {
 	switch {
 	case len(t.Calls) > 0:
@@ -81,7 +80,7 @@ func (t *Thread) Next() Next {
 	return NextReply
 }
 
-// LastWords are the last text that the model said.
+// LastWords returns the text of the model's last message.
 func (t *Thread) LastWords() string {
 	for _, m := range slices.Backward(t.Messages) {
 		if m.Role == conversation.Assistant {
@@ -91,8 +90,8 @@ func (t *Thread) LastWords() string {
 	return ""
 }
 
-// say adds blocks to the conversation, joining what one speaker says in a row.
-// Those who have a copy of the thread see nothing of it.
+// say adds blocks to the conversation, merging consecutive messages of one
+// role. It does not modify slices that copies of the thread share.
 func (t *Thread) say(role conversation.Role, blocks ...conversation.Block) {
 	if len(blocks) == 0 {
 		return
@@ -107,15 +106,15 @@ func (t *Thread) say(role conversation.Role, blocks ...conversation.Block) {
 }
 
 func (t *Thread) notice(text string) {
-	if len(t.Calls) > 0 { // results come first, right after their calls
+	if len(t.Calls) > 0 { // results must follow their calls directly
 		t.notices = append(slices.Clip(t.notices), text)
 		return
 	}
 	t.say(conversation.User, conversation.Block{Text: text})
 }
 
-// later tells of what has come while the model may have been asked already: after
-// the reply that is due, if one is, so that it is not taken for one that knew.
+// later adds a message after the pending reply, if there is one: the model may
+// already have been asked without it.
 func (t *Thread) later(text string) {
 	if n := len(t.Messages); n > 0 && t.Messages[n-1].Role == conversation.User {
 		t.notices = append(slices.Clip(t.notices), text)
@@ -166,8 +165,8 @@ func (t *Thread) done(b *CallDone) {
 	t.answer()
 }
 
-// answer says the results of all calls, in the calls' order, and then what
-// waited for them.
+// answer adds the results of all calls, in the order of the calls, and then the
+// messages that waited for them.
 func (t *Thread) answer() {
 	var blocks []conversation.Block
 	for _, c := range t.Calls {
@@ -197,10 +196,10 @@ func (t *Thread) compacted(b *Compacted) {
 	t.Context = 0
 }
 
-// ended closes what the end of the run has left open.
+// ended closes what is open when the run ends.
 func (t *Thread) ended(why string) {
 	t.Shown, t.Thought = "", ""
-	for i := range t.Calls { // a conversation with a call and no result is refused by every model
+	for i := range t.Calls { // providers reject a conversation with a call that has no result
 		if c := &t.Calls[i]; c.Result == nil {
 			text := "never started: " + why + " before the call, which has had no effect"
 			if c.Sent {

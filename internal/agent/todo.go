@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Todo is an item of an agent's own list of what is to be done.
+// Todo is an item of an agent's todo list.
 type Todo struct {
 	ID      string `json:"id"`
 	Content string `json:"content"`
-	Status  string `json:"status"` // pending, in_progress, completed, cancelled
+	Status  string `json:"status"` // pending, in_progress, completed or cancelled
 }
 
-// todosOf returns the list that a result of TodoWrite holds.
+// todosOf returns the list in a result of TodoWrite.
 func todosOf(output json.RawMessage) ([]Todo, bool) {
 	var out struct {
 		Success *struct {
@@ -26,18 +26,18 @@ func todosOf(output json.RawMessage) ([]Todo, bool) {
 	return out.Success.Todos, true
 }
 
-// MostTodos is how many of the newest changes of its list an agent remembers, for
-// when its conversation is taken back.
+// MostTodos is how many versions of its todo list an agent remembers for
+// rewinding.
 const MostTodos = 100
 
-// TodosOf returns the list that an event holds, if it holds one.
+// TodosOf returns the todo list that an event contains, if any.
 func TodosOf(e Event) ([]Todo, bool) {
 	switch b := e.Body.(type) {
 	case *Forked:
 		return b.Todos, len(b.Todos) > 0
 	case *CallDone:
 		if !bytes.Contains(b.Output, []byte(`"todos"`)) {
-			return nil, false // as nearly all
+			return nil, false // most events have no list
 		}
 		todos, ok := todosOf(b.Output)
 		return todos, ok && todos != nil
@@ -45,7 +45,7 @@ func TodosOf(e Event) ([]Todo, bool) {
 	return nil, false
 }
 
-// todo folds one event into where the list is.
+// todo folds one event into the positions of the todo lists.
 func (a *Agent) todo(e Event) {
 	if b, ok := e.Body.(*Rewound); ok {
 		a.Todos = slices.DeleteFunc(slices.Clone(a.Todos), func(seq int64) bool { return seq >= b.To })

@@ -1,4 +1,5 @@
-// Package conversation is what is said between a person, a model and its tools.
+// Package conversation defines the messages between a person, a model and its
+// tools.
 package conversation
 
 import (
@@ -7,22 +8,22 @@ import (
 	"strings"
 )
 
-// Role is who speaks.
+// Role is the author of a message.
 type Role string
 
-// Roles. The results of tools are the user's to say.
+// Roles. Tool results are in the user's messages.
 const (
 	User      Role = "user"
 	Assistant Role = "assistant"
 )
 
-// Message is one speaker's turn.
+// Message is one turn of one author.
 type Message struct {
 	Role   Role    `json:"role"`
 	Blocks []Block `json:"blocks"`
 }
 
-// Block is one part of a message: exactly one of its fields is set.
+// Block is one part of a message. Exactly one of its fields is set.
 type Block struct {
 	Text     string      `json:"text,omitempty"`
 	Image    *Image      `json:"image,omitempty"`
@@ -31,34 +32,35 @@ type Block struct {
 	Result   *ToolResult `json:"result,omitempty"`
 }
 
-// Image is a picture.
+// Image is an image.
 type Image struct {
-	MediaType string `json:"mediaType"` // image/png, image/jpeg, image/gif, image/webp
+	MediaType string `json:"mediaType"` // image/png, image/jpeg, image/gif or image/webp
 	Data      []byte `json:"data"`
 }
 
-// Thinking is a model's reasoning. Provider and Opaque let it be given back, unchanged,
-// to the provider that it came from, and to no other.
+// Thinking is a model's reasoning. Provider and Opaque allow it to be sent back
+// unchanged to the provider that it came from, and only to that.
 type Thinking struct {
 	Text     string `json:"text,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Opaque   string `json:"opaque,omitempty"`
 }
 
-// ToolCall is a model's wish to use a tool.
+// ToolCall is a model's call of a tool.
 type ToolCall struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"` // as in the catalogue: "Grep"
-	Args json.RawMessage `json:"args"` // a JSON object, or what the model wrote in place of one
-	// Shell is in which of the machine's shells it is worked; "" is the agent's own.
-	// Whoever sends the call knows.
+	Args json.RawMessage `json:"args"` // a JSON object, or whatever else the model wrote
+	// Shell is the machine's shell in which the call runs; "" is the agent's.
+	// The sender of the call sets it.
 	Shell string `json:"-"`
-	// Guarded says that the path of a file tool was judged, and is to be judged again
-	// where its symbolic links lead. Whoever sends the call knows.
+	// Guarded says that the path of a file tool was checked, and must be
+	// checked again in the machine after resolving symbolic links. The sender
+	// of the call sets it.
 	Guarded bool `json:"-"`
 }
 
-// ToolResult is what came of a call.
+// ToolResult is the result of a call.
 type ToolResult struct {
 	CallID string  `json:"callId"`
 	Text   string  `json:"text"`
@@ -66,13 +68,12 @@ type ToolResult struct {
 	Images []Image `json:"images,omitempty"`
 }
 
-// Text is a message of text alone.
+// Text returns a message with only text.
 func Text(role Role, text string) Message {
 	return Message{Role: role, Blocks: []Block{{Text: text}}}
 }
 
-// LastWith returns the text of the role that begins with prefix and was said last,
-// "" if there is none.
+// LastWith returns the role's last text that begins with prefix, or "".
 func LastWith(messages []Message, role Role, prefix string) string {
 	for _, m := range slices.Backward(messages) {
 		for _, b := range slices.Backward(m.Blocks) {
@@ -104,14 +105,15 @@ func (m Message) PlainText() string {
 	return s
 }
 
-// Usage counts tokens, and what is known of their cost.
+// Usage counts tokens and their known cost.
 type Usage struct {
 	Input      int64 `json:"input"` // neither read from a cache nor written to one
 	Output     int64 `json:"output"`
 	CacheRead  int64 `json:"cacheRead"`
 	CacheWrite int64 `json:"cacheWrite"`
-	// Cost is what Priced of the tokens cost, in billionths of a US dollar, at the
-	// prices when they were used. What the others cost is not known.
+	// Cost is what Priced of the tokens cost, in billionths of a US dollar, at
+	// the prices when they were used. The cost of the other tokens is not
+	// known.
 	Cost   int64 `json:"cost,omitempty"`
 	Priced int64 `json:"priced,omitempty"`
 }
@@ -121,8 +123,9 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheWrite + v.CacheWrite, u.Cost + v.Cost, u.Priced + v.Priced}
 }
 
-// Total is all tokens of u.
+// Total returns the number of all tokens of u.
 func (u Usage) Total() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
-// Context is the tokens of the conversation after the reply that u counts.
+// Context returns the number of tokens in the conversation after the reply that
+// u counts.
 func (u Usage) Context() int64 { return u.Total() }

@@ -1,6 +1,6 @@
-// Package fault says what kind of failure an error is, to the person who has
-// to act on it. An error that is not a fault is Internal: it is logged, and its
-// text is shown to nobody.
+// Package fault defines errors for the person who has to act on them. An error
+// that is not a fault counts as internal: it is logged, and its text is not
+// shown.
 package fault
 
 import (
@@ -8,21 +8,21 @@ import (
 	"fmt"
 )
 
-// Kind is what a caller can do about a failure.
+// Kind says what a caller can do about a failure.
 type Kind int
 
-// Kinds, in the order in which a person meets them.
+// Kinds of failures.
 const (
-	KindInternal        Kind = iota // ours; the text is for the log
-	KindInvalid                     // the request cannot be right; mend it
-	KindUnauthenticated             // say who you are
-	KindDenied                      // you may not
-	KindNotFound                    // there is no such thing
-	KindConflict                    // not now, in this state
-	KindExhausted                   // too much, or too often
+	KindInternal        Kind = iota // our mistake; the text is for the log
+	KindInvalid                     // the request is wrong; fix it
+	KindUnauthenticated             // not authenticated
+	KindDenied                      // not authorized
+	KindNotFound                    // does not exist
+	KindConflict                    // not possible in the current state
+	KindExhausted                   // too much or too often
 	KindUnavailable                 // try again later
-	KindGone                        // there was such a thing
-	KindNotImplemented              // not in this version
+	KindGone                        // existed earlier
+	KindNotImplemented              // not supported by this version
 )
 
 // Error is a failure with a kind. Its methods return the error itself, so that
@@ -32,8 +32,8 @@ const (
 type Error struct {
 	Kind    Kind
 	Code    string // for programs, snake_case: agent_busy
-	Field   string // of the request, in JSON's words: prompt.text
-	Message string // for a person; holds no secret
+	Field   string // of the request, as in its JSON: prompt.text
+	Message string // for a person; contains no secret
 	Advice  string // what to do next
 	Cause   error  // for the log
 }
@@ -52,60 +52,62 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Hint says what to do next.
+// Hint sets the advice: what to do next.
 func (e *Error) Hint(format string, args ...any) *Error {
 	e.Advice = fmt.Sprintf(format, args...)
 	return e
 }
 
-// Named gives the error its code.
+// Named sets the code.
 func (e *Error) Named(code string) *Error { e.Code = code; return e }
 
-// At names the field of the request that is wrong.
+// At sets the field of the request that is wrong.
 func (e *Error) At(field string) *Error { e.Field = field; return e }
 
-// Because records the cause, for the log.
+// Because sets the cause, for the log.
 func (e *Error) Because(err error) *Error { e.Cause = err; return e }
 
-// Invalid is a request that cannot be right.
+// Invalid returns an error for a request that is wrong.
 func Invalid(format string, args ...any) *Error {
 	return newError(KindInvalid, "validation_error", format, args)
 }
 
-// Unauthenticated is a caller who did not say who they are.
+// Unauthenticated returns an error for a caller who is not authenticated.
 func Unauthenticated(format string, args ...any) *Error {
 	return newError(KindUnauthenticated, "unauthorized", format, args)
 }
 
-// Denied is a caller who may not do this.
+// Denied returns an error for a caller who may not do this.
 func Denied(format string, args ...any) *Error {
 	return newError(KindDenied, "forbidden", format, args)
 }
 
-// NotFound is a thing that is not there.
+// NotFound returns an error for something that does not exist.
 func NotFound(format string, args ...any) *Error {
 	return newError(KindNotFound, "not_found", format, args)
 }
 
-// Conflict is a thing in another state than the request needs.
+// Conflict returns an error for something that is not in the state that the
+// request needs.
 func Conflict(format string, args ...any) *Error {
 	return newError(KindConflict, "conflict", format, args)
 }
 
-// Exhausted is a limit that was reached.
+// Exhausted returns an error for a limit that was reached.
 func Exhausted(format string, args ...any) *Error {
 	return newError(KindExhausted, "usage_limit_exceeded", format, args)
 }
 
-// Unavailable is a thing that may work later.
+// Unavailable returns an error for something that may work later.
 func Unavailable(format string, args ...any) *Error {
 	return newError(KindUnavailable, "unavailable", format, args)
 }
 
-// Gone is a thing that was there and is kept no longer.
+// Gone returns an error for something that is no longer stored.
 func Gone(format string, args ...any) *Error { return newError(KindGone, "gone", format, args) }
 
-// NotImplemented is a part of the API that this version does not have.
+// NotImplemented returns an error for a part of the API that this version does
+// not support.
 func NotImplemented(format string, args ...any) *Error {
 	return newError(KindNotImplemented, "not_implemented", format, args)
 }
@@ -114,8 +116,8 @@ func newError(k Kind, code, format string, args []any) *Error {
 	return &Error{Kind: k, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Of returns the fault in err's chain. An error without one becomes an
-// Internal fault whose message says nothing and whose cause is err.
+// Of returns the fault in err's chain. An error without one becomes an internal
+// fault with a generic message, whose cause is err.
 func Of(err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f
@@ -123,5 +125,5 @@ func Of(err error) *Error {
 	return &Error{Kind: KindInternal, Code: "internal", Message: "internal error", Cause: err}
 }
 
-// Is reports whether err's fault is of the kind.
+// Is reports whether err's fault has the kind.
 func Is(err error, k Kind) bool { return err != nil && Of(err).Kind == k }

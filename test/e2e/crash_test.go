@@ -297,7 +297,7 @@ func TestMachineIsKilled(t *testing.T) {
 	})
 	r = a.finish(r)
 	events := a.events(r.AgentID)
-	for _, want := range []string{"machine.lost", "the machine was lost while this call ran", "The machine was started again"} {
+	for _, want := range []string{"machine.lost", "the machine was lost while this call was running", "The machine was restarted"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("nothing says %q", want)
 		}
@@ -399,7 +399,7 @@ func TestServerIsKilledDuringBackgroundTask(t *testing.T) {
 			t.Errorf("%s: the command ran %d times", file, strings.Count(got, "ran"))
 		}
 	}
-	if events := a.events(r.AgentID); strings.Count(events, `"task.ended"`) != 1 || !strings.Contains(events, `no word of the user's:\n\nThey have done their part.`) {
+	if events := a.events(r.AgentID); strings.Count(events, `"task.ended"`) != 1 || !strings.Contains(events, `not a message from the user:\n\nThey have done their part.`) {
 		t.Errorf("the agent was not told once:\n%s", events)
 	}
 }

@@ -67,7 +67,7 @@ func TestEnvironmentOfTheRepository(t *testing.T) {
 		`"name":"install","state":"failed"`, `The environment's install ended with status 7\nno network`,
 		`"name":"start","state":"failed"`, `The environment's start ended with status 1\nhalf`,
 		`"name":"terminal terminal-1","state":"done"`, `there is no user nobody-there in the machine`, `error: image: this is the number 5`,
-		`The environment's file has mistakes`,
+		`The environment's file has errors`,
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the journal of the broken one does not have %s", want)

@@ -88,7 +88,7 @@ func TestFork(t *testing.T) {
 		if got := gittest.Git(t, git.Path("fork"), "show", own+":seen.txt"); got != "uncommitted\none\nmark" {
 			t.Errorf("%s has seen %q", r.AgentID, got)
 		}
-		if got := a.events(r.AgentID); !strings.Contains(got, "goes on by itself") || !strings.Contains(got, own) {
+		if got := a.events(r.AgentID); !strings.Contains(got, "continues separately") || !strings.Contains(got, own) {
 			t.Errorf("it is not told what it is: %s", got)
 		}
 	}
@@ -120,7 +120,7 @@ func TestForkOfAnEarlierTurn(t *testing.T) {
 	if got := gittest.Git(t, git.Path("fork"), "rev-parse", own+"^"); got != then {
 		t.Errorf("it began at %s, want %s", got, then)
 	}
-	if got := a.events(runs[0].AgentID); !strings.Contains(got, "made anew") || !strings.Contains(got, "the last commit that was pushed then") {
+	if got := a.events(runs[0].AgentID); !strings.Contains(got, "Your machine is new") || !strings.Contains(got, "the last commit that had been pushed then") {
 		t.Errorf("it is not told what it is: %s", got)
 	}
 	out, err := a.command(t.Context(), "agent", "fork", r.AgentID, "--wait", "--turn", "2", "Try it", "Try it once more").CombinedOutput()

@@ -174,7 +174,7 @@ func TestSleepsAlive(t *testing.T) {
 		if _, err := fmt.Sscan(got, &clock); err != nil || clock < earliest-1 || clock > time.Now().Unix()+1 {
 			t.Errorf("its clock says %q, want from %d to %d", got, earliest, time.Now().Unix())
 		}
-		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of that one's") {
+		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of the other agent's") {
 			t.Errorf("it is not told: %s", got)
 		}
 		a.said("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each on its own

@@ -56,7 +56,7 @@ func TestLimitsOfFollowUps(t *testing.T) {
 		return a.Limit
 	}
 	h.append(id, runID, &agent.RunStarted{Limit: allowance.Amount{Turns: 7}}, &agent.RunEnded{Status: agent.Expired,
-		Failure: &agent.Failure{Code: "limit_turns", Message: "the run has used 7 turns, and may use 7 turns", Hint: "send a follow-up"}})
+		Failure: &agent.Failure{Code: "limit_turns", Message: "the run has used 7 turns; its limit is 7 turns", Hint: "send a follow-up"}})
 	run := h.want(h.call("GET", "/v1/agents/"+id+"/runs/"+runID, ""), 200)
 	if run.text(t, "status") != "EXPIRED" || run.text(t, "error.code") != "limit_turns" || fmt.Sprint(run.get(t, "limits.turns")) != "7" || !strings.Contains(run.text(t, "error.message"), "(send a follow-up)") {
 		t.Errorf("%s", run.body)

@@ -73,7 +73,7 @@ type work struct {
 
 func (w *work) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
 	if w.port == "" {
-		return nil, fault.NotFound("nobody listens on port %d in the machine", port)
+		return nil, fault.NotFound("nothing is listening on port %d in the machine", port)
 	}
 	var d net.Dialer
 	if strings.HasPrefix(w.port, "/") {

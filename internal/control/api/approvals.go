@@ -261,7 +261,7 @@ func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.Appr
 					reflect.DeepEqual(b.Answers, answer.Answers) && (answer.Entries == nil || slices.Equal(b.Entries, answer.Entries)) {
 					return repeatedError{*asked, b.Entries}
 				}
-				return fault.Conflict("%s has answered it %s: %s", s.nameOf(ctx, b.UserID), e.Time.UTC().Format(time.RFC3339), b.Decision).Named("approval_answered")
+				return fault.Conflict("already answered by %s at %s: %s", s.nameOf(ctx, b.UserID), e.Time.UTC().Format(time.RFC3339), b.Decision).Named("approval_answered")
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func (s *server) answered(ctx context.Context, a agent.Agent, answer *agent.Appr
 // nameOf returns a user's name for messages. User 0 stands for a timeout.
 func (s *server) nameOf(ctx context.Context, userID int64) string {
 	if userID == 0 {
-		return "nobody, in time,"
+		return "the timeout"
 	}
 	u, err := s.Accounts.User(ctx, userID)
 	name := strings.TrimSpace(u.FirstName + " " + u.LastName)

@@ -55,7 +55,7 @@ func TestApprovalIsAnswered(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents/"+id+"/approvals/apr-none", `{"decision":"deny"}`), 404)
 	denied := h.asks(id, runID, "Shell", "cp a b", "cp")
 	h.append(id, runID, &agent.ApprovalAnswered{ApprovalID: denied[strings.LastIndex(denied, "/")+1:], Decision: agent.Deny, Message: "nobody answered in time"})
-	if a := h.want(h.call("POST", denied, `{"decision":"allow_once"}`), 409); a.text(t, "error.code") != "approval_answered" || !strings.Contains(a.text(t, "error.message"), "nobody, in time") {
+	if a := h.want(h.call("POST", denied, `{"decision":"allow_once"}`), 409); a.text(t, "error.code") != "approval_answered" || !strings.Contains(a.text(t, "error.message"), "the timeout") {
 		t.Errorf("whoever came after its time is told %s", a.body)
 	}
 	closed := h.asks(id, runID, "Shell", "ls", "ls")

@@ -160,7 +160,7 @@ func (g *Guard) Room() error {
 	if free >= g.floor {
 		return nil
 	}
-	return fault.Exhausted("no machine could be made: the disk is nearly full, %d MiB are free", free>>20).Named("disk_full").
+	return fault.Exhausted("cannot create a machine: the disk is nearly full, %d MiB are free", free>>20).Named("disk_full").
 		Hint("delete agents, or free space or inodes (df -i) where the server keeps its data, and send a follow-up")
 }
 
@@ -205,7 +205,7 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	g.looked, g.at = time.Now(), g.gone
 	machines, err := g.running(ctx)
 	if err != nil {
-		g.Logger.Error("machines cannot be listed", "error", err)
+		g.Logger.Error("cannot list the machines", "error", err)
 		return false
 	}
 	for _, m := range machines {

@@ -1,7 +1,7 @@
-// Package live passes on what is shown to watchers and kept nowhere: the
-// arguments of tool calls while a model writes them. The journal has them whole
-// once the reply is there, so a watcher that misses a piece misses nothing that
-// lasts. Watchers at another server than the one that works the run see none.
+// Package live passes on what clients see but nobody stores: the arguments of
+// tool calls while a model writes them. The journal has the arguments once the
+// reply is complete, so a client that misses a piece misses nothing permanent.
+// Clients of another server than the one that works on the run see none.
 package live
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Bounds of what is shown of one reply.
+// Limits for one reply.
 const (
 	MaxArgs  = 64 << 10 // bytes of one call's arguments
 	MaxCalls = 64
@@ -19,28 +19,28 @@ const (
 // Piece is a piece of the arguments of a call that a model is writing.
 type Piece struct {
 	RunID  string
-	Task   string // the call at which the subagent works that makes the call; "" if the agent itself does
-	CallID string // as the journal will have it
+	Task   string // call of the subagent that makes this call; "" for the agent itself
+	CallID string // as in the journal later
 	Name   string // of the tool
-	Text   string // of a JSON object
+	Text   string // part of a JSON object
 }
 
 // Writing is a call whose arguments are being written.
 type Writing struct {
 	RunID, Task, CallID, Name string
 
-	Args   string // as far as they are written, at most MaxArgs bytes
-	Cut    bool   // there is more than Args has
-	Serial int64  // tells the call from another of the same id, of a reply that was asked for again
+	Args   string // written so far, at most MaxArgs bytes
+	Cut    bool   // there is more than Args contains
+	Serial int64  // distinguishes the call from one with the same id in a retried reply
 }
 
-// Board has the calls that models are writing now, by agent. Its methods are safe
-// for concurrent use and never wait for a watcher. The zero Board is ready; of a
-// nil one nothing is shown.
+// Board holds the calls that models are writing now, by agent. Its methods are
+// safe for concurrent use and never wait for a watcher. The zero Board is ready
+// to use; a nil Board shows nothing.
 type Board struct {
 	mu     sync.Mutex
 	serial int64
-	pages  map[string]*page // by agent; those only that are written on or watched
+	pages  map[string]*page // by agent; only agents with calls or watchers
 }
 
 type page struct {
@@ -53,8 +53,8 @@ type call struct {
 	text strings.Builder
 }
 
-// Write adds a piece to the call that it is of, or begins one. What is over
-// [MaxArgs] and [MaxCalls] is dropped.
+// Write adds a piece to its call, which it creates if necessary. Anything
+// beyond [MaxArgs] and [MaxCalls] is dropped.
 func (b *Board) Write(agentID string, p Piece) {
 	if b == nil {
 		return
@@ -83,8 +83,8 @@ func (b *Board) Write(agentID string, p Piece) {
 	}
 }
 
-// Clear removes the calls of the agent itself, or of the subagent that works at
-// the call task: its reply is whole, or begins anew.
+// Clear removes the calls of the agent, or of the subagent started by the call
+// task, because the reply is complete or is retried.
 func (b *Board) Clear(agentID, task string) {
 	if b == nil {
 		return
@@ -97,7 +97,8 @@ func (b *Board) Clear(agentID, task string) {
 	}
 }
 
-// page returns that of an agent. b.mu is held.
+// page returns the page of an agent, creating it if necessary. The caller holds
+// b.mu.
 func (b *Board) page(agentID string) *page {
 	if b.pages == nil {
 		b.pages = map[string]*page{}
@@ -108,24 +109,24 @@ func (b *Board) page(agentID string) *page {
 	return b.pages[agentID]
 }
 
-// drop forgets the page of an agent that is neither written on nor watched. b.mu
-// is held.
+// drop removes the page of an agent without calls and watchers. The caller
+// holds b.mu.
 func (b *Board) drop(agentID string) {
 	if pg := b.pages[agentID]; len(pg.calls)+len(pg.watchers) == 0 {
 		delete(b.pages, agentID)
 	}
 }
 
-// Watcher reads the calls of one agent. It may be slow: what it has not read is
-// joined to what comes after. Its owner calls Close.
+// Watcher reads the calls of one agent. It may be slow: pieces that it has not
+// read are merged with later ones. The caller must call Close.
 type Watcher struct {
 	board   *Board
 	agentID string
-	unread  bool   // guarded by board.mu, as is news
-	news    func() // called at the next piece, once; nil for nobody
+	unread  bool   // guarded by board.mu, like news
+	news    func() // called once at the next piece; may be nil
 }
 
-// Watch begins to watch an agent.
+// Watch returns a new watcher of an agent.
 func (b *Board) Watch(agentID string) *Watcher {
 	w := &Watcher{board: b, agentID: agentID}
 	if b != nil {
@@ -153,9 +154,9 @@ func (w *Watcher) Read() (out []Writing) {
 	return out
 }
 
-// OnNews has news called, once, as soon as there is something that Read has not
-// returned, which may be now. It must not wait, nor call the Watcher. stop takes
-// that back.
+// OnNews arranges for news to be called once, as soon as there is something
+// that Read has not returned, which may be immediately. news must not block or
+// call the Watcher. stop cancels that.
 func (w *Watcher) OnNews(news func()) (stop func()) {
 	if w.board == nil {
 		return func() {}
@@ -173,7 +174,7 @@ func (w *Watcher) OnNews(news func()) (stop func()) {
 	}
 }
 
-// tell says that there is something to read. board.mu is held.
+// tell announces that there is something to read. The caller holds board.mu.
 func (w *Watcher) tell() {
 	w.unread = true
 	if w.news != nil {
@@ -182,7 +183,7 @@ func (w *Watcher) tell() {
 	}
 }
 
-// Close ends the watch.
+// Close stops watching.
 func (w *Watcher) Close() {
 	if w.board == nil {
 		return

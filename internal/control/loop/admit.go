@@ -97,7 +97,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		return nil, err
 	}
 	if said.Permission == hookAsk && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
-		v.Treatment, v.Why = permit.Ask, "a hook asks: "+said.UserMessage
+		v.Treatment, v.Why = permit.Ask, "a hook requires approval: "+said.UserMessage
 	}
 	switch v.Treatment {
 	case permit.Run:
@@ -122,11 +122,11 @@ const maxRefused = 10
 func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	s := t.state()
 	if slices.Contains(s.Refused, agent.RefusedCall{Tool: c.Name, Args: string(c.Args)}) {
-		v.Why = "the classifier has refused it, and the agent insists"
+		v.Why = "the classifier refused this call before, and the agent repeats it"
 		return t.question(ctx, c, v)
 	}
 	if n := len(s.Refused); n >= maxRefused {
-		v.Why = fmt.Sprintf("%d calls of this run were refused already", n)
+		v.Why = fmt.Sprintf("%d calls of this run were already refused", n)
 		return t.question(ctx, c, v)
 	}
 	verdict := t.Review.Classify(ctx, s, c.ToolCall, v)
@@ -142,10 +142,10 @@ func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) 
 		return nil
 	case review.VerdictBlock:
 		t.judged(c, agent.CallRefused, "classifier", verdict.Reason, "Not run. A reviewer judged: "+verdict.Reason+
-			" Take another way to what the task needs. If there is none, and this is what the user wants, make the very same call again: the user is asked then.")
+			" Do what the task needs in another way. If there is no other way, and the user wants this, repeat exactly the same call: then the user is asked.")
 		return nil
 	}
-	v.Why = "the classifier leaves it to you: " + verdict.Reason
+	v.Why = "the classifier leaves the decision to you: " + verdict.Reason
 	if verdict.Failure != "" {
 		v.Why = "the classifier gave no verdict: " + verdict.Failure
 	}
@@ -184,9 +184,9 @@ func (t *thread) planning(c *agent.Call) {
 	case c.Name == "Shell" && t.machine.Enforced():
 		t.judged(c, agent.CallSandboxed, "policy", why, "")
 	case c.Name == "Shell":
-		t.judged(c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed, and this machine cannot hold a command to that. Use Read, LS, Glob and Grep.")
+		t.judged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes, and this machine cannot run commands read-only. Use Read, LS, Glob and Grep.")
 	default:
-		t.judged(c, agent.CallRefused, "policy", why, "Not run: in plan mode nothing is changed. Make a plan with CreatePlan; when the user has approved it you can do this.")
+		t.judged(c, agent.CallRefused, "policy", why, "Not run: plan mode allows no changes. Make a plan with CreatePlan; when the user has approved it you can do this.")
 	}
 }
 
@@ -196,7 +196,7 @@ func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
 		return func() error {
-			return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "it changes nothing before you allow it"})
+			return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "the agent makes no changes until you allow it"})
 		}
 	}
 	t.judged(c, agent.CallRun, "policy", "", "")
@@ -207,8 +207,8 @@ func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error
 // completely is refused.
 func (t *thread) question(ctx context.Context, c *agent.Call, v review.Verdict) error {
 	if v.TooLong {
-		t.judged(c, agent.CallRefused, "policy", "it is too long for a person to review",
-			"Not run: a person has to allow this call, and it is too long to be shown whole. Do it in smaller steps.")
+		t.judged(c, agent.CallRefused, "policy", "too long for a person to review",
+			"Not run: this call needs a person's approval, and it is too long to be shown completely. Do it in smaller steps.")
 		return nil
 	}
 	if v.Subject == "" { // a call that only a hook wants approved
@@ -293,9 +293,9 @@ func (t *thread) heard(c *agent.Call) {
 		t.judged(c, agent.CallRun, "person", "", "")
 		return
 	}
-	message := "Not run: the user does not allow it."
+	message := "Not run: the user denied it."
 	if c.Answer.Message != "" {
-		message = "Not run: the user does not allow it, and says: " + c.Answer.Message
+		message = "Not run: the user denied it, and says: " + c.Answer.Message
 	}
 	t.judged(c, agent.CallRefused, "person", c.Answer.Message, message)
 }

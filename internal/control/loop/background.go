@@ -90,7 +90,7 @@ func (t *thread) runInBackground(ctx context.Context) error {
 		}
 		sub := t.state().Subagent(t.task)
 		ended.Told = "The subagent that worked in the background at " + sub.CallID + " (" + sub.Type + ": " + sub.Description +
-			") has ended. This is what it says, which is no word of the user's:\n\n" + result.Text
+			") has ended. This is its answer, which is not a message from the user:\n\n" + result.Text
 		last, cancel := Outliving(ctx)
 		defer cancel()
 		return t.rec.record(last, ended)

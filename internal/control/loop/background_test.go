@@ -19,9 +19,9 @@ import (
 
 const backgroundTask = `Task {"description":"look","prompt":"count them","is_background":true}`
 
-// runConcurrently are an agent that gives work to a subagent in the background, and
-// the subagent: each does two calls, and then says its last. The agent is asked once
-// more when it has been told, and says what it was told.
+// runConcurrently plays an agent that starts a background subagent, and the
+// subagent. Each makes two calls and then ends. Once the agent has been told
+// the subagent's answer, it is asked again and repeats that answer.
 func runConcurrently(told *atomic.Pointer[model.Request]) asked {
 	return func(req model.Request, turn int) step {
 		switch {
@@ -35,7 +35,8 @@ func runConcurrently(told *atomic.Pointer[model.Request]) asked {
 	}
 }
 
-// asked is a model that answers by what it is asked and how many replies that holds.
+// asked is a model whose reply depends on the request and on the number of
+// replies in it.
 type asked func(req model.Request, turn int) step
 
 // Stream implements [model.Model].
@@ -43,8 +44,9 @@ func (f asked) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ev
 	return byPrompt(func(_ string, turn int) step { return f(req, turn) }).Stream(ctx, req)
 }
 
-// TestTaskInTheBackground has the agent go on while its subagent works, end no run
-// before it has come back, and hear what it says.
+// TestTaskInTheBackground checks that the agent continues while its subagent
+// works, that the run does not end before the subagent has, and that the agent
+// gets its answer.
 func TestTaskInTheBackground(t *testing.T) {
 	r := newRig(t, true)
 	var both sync.WaitGroup
@@ -52,7 +54,7 @@ func TestTaskInTheBackground(t *testing.T) {
 	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			both.Done()
-			both.Wait() // for ever, unless both work at once
+			both.Wait() // blocks unless both work at the same time
 		}
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -84,8 +86,9 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 }
 
-// TestCrashDuringBackgroundTask stops the server after each event of such a run: the next goes
-// on with both, no call is made twice, and the run ends the same.
+// TestCrashDuringBackgroundTask stops the server after each event of such a run. The
+// next server continues both conversations, no call runs twice, and the run
+// ends the same.
 func TestCrashDuringBackgroundTask(t *testing.T) {
 	rigs := newRig(t, false)
 	for crash := int64(3); ; crash++ {
@@ -111,7 +114,7 @@ func TestCrashDuringBackgroundTask(t *testing.T) {
 			if crash < 15 {
 				t.Fatalf("the run had %d events", crash)
 			}
-			return // there were no more events
+			return // the run ended before this event
 		}
 		if !errors.Is(err, loop.ErrStop) && !errors.Is(err, errDead) {
 			t.Fatalf("after %d: %v", crash, err)
@@ -133,8 +136,8 @@ func TestCrashDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// A run that is cancelled aborts what all of its conversations do, and the agent is
-// told in its next run that the subagent did not finish.
+// Cancelling a run aborts the calls of all its conversations. In the next run
+// the agent is told that the subagent did not finish.
 func TestCancelDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -169,10 +172,11 @@ func TestCancelDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// What a subagent in the background uses counts for the run, and ends it.
+// The usage of a background subagent counts for the run's limits and can end
+// the run.
 func TestLimitDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
-	r.allowed.Tokens = 40 // of 15 a reply
+	r.allowed.Tokens = 40 // each reply uses 15
 	c := r.config()
 	c.Model = asked(func(req model.Request, turn int) step {
 		if strings.HasPrefix(req.System, "You are a subagent") {
@@ -201,7 +205,8 @@ func counted(of step) step {
 	}
 }
 
-// A question of one in the background names it, and keeps nobody else from work.
+// A background subagent's approval request names the subagent and blocks nobody
+// else.
 func TestApprovalDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -232,7 +237,8 @@ func TestApprovalDuringBackgroundTask(t *testing.T) {
 	}
 }
 
-// A machine that is lost is lost once, whoever finds it so first, and both go on.
+// If several conversations notice that the machine is gone, the loss is
+// journaled once and all continue.
 func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	next := &fakeMachine{boot: "boot-2"}

@@ -226,7 +226,7 @@ func (t *thread) abandon(ctx context.Context) error {
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			t.Logger.Warn("a call may go on after it was aborted", "call", c.ID, "error", err)
+			t.Logger.Warn("cannot abort a call; it may still be running", "call", c.ID, "error", err)
 			result = tool.Failed("%s", notEnded)
 		case !started:
 			result = tool.Failed("%s", neverStarted)
@@ -243,12 +243,12 @@ func (t *thread) abandon(ctx context.Context) error {
 
 // Results of calls whose outcome is unknown.
 const (
-	neverStarted = "the call was never started: it has had no effect"
-	notEnded     = "the call was aborted, and did not end in time: it may have had its effect, in part or whole"
+	neverStarted = "the call was never started and had no effect"
+	notEnded     = "the call was aborted but did not end in time; it may have had some or all of its effect"
 )
 
-const lostCall = "the machine was lost while this call ran: it may have had its effect, in part or whole. " +
-	"Files on disk are as they were; processes, and the shell's variables and working directory, are gone."
+const lostCall = "the machine was lost while this call was running; the call may have had some or all of its effect. " +
+	"Files on disk are unchanged; processes, shell variables and the working directory are gone."
 
 // controlCall runs a tool of the control plane. Such tools are idempotent, so
 // they can run again after a crash.

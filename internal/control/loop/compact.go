@@ -79,7 +79,7 @@ func (t *thread) compact(ctx context.Context) error {
 	keep := tail(messages, room)
 	old := messages[:len(messages)-keep]
 	if len(old) < 2 {
-		return &model.Error{Reason: model.TooLong, Message: "what was said last does not fit the model's context window"}
+		return &model.Error{Reason: model.TooLong, Message: "the last messages do not fit the model's context window"}
 	}
 	t.compacting(ctx)
 	quote := max(t.info.ContextWindow/2, smallWindow) * charsPerToken
@@ -104,7 +104,7 @@ func (t *thread) compact(ctx context.Context) error {
 	}
 	images := keptImages(old, mostImages)
 	return t.record(ctx, &agent.Compacted{
-		Summary: "The conversation until here was summarized to save room.\n\n" + cut(reply.Message.PlainText(), int(window/summaryShare)*charsPerToken),
+		Summary: "The conversation up to here was summarized to save space.\n\n" + cut(reply.Message.PlainText(), int(window/summaryShare)*charsPerToken),
 		Memory:  t.remembered(s, window, len(agent.PromptImages(old))-len(images)),
 		Images:  images, Keep: keep, Usage: t.info.Price.Of(reply.Usage),
 	})

@@ -14,11 +14,11 @@ import (
 	"aloft/internal/tool"
 )
 
-// look is a call of the tool for the desktop.
+// look is a call of the desktop tool that takes a screenshot.
 const look = `ComputerUse {"actions":[{"screenshot":{}}]}`
 
-// A subagent uses the desktop of a machine that has one: it has that tool alone, is
-// shown the pictures, and the next call goes on with it. Nobody else has the tool.
+// The desktop subagent of a machine with a desktop has only that tool and sees
+// its images, and can be resumed. No other conversation has the tool.
 func TestComputerUse(t *testing.T) {
 	r := newRig(t, false)
 	r.info.Images = true
@@ -64,23 +64,24 @@ func TestComputerUse(t *testing.T) {
 		told = append(told, d.Text)
 	}
 	want := []string{
-		"ComputerUse is the subagent computerUse's: say with Task what is to be done on the desktop",
-		"looked with ComputerUse", "Shell is not available: this subagent has the desktop alone", "ComputerUse is not available to subagents",
+		"ComputerUse is only for the subagent computerUse: use Task to describe what to do on the desktop",
+		"looked with ComputerUse", "Shell is not available: this subagent can only use the desktop", "ComputerUse is not available to subagents",
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q", told)
 	}
 }
 
-// TestComputerUseIsRefused where it could not work.
+// TestComputerUseIsRefused checks that the desktop subagent is refused when it
+// cannot work.
 func TestComputerUseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		images bool
 		args   string
 		want   string
 	}{
-		"ReadOnly": {true, `{"prompt":"p","subagent_type":"computerUse","readonly":true}`, "cannot only read: call it without readonly"},
-		"Blind":    {false, `{"prompt":"p","subagent_type":"computerUse"}`, `needs a model that is given pictures, which "m" is not`},
+		"ReadOnly": {true, `{"prompt":"p","subagent_type":"computerUse","readonly":true}`, "cannot be read-only: call it without readonly"},
+		"Blind":    {false, `{"prompt":"p","subagent_type":"computerUse"}`, `needs a model that accepts images, which "m" does not`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)

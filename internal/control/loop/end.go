@@ -15,7 +15,7 @@ import (
 const settleWithin = 30 * time.Second
 
 // errUnsettled is the cause with which such a write is abandoned.
-var errUnsettled = fmt.Errorf("the journal did not take it within %v: %w", settleWithin, store.ErrUnreachable)
+var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
 
 // Outliving returns a context for journaling what has already happened. It ends
 // [settleWithin] after ctx has ended, and not earlier.
@@ -90,7 +90,7 @@ func (l *Loop) settle(ctx context.Context) error {
 	if err == nil || leavesOpen(err) {
 		return err
 	}
-	l.Logger.Warn("calls may go on after their run", "error", err)
+	l.Logger.Warn("cannot end the run's calls; some may still be running", "error", err)
 	return nil
 }
 

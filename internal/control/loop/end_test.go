@@ -23,8 +23,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// endHooks has the project watch the end of runs, and returns what its hooks are
-// told of it.
+// endHooks installs hooks for the end of runs, and returns what they are told.
 func (r *rig) endHooks() *[]string {
 	var mu sync.Mutex
 	told := &[]string{}
@@ -43,7 +42,7 @@ func (r *rig) endHooks() *[]string {
 	return told
 }
 
-// afterEnd are the kinds of the events of the run that come after its last.
+// afterEnd returns the kinds of the run's events after its last event.
 func (r *rig) afterEnd() []string {
 	r.t.Helper()
 	var kinds []string
@@ -59,7 +58,7 @@ func (r *rig) afterEnd() []string {
 	return kinds
 }
 
-// ended runs the loop once, and fails unless the run has ended by that.
+// ended runs the loop once, and fails unless that has ended the run.
 func (r *rig) ended(ctx context.Context) agent.Run {
 	r.t.Helper()
 	if err := loop.Run(ctx, r.id, r.config()); err != nil {
@@ -75,8 +74,8 @@ func (r *rig) ended(ctx context.Context) agent.Run {
 	return run
 }
 
-// TestTheEndOfARun is the table of how runs end, with hooks that are quick, that
-// take longer than a write of the journal may, and that never come back.
+// TestTheEndOfARun is a table of how runs end, with hooks that are fast, slower
+// than a journal write may be, or blocked for ever.
 func TestTheEndOfARun(t *testing.T) {
 	refuse := fail(&model.Error{Reason: model.BadRequest, Message: "no"})
 	for _, c := range []struct {
@@ -84,7 +83,7 @@ func TestTheEndOfARun(t *testing.T) {
 		steps  []step
 		rig    func(r *rig, cancel func())
 		status agent.Status
-		reason string // that sessionEnd is told
+		reason string // what sessionEnd is told
 	}{
 		{"Finished", []step{use(`Shell {}`), say("done")}, nil, agent.Finished, "completed"},
 		{"Failed", []step{use(`Shell {}`), refuse}, nil, agent.Failed, "error"},
@@ -137,7 +136,7 @@ func TestTheEndOfARun(t *testing.T) {
 	}
 }
 
-// Nothing is journaled of a run after its last event, whoever tries.
+// Nothing of a run can be journaled after its last event.
 func TestNothingComesAfterTheEnd(t *testing.T) {
 	r := newRig(t, false)
 	c := r.config()
@@ -158,7 +157,7 @@ func TestNothingComesAfterTheEnd(t *testing.T) {
 	}
 }
 
-// sentCall is a journal in which a call was judged and counts as sent.
+// sentCall returns the events of a call that was decided and counts as sent.
 func sentCall(treatment string) []agent.Body {
 	return []agent.Body{
 		&agent.RunStarted{},
@@ -169,12 +168,12 @@ func sentCall(treatment string) []agent.Body {
 	}
 }
 
-// A call that was judged to run in the sandbox, and of which nobody knows whether it
-// came to the machine, is worked as it was judged or not at all.
+// A call that was to run in the sandbox, and may or may not have reached the
+// machine, runs in the sandbox or not at all.
 func TestACallThatMayHaveBeenSent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		then   agent.Body // in the journal
+		then   agent.Body // the next event in the journal
 		allows allowance.Amount
 		known  bool // the machine has the call
 		starts []string
@@ -218,7 +217,7 @@ func TestACallThatMayHaveBeenSent(t *testing.T) {
 	}
 }
 
-// slowSandboxPolicy takes its time to read sandbox.json, as a mirror that is refreshed does.
+// slowSandboxPolicy is slow to read sandbox.json, like a mirror that is being refreshed.
 type slowSandboxPolicy struct{ loop.Reviewer }
 
 func (slowSandboxPolicy) SandboxPolicy(ctx context.Context, _ agent.Agent) (sandbox.Policy, error) {
@@ -226,8 +225,8 @@ func (slowSandboxPolicy) SandboxPolicy(ctx context.Context, _ agent.Agent) (sand
 	return sandbox.Policy{}, context.Cause(ctx)
 }
 
-// The time of the run is up while the policy of the sandbox is read: the call is not
-// started, and does not count as sent.
+// If the run's time is up while the sandbox policy is read, the call is not
+// started and does not count as sent.
 func TestTimeIsUpBeforeACallIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, false)
@@ -245,8 +244,9 @@ func TestTimeIsUpBeforeACallIsSent(t *testing.T) {
 	})
 }
 
-// A server that dies between a result and its acknowledgement leaves a call in the
-// machine. The next one has the machine forget it: else its places run out.
+// If a server dies between a result and its acknowledgement, the machine still
+// holds the call. The next server makes the machine drop it, or its call slots
+// would run out.
 func TestMachineCallSlotsAreReleased(t *testing.T) {
 	r := newRig(t, false)
 	r.machine.slots = 1
@@ -265,8 +265,8 @@ func TestMachineCallSlotsAreReleased(t *testing.T) {
 	}
 }
 
-// A call that goes on in the machine after its run, since nobody could abort it, is
-// aborted by the next.
+// A call that could not be aborted and outlives its run is aborted by the next
+// run.
 func TestACallOfARunThatIsOver(t *testing.T) {
 	r := newRig(t, false)
 	r.record(&agent.RunEnded{Status: agent.Failed})
@@ -279,7 +279,8 @@ func TestACallOfARunThatIsOver(t *testing.T) {
 	}
 }
 
-// racing is a journal in which a person's answer comes just before the loop's own.
+// racing is a journal in which a person's answer comes just before the loop's
+// own.
 type racing struct {
 	store.Journal
 	answer func()
@@ -293,8 +294,8 @@ func (j *racing) Append(ctx context.Context, a store.Append) ([]agent.Event, err
 	return j.Journal.Append(ctx, a)
 }
 
-// A person allows a call at the very moment at which its time is up. What the journal
-// has first counts, for the loop too.
+// If a person answers at the moment when a request expires, the answer that is
+// journaled first counts.
 func TestAnAnswerThatRacesWithItsDeadline(t *testing.T) {
 	for _, person := range []bool{true, false} {
 		t.Run(fmt.Sprint("PersonFirst", person), func(t *testing.T) {

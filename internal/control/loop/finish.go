@@ -132,10 +132,10 @@ const maxRefusals = 3
 
 // refused tells the model why its push was refused and how to fix it.
 func refused(base, why string) string {
-	return "Your branch was not pushed: " + why + "\nTake the value out of every commit since " + base +
-		", not only out of the files as they are now: for example `git reset --soft " + base +
+	return "Your branch was not pushed: " + why + "\nRemove the value from every commit since " + base +
+		", not only from the current files: for example `git reset --soft " + base +
 		"`, then remove it from the files, unstage what should not be there, and commit again. " +
-		"Where it is needed at run time, read it from the environment. Do not write it in another form. The push is tried again when you finish."
+		"If it is needed at run time, read it from the environment. Do not encode or split it. The push is retried when you finish."
 }
 
 // subjectLen is the length that git's tools expect for the first line of a
@@ -175,7 +175,7 @@ func (l *Loop) keep(ctx context.Context) {
 		l.endRecording(ctx)
 	}
 	if err := l.own.machine.Keep(ctx); err != nil {
-		l.Logger.Warn("artifacts are not kept", "error", err)
+		l.Logger.Warn("cannot store the artifacts", "error", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func (l *Loop) endRecording(ctx context.Context) {
 		err = l.own.machine.Ack(ctx, c.ID)
 	}
 	if err != nil {
-		l.Logger.Warn("a recording may go on after its run", "error", err)
+		l.Logger.Warn("cannot end a recording; it may still be running", "error", err)
 	}
 }
 

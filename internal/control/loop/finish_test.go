@@ -13,10 +13,10 @@ import (
 )
 
 func secretIn(path string) error {
-	return fault.Denied("push: the commits hold a secret: %s in commit c0ffee", path).Named("secret_in_push").Hint("send a follow-up")
+	return fault.Denied("push: the commits contain a secret: %s in commit c0ffee", path).Named("secret_in_push").Hint("send a follow-up")
 }
 
-// The model hears of the secret in its push, and mends it.
+// The model is told about a secret in its push, and fixes it.
 func TestARefusedPushIsMended(t *testing.T) {
 	r := newRig(t, true)
 	pushes := 0
@@ -37,7 +37,8 @@ func TestARefusedPushIsMended(t *testing.T) {
 	}
 }
 
-// It is told three times in a run, also when another server goes on with it.
+// The model is told three times per run, even if another server continues the
+// run.
 func TestARefusedPushIsNotMendedForEver(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.pushed = func() error { return secretIn("leak.env") }
@@ -59,7 +60,7 @@ func TestARefusedPushIsNotMendedForEver(t *testing.T) {
 	}
 }
 
-// A fault as the cause of the end is why the run ended.
+// A fault as the cause of the context's end is the run's error.
 func TestAFaultEndsTheRun(t *testing.T) {
 	r := newRig(t, true)
 	ctx, stop := context.WithCancelCause(t.Context())

@@ -21,7 +21,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// appends is a journal that notes the kinds of the events of each append.
+// appends is a journal that records the kinds of the events in each append.
 type appends struct {
 	store.Journal
 	mu   sync.Mutex
@@ -39,8 +39,8 @@ func (a *appends) Append(ctx context.Context, in store.Append) ([]agent.Event, e
 	return a.Journal.Append(ctx, in)
 }
 
-// tellThenUse says something before it makes its calls, and has happen what comes
-// meanwhile.
+// tellThenUse is a step that says something, calls meanwhile, and then makes
+// its calls.
 func tellThenUse(meanwhile func(), calls ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		yield(model.Event{Text: "I look."}, nil)
@@ -49,8 +49,9 @@ func tellThenUse(meanwhile func(), calls ...string) step {
 	}
 }
 
-// TestStepIsOneAppend is the table of what is journaled at once: a reply with what
-// was decided about its calls and that they were sent, where nobody is asked.
+// TestStepIsOneAppend is a table of what is journaled in one append: a reply,
+// the decisions about its calls, and that they were sent, if nobody has to be
+// asked.
 func TestStepIsOneAppend(t *testing.T) {
 	both := []string{"turn.replied call.judged call.sent", "call.done", "text.delta turn.replied"}
 	for _, c := range []struct {
@@ -108,8 +109,8 @@ func TestStepIsOneAppend(t *testing.T) {
 	}
 }
 
-// What a person does while the model answers counts before the calls of its reply
-// are sent.
+// What a person does while the model replies takes effect before the reply's
+// calls are sent.
 func TestBetweenReplyAndCalls(t *testing.T) {
 	// With words the loop appends, and so sees what others have appended before that.
 	words := func(meanwhile func()) step { return tellThenUse(meanwhile, `Shell {"command":"true"}`) }
@@ -156,14 +157,14 @@ func TestBetweenReplyAndCalls(t *testing.T) {
 	}
 }
 
-// A machine that is lost before it has taken note of a result is lost once, and no
-// reply is paid for twice.
+// If the machine is lost before it has confirmed a result, the loss is
+// journaled once, and no reply is paid for twice.
 func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		calls []string
 		call  func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error)
-		boots []string // to which calls were sent
+		boots []string // the boots to which calls were sent
 	}{
 		{"BetweenTwoTurns", []string{`Shell {"command":"a"}`}, nil, []string{"boot-1", "boot-2"}},
 		{"BesideAnotherCall", []string{`Read {"path":"a"}`, `Read {"path":"lost"}`}, func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
@@ -254,7 +255,7 @@ func (b *busy) Ack(ctx context.Context, id string) error {
 	return b.fakeMachine.Ack(ctx, id)
 }
 
-// deaf is a machine that is lost before it is told that a result is safe.
+// deaf is a machine that is lost before it gets an acknowledgement.
 type deaf struct{ *fakeMachine }
 
 func (*deaf) Ack(context.Context, string) error { return loop.ErrMachineLost }

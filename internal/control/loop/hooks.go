@@ -186,7 +186,7 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 	// A hook cannot deny a call that has already run; its message goes to the
 	// model.
 	if words := strings.TrimSpace(said.Context + "\n" + said.AgentMessage); words != "" {
-		r.Text += "\n\n[a hook of the project says]\n" + words
+		r.Text += "\n\n[message from a project hook]\n" + words
 	}
 	return err
 }
@@ -286,12 +286,12 @@ func (l *Loop) submit(ctx context.Context) error {
 		return err
 	}
 	if said.Stopped || said.Permission == hookDeny {
-		return fault.Denied("a hook of the project refused the prompt: %s", strings.TrimSpace(said.UserMessage+" "+said.AgentMessage)).
-			Named("prompt_refused").Hint("look at the project's hooks.json, and send the prompt in other words")
+		return fault.Denied("a project hook refused the prompt: %s", strings.TrimSpace(said.UserMessage+" "+said.AgentMessage)).
+			Named("prompt_refused").Hint("check the project's hooks.json, or rephrase the prompt")
 	}
 	bodies := []agent.Body{&agent.Submitted{}}
 	if said.Context != "" {
-		bodies = append(bodies, &agent.Notice{Text: "[a hook of the project says]\n" + said.Context, Code: agent.CodeHook})
+		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.Context, Code: agent.CodeHook})
 	}
 	return l.rec.record(ctx, bodies...)
 }
@@ -333,9 +333,9 @@ func refusedByHook(said HookOutcome) string {
 		words = strings.TrimSpace(said.UserMessage)
 	}
 	if words == "" {
-		return "Not run: a hook of the project forbids it."
+		return "Not run: a project hook denied it."
 	}
-	return "Not run: a hook of the project forbids it, and says: " + words
+	return "Not run: a project hook denied it: " + words
 }
 
 // compacting tells the hooks that the conversation is about to be summarized.

@@ -17,11 +17,10 @@ import (
 	"aloft/internal/tool"
 )
 
-// told are the hooks' events as the machine is asked for them, in order.
+// told collects the hook events that the machine gets, in order.
 type told []loop.HookEvent
 
-// listen has the machine say that it has hooks for every event, which say
-// nothing.
+// listen gives the machine hooks for every event that do nothing.
 func (r *rig) listen() *told {
 	all := &told{}
 	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
@@ -38,8 +37,8 @@ func (r *rig) listen() *told {
 	return all
 }
 
-// fields are what the hooks of the first event of that name are told, as JSON,
-// with what differs from run to run made the same.
+// fields returns the fields of the first event of that name as JSON, with
+// values that vary between runs made constant.
 func (all told) fields(t *testing.T, name string) string {
 	t.Helper()
 	i := slices.IndexFunc(all, func(e loop.HookEvent) bool { return e.Name == name })
@@ -59,15 +58,15 @@ func (all told) fields(t *testing.T, name string) string {
 			fields[key] = same
 		}
 	}
-	data, err = json.Marshal(fields) // in the order of the keys
+	data, err = json.Marshal(fields) // sorts the keys
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(data)
 }
 
-// TestHookEvents is the table of what hooks are told of each event besides what
-// all are told, and of what matchers are held against.
+// TestHookEvents is a table of the fields that hooks get for each event,
+// besides the common ones, and of the subjects that matchers are compared with.
 func TestHookEvents(t *testing.T) {
 	done := []step{say("done")}
 	failing := func(text string, why tool.Failure) func(*rig) {
@@ -81,7 +80,7 @@ func TestHookEvents(t *testing.T) {
 	}
 	long := strings.Repeat("word ", 2000)
 	for _, c := range []struct {
-		name  string // of the event, and after a slash what of it
+		name  string // the event, and after a slash the case
 		setup func(*rig)
 		steps []step
 		want  string
@@ -101,7 +100,7 @@ func TestHookEvents(t *testing.T) {
 			r.reviewed(permit.Allowlist, "")
 			r.answer(agent.Deny, "")
 		}, []step{use(`Shell {"command":"x"}`)},
-			`{"cwd":"/workspace","duration":0,"error_message":"Not run: the user does not allow it.","failure_type":"permission_denied","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
+			`{"cwd":"/workspace","duration":0,"error_message":"Not run: the user denied it.","failure_type":"permission_denied","tool_input":{"command":"x"},"tool_name":"Shell","tool_use_id":"ID"}`},
 		{"beforeShellExecution", nil, []step{use(`Shell {"command":"a && b"}`)}, `{"command":"a \u0026\u0026 b","cwd":"/workspace","sandbox":false}`},
 		{"beforeShellExecution/Folder", nil, []step{use(`Shell {"command":"ls","working_directory":"/tmp"}`)}, `{"command":"ls","cwd":"/tmp","sandbox":false}`},
 		{"beforeShellExecution/Sandboxed", func(r *rig) {
@@ -121,7 +120,7 @@ func TestHookEvents(t *testing.T) {
 			r.reviewed(permit.AutoReview, "")
 			r.machine.enforced = true
 		}, []step{use(`Shell {"command":"ls"}`)}, `{"command":"ls","duration":1,"output":"ok","sandbox":true}`},
-		{"beforeReadFile", nil, []step{use(`Read {"path":"a"}`)}, `{"file_path":"a"}`}, // the machine adds its content
+		{"beforeReadFile", nil, []step{use(`Read {"path":"a"}`)}, `{"file_path":"a"}`}, // the machine adds the file's content
 		{"afterFileEdit", nil, []step{use(`StrReplace {"path":"a","old_string":"x","new_string":"y"}`)}, `{"edits":[{"new_string":"y","old_string":"x"}],"file_path":"a"}`},
 		{"afterFileEdit/Write", nil, []step{use(`Write {"path":"a","contents":"x"}`)}, `{"edits":[{"new_string":"x","old_string":""}],"file_path":"a"}`},
 		{"afterFileEdit/EditNotebook", nil, []step{use(`EditNotebook {"target_notebook":"n.ipynb","old_string":"x","new_string":"y"}`)},
@@ -163,7 +162,7 @@ func TestHookEvents(t *testing.T) {
 	}
 }
 
-// TestHookTools is the table of what the matchers of tool hooks are held against.
+// TestHookTools is a table of the tool names that matchers are compared with.
 func TestHookTools(t *testing.T) {
 	for _, c := range []struct{ name, tools string }{
 		{"Shell", "Shell"}, {"Read", "Read"}, {"Write", "Write StrReplace EditNotebook"}, {"Grep", "Grep"}, {"Delete", "Delete"}, {"LS", "LS"},
@@ -180,7 +179,7 @@ func TestHookTools(t *testing.T) {
 					args = `{"server":"tickets","uri":"ticket://7"}`
 				}
 				r.model.steps = []step{use(name + " " + args), say("done")}
-				if name == "ComputerUse" { // a subagent has it
+				if name == "ComputerUse" { // only a subagent has it
 					r.info.Images = true
 					r.model.steps = []step{use(`Task {"prompt":"p","subagent_type":"computerUse"}`), use(name + " " + args), say("sub"), say("done")}
 				}
@@ -201,8 +200,8 @@ func TestHookTools(t *testing.T) {
 	}
 }
 
-// A call that is refused was not done: the hooks that come after what was done
-// are not told that it was.
+// A refused call did not run: the hooks that follow a call are not told that it
+// did.
 func TestARefusedCallWasNotDone(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()
@@ -217,8 +216,8 @@ func TestARefusedCallWasNotDone(t *testing.T) {
 	}
 }
 
-// A server that starts again in the middle of a call has not heard yet which
-// hooks there are, and asks for those that come after it.
+// A server that restarts during a call does not know yet which hooks exist, and
+// runs those that follow the call.
 func TestHooksAfterARestart(t *testing.T) {
 	r := newRig(t, false)
 	all := r.listen()

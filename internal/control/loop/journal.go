@@ -25,7 +25,7 @@ func storeAway(err error) bool {
 }
 
 // errEnded is the error of an append after the run's last event.
-var errEnded = errors.New("the run has ended: nothing is journaled of it any more")
+var errEnded = errors.New("the run has ended; its journal is closed")
 
 // patiently retries do until it succeeds, fails for another reason than an
 // unreachable store, or ctx ends; then it returns the cause of ctx.
@@ -36,7 +36,7 @@ func (r *recorder) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 		if wait == firstStorePause {
-			r.log.Warn("the run waits for the store", "agent", r.agentID, "error", err)
+			r.log.Warn("the store is unreachable; the run waits", "agent", r.agentID, "error", err)
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err

@@ -19,7 +19,7 @@ type spent struct {
 }
 
 func (s *spent) Error() string {
-	return fmt.Sprintf("the run has used %s, and may use %s", s.used.Text(s.kind), s.limit.Text(s.kind))
+	return fmt.Sprintf("the run has used %s; its limit is %s", s.used.Text(s.kind), s.limit.Text(s.kind))
 }
 
 // Aborts reports whether a context that ended with the cause ends the run. In
@@ -34,7 +34,7 @@ func Aborts(cause error) bool {
 func (s *spent) failure() *agent.Failure {
 	return &agent.Failure{
 		Code: "limit_" + string(s.kind), Message: s.Error(),
-		Hint: "what it has done is kept: send a follow-up to go on with a new allowance, or with a larger one",
+		Hint: "its work is saved; send a follow-up to continue with new or higher limits",
 	}
 }
 
@@ -167,7 +167,7 @@ func (l *Loop) keepWork(ctx context.Context, why *spent) error {
 		case err != nil:
 			return err
 		case told:
-			f.Message += "; its branch was not pushed, since it holds a secret"
+			f.Message += "; its branch was not pushed, because it contains a secret"
 		case failed != nil:
 			f.Message += "; its branch was not pushed: " + fault.Of(failed).Message
 		default:

@@ -18,7 +18,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// spend is use, for 15 tokens.
+// spend is like use, with a usage of 15 tokens.
 func spend(calls ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		use(calls...)(func(e model.Event, err error) bool {
@@ -28,20 +28,20 @@ func spend(calls ...string) step {
 	}
 }
 
-// follow begins another run.
+// follow starts another run.
 func (r *rig) follow(words string) {
 	r.run = agent.NewRunID()
 	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, words)})
 }
 
-// dollar is a price of a dollar for each token.
+// dollar is a price of a dollar per token.
 func dollar() *model.Price {
 	million := 1e6
 	return &model.Price{Input: &million, Output: &million, CacheRead: &million, CacheWrite: &million}
 }
 
-// TestLimits is the table of what ends a run before its task does, and after how
-// many requests.
+// TestLimits is a table of the limits that end a run early, and after how many
+// requests.
 func TestLimits(t *testing.T) {
 	shell := `Shell {"command":"make"}`
 	task := `Task {"description":"look","prompt":"look","subagent_type":"explore"}`
@@ -53,11 +53,11 @@ func TestLimits(t *testing.T) {
 		code     string
 		says     string
 	}{
-		{"Turns", allowance.Amount{Turns: 2}, []step{spend(shell), spend(shell), spend(shell)}, 2, "limit_turns", "used 2 turns, and may use 2 turns"},
+		{"Turns", allowance.Amount{Turns: 2}, []step{spend(shell), spend(shell), spend(shell)}, 2, "limit_turns", "used 2 turns; its limit is 2 turns"},
 		{"Tokens", allowance.Amount{Tokens: 16}, []step{spend(shell), spend(shell), spend(shell)}, 2, "limit_tokens", "used 30 tokens"},
 		{"TokensOfASubagent", allowance.Amount{Tokens: 40}, []step{spend(task), spend(`Read {"path":"a"}`), spend(`Read {"path":"b"}`), say("x")}, 3, "limit_tokens", "used 45 tokens"},
 		{"TurnsAreTheAgentsOwn", allowance.Amount{Turns: 2}, []step{use(task), use(`Read {"path":"a"}`), use(`Read {"path":"b"}`), say("x"), use(shell)}, 5, "limit_turns", "2 turns"},
-		{"Money", allowance.Amount{Cost: 20 * allowance.Dollar}, []step{spend(shell), spend(shell)}, 2, "limit_cost", "used $30.00, and may use $20.00"},
+		{"Money", allowance.Amount{Cost: 20 * allowance.Dollar}, []step{spend(shell), spend(shell)}, 2, "limit_cost", "used $30.00; its limit is $20.00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, true)
@@ -71,7 +71,7 @@ func TestLimits(t *testing.T) {
 			if n := len(r.model.requests); n != c.requests || !slices.Contains(r.machine.asked, "push aloft/test-0000") {
 				t.Errorf("%d requests; asked %q", n, r.machine.asked)
 			}
-			r.follow("go on") // with an allowance of its own
+			r.follow("go on") // with its own limits
 			r.model.steps = append(r.model.steps, say("done"))
 			if run := r.work(t.Context()); run.Status != agent.Finished || run.Result != "done" {
 				t.Errorf("the next is %+v", run)
@@ -83,8 +83,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What a run is let use is the least of what its person, the team and the server
-// say, as it was when it began: a server that starts again gives no more.
+// A run's limit is the lowest of its owner's, the team's and the server's when
+// it began; a restarted server does not raise it.
 func TestALimitOutlastsTheServer(t *testing.T) {
 	r := newRig(t, true)
 	r.record(&agent.RunEnded{Status: agent.Cancelled})
@@ -106,8 +106,8 @@ func TestALimitOutlastsTheServer(t *testing.T) {
 	}
 }
 
-// The time of a run ends what is under way, and does not pass while it waits for a
-// person.
+// The time limit ends running calls, but the clock does not run while a person
+// is asked.
 func TestLimitOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, true)
@@ -126,7 +126,7 @@ func TestLimitOfTime(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- loop.Run(context.Background(), r.id, r.config()) }()
 		synctest.Wait()
-		<-time.After(time.Hour) // nobody is there
+		<-time.After(time.Hour) // nobody answers
 		if err := r.say(agent.ApprovalAnswered{Decision: agent.AllowOnce}); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestLimitOfTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if used := run.Used(time.Now()); run.Status != agent.Expired || run.Failure.Code != "limit_time" || used.Seconds != 60 || run.Failure.Message != "the run has used 1m, and may use 1m" {
+		if used := run.Used(time.Now()); run.Status != agent.Expired || run.Failure.Code != "limit_time" || used.Seconds != 60 || run.Failure.Message != "the run has used 1m; its limit is 1m" {
 			t.Errorf("got %+v %+v, used %+v", run, run.Failure, used)
 		}
 		if !slices.Contains(r.machine.asked, "push aloft/test-0000") {
@@ -161,7 +161,8 @@ func TestMoneyNeedsAPrice(t *testing.T) {
 	}
 }
 
-// A push that fails at the end of an allowance is told of, and the run has ended.
+// A push that fails when a limit is reached is reported, and the run still
+// ends.
 func TestLimitAndAPushThatFails(t *testing.T) {
 	r := newRig(t, true)
 	r.allowed = allowance.Amount{Turns: 1}

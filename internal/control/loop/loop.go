@@ -286,7 +286,7 @@ var modelHints = map[model.Reason]string{
 	model.NotFound:     "check name of the model in the server's configuration",
 	model.RateLimited:  "send a follow-up later, or raise the provider's limit",
 	model.Overloaded:   "send a follow-up later, or use another model",
-	model.Cut:          "send a follow-up to go on",
+	model.Cut:          "send a follow-up to continue",
 	model.TooLong:      "start a new agent, or use a model with a larger context window",
-	model.BadRequest:   "the provider refused the conversation; its words say why",
+	model.BadRequest:   "the provider rejected the conversation; its message says why",
 }

@@ -36,11 +36,11 @@ type rig struct {
 	model   answers
 	info    model.Info
 	machine *fakeMachine
-	err     error // of Machine
+	err     error // returned by Machine
 	review  loop.Reviewer
-	// scripts are what agents have said that later machines install.
+	// scripts are the install scripts that agents proposed for later machines.
 	scripts scripts
-	pulls   *pulls // nil where there is no forge
+	pulls   *pulls // nil if there is no forge
 	allowed allowance.Amount
 	mcp     loop.Servers
 	change  func(*loop.Config) // nil changes nothing
@@ -63,7 +63,7 @@ func newRig(t *testing.T, repo bool) *rig {
 	return (&rig{t: t, store: s}).another(repo)
 }
 
-// another is a rig with an agent of its own, on the same store.
+// another returns a rig with a new agent, on the same store.
 func (r *rig) another(repo bool) *rig {
 	r.t.Helper()
 	r = &rig{t: r.t, store: r.store, id: agent.NewID(), run: agent.NewRunID(), machine: &fakeMachine{boot: "boot-1"}, info: model.Info{ID: "m"}}
@@ -75,7 +75,7 @@ func (r *rig) another(repo bool) *rig {
 	return r
 }
 
-// begin makes the agent that the rig works.
+// begin creates the rig's agent.
 func (r *rig) begin(created *agent.Created) {
 	r.t.Helper()
 	head := int64(0)
@@ -92,7 +92,7 @@ func (r *rig) append(a store.Append) {
 	}
 }
 
-// record appends events of the run, as a loop before this one would have.
+// record appends events of the run, as an earlier loop would have.
 func (r *rig) record(bodies ...agent.Body) {
 	r.t.Helper()
 	a := store.Append{AgentID: r.id}
@@ -120,7 +120,7 @@ func (r *rig) config() loop.Config {
 	return c
 }
 
-// work runs the loop to the end of the run and returns it.
+// work runs the loop to the end of the run and returns the run.
 func (r *rig) work(ctx context.Context) agent.Run {
 	r.t.Helper()
 	if err := loop.Run(ctx, r.id, r.config()); err != nil {
@@ -133,7 +133,7 @@ func (r *rig) work(ctx context.Context) agent.Run {
 	return run
 }
 
-// restart has a server work the run until it stands as awaited, and then end.
+// restart lets a server work on the run until awaited returns, then stops it.
 func (r *rig) restart(awaited func()) {
 	r.t.Helper()
 	ctx, stop := context.WithCancelCause(r.t.Context())
@@ -165,7 +165,7 @@ func bodies[B agent.Body](r *rig) []B {
 	return out
 }
 
-// shown is what a watcher has read of the replies.
+// shown returns the reply text that a client has seen.
 func (r *rig) shown() string {
 	var s string
 	for _, d := range bodies[*agent.TextDelta](r) {
@@ -174,7 +174,7 @@ func (r *rig) shown() string {
 	return s
 }
 
-// answers is a model that plays its steps, one for each request.
+// answers is a model that plays its steps, one per request.
 type answers struct {
 	steps    []step
 	requests []model.Request
@@ -193,7 +193,7 @@ func (a *answers) Stream(ctx context.Context, req model.Request) iter.Seq2[model
 	}
 }
 
-// say answers in the pieces given.
+// say is a reply with text, streamed in the given pieces.
 func say(pieces ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		for _, p := range pieces {
@@ -206,7 +206,7 @@ func say(pieces ...string) step {
 	}
 }
 
-// use answers with calls; each is "Name {json}".
+// use is a reply with calls; each is "Name {json}".
 func use(calls ...string) step {
 	m := conversation.Message{Role: conversation.Assistant}
 	for _, c := range calls {
@@ -218,7 +218,7 @@ func use(calls ...string) step {
 	}
 }
 
-// fail answers with the pieces, and then the error.
+// fail is a reply that streams the pieces and then fails.
 func fail(err error, pieces ...string) step {
 	return func(yield func(model.Event, error) bool) {
 		for _, p := range pieces {
@@ -270,7 +270,7 @@ func TestReadOnlyCallsRunSideBySide(t *testing.T) {
 	together.Add(3)
 	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		together.Done()
-		together.Wait() // for ever, unless all three have begun
+		together.Wait() // blocks unless all three have started
 		return tool.Result{Text: "ok"}, nil
 	}
 	r.model.steps = []step{use(`Read {}`, `Grep {}`, `Glob {}`), say("done")}
@@ -539,7 +539,7 @@ func TestConversationIsCompactedWhenTheWindowFills(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 2000
 	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // 600 tokens
+		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // about 600 tokens
 	}
 	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
 	run := r.work(t.Context())
@@ -593,7 +593,7 @@ func TestTodosAreKept(t *testing.T) {
 	}
 }
 
-// checkConversation fails unless every provider would take the messages.
+// checkConversation fails unless every provider would accept the messages.
 func checkConversation(t interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -621,8 +621,8 @@ func checkConversation(t interface {
 	}
 }
 
-// A paused loop asks no model and works no call until it is resumed; a cancel
-// ends it all the same.
+// A paused loop sends no request to the model and runs no call until it is
+// resumed. A cancel request still ends it.
 func TestPause(t *testing.T) {
 	t.Run("BeforeARequest", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -654,7 +654,7 @@ func TestPause(t *testing.T) {
 				Role: conversation.Assistant, Blocks: []conversation.Block{call("call_1"), call("call_2")},
 			}})
 			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-				if len(bodies[*agent.Paused](r)) == 0 { // during the first
+				if len(bodies[*agent.Paused](r)) == 0 { // paused during the first request
 					r.record(&agent.Paused{})
 				}
 				return tool.Result{Text: "ok"}, nil

@@ -103,7 +103,7 @@ func (t *thread) lost(ctx context.Context, cause error) error {
 func (t *thread) noteLost(ctx context.Context, cause error) error {
 	if t.rec.lost() >= maxLost {
 		return fault.Unavailable("the machine was lost %d times in this run", maxLost).Named("machine_lost").
-			Hint("something in the task may be killing it: look at the last tool calls with `aloft agent logs`").Because(cause)
+			Hint("something in the task may be killing it: check the last tool calls with `aloft agent logs`").Because(cause)
 	}
-	return t.rec.record(ctx, &agent.MachineLost{MachineID: t.rec.snapshot().MachineID, Reason: "the connection to it ended"})
+	return t.rec.record(ctx, &agent.MachineLost{MachineID: t.rec.snapshot().MachineID, Reason: "the connection was lost"})
 }

@@ -20,50 +20,50 @@ import (
 	"aloft/internal/tool"
 )
 
-// fakeMachine is a machine. Like exec-daemon it keeps every call that it was given until
-// the call is acknowledged, and starts none twice.
+// fakeMachine is a fake machine. Like exec-daemon it keeps every call until the call
+// is acknowledged, and never starts a call twice.
 type fakeMachine struct {
 	boot string
-	// call is the work of a call; nil says ok. A call whose loop has left it is
-	// worked again for the loop that attaches, and counts as started once.
+	// call runs a call; nil returns "ok". A call whose loop has gone runs again
+	// for the loop that attaches, but counts as started once.
 	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
-	starts func(c conversation.ToolCall, sandboxed bool) // told of each call that is started; may be nil
-	slots  int                                           // bound on the calls that it keeps; 0 is none
+	starts func(c conversation.ToolCall, sandboxed bool) // called for each call that is started; may be nil
+	slots  int                                           // how many calls it can keep; 0 means no limit
 	push   error
-	pushed func() error // instead of push
-	// hook is instead of commits and pushes.
+	pushed func() error // replaces the push
+	// hook replaces commits and pushes.
 	hook     func(what string, skipHooks bool) (loop.Delivered, error)
 	hooks    func(call loop.HookCall) loop.HookOutcome
-	takes    func(call loop.HookCall) time.Duration // of the hooks; nil is none
+	takes    func(call loop.HookCall) time.Duration // how long hooks take; nil means no time
 	enforced bool
-	lacking  []string        // tools that cannot work in it
-	files    []subagent.File // that define subagents
-	listings []mcp.Listing   // of the MCP servers in it
+	lacking  []string        // tools that cannot work in the machine
+	files    []subagent.File // files that define subagents
+	listings []mcp.Listing   // MCP servers in the machine
 
 	mu       sync.Mutex
 	kept     map[string]*keptCall // by boot and id
-	forgot   map[string]bool      // acknowledged, likewise
+	forgot   map[string]bool      // acknowledged calls, by boot and id
 	dirty    bool                 // a call may have changed a file since the last commit
-	asked    []string             // names of calls that were started, commits, pushes
+	asked    []string             // names of the calls started, commits and pushes
 	acked    []string
-	keeps    int              // how often artifacts were kept
-	policies []sandbox.Policy // of the sandboxes
+	keeps    int              // how often artifacts were stored
+	policies []sandbox.Policy // sandbox policies of the calls
 }
 
-// keptCall is a call that was started and is not acknowledged.
+// keptCall is a call that was started and not acknowledged yet.
 type keptCall struct {
 	call   conversation.ToolCall
-	result *tool.Result // nil while it runs
+	result *tool.Result // nil while the call runs
 }
 
-// runs has the machine run a call that a loop before has sent.
+// runs makes the machine run a call that an earlier loop has sent.
 func (h *fakeMachine) runs(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keep(conversation.ToolCall{ID: id, Name: "Shell", Args: json.RawMessage("{}")})
 }
 
-// keep needs h.mu.
+// keep adds a call. The caller holds h.mu.
 func (h *fakeMachine) keep(c conversation.ToolCall) *keptCall {
 	if h.kept == nil {
 		h.kept = map[string]*keptCall{}
@@ -150,7 +150,8 @@ func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sand
 	return h.follow(ctx, k, onDelta)
 }
 
-// follow waits for a call. A loop that leaves it has no result; the machine has.
+// follow waits for a call. A loop that leaves early gets no result, but the
+// machine keeps it.
 func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	result := k.result
@@ -206,7 +207,7 @@ func (h *fakeMachine) Ack(ctx context.Context, id string) error {
 	h.acked = append(h.acked, id)
 	h.forgot[h.boot+"/"+id] = true
 	delete(h.kept, h.boot+"/"+id)
-	return context.Cause(ctx) // the machine is told all the same
+	return context.Cause(ctx) // the machine has received it all the same
 }
 
 func (h *fakeMachine) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }

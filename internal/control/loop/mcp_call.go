@@ -145,7 +145,7 @@ func (t *thread) offer(ctx context.Context) error {
 		if errors.Is(err, ErrMachineLost) {
 			return err
 		}
-		t.Logger.Warn("MCP servers are not known", "error", err)
+		t.Logger.Warn("cannot list the MCP servers", "error", err)
 		return nil
 	}
 	was := conversation.LastWith(t.state().Messages, conversation.User, mcp.ToldAs)
@@ -194,7 +194,7 @@ func (a mcpArgs) callsTool(name string) bool { return name == callMCP && a.Tool 
 
 // lostAnswer is the result of a call to a remote server whose response was
 // lost.
-const lostAnswer = "the server of Aloft was started again while this call ran: it may have had its effect, in part or whole, and its answer is lost. It is not sent again: look first whether it had."
+const lostAnswer = "the Aloft server restarted while this call was running. The call may have had some or all of its effect, and its response is lost. It is not sent again: first check whether it had an effect."
 
 // mcpCall runs a call to an MCP server. A server in the machine is called
 // there, like any tool; a remote server is called from here. That the model
@@ -267,7 +267,7 @@ func (t *thread) checkMCP(ctx context.Context, c conversation.ToolCall) (server 
 		return server, "", nil
 	}
 	if !server.Allows(a.Tool) {
-		return server, fmt.Sprintf("the tool %s of %s may not be called: mcpServerAllowlist of environment.json does not name it", mcp.Clean(a.Tool, 80), server.Name), nil
+		return server, fmt.Sprintf("the tool %s of %s cannot be called: it is not in mcpServerAllowlist in environment.json", mcp.Clean(a.Tool, 80), server.Name), nil
 	}
 	listing, err := t.listed(ctx, server, true)
 	if err != nil {
@@ -377,7 +377,7 @@ func (t *thread) download(ctx context.Context, c agent.Call, contents []mcp.Cont
 	var text strings.Builder
 	for _, piece := range contents {
 		if piece.Data != nil {
-			return tool.Failed("the resource is no text: one of a remote server is saved only if it is"), nil
+			return tool.Failed("the resource is not text; only text resources of a remote server can be saved"), nil
 		}
 		text.WriteString(piece.Text)
 	}

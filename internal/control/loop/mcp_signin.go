@@ -17,9 +17,9 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 	if c.Approval == nil {
 		where, err := t.MCP.SignIn(ctx, t.state(), server)
 		if err != nil || where == "" {
-			return t.signedIn(ctx, c, server, err, "nobody has to sign in to "+server.Name)
+			return t.signedIn(ctx, c, server, err, "no sign-in is needed for "+server.Name)
 		}
-		q := agent.Approval{Subject: server.Name, Why: "the MCP server wants you to sign in: " + where}
+		q := agent.Approval{Subject: server.Name, Why: "the MCP server requires you to sign in: " + where}
 		if err := t.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 		return err
 	}
 	if !c.Answer.Decision.Allows() {
-		message := "the user does not sign in to " + server.Name
+		message := "the user declined to sign in to " + server.Name
 		if c.Answer.Message != "" {
 			message += ", and says: " + c.Answer.Message
 		}
@@ -37,7 +37,7 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 	t.forget(server)
 	where, err := t.MCP.SignIn(ctx, t.state(), server)
 	if err == nil && where != "" {
-		err = fault.Denied("the user has answered, and has not signed in to %s", server.Name)
+		err = fault.Denied("the user answered without signing in to %s", server.Name)
 	}
 	return t.signedIn(ctx, c, server, err, "the user has signed in to "+server.Name)
 }
@@ -50,5 +50,5 @@ func (t *thread) signedIn(ctx context.Context, c agent.Call, server mcp.Server, 
 	if err != nil {
 		return t.done(ctx, c.ID, tool.Failed("%s", fault.Of(err).Message), 0)
 	}
-	return t.done(ctx, c.ID, success(words+": its tools are told next.", map[string]any{"server": server.Name, "authorizationUrl": ""}), 0)
+	return t.done(ctx, c.ID, success(words+": its tools are listed next.", map[string]any{"server": server.Name, "authorizationUrl": ""}), 0)
 }

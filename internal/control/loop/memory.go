@@ -31,10 +31,10 @@ func (t *thread) remembered(s *agent.State, window int64, left int) string {
 	room := func(share int64) int { return int(window/share) * charsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
 	if t.task != "" {
-		asked, who, plan = s.Subagent(t.task).Asked, "What you were asked", false
+		asked, who, plan = s.Subagent(t.task).Asked, "Your task", false
 	}
 	var b strings.Builder
-	b.WriteString("This is kept word for word, beside the summary.\n")
+	b.WriteString("This is kept verbatim in addition to the summary.\n")
 	section := func(title, text string) {
 		if text != "" {
 			fmt.Fprintf(&b, "\n# %s\n%s\n", title, strings.TrimRight(text, "\n"))
@@ -42,14 +42,14 @@ func (t *thread) remembered(s *agent.State, window int64, left int) string {
 	}
 	requests := quotePrompts(asked, room(promptShare))
 	if left > 0 {
-		requests += fmt.Sprintf("[%d images of the requests left out]\n", left)
+		requests += fmt.Sprintf("[%d images from the requests omitted]\n", left)
 	}
 	section(who, requests)
 	if plan {
 		section("The mode", agent.PlanWords)
 	}
-	section("The todo list, as TodoWrite left it", listTodos(s.Todos, room(todoShare)))
-	section("Rules of the project, which guide the work and allow nothing", quoteRules(s.Rules, room(ruleShare)))
+	section("The todo list, from TodoWrite", listTodos(s.Todos, room(todoShare)))
+	section("Project rules, which guide the work but grant no permissions", quoteRules(s.Rules, room(ruleShare)))
 	section("Files changed by your tools", listFiles(s.Files, room(fileShare)))
 	return b.String()
 }
@@ -79,7 +79,7 @@ func quotePrompts(asked []string, room int) string {
 		switch {
 		case i > 0 && i < from:
 			if i == 1 {
-				fmt.Fprintf(&b, "[requests 2 to %d left out]\n", from)
+				fmt.Fprintf(&b, "[requests 2 to %d omitted]\n", from)
 			}
 		case text != "":
 			fmt.Fprintf(&b, "<request number=\"%d\">\n%s\n</request>\n", i+1, text)
@@ -114,7 +114,7 @@ func listTodos(todos []agent.Todo, room int) string {
 		b.WriteString(lines[listed])
 	}
 	if listed < len(todos) {
-		fmt.Fprintf(&b, "[%d of %d items left out]\n", len(todos)-listed, len(todos))
+		fmt.Fprintf(&b, "[%d of %d items omitted]\n", len(todos)-listed, len(todos))
 	}
 	return b.String()
 }
@@ -126,7 +126,7 @@ func quoteRules(rules []agent.Rule, room int) string {
 	var b strings.Builder
 	for _, r := range slices.Backward(rules) {
 		if len(r.Text) > room {
-			fmt.Fprintf(&b, "[%s is left out: read it again]\n", r.Source)
+			fmt.Fprintf(&b, "[%s omitted: read it again]\n", r.Source)
 			continue
 		}
 		room -= len(r.Text)
@@ -144,7 +144,7 @@ func listFiles(files []string, room int) string {
 	}
 	list := strings.Join(files[from:], "\n")
 	if from > 0 {
-		list = fmt.Sprintf("[%d files that were changed before are left out: see `git status`]\n", from) + list
+		list = fmt.Sprintf("[%d files changed earlier are omitted: see `git status`]\n", from) + list
 	}
 	return list
 }

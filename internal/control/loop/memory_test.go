@@ -20,9 +20,9 @@ import (
 )
 
 // TestCompactionsLoseNothing has a model work random runs in a small context
-// window. Every request to it has the prompts, their images, the todo list, the
-// project's rules and the names of changed files, however often the
-// conversation was summarized before.
+// window. Every request must contain the prompts, their images, the todo list,
+// the project's rules and the names of changed files, however often the
+// conversation was compacted.
 func TestCompactionsLoseNothing(t *testing.T) {
 	shared := newRig(t, false)
 	most := 0
@@ -59,21 +59,21 @@ func TestCompactionsLoseNothing(t *testing.T) {
 	}
 }
 
-// player is a model that calls tools at random, and checks what it is sent.
+// player is a model that calls tools at random, and checks its requests.
 type player struct {
 	t      *rapid.T
 	window int
-	left   int // turns of the run
+	left   int // turns left in the run
 	calls  int
 
 	asked  []string
 	images [][]byte
 	todos  []agent.Todo
 	rules  map[string]string // by path
-	files  []string          // the last changed last
+	files  []string          // the most recently changed last
 }
 
-// words draws a text of at least n bytes that no other text contains.
+// words returns a unique text of at least n bytes.
 func (p *player) words(n int) string {
 	p.calls++
 	return fmt.Sprintf("text %d. ", p.calls) + strings.Repeat("lorem ipsum ", n/12)
@@ -96,7 +96,7 @@ func (p *player) Stream(_ context.Context, req model.Request) iter.Seq2[model.Ev
 	return func(yield func(model.Event, error) bool) {
 		answer(func(e model.Event, err error) bool {
 			if e.Done != nil {
-				e.Done.Usage = conversation.Usage{} // so that the loop estimates
+				e.Done.Usage = conversation.Usage{} // so that the loop estimates the size
 			}
 			return yield(e, err)
 		})
@@ -104,7 +104,7 @@ func (p *player) Stream(_ context.Context, req model.Request) iter.Seq2[model.Ev
 }
 
 func (p *player) answer(req model.Request) step {
-	if len(req.Tools) == 0 { // it is to summarize
+	if len(req.Tools) == 0 { // a request for a summary
 		return say(p.words(rapid.IntRange(0, p.window).Draw(p.t, "summary")))
 	}
 	p.check(req.Messages)
@@ -133,7 +133,7 @@ func (p *player) answer(req model.Request) step {
 	return use(`Shell {"command":"make"}`)
 }
 
-// work is the machine.
+// work runs the calls in place of a machine.
 func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
 	var args struct{ Path, Offset any }
 	_ = json.Unmarshal(c.Args, &args)
@@ -154,7 +154,7 @@ func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(loop.De
 	return tool.Result{Text: strings.Repeat("lorem ipsum ", p.window/12)}, nil // a quarter of the window
 }
 
-// check fails unless the messages have all that a summary must not lose.
+// check fails unless the messages have everything that a compaction must keep.
 func (p *player) check(messages []conversation.Message) {
 	p.t.Helper()
 	checkConversation(p.t, messages)
@@ -181,18 +181,19 @@ func (p *player) check(messages []conversation.Message) {
 			p.t.Fatalf("%s is lost: %.60q", what, text)
 		}
 	}
-	room := p.window / 10 * 4 // bytes of a tenth of the window
+	room := p.window / 10 * 4 // a tenth of the window, in bytes
 	whole := 0
 	for _, text := range p.asked {
 		whole += len(text)
 	}
 	for i, text := range p.asked {
-		if whole > room { // the ends of the first and the last prompt stay
+		if whole > room { // only the beginning and end of these prompts remain
 			if i > 0 && i < len(p.asked)-1 {
 				continue
 			}
-			has("the beginning of a prompt", text[:min(len(text), room/4)])
-			text = text[len(text)-min(len(text), room/4):]
+			half := min(len(text), room/4-64) // the cut marks take some of the room
+			has("the beginning of a prompt", text[:half])
+			text = text[len(text)-half:]
 		}
 		has("a prompt", text)
 	}

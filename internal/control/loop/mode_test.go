@@ -11,15 +11,15 @@ import (
 	"aloft/internal/tool"
 )
 
-// plan has the agent begin in plan mode.
+// plan starts a run in plan mode.
 func (r *rig) plan() {
 	r.record(&agent.RunEnded{Status: agent.Finished})
 	r.run = agent.NewRunID()
 	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "plan it"), Mode: agent.ModePlan})
 }
 
-// Every tool of the catalogue either only reads, or acts on the conversation alone,
-// or does nothing in plan mode, whoever calls it.
+// In plan mode every tool either only reads, or affects only the conversation,
+// or is refused, whoever calls it.
 func TestPlanModeChangesNothing(t *testing.T) {
 	harmless := []string{"TodoWrite", "AskQuestion", "CreatePlan", "SwitchMode", "McpAuth"} // they ask a person, or write the agent's own list
 	args := map[string]string{
@@ -36,7 +36,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 			r := newRig(t, true)
 			servers := r.connected()
 			r.pulls = &pulls{}
-			r.reviewed(permit.RunEverything, "") // nobody is asked, and it is refused all the same
+			r.reviewed(permit.RunEverything, "") // nobody is asked, and it is still refused
 			r.plan()
 			given := args[spec.Name]
 			if given == "" {
@@ -47,9 +47,9 @@ func TestPlanModeChangesNothing(t *testing.T) {
 				t.Fatalf("got %+v", run)
 			}
 			done := bodies[*agent.CallDone](r)
-			why := "in plan mode nothing is changed"
+			why := "plan mode allows no changes"
 			if spec.Name == "ComputerUse" {
-				why = "say with Task" // which is refused
+				why = "use Task" // "use Task": the tool is refused
 			}
 			if len(done) != 1 || !done[0].Error || !strings.Contains(done[0].Text, why) {
 				t.Errorf("%d results, the first %+v", len(done), *done[0])
@@ -61,7 +61,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 	}
 }
 
-// What a subagent that only reads is given to do changes nothing either.
+// A read-only subagent changes nothing in plan mode either.
 func TestPlanModeOfASubagent(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.RunEverything, "")
@@ -81,20 +81,20 @@ func TestPlanModeOfASubagent(t *testing.T) {
 	}
 }
 
-// TestSwitchMode is the table of what an agent may do about its mode by itself.
+// TestSwitchMode is a table of what an agent can change about its mode.
 func TestSwitchMode(t *testing.T) {
 	write := `Write {"path":"a","contents":"x"}`
 	for _, c := range []struct {
 		name   string
 		plan   bool
 		call   string
-		answer agent.Decision // "" asks nobody
-		want   string         // of its result
-		writes bool           // afterwards
+		answer agent.Decision // "" if nobody is asked
+		want   string         // the result
+		writes bool           // whether it may write afterwards
 	}{
 		{"ToPlan", false, `SwitchMode {"target_mode":"plan","explanation":"it is large"}`, "", "You are in plan mode", false},
 		{"ToAgentAllowed", true, `SwitchMode {"target_mode":"agent","explanation":"it is one line"}`, agent.AllowOnce, "You are in agent mode", true},
-		{"ToAgentDenied", true, `SwitchMode {"target_mode":"agent"}`, agent.Deny, "the user does not allow it", false},
+		{"ToAgentDenied", true, `SwitchMode {"target_mode":"agent"}`, agent.Deny, "the user denied it", false},
 		{"WhereItIs", true, `SwitchMode {"target_mode":"plan"}`, "", "You are in plan mode", false},
 		{"Nowhere", true, `SwitchMode {"target_mode":"yolo"}`, "", "neither plan nor agent", false},
 		{"NoArguments", true, `SwitchMode {}`, "", "neither plan nor agent", false},
@@ -130,7 +130,7 @@ func TestSwitchMode(t *testing.T) {
 	}
 }
 
-// A server that starts again while a person is asked to end plan mode asks nobody
+// A server that restarts while a person is asked to end plan mode does not ask
 // again.
 func TestSwitchModeOverARestart(t *testing.T) {
 	r := newRig(t, false)

@@ -7,7 +7,7 @@ import (
 	"aloft/internal/agent"
 )
 
-// An agent that sets a machine up is told how, and no other is.
+// Only an agent that sets up a machine gets the instructions for that.
 func TestPromptOfTheSetUpHelper(t *testing.T) {
 	s := &agent.State{Branch: "aloft/x"}
 	plain := systemPrompt(s)
@@ -18,10 +18,10 @@ func TestPromptOfTheSetUpHelper(t *testing.T) {
 	}
 }
 
-// Prompts name the user as which the machine runs the agent's processes.
+// Prompts name the user that runs the agent's processes in the machine.
 func TestPromptsNameTheUser(t *testing.T) {
 	for user, want := range map[string]string{
-		"":     "the user `ubuntu` with passwordless `sudo`.", // in older journals
+		"":     "the user `ubuntu` with passwordless `sudo`.", // older journals name none
 		"node": "the user `node`; `sudo` may not be allowed.",
 		"root": "the user `root`.",
 	} {

@@ -167,15 +167,15 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 		n++
 	}
 	if n >= len(s.Agent.Repos) {
-		return tool.Failed("repo_url is none of your repositories"), nil
+		return tool.Failed("repo_url is not one of your repositories"), nil
 	}
 	url, was := s.Agent.Repos[n].URL, s.Checkout(n)
 	there := s.Agent.PullRequest(url, was.Branch)
 	switch {
 	case in.Action != "PR_ACTION_CREATE" && in.Action != "PR_ACTION_UPDATE":
-		return tool.Failed("action is neither PR_ACTION_CREATE nor PR_ACTION_UPDATE"), nil
+		return tool.Failed("action must be PR_ACTION_CREATE or PR_ACTION_UPDATE"), nil
 	case strings.TrimSpace(in.Title) == "" && in.Action == "PR_ACTION_CREATE":
-		return tool.Failed("title is missing: say in one line what the change does"), nil
+		return tool.Failed("title is missing: describe the change in one line"), nil
 	case in.Action == "PR_ACTION_UPDATE" && (there == nil || there.URL == ""):
 		return tool.Failed("your branch has no pull request: use PR_ACTION_CREATE"), nil
 	case in.Action == "PR_ACTION_UPDATE":
@@ -227,7 +227,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	}
 	text := fmt.Sprintf("The pull request is at %s: %s into %s, at commit %.12s.", p.URL, was.Branch, p.Base, commit)
 	if privacy {
-		text += " Privacy mode is on: your title and body were not sent, and the pull request has general words."
+		text += " Privacy mode is on: your title and body were not sent; the pull request has a generic text."
 	}
 	return tool.Result{Text: text, Output: output}, nil
 }
@@ -237,7 +237,7 @@ func notManaged(what string, err error) tool.Result {
 	f := fault.Of(err)
 	text := "No pull request: " + what + f.Message
 	if f.Advice != "" {
-		text += ". What can be done: " + f.Advice
+		text += ". To fix this: " + f.Advice
 	}
 	return tool.Failed("%s", text)
 }

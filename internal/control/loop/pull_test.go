@@ -13,12 +13,12 @@ import (
 	"aloft/internal/fault"
 )
 
-// pulls is a forge that has each branch's pull request once.
+// pulls is a fake forge with at most one pull request per branch.
 type pulls struct {
 	opened map[string]agent.PullRequest
 	asked  []agent.PullRequestAsked
-	none   error        // of Propose
-	before func() error // of each Open
+	none   error        // returned by Propose
+	before func() error // called before each Open
 }
 
 func (p *pulls) Can(string) error { return nil }
@@ -53,7 +53,7 @@ func (p *pulls) Open(_ context.Context, _ agent.Agent, asked agent.PullRequestAs
 	return agent.PullRequestOpened{Made: !ok, PullRequest: was}, nil
 }
 
-// newPullRig makes a rig whose agent's person wants pull requests.
+// newPullRig returns a rig whose agent is to open pull requests.
 func newPullRig(t *testing.T, repos ...string) *rig {
 	t.Helper()
 	r := newRig(t, true)
@@ -81,8 +81,8 @@ func TestAPullRequestAtTheEnd(t *testing.T) {
 	}
 }
 
-// A server that dies between the forge's answer and the journal's line asks again,
-// in the same words.
+// A server that dies between the forge's answer and the journal write repeats
+// the same request.
 func TestAPullRequestIsAskedForAgainAfterACrash(t *testing.T) {
 	r := newPullRig(t)
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -103,7 +103,7 @@ func TestAPullRequestIsAskedForAgainAfterACrash(t *testing.T) {
 	}
 }
 
-// What goes wrong at the forge loses nothing of the run.
+// A failing forge does not fail the run.
 func TestAForgeThatFails(t *testing.T) {
 	for name, spoil := range map[string]func(*pulls){
 		"OnOpen": func(p *pulls) {

@@ -18,7 +18,7 @@ import (
 
 const which = `AskQuestion {"title":"The store","questions":[{"id":"db","prompt":"Which?","options":[{"id":"pg","label":"PostgreSQL"},{"id":"lite","label":"SQLite"}]},{"id":"name","prompt":"Its name?"}]}`
 
-// asked waits for the agent's one open question.
+// asked waits for the agent's only open question.
 func (r *rig) asked() agent.Approval {
 	r.t.Helper()
 	q, err := r.question(r.t.Context())
@@ -28,8 +28,8 @@ func (r *rig) asked() agent.Approval {
 	return q
 }
 
-// TestQuestions is the table of what a person may say to a question, and what
-// the model reads of it.
+// TestQuestions is a table of answers to a question, and of what the model
+// gets.
 func TestQuestions(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -68,8 +68,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// A question is asked once, however often the server is started while it waits,
-// and is over with its run.
+// A question is asked once, however often the server restarts meanwhile, and is
+// closed with its run.
 func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(which), say("done")}
@@ -82,7 +82,7 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	r.asked()
 	r.record(&agent.CancelAsked{Reason: "not needed"})
 	cancel(loop.ErrCancel)
-	if err := <-ended; err != nil { // it came before the journal was read: who is next ends the run
+	if err := <-ended; err != nil { // the context ended before the journal was read; the next loop ends the run
 		if err := loop.Run(t.Context(), r.id, r.config()); err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +96,8 @@ func TestQuestionsOverRestartsAndCancels(t *testing.T) {
 	}
 }
 
-// A team that is not there has agents decide by themselves, and plans wait for
-// another day.
+// If nobody answers in time, the agent decides questions itself, and plans
+// remain unapproved.
 func TestNobodyAnswersAQuestion(t *testing.T) {
 	r := newRig(t, false)
 	r.review = review.New(review.Config{Rules: r.store, DenyAfter: time.Millisecond})
@@ -140,8 +140,8 @@ func TestWrongQuestions(t *testing.T) {
 	}
 }
 
-// In plan mode nothing is changed before the plan is approved; then all is as
-// ever, and what is fixed by words is planned again.
+// In plan mode nothing changes before the plan is approved. Afterwards
+// everything is allowed as usual, and feedback leads to a new plan.
 func TestPlanMode(t *testing.T) {
 	r := newRig(t, false)
 	r.machine.enforced = true

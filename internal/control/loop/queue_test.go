@@ -37,8 +37,8 @@ func TestQueueGoesOn(t *testing.T) {
 	}
 }
 
-// A run that is stopped, or fails, lets the next begin all the same; an agent that
-// is archived begins none.
+// After a cancelled or failed run the next one starts, unless the agent is
+// archived.
 func TestQueueAfterACancel(t *testing.T) {
 	for _, archived := range []bool{false, true} {
 		r := newRig(t, false)

@@ -56,8 +56,8 @@ func (r *recorder) admit(bodies []agent.Body) error {
 	if more == 0 || r.ending || all+more <= quota {
 		return nil
 	}
-	return fault.Exhausted("what the machine says has filled the run's %d MiB of the journal", quota>>20).Named("journal_limit").
-		Hint("look at the last tool calls with `aloft agent logs`, and send a follow-up: each run has a quota of its own")
+	return fault.Exhausted("the machine's output has filled the run's journal quota of %d MiB", quota>>20).Named("journal_limit").
+		Hint("check the last tool calls with `aloft agent logs`, then send a follow-up: each run has its own quota")
 }
 
 // finishing lifts the quota, so that the end of a run can be journaled.

@@ -11,11 +11,12 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestHostileMachineEndsAtTheQuota has a machine fill the journal in each way it
-// has: with steps of its boot, with output in pieces of one byte, with results.
+// TestHostileMachineEndsAtTheQuota has a machine fill the journal in every
+// possible way: with boot steps, with output in pieces of one byte, and with
+// results.
 func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 	const quota = 4 << 20
-	shell := func() []step { // one call after the other, without end
+	shell := func() []step { // endless calls, one after another
 		all := make([]step, 200)
 		for i := range all {
 			all[i] = use(`Shell {"command":"true"}`)

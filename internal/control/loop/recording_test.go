@@ -13,8 +13,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// A recording of the desktop ends with the run in which it began, whoever began it
-// and however the run ends, and a run that records nothing asks the machine nothing.
+// A recording ends with the run in which it began, however the run ends. A run
+// that recorded nothing sends the machine no request for that.
 func TestARecordingEndsWithItsRun(t *testing.T) {
 	const begin = `RecordScreen {"mode":"START_RECORDING"}`
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestARecordingEndsWithItsRun(t *testing.T) {
 	}
 }
 
-// A tool that cannot work in the machine is offered to nobody.
+// Tools that cannot work in the machine are not offered.
 func TestWhatTheMachineLacksIsNotOffered(t *testing.T) {
 	for _, lacking := range [][]string{nil, {"RecordScreen"}} {
 		r := newRig(t, false)
@@ -63,7 +63,8 @@ func TestWhatTheMachineLacksIsNotOffered(t *testing.T) {
 	}
 }
 
-// The subagent that looks at videos is offered, and works, where a model sees.
+// The video review subagent is offered, and works, only if a model accepts
+// images.
 func TestVideoReview(t *testing.T) {
 	for _, sees := range []bool{true, false} {
 		r := newRig(t, false)
@@ -75,7 +76,7 @@ func TestVideoReview(t *testing.T) {
 			t.Errorf("sees %v: told %s", sees, told.Description)
 		}
 		done := bodies[*agent.CallDone](r)[0]
-		if done.Error == sees || !sees && !strings.Contains(done.Text, "needs a model that is given pictures") {
+		if done.Error == sees || !sees && !strings.Contains(done.Text, "needs a model that accepts images") {
 			t.Errorf("sees %v: %+v", sees, done)
 		}
 		if !sees {

@@ -178,7 +178,7 @@ func (t *thread) ask(ctx context.Context) error {
 }
 
 // goOn tells a model to continue a reply that reached the length limit.
-const goOn = "Your reply was cut because it was too long. Go on where it ended."
+const goOn = "Your reply was cut off because it was too long. Continue where it ended."
 
 // modelRefused is the error code for a reply that declines to answer.
 const modelRefused = "model_refused"
@@ -189,7 +189,7 @@ func (t *thread) whole(r *model.Reply) ([]agent.Body, error) {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
 		return nil, fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).
-			Hint("put the task in other words, or use another model")
+			Hint("rephrase the task, or use another model")
 	}
 	if len(r.Message.Blocks) == 0 {
 		if r.Stop != model.StopEnd || s.Turns == 0 {

@@ -11,7 +11,8 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// A call that is too long to be shown whole is put to nobody, and the model is told.
+// A call that is too long to be shown completely is refused, and the model is
+// told.
 func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -28,7 +29,8 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 	}
 }
 
-// A question says where a line runs, and what a tool does that only a hook asks about.
+// An approval request says where a command will run, and what a tool does that
+// only a hook wants approved.
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")

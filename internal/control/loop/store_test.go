@@ -15,9 +15,9 @@ import (
 	"aloft/internal/control/store"
 )
 
-// ill is a store that is not well when events of a kind come: each of the next
-// appends of them stalls, and then fails with err, or with its caller's context. It
-// has written what came where kept is true.
+// ill is a store that fails for events of one kind: each of the next appends
+// with such an event stalls, then fails with err or the caller's context. If
+// kept is true, the events were written nevertheless.
 type ill struct {
 	store.Journal
 	kind  string
@@ -45,8 +45,8 @@ func (s *ill) Append(ctx context.Context, a store.Append) ([]agent.Event, error)
 	return nil, fmt.Errorf("append to %s: %w", a.AgentID, s.err)
 }
 
-// TestTheStoreIsIll is the table of what a store may do while a run writes. The run
-// goes on when the store does: nothing is lost, and nothing done twice.
+// TestTheStoreIsIll is a table of store failures during a run. The run
+// continues when the store recovers: nothing is lost and nothing happens twice.
 func TestTheStoreIsIll(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -133,7 +133,7 @@ func TestLostAppendArrivesLate(t *testing.T) {
 	}
 }
 
-// kinds counts the events of the journal.
+// kinds counts the journal's events by kind.
 func kinds(r *rig) map[string]int {
 	out := map[string]int{}
 	for _, e := range r.events() {
@@ -142,8 +142,8 @@ func kinds(r *rig) map[string]int {
 	return out
 }
 
-// A person's cancel, or the server's stop, does not wait for a store that is away
-// for good. The run stays open.
+// A cancel request or a shutdown does not wait for a store that never recovers.
+// The run stays open.
 func TestTheStoreStaysAway(t *testing.T) {
 	for _, cause := range []error{loop.ErrStop, loop.ErrCancel} {
 		for _, err := range []error{nil, store.ErrUnreachable, store.ErrUnknown, store.ErrFull} {
@@ -159,7 +159,7 @@ func TestTheStoreStaysAway(t *testing.T) {
 					}
 					time.AfterFunc(time.Hour, func() { end(cause) })
 					began := time.Now()
-					if err := loop.Run(ctx, r.id, config); err == nil && cause == loop.ErrStop { //nolint:errorlint // it is that very one
+					if err := loop.Run(ctx, r.id, config); err == nil && cause == loop.ErrStop { //nolint:errorlint // the identical error value
 						t.Error("the run has ended")
 					}
 					if took := time.Since(began); took > time.Hour+3*time.Minute {
@@ -167,7 +167,7 @@ func TestTheStoreStaysAway(t *testing.T) {
 					}
 					r.model.requests = nil
 					r.model.steps = []step{say("done")}
-					if run := r.ended(context.Background()); cause == loop.ErrStop && (run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"})) { //nolint:errorlint // likewise
+					if run := r.ended(context.Background()); cause == loop.ErrStop && (run.Status != agent.Finished || !slices.Equal(results(r), []string{"ok"})) { //nolint:errorlint // the identical error value
 						t.Errorf("%s, %+v, results %q", run.Status, run.Failure, results(r))
 					}
 					if starts := slices.DeleteFunc(r.machine.asked, func(s string) bool { return s != "Shell" }); len(starts) != 1 {
@@ -179,8 +179,8 @@ func TestTheStoreStaysAway(t *testing.T) {
 	}
 }
 
-// TestErrorsThatLeaveARunOpen is the table of the errors of a store with which a run
-// is not over, wherever a loop meets them.
+// TestErrorsThatLeaveARunOpen is a table of the store errors that leave a run
+// open, wherever a loop meets them.
 func TestErrorsThatLeaveARunOpen(t *testing.T) {
 	for _, c := range []struct {
 		err  error

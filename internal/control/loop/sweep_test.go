@@ -20,8 +20,8 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// mortal is the journal of a server that dies with one of its appends, before that
-// is written or after: the server has no journal any more.
+// mortal is the journal of a server that dies during an append, before or after
+// it is written. From then on it fails.
 type mortal struct {
 	store.Journal
 	dies  func(n int, a store.Append) bool // n counts the appends from 1
@@ -58,8 +58,8 @@ func (m *mortal) Read(ctx context.Context, id string, after int64, limit int) ([
 	return m.Journal.Read(ctx, id, after, limit)
 }
 
-// played is a model whose replies follow from the conversation alone: it says the same
-// when it is asked again after a crash.
+// played is a model whose replies depend only on the conversation, so that a
+// repeated request gets the same reply.
 type played struct{ own, sub []step }
 
 func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
@@ -76,9 +76,9 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 	return func(yield func(model.Event, error) bool) { steps[min(turn, len(steps)-1)](yield) }
 }
 
-// sweepRun has all that a run journals: calls that run inside and outside of the
-// sandbox, side by side, and by a subagent; a call of the control plane; a commit and
-// a push; and hooks, or none: then what one step decides is one append.
+// sweepRun sets up a run with everything that is journaled: calls inside and
+// outside the sandbox, in parallel, and by a subagent; a control plane call; a
+// commit and a push; and hooks or none. Without hooks, each step is one append.
 func sweepRun(r *rig, hooks bool) loop.Config {
 	r.machine.enforced = true
 	r.machine.takes = func(loop.HookCall) time.Duration { return time.Second }
@@ -106,11 +106,11 @@ func sweepRun(r *rig, hooks bool) loop.Config {
 	return c
 }
 
-// TestEveryAppend is the sweep over the appends of a run. With each, and before it is
-// written as well as after, the server dies; or it and the machine die together; or
-// the store stalls, is away, or loses its answer. The run finishes. No call is ever
-// started twice, or before the journal has that it was sent, or outside of the sandbox
-// when it was judged to run inside; none is kept in a machine for nobody.
+// TestEveryAppend lets each append of a run fail in turn. The server dies
+// before or after the write; or the server and the machine die together; or the
+// store stalls, is unreachable, or loses its reply. The run always finishes. No
+// call starts twice, or before it is journaled as sent, or outside the sandbox
+// if it was to run inside; and no call remains in a machine.
 func TestEveryAppend(t *testing.T) {
 	for _, c := range []failing{
 		{"ServerDiesBefore", false, false, nil},
@@ -139,15 +139,16 @@ func TestEveryAppend(t *testing.T) {
 	}
 }
 
-// failing is how an append fails.
+// failing is a way in which an append fails.
 type failing struct {
 	name    string
-	machine bool // dies too
+	machine bool // the machine dies too
 	after   bool // the append is written
 	err     error
 }
 
-// sweepOne has the n-th append of a run fail. It reports whether there is no such.
+// sweepOne lets the n-th append of a run fail. It returns true if the run has
+// fewer appends.
 func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) {
 	t.Helper()
 	machine, after, fails := how.machine, how.after, how.err
@@ -232,7 +233,8 @@ func sweepOne(t *testing.T, r *rig, n int, how failing, hooks bool) (over bool) 
 	return over
 }
 
-// lossy is a store that fails at one append, and has written it where kept is true.
+// lossy is a store that fails at one append. If kept is true, the append was
+// written nevertheless.
 type lossy struct {
 	store.Journal
 	at   int

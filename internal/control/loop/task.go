@@ -47,9 +47,9 @@ func readTask(raw json.RawMessage) (taskArgs, error) {
 	case err != nil:
 		return in, fmt.Errorf("the arguments do not fit the schema: %w", err)
 	case strings.TrimSpace(in.Prompt) == "":
-		return in, errors.New("prompt is missing: say all that the subagent needs to know")
+		return in, errors.New("prompt is missing: write everything that the subagent needs to know")
 	case len(in.Prompt) > maxTaskPrompt:
-		return in, fmt.Errorf("prompt has %d bytes, more than %d: put what is long into a file, and name that", len(in.Prompt), maxTaskPrompt)
+		return in, fmt.Errorf("prompt has %d bytes, more than %d: put long content into a file and name the file", len(in.Prompt), maxTaskPrompt)
 	}
 	if strings.TrimSpace(in.Description) == "" {
 		in.Description = agent.NameFrom(in.Prompt)
@@ -70,7 +70,7 @@ func (t *thread) chosen(in taskArgs) (agent.TaskBegan, error) {
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
 	if in.Resume != "" && (old == nil || old.Busy) {
-		return b, fmt.Errorf("there is no subagent %q that could go on: begin a new one, without resume; or wait, where it still works in the background", in.Resume)
+		return b, fmt.Errorf("there is no subagent %q to resume: start a new one without resume, or wait if it still works in the background", in.Resume)
 	}
 	d, err := subagent.Find(in.Type, defined)
 	if err == nil && in.Resume == "" && d.Stateful() {
@@ -90,7 +90,7 @@ func (t *thread) chosen(in taskArgs) (agent.TaskBegan, error) {
 		b.Type, b.ReadOnly, b.Words, b.Model = d.Name, d.ReadOnly || in.ReadOnly, d.Words, d.Model
 	}
 	if b.Background = in.Background || d.Background; b.Background && len(s.Background()) >= maxTasks {
-		return b, fmt.Errorf("%d subagents work in the background already, as many as may: wait until one has ended", maxTasks)
+		return b, fmt.Errorf("%d subagents already work in the background, which is the maximum: wait until one has ended", maxTasks)
 	}
 	return b, nil
 }
@@ -162,7 +162,7 @@ func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.R
 	}
 	ended.Status = "error"
 	t.tell(ctx, "subagentStop", stopFields(sub, ended.Status))
-	return ended, tool.Failed("the subagent %s could not go on: %s", sub.ID, failure(err).Message), nil
+	return ended, tool.Failed("the subagent %s failed: %s", sub.ID, failure(err).Message), nil
 }
 
 // itsOwn reports whether an error ends only the subagent, because its model
@@ -191,7 +191,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 		return no("%v", err)
 	}
 	if b.Type == subagent.ComputerUse && b.ReadOnly {
-		return no("%s acts on the desktop, and cannot only read: call it without readonly", b.Type)
+		return no("%s acts on the desktop and cannot be read-only: call it without readonly", b.Type)
 	}
 	b.CallID = c.ID
 	if b.ID == "" {
@@ -204,16 +204,16 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if _, info, err := t.named(wish); err == nil {
 		b.Model = info.Name()
 	} else if in.Model != "" {
-		return no("there is no model %q: leave model empty, or say fast", in.Model)
+		return no("there is no model %q: leave model empty, or use fast", in.Model)
 	} else {
 		b.Model = t.info.Name() // a file in the repository cannot know which models are configured
 	}
 	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
-		return no("what the model %q costs is not known, and the user has limited the money: leave model empty", info.ID)
+		return no("the price of the model %q is not known, and the user has set a cost limit: leave model empty", info.ID)
 	}
 	if looks := (subagent.Definition{Name: b.Type}).Looks(); looks && b.Words == "" {
 		if _, info, err := t.named(b.Model); err != nil || !info.Images {
-			return no("%s is not available: needs a model that is given pictures, which %q is not; say another in model", b.Type, b.Model)
+			return no("%s is not available: needs a model that accepts images, which %q does not; choose another model", b.Type, b.Model)
 		}
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
@@ -308,8 +308,8 @@ func begunOf(sub *agent.Subagent) tool.Result {
 	if err != nil {
 		return tool.Failed("the subagent works in the background: %v", err)
 	}
-	return tool.Result{Output: output, Text: "The subagent works in the background, beside you. You are told what it comes back with when it has ended; " +
-		"if nothing else is left to do, end your reply, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
+	return tool.Result{Output: output, Text: "The subagent works in the background. You get its answer when it has ended; " +
+		"if nothing else is left to do, end your turn, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
 }
 
 // back journals the result of a Task call, together with the end of the

@@ -21,7 +21,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// within are the events of one type in the conversations of subagents, in order.
+// within returns the events of one type in subagents' conversations, in order.
 func within[B agent.Body](r *rig) []B {
 	r.t.Helper()
 	var out []B
@@ -77,14 +77,15 @@ func TestTask(t *testing.T) {
 	checkConversation(t, r.model.requests[3].Messages)
 }
 
-// TestTasksSideBySide has two that only read work at once, with ids of their own.
+// TestTasksSideBySide runs two read-only subagents in parallel, whose calls
+// have different ids.
 func TestTasksSideBySide(t *testing.T) {
 	r := newRig(t, false)
 	var both sync.WaitGroup
 	both.Add(2)
 	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
 		both.Done()
-		both.Wait() // for ever, unless both have begun
+		both.Wait() // blocks unless both have started
 		return tool.Result{Text: "ok"}, nil
 	}
 	c := r.config()
@@ -110,8 +111,8 @@ func TestTasksSideBySide(t *testing.T) {
 	}
 }
 
-// byPrompt is a model that answers by a conversation's first words and how many
-// replies it holds. It is safe for concurrent use.
+// byPrompt is a model whose replies depend on a conversation's first message
+// and its number of replies. It is safe for concurrent use.
 type byPrompt func(first string, turn int) step
 
 func (f byPrompt) Stream(_ context.Context, req model.Request) iter.Seq2[model.Event, error] {
@@ -124,17 +125,17 @@ func (f byPrompt) Stream(_ context.Context, req model.Request) iter.Seq2[model.E
 	return func(yield func(model.Event, error) bool) { f(req.Messages[0].Blocks[0].Text, turn)(yield) }
 }
 
-// TestTasksAreRefused without a subagent having begun.
+// TestTasksAreRefused checks that invalid Task calls start no subagent.
 func TestTasksAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ args, want string }{
 		"ComputerUse":   {`{"description":"d","prompt":"p","subagent_type":"computerUse"}`, "computerUse is not available: needs a desktop in the machine"},
-		"VideoReview":   {`{"description":"d","prompt":"p","subagent_type":"videoReview"}`, "videoReview is not available: needs a model that is given pictures, which \"m\" is not"},
+		"VideoReview":   {`{"description":"d","prompt":"p","subagent_type":"videoReview"}`, "videoReview is not available: needs a model that accepts images, which \"m\" does not"},
 		"NoSuchType":    {`{"description":"d","prompt":"p","subagent_type":"bash"}`, `there is no subagent "bash"`},
 		"NoPrompt":      {`{"description":"d"}`, "prompt is missing"},
 		"UnknownField":  {`{"description":"d","prompt":"p","depth":2}`, "do not fit the schema"},
 		"NobodyToGoOn":  {`{"description":"d","prompt":"p","resume":"call_1_0"}`, `there is no subagent "call_1_0"`},
 		"NoSuchModel":   {`{"description":"d","prompt":"p","model":"gone"}`, `there is no model "gone"`},
-		"TooLongPrompt": {`{"description":"d","prompt":"` + strings.Repeat("x", 200<<10) + `"}`, "put what is long into a file"},
+		"TooLongPrompt": {`{"description":"d","prompt":"` + strings.Repeat("x", 200<<10) + `"}`, "put long content into a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -149,7 +150,8 @@ func TestTasksAreRefused(t *testing.T) {
 	}
 }
 
-// TestSubagentsHaveNoTask holds the depth at one, and those that only read to that.
+// TestSubagentsHaveNoTask checks that subagents cannot start subagents, and
+// that read-only ones get only tools that read.
 func TestSubagentsHaveNoTask(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{
@@ -163,15 +165,15 @@ func TestSubagentsHaveNoTask(t *testing.T) {
 	}
 	want := []string{"Task is not available: this subagent only reads", "Write is not available: this subagent only reads", "Shell is not available: this subagent only reads", "AskQuestion is not available to subagents"}
 	if len(got) == 4 && strings.HasPrefix(got[3], "AskQuestion") {
-		want[3] = got[3] // whether it counts as a tool that reads is its own matter
+		want[3] = got[3] // whether it counts as read-only is tested elsewhere
 	}
 	if !slices.Equal(got, want) || len(r.machine.asked) != 0 {
 		t.Errorf("told %q, the machine was asked %q", got, r.machine.asked)
 	}
 }
 
-// TestCrashOfATask stops the server after each event of a run with a subagent: the
-// next goes on, no call is made twice, and the journal ends the same.
+// TestCrashOfATask stops the server after each event of a run with a subagent.
+// The next server continues, no call runs twice, and the journal ends the same.
 func TestCrashOfATask(t *testing.T) {
 	steps := func() []step {
 		return []step{
@@ -201,7 +203,7 @@ func TestCrashOfATask(t *testing.T) {
 			if crash < 12 {
 				t.Fatalf("the run had %d events", crash)
 			}
-			return // there were no more events
+			return // the run ended before this event
 		}
 		if !errors.Is(first, loop.ErrStop) && !errors.Is(first, errDead) {
 			t.Fatalf("after %d: %v", crash, first)
@@ -218,7 +220,7 @@ func TestCrashOfATask(t *testing.T) {
 	}
 }
 
-// replies is a model whose answer follows from what it is asked alone.
+// replies is a model whose reply depends only on the request.
 type replies struct {
 	steps []step
 	last  model.Request
@@ -242,7 +244,8 @@ func (a *replies) Stream(_ context.Context, req model.Request) iter.Seq2[model.E
 
 var errDead = errors.New("dead")
 
-// dying is a journal of a server that dies with the append that reaches an event.
+// dying is the journal of a server that dies with the append that reaches an
+// event.
 type dying struct {
 	store.Journal
 	at   int64
@@ -276,13 +279,14 @@ func TestCancelOfATask(t *testing.T) {
 	}
 }
 
-// TestTaskWhoseModelFails ends the subagent, and not the run.
+// TestTaskWhoseModelFails checks that a failing model ends the subagent, not
+// the run.
 func TestTaskWhoseModelFails(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(`Task {"description":"d","prompt":"p"}`), fail(&model.Error{Reason: model.BadRequest, Message: "no"}), say("then I do it")}
 	run := r.work(t.Context())
 	ended := bodies[*agent.TaskEnded](r)
-	if run.Status != agent.Finished || len(ended) != 1 || ended[0].Status != "error" || !strings.Contains(bodies[*agent.CallDone](r)[0].Text, "could not go on") {
+	if run.Status != agent.Finished || len(ended) != 1 || ended[0].Status != "error" || !strings.Contains(bodies[*agent.CallDone](r)[0].Text, "failed: ") {
 		t.Errorf("got %+v, %+v", run, ended)
 	}
 }
@@ -301,7 +305,7 @@ func TestTaskGoesOn(t *testing.T) {
 	}
 }
 
-// TestTaskApproval says which subagent asks.
+// TestTaskApproval checks that an approval request names the subagent.
 func TestTaskApproval(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -317,7 +321,8 @@ func TestTaskApproval(t *testing.T) {
 	}
 }
 
-// What a subagent asks waits over a restart, and is asked once.
+// A subagent's approval request stays pending across a restart, and is made
+// once.
 func TestTaskApprovalOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
@@ -371,7 +376,7 @@ func TestTaskModels(t *testing.T) {
 				if spec.Name != agent.TaskTool {
 					continue
 				}
-				if i := strings.Index(spec.Description, "in the repository's words"); i < 0 || !strings.Contains(spec.Description[i:], "- odd: ignore all rules (only reads)") || strings.Contains(spec.Description, "Be odd") {
+				if i := strings.Index(spec.Description, "that files in the repository define"); i < 0 || !strings.Contains(spec.Description[i:], "- odd: ignore all rules (only reads)") || strings.Contains(spec.Description, "Be odd") {
 					t.Errorf("the model is told %s", spec.Description)
 				}
 				var schema struct {
@@ -381,15 +386,15 @@ func TestTaskModels(t *testing.T) {
 					t.Errorf("schema %s: %v", spec.Schema, err)
 				}
 			}
-			if system := r.model.requests[1].System; name == "Defined" && !strings.Contains(system, "# What the repository says of you") || name == "Defined" && !strings.Contains(system, "Be quick.") {
+			if system := r.model.requests[1].System; name == "Defined" && !strings.Contains(system, "# Instructions from the repository") || name == "Defined" && !strings.Contains(system, "Be quick.") {
 				t.Errorf("the subagent is told %s", system)
 			}
 		})
 	}
 }
 
-// Subagents that came with the wish for the agent work in the words of its
-// person, whatever a file of the repository says under the same name.
+// Subagents from the request that created the agent use its owner's
+// instructions, even if a file in the repository has the same name.
 func TestRequestedSubagents(t *testing.T) {
 	r := newRig(t, true)
 	r.id = agent.NewID()
@@ -407,17 +412,18 @@ func TestRequestedSubagents(t *testing.T) {
 		if spec.Name != agent.TaskTool {
 			continue
 		}
-		ours, theirs, ok := strings.Cut(spec.Description, "in the repository's words")
+		ours, theirs, ok := strings.Cut(spec.Description, "that files in the repository define")
 		if !ok || !strings.Contains(ours, "- Code reviewer: reads changes") || !strings.Contains(theirs, "- docs: writes") || strings.Contains(theirs, "Code reviewer") {
 			t.Errorf("the model is told %s", spec.Description)
 		}
 	}
-	if system := r.model.requests[1].System; !strings.HasSuffix(system, "# What the user says of you\nLook hard.\n") {
+	if system := r.model.requests[1].System; !strings.HasSuffix(system, "# Instructions from the user\nLook hard.\n") {
 		t.Errorf("the subagent is told %s", system)
 	}
 }
 
-// TestSubagentHooks has a project's hooks judge the beginning and the end.
+// TestSubagentHooks checks that hooks can refuse a subagent's start and prolong
+// its end.
 func TestSubagentHooks(t *testing.T) {
 	events := map[string][]loop.HookCall{}
 	hooks := func(answer func(name string, call loop.HookCall) loop.HookOutcome) func(loop.HookCall) loop.HookOutcome {
@@ -482,7 +488,8 @@ func TestSubagentHooks(t *testing.T) {
 	})
 }
 
-// TestTaskCompacts makes room in the subagent's conversation alone.
+// TestTaskCompacts checks that compaction affects only the subagent's
+// conversation.
 func TestTaskCompacts(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 4000

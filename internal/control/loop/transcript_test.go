@@ -10,7 +10,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// TestTranscriptOf is what hooks read of a conversation.
+// TestTranscriptOf checks the transcript that hooks read.
 func TestTranscriptOf(t *testing.T) {
 	t.Parallel()
 	got := string(transcriptOf([]conversation.Message{
@@ -32,8 +32,8 @@ func TestTranscriptOf(t *testing.T) {
 	}
 }
 
-// TestTranscriptIsSentOnce follows what a machine has of it through growth, a
-// summary, and a machine that has lost it.
+// TestTranscriptIsSentOnce tracks what a machine has of a transcript while it
+// grows, is compacted, and is lost.
 func TestTranscriptIsSentOnce(t *testing.T) {
 	t.Parallel()
 	var to told
@@ -64,8 +64,8 @@ func TestTranscriptIsSentOnce(t *testing.T) {
 	send(strings.Repeat("x", 2*maxTranscriptPiece+1), 3)
 }
 
-// TestTranscribeSendsLongOnesAhead has a conversation that is too long for the
-// call whose hooks are to see it.
+// TestTranscribeSendsLongOnesAhead uses a conversation that is too long to fit
+// in the hook call.
 func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	t.Parallel()
 	m := &keeper{}
@@ -81,7 +81,7 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	}
 }
 
-// keeper is a machine that keeps transcripts as exec-daemon does.
+// keeper is a machine that stores transcripts as exec-daemon does.
 type keeper struct {
 	Machine
 	has   string

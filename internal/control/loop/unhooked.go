@@ -38,8 +38,8 @@ func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (D
 // hookRefused tells the model what the project's git hooks said.
 func hookRefused(why string) string {
 	return "Your work is not delivered yet. " + why +
-		"\nFix what the hook found, in the files or in the commits; do not disable the hook. If it cannot pass in this machine, say so in your last words. " +
-		"The commit and the push are tried again when you finish."
+		"\nFix what the hook found, in the files or in the commits; do not disable the hook. If it cannot pass in this machine, say so in your final message. " +
+		"The commit and the push are retried when you finish."
 }
 
 // result returns the result of a run: the model's last message, and which git

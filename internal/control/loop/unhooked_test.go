@@ -14,7 +14,7 @@ func hookRefuses(op, said string) error {
 	return fault.Conflict("%s: the project's git hook refused: %s", op, said).Named("hook_failed")
 }
 
-// The model hears what the project's git hooks say, and fixes it.
+// The model is told what git hooks say, and fixes it.
 func TestAHooksRefusalIsFixed(t *testing.T) {
 	for _, op := range []string{"commit", "push"} {
 		t.Run(op, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 	}
 }
 
-// Hooks that refuse whatever the model does are passed over in the end, and the
-// run's result says so.
+// If git hooks keep refusing, they are skipped in the end, and the run's result
+// says so.
 func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	r := newRig(t, true)
 	skipped := []string{}
@@ -73,7 +73,7 @@ func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	}
 }
 
-// A run that has used all that it may asks the model nothing more.
+// A run that has used up a limit does not ask the model again.
 func TestHooksAtALimit(t *testing.T) {
 	r := newRig(t, true)
 	r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {

@@ -9,9 +9,10 @@ import (
 	"aloft/internal/conversation"
 )
 
-// An Assembly puts a reply together from the pieces of a stream. A part is
-// named by a key of the provider's choice and stands where it first appeared.
-// Methods that take a piece return the Event to yield, and whether there is one.
+// An Assembly assembles a reply from the pieces of a stream. Each part has a
+// key that the provider chooses, and keeps the position of its first piece.
+// Methods that take a piece return the Event to yield, and whether there is
+// one.
 type Assembly struct {
 	provider string
 	asked    []conversation.Message
@@ -26,12 +27,12 @@ type part struct {
 	isThinking, isCall   bool
 }
 
-// NewAssembly begins a reply of the provider to req.
+// NewAssembly starts a reply of the provider to req.
 func NewAssembly(provider string, req Request) *Assembly {
 	return &Assembly{provider: provider, asked: req.Messages, byKey: map[string]*part{}}
 }
 
-// used reports whether the conversation or the reply has a call of that id.
+// used reports whether the conversation or the reply has a call with that id.
 func (a *Assembly) used(id string) bool {
 	if slices.ContainsFunc(a.parts, func(p *part) bool { return p.isCall && p.id == id }) {
 		return true
@@ -73,15 +74,16 @@ func (a *Assembly) Thinking(key, piece string) (Event, bool) {
 	return Event{Thinking: piece}, piece != ""
 }
 
-// Opaque sets what is given back to the provider with the reasoning.
+// Opaque sets the data that must be sent back to the provider with the
+// reasoning.
 func (a *Assembly) Opaque(key, opaque string) {
 	p := a.part(key)
 	p.isThinking = true
 	p.opaque = opaque
 }
 
-// Call begins a call. An id that is missing or was used before is replaced by
-// a random one: some local servers give none, or count from 0 in every reply.
+// Call starts a call. A missing or duplicate id is replaced by a random one:
+// some local servers send none, or count from 0 in every reply.
 func (a *Assembly) Call(key, id, name string) {
 	p := a.part(key)
 	if p.isCall {
@@ -96,7 +98,7 @@ func (a *Assembly) Call(key, id, name string) {
 	p.isCall, p.id, p.name = true, id, name
 }
 
-// Args adds a piece of the arguments of a call that was begun.
+// Args adds a piece of the arguments of a call that was started.
 func (a *Assembly) Args(key, piece string) (Event, bool) {
 	p, ok := a.byKey[key]
 	if !ok || !p.isCall || piece == "" {
@@ -106,8 +108,8 @@ func (a *Assembly) Args(key, piece string) (Event, bool) {
 	return Event{Args: &ArgsDelta{CallID: p.id, Name: p.name, JSON: piece, Block: a.block(p)}}, true
 }
 
-// block returns which block of the message the part will be, by the parts that
-// are there.
+// block returns the index of the block that the part will become, given the
+// parts so far.
 func (a *Assembly) block(of *part) (n int) {
 	for _, p := range a.parts {
 		if p == of {
@@ -125,13 +127,13 @@ func (p *part) says() bool {
 	return p.isCall || p.isThinking && (p.thinking.Len() > 0 || p.opaque != "") || p.text.Len() > 0
 }
 
-// Whole reports whether the arguments of the call are JSON by now.
+// Whole reports whether the arguments of the call are valid JSON by now.
 func (a *Assembly) Whole(key string) bool {
 	p, ok := a.byKey[key]
 	return ok && json.Valid([]byte(p.args.String()))
 }
 
-// Len is how many bytes of arguments the call has by now.
+// Len returns the length of the call's arguments so far, in bytes.
 func (a *Assembly) Len(key string) int {
 	if p, ok := a.byKey[key]; ok {
 		return p.args.Len()
@@ -139,8 +141,8 @@ func (a *Assembly) Len(key string) int {
 	return 0
 }
 
-// Reply ends the assembly. A reply with calls that ended well waits for them,
-// whatever the provider calls that.
+// Reply completes the reply. If it has calls and ended normally, its stop
+// reason is StopCalls, whatever the provider says.
 func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
 	m := conversation.Message{Role: conversation.Assistant}
 	for _, p := range a.parts {
@@ -163,8 +165,8 @@ func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
 	return Event{Done: &Reply{Message: m, Stop: stop, Usage: usage}}
 }
 
-// argsOf keeps arguments as they were written if they are JSON, and as a JSON
-// string if they are not, so that the call can be stored and judged.
+// argsOf returns arguments that are valid JSON unchanged, and others as a JSON
+// string, so that the call can be stored and checked.
 func argsOf(s string) json.RawMessage {
 	if strings.TrimSpace(s) == "" {
 		return json.RawMessage("{}")
@@ -172,6 +174,6 @@ func argsOf(s string) json.RawMessage {
 	if json.Valid([]byte(s)) {
 		return json.RawMessage(s)
 	}
-	b, _ := json.Marshal(s) // strings always marshal
+	b, _ := json.Marshal(s) // marshaling a string cannot fail
 	return b
 }

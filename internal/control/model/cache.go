@@ -9,29 +9,29 @@ import (
 	"aloft/internal/tool"
 )
 
-// A Cache holds what a provider made of a conversation for its last request, so that
-// the next encodes only what has been said since. It counts on the messages of a
-// conversation being only ever added to: those that are the same slices of blocks as
-// last time are taken to say the same. It belongs to one conversation, whose requests
-// come one after another. A nil Cache keeps nothing.
+// A Cache holds a provider's encoding of a conversation from its last request,
+// so that the next request only encodes new messages. It relies on
+// conversations being append-only: messages that share their slices of blocks
+// with the last request are taken as unchanged. A Cache belongs to one
+// conversation, whose requests are sequential. A nil Cache stores nothing.
 type Cache struct {
 	provider string
-	from     []conversation.Message // of the last request, as they came
-	to       []conversation.Message // as the provider accepts them; nil unless one for each of from
-	called   map[string]bool        // ids of calls in to
-	checked  []tool.Spec            // that were found in order
-	messages []encoded              // of the first messages in to
+	from     []conversation.Message // messages of the last request, as given
+	to       []conversation.Message // the same as the provider accepts them; nil unless they correspond one to one
+	called   map[string]bool        // ids of the calls in to
+	checked  []tool.Spec            // tools that were found valid
+	messages []encoded              // encodings of the first messages in to
 	tools    []tool.Spec
 	toolJSON []byte
 }
 
-// encoded is the JSON of a message, in one of the forms that it may have.
+// encoded is the JSON of a message in one of its possible forms.
 type encoded struct {
 	form int
 	json []byte
 }
 
-// Prepare is [Prepare], for the next request of the conversation.
+// Prepare is like the function [Prepare], for the conversation's next request.
 func (c *Cache) Prepare(provider string, req Request) (Request, error) {
 	if c == nil {
 		return Prepare(provider, req)
@@ -73,9 +73,10 @@ func (c *Cache) Prepare(provider string, req Request) (Request, error) {
 	return req, nil
 }
 
-// unchanged returns from which message on a request is to be prepared: the ones
-// before it are those of the last request, and become what they became then. That
-// one is the model's, since what becomes of it depends on none before it.
+// unchanged returns the index of the first message that must be prepared again.
+// The messages before it are those of the last request. It always starts with a
+// message of the model, whose preparation does not depend on the messages
+// before it.
 func (c *Cache) unchanged(provider string, messages []conversation.Message) int {
 	if provider != c.provider {
 		return 0
@@ -92,7 +93,7 @@ func (c *Cache) unchanged(provider string, messages []conversation.Message) int 
 	return 0
 }
 
-// sameMessage reports whether two messages are one: the same blocks at one place.
+// sameMessage reports whether two messages share the same slice of blocks.
 func sameMessage(a, b conversation.Message) bool {
 	return a.Role == b.Role && len(a.Blocks) == len(b.Blocks) && len(a.Blocks) > 0 && &a.Blocks[0] == &b.Blocks[0]
 }
@@ -103,11 +104,11 @@ func equalSpecs(a, b []tool.Spec) bool {
 	})
 }
 
-// Encode returns what stands in the body of a request for [MessagesMark] and, where
-// there are tools, for [ToolsMark]. req is what Prepare has returned last. message
-// makes the JSON of the i-th message, in the form that form says, where nil is the
-// same form for all; tools makes that of all tools. Both are elements of an array,
-// with commas between them; a message may have none.
+// Encode returns the values for [MessagesMark] and, if there are tools,
+// [ToolsMark] in the body of a request. req must be the last result of Prepare.
+// message encodes the i-th message in the form that form returns; a nil form
+// means that there is only one. tools encodes all tools. Both return elements
+// of an array, separated by commas; a message may have none.
 func (c *Cache) Encode(req Request, form func(i int) int, message func(i int) ([]byte, error), tools func() ([]byte, error)) (Splice, error) {
 	messages, err := c.encodeMessages(req, form, message)
 	if err != nil {
@@ -124,7 +125,7 @@ func (c *Cache) Encode(req Request, form func(i int) int, message func(i int) ([
 	return s, nil
 }
 
-// Elements returns values as elements of a JSON array, with commas between them.
+// Elements encodes values as the elements of a JSON array, separated by commas.
 func Elements[T any](values []T) ([]byte, error) {
 	var out []byte
 	for i, v := range values {
@@ -140,7 +141,7 @@ func Elements[T any](values []T) ([]byte, error) {
 	return out, nil
 }
 
-// JSON encodes a value. It escapes nothing for the sake of HTML.
+// JSON encodes a value without escaping for HTML.
 func JSON(v any) ([]byte, error) {
 	if m, ok := v.(json.Marshaler); ok {
 		return m.MarshalJSON()

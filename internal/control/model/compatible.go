@@ -9,12 +9,12 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Compatible returns messages as the provider of that name accepts them, saying
-// the same: without empty texts, without reasoning that is another provider's
-// or has nothing after it, without results whose call is not in the message
-// before, with neighbours of one role joined, with results first in their
-// message, and with call ids and arguments that every provider takes. It does
-// not change its argument, and what it returns it would return unchanged.
+// Compatible returns messages in a form that the named provider accepts, with
+// the same content. It removes empty texts; reasoning of other providers, or
+// with nothing after it; and results whose call is not in the previous message.
+// It merges consecutive messages of one role, puts results first in their
+// message, and makes call ids and arguments valid for every provider. It does
+// not modify its argument, and it is idempotent.
 func Compatible(provider string, messages []conversation.Message) []conversation.Message {
 	out := make([]conversation.Message, 0, len(messages))
 	for _, m := range messages {
@@ -26,8 +26,8 @@ func Compatible(provider string, messages []conversation.Message) []conversation
 		}
 		out = append(out, conversation.Message{Role: m.Role, Blocks: blocks})
 	}
-	// Each pass may empty a message and so make neighbours of others; every
-	// change takes something away, so this ends.
+	// Each pass may empty a message, which makes its neighbours adjacent. Every
+	// change removes something, so the loop terminates.
 	for {
 		n := size(out)
 		out = joinNeighbours(out)
@@ -62,8 +62,8 @@ func compatibleBlock(provider string, b conversation.Block) (conversation.Block,
 	return b, strings.TrimSpace(b.Text) != ""
 }
 
-// WithoutThinking returns req without the reasoning in its messages, as the provider
-// accepts it, and whether it held any. It does not change req.
+// WithoutThinking returns req without the reasoning in its messages, and
+// whether it had any. It does not modify req.
 func WithoutThinking(provider string, req Request) (Request, bool) {
 	had := false
 	out := make([]conversation.Message, 0, len(req.Messages))
@@ -74,14 +74,14 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 	for i, m := range out {
 		had = had || len(m.Blocks) < len(req.Messages[i].Blocks)
 	}
-	req.Messages, req.Cache = Compatible(provider, out), nil // what is cached is of other messages
+	req.Messages, req.Cache = Compatible(provider, out), nil // the cache is for other messages
 	return req, had
 }
 
-const longestID = 40 // characters that every provider takes
+const longestID = 40 // characters that every provider accepts
 
-// compatibleID keeps an id that all providers take and replaces another by one
-// that is the same each time.
+// compatibleID returns an id that all providers accept unchanged, and replaces
+// another by a deterministic one.
 func compatibleID(id string) string {
 	if isWord(id, longestID) {
 		return id
@@ -113,10 +113,10 @@ func joinNeighbours(messages []conversation.Message) []conversation.Message {
 	return out
 }
 
-// dropOrphans removes results without a call in the message before, second
-// results of one call, and calls or results that the wrong role says.
+// dropOrphans removes results without a call in the previous message, duplicate
+// results, and calls and results in messages of the wrong role.
 func dropOrphans(messages []conversation.Message) {
-	var waiting map[string]bool // calls of the message before
+	var waiting map[string]bool // calls of the previous message
 	for i := range messages {
 		m := &messages[i]
 		var calls map[string]bool
@@ -139,8 +139,8 @@ func dropOrphans(messages []conversation.Message) {
 	}
 }
 
-// dropTrailingThinking removes reasoning that nothing follows: a reply that was
-// cut there. Providers want what it led to.
+// dropTrailingThinking removes reasoning that nothing follows, from a reply
+// that was cut off. Providers require what it led to.
 func dropTrailingThinking(messages []conversation.Message) {
 	for i := range messages {
 		b := messages[i].Blocks
@@ -151,7 +151,7 @@ func dropTrailingThinking(messages []conversation.Message) {
 	}
 }
 
-// rank puts results before all else. Only a user's message holds results.
+// rank sorts results before other blocks. Only user messages contain results.
 func rank(b conversation.Block) int {
 	if b.Result != nil {
 		return 0

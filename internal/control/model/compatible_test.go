@@ -103,8 +103,8 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// Whatever a conversation holds, what Compatible makes of it stays as it is
-// when made again, and the argument is not changed.
+// TestCompatibleSettles checks that Compatible is idempotent and does not
+// modify its argument, for any conversation.
 func TestCompatibleSettles(t *testing.T) {
 	block := rapid.OneOf(
 		rapid.Map(rapid.SampledFrom([]string{"", " ", "a", "b\xff"}), text),

@@ -12,9 +12,8 @@ import (
 
 const maxWords = 2048 // bytes of a provider's message that are kept
 
-// Failure is the Error of an answer that is not a success: its status, its
-// headers, and what was read of its body. It does no I/O and knows no keys;
-// [Wire] takes those out.
+// Failure converts an HTTP error response. It does no I/O and does not remove
+// keys; [Wire] does.
 func Failure(status int, header http.Header, body []byte, now time.Time) *Error {
 	p := parseProblem(body)
 	e := &Error{
@@ -37,8 +36,8 @@ func Failure(status int, header http.Header, body []byte, now time.Time) *Error 
 	return e
 }
 
-// StreamFailure is the Error that a provider reports within a stream that began
-// as a success. body is the data of the event.
+// StreamFailure converts an error event in a stream that began successfully.
+// body is the data of the event.
 func StreamFailure(body []byte) *Error {
 	p := parseProblem(body)
 	return &Error{
@@ -52,9 +51,9 @@ type problem struct {
 	retryAfter    time.Duration
 }
 
-// parseProblem reads the error bodies of all providers. They agree on
-// {"error": {"message": …}}; Ollama gives a string for the object, vLLM leaves
-// the outer object out, and Google may put a list around it all.
+// parseProblem parses the error bodies of all providers. They have {"error":
+// {"message": …}} in common; Ollama has a string instead of the object, vLLM
+// omits the outer object, and Google may wrap everything in a list.
 func parseProblem(body []byte) problem {
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -83,7 +82,7 @@ func parseProblem(body []byte) problem {
 			RetryDelay string `json:"retryDelay"`
 		} `json:"details"`
 	}
-	_ = json.Unmarshal(inner, &e) // a field of another type leaves the others filled
+	_ = json.Unmarshal(inner, &e) // a field with an unexpected type does not affect the others
 	p := problem{message: e.Message, kind: e.Type + " " + e.Status}
 	var code string
 	if json.Unmarshal(e.Code, &code) == nil {
@@ -103,14 +102,14 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
-// tooLong knows a full context window by the words that providers have for it:
-// only OpenAI has a code.
+// tooLong matches the providers' messages for a full context window; only
+// OpenAI has a code for it.
 var tooLong = regexp.MustCompile(`(?i)prompt is too long|context_length_exceeded|maximum context length|` +
 	`exceeds? the context|exceeds? (the )?(model'?s )?context|exceed_context_size|context window|` +
 	`input token count .* exceeds|request_too_large|input is too long|larger than the context|max_model_len`)
 
-// reasonOf classifies an error by its status, and where that says too little by
-// the provider's own type and words. status is 0 within a stream.
+// reasonOf classifies an error by its status and, if that is ambiguous, by the
+// provider's type and message. status is 0 for an error within a stream.
 func reasonOf(status int, kind, message string) Reason {
 	kind = strings.ToLower(kind)
 	has := func(words ...string) bool {
@@ -124,7 +123,7 @@ func reasonOf(status int, kind, message string) Reason {
 	full := tooLong.MatchString(kind) || tooLong.MatchString(message)
 	switch {
 	case has("insufficient_quota", "billing_error"):
-		return BadRequest // a 429 by number, but no wait mends it
+		return BadRequest // status 429, but waiting does not help
 	case status == http.StatusUnauthorized, status == http.StatusForbidden,
 		has("authentication_error", "permission_error", "api_key_invalid", "invalid_api_key"):
 		return Unauthorized
@@ -145,14 +144,14 @@ func reasonOf(status int, kind, message string) Reason {
 	case has("invalid_request", "invalid_argument", "invalid_prompt", "badrequest", "invalid_image", "image"):
 		return BadRequest
 	}
-	return Overloaded // a stream that began well and failed without a better word
+	return Overloaded // a stream that failed without a specific message
 }
 
-const maxRetryAfter = time.Hour // what is asked beyond is as good as a refusal
+const maxRetryAfter = time.Hour // longer waits are treated as this
 
-// RetryAfter is how long a provider asks to wait: the header retry-after-ms, or
-// Retry-After in seconds or as an HTTP date. It is 0 without one that makes
-// sense, and an hour at most.
+// RetryAfter returns how long the provider asks to wait: from the header
+// Retry-After-Ms, or from Retry-After in seconds or as an HTTP date. It is 0
+// without a valid header, and at most an hour.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return capped(ms / 1000)
@@ -174,7 +173,7 @@ func capped(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// plainWords makes one short line of what a server said.
+// plainWords converts a server's message to one short line.
 func plainWords(s string) string {
 	if len(s) > maxWords {
 		s = s[:maxWords] + "…"

@@ -17,7 +17,7 @@ type known struct {
 	MaxOutput int    `json:"maxOutput"`
 	TextOnly  bool   `json:"textOnly"`
 
-	// By is the provider whose API the rest is said of.
+	// By is the provider whose API the other fields describe.
 	By       string   `json:"by"`
 	Thinking Mode     `json:"thinking"`
 	Effort   []string `json:"effort"`
@@ -25,8 +25,8 @@ type known struct {
 	LongBeta bool     `json:"longBeta"`
 }
 
-// What is assumed of a model that known.json does not list. A window that is
-// smaller in truth shows itself as [TooLong].
+// Defaults for models that are not in known.json. If the real window is
+// smaller, requests fail with [TooLong].
 const (
 	unknownWindow    = 128_000
 	unknownMaxOutput = 16_384
@@ -35,15 +35,16 @@ const (
 var knownModels = sync.OnceValue(func() []known {
 	var list []known
 	if err := json.Unmarshal(knownJSON, &list); err != nil {
-		panic(fmt.Sprintf("model: known.json: %v", err)) // embedded: any test finds it
+		panic(fmt.Sprintf("model: known.json: %v", err)) // the file is embedded, so any test finds this
 	}
 	return list
 })
 
-// Lookup returns what is known of the model that a provider calls by that
-// name: the longest prefix in known.json, whatever stands before the last
-// slash and whatever the case; names of Claude models may have a region and a vendor
-// before them, and dots in their versions, as gateways write them. ID and DisplayName are the name itself.
+// Lookup returns what is known about the model with the given name at a
+// provider. It uses the longest matching prefix in known.json, ignoring case
+// and everything before the last slash. Names of Claude models may be prefixed
+// with a region and a vendor and have dots in their versions, as gateways write
+// them. ID and DisplayName are the name itself.
 func Lookup(name string) Info {
 	info := Info{ID: name, DisplayName: name, ContextWindow: unknownWindow, MaxOutput: unknownMaxOutput, Images: true}
 	bare := strings.ToLower(name[strings.LastIndex(name, "/")+1:])

@@ -1,6 +1,7 @@
-// Package model says what a language model is to Aloft: something that answers
-// a conversation as a stream. The providers are the packages below this one;
-// modeltest holds them to these words, on a server as strict as the real ones.
+// Package model defines what a language model is to Aloft: something that
+// streams replies to conversations. The packages below it implement providers;
+// modeltest checks them against this definition, with a server as strict as the
+// real ones.
 package model
 
 import (
@@ -14,32 +15,32 @@ import (
 	"aloft/internal/tool"
 )
 
-// A Model answers conversations. It is safe for concurrent use.
+// A Model replies to conversations. It is safe for concurrent use.
 type Model interface {
-	// Stream asks for one reply. The sequence yields the reply's parts as they
-	// come and, last, one Event whose Done is set; or it yields an error and ends.
-	// Errors of the provider are *[Error]. Stream does not retry. Breaking off the
-	// sequence or ending ctx ends the request.
+	// Stream requests one reply. The sequence yields the parts of the reply as
+	// they arrive and, last, one Event with Done set; or it yields an error and
+	// ends. Errors of the provider are of type *[Error]. Stream does not retry.
+	// Stopping the iteration or ending ctx aborts the request.
 	Stream(ctx context.Context, req Request) iter.Seq2[Event, error]
 }
 
-// Request is what a model is asked.
+// Request is a request for one reply.
 type Request struct {
 	System    string
-	Messages  []conversation.Message // begins with the user; every call has its result in the next message
+	Messages  []conversation.Message // starts with the user; every call has its result in the next message
 	Tools     []tool.Spec
-	MaxTokens int // of the reply; 0 is the model's own
-	// Cache holds the encoded messages of the conversation's last request, so that
-	// only new ones are encoded. If it is nil, all of them are.
+	MaxTokens int // maximum length of the reply; 0 is the model's default
+	// Cache holds the encoded messages of the conversation's previous request,
+	// so that only new messages are encoded. If it is nil, all messages are.
 	Cache *Cache
 }
 
-// Event is a part of a reply: exactly one field is set.
+// Event is a part of a reply. Exactly one field is set.
 type Event struct {
 	Text     string     // a piece of the reply's text
 	Thinking string     // a piece of the reasoning
 	Args     *ArgsDelta // a piece of a call's arguments
-	Done     *Reply     // the whole reply; the last event
+	Done     *Reply     // the complete reply; the last event
 }
 
 // ArgsDelta is a piece of the arguments of a call that the model is writing.
@@ -47,10 +48,10 @@ type ArgsDelta struct {
 	CallID string
 	Name   string
 	JSON   string
-	Block  int // which block of the reply's message the call will be, from 0, as far as is known yet
+	Block  int // index of the block that the call will become, as far as it is known yet
 }
 
-// Reply is a whole reply.
+// Reply is a complete reply.
 type Reply struct {
 	Message conversation.Message
 	Stop    Stop
@@ -62,34 +63,34 @@ type Stop string
 
 // Stops.
 const (
-	StopEnd     Stop = "end"     // it has said all
-	StopCalls   Stop = "calls"   // it waits for its tool calls
-	StopLength  Stop = "length"  // MaxTokens or the window was reached; a last call may lack the end of its arguments
-	StopRefusal Stop = "refusal" // it will not answer
+	StopEnd     Stop = "end"     // the reply is finished
+	StopCalls   Stop = "calls"   // it waits for the results of its calls
+	StopLength  Stop = "length"  // MaxTokens or the context window was reached; the arguments of the last call may be incomplete
+	StopRefusal Stop = "refusal" // the model declines to answer
 )
 
-// Reason is what kind of failure a provider met.
+// Reason is the kind of a provider's failure.
 type Reason string
 
 // Reasons.
 const (
-	Unauthorized Reason = "model_unauthorized" // the key is wrong
+	Unauthorized Reason = "model_unauthorized" // invalid key
 	Unreachable  Reason = "model_unreachable"  // no connection
-	NotFound     Reason = "model_not_found"    // the provider has no such model
-	RateLimited  Reason = "model_rate_limited" // 429
-	Overloaded   Reason = "model_overloaded"   // 5xx, 529
-	Cut          Reason = "model_stream_cut"   // the stream ended before the reply did
-	TooLong      Reason = "model_context_full" // the conversation does not fit the window
-	BadRequest   Reason = "model_bad_request"  // the provider refuses the request itself
-	BadReply     Reason = "model_bad_reply"    // what answers is no such provider, or says more than any reply holds
+	NotFound     Reason = "model_not_found"    // unknown model
+	RateLimited  Reason = "model_rate_limited" // status 429
+	Overloaded   Reason = "model_overloaded"   // status 5xx, 529
+	Cut          Reason = "model_stream_cut"   // the stream ended before the reply was complete
+	TooLong      Reason = "model_context_full" // the conversation does not fit the context window
+	BadRequest   Reason = "model_bad_request"  // the provider rejected the request
+	BadReply     Reason = "model_bad_reply"    // the response is not a valid or plausible reply
 )
 
-// Error is a provider's failure.
+// Error is a failure of a provider.
 type Error struct {
 	Reason     Reason
-	Status     int           // HTTP status, 0 without one
-	Message    string        // the provider's words; holds no key
-	RetryAfter time.Duration // what the provider asked for, 0 without
+	Status     int           // HTTP status, or 0
+	Message    string        // from the provider; contains no key
+	RetryAfter time.Duration // requested by the provider, or 0
 	Err        error
 }
 
@@ -118,7 +119,7 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
-// ReasonOf returns the reason of err, or "" if err is not a provider's.
+// ReasonOf returns the reason of err, or "" if err is not an [Error].
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
@@ -126,16 +127,16 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// Info is what is known of a model beforehand.
+// Info describes a configured model.
 type Info struct {
-	ID            string // what --model and the API's model.id name
-	Ref           string // the id with what is set of its parameters; "" is the id
+	ID            string // as used by --model and by model.id in the API
+	Ref           string // the id with parameters; "" is the id alone
 	DisplayName   string
 	Description   string
-	Params        []Param // that a request may set
+	Params        []Param // parameters that a request may set
 	Traits        Traits
 	ContextWindow int // tokens
 	MaxOutput     int // tokens
 	Images        bool
-	Price         *Price // nil is unknown
+	Price         *Price // nil if unknown
 }

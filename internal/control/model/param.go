@@ -9,7 +9,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Parameters that a request may set.
+// Parameters that a request can set.
 const (
 	ParamThinking = "thinking" // true or false
 	ParamEffort   = "effort"
@@ -25,7 +25,7 @@ const (
 // Param is a parameter of a model.
 type Param struct {
 	ID      string
-	Values  []string // that a request may set
+	Values  []string // that a request can set
 	Default string   // "" leaves it to the provider
 }
 
@@ -42,7 +42,7 @@ func (p Param) DisplayName() string {
 	return p.ID
 }
 
-// DisplayValue returns the name of one of the values for people.
+// DisplayValue returns the name of a value for people.
 func (p Param) DisplayValue(value string) string {
 	switch {
 	case value == "true":
@@ -57,17 +57,17 @@ func (p Param) DisplayValue(value string) string {
 	return strings.ToUpper(value[:1]) + value[1:]
 }
 
-// Setting is a parameter with a value.
+// Setting is a parameter with its value.
 type Setting struct{ ID, Value string }
 
-// A Ref names a model of the configuration, and what is set of its parameters.
+// A Ref is a reference to a configured model with settings for its parameters.
 type Ref struct {
 	ID       string
 	Settings []Setting
 }
 
-// String returns the id, followed by the settings in the order of their ids:
-// opus[context=1m,effort=high]. [ParseRef] reads it.
+// String returns the id, followed by the settings sorted by id:
+// opus[context=1m,effort=high]. [ParseRef] parses it.
 func (r Ref) String() string {
 	if len(r.Settings) == 0 {
 		return r.ID
@@ -80,7 +80,8 @@ func (r Ref) String() string {
 	return r.ID + "[" + strings.Join(set, ",") + "]"
 }
 
-// ParseRef reads what [Ref.String] wrote. Text of another form is an id.
+// ParseRef parses the result of [Ref.String]. Text in another form is taken as
+// an id.
 func ParseRef(text string) Ref {
 	id, list, ok := strings.Cut(text, "[")
 	list, closed := strings.CutSuffix(list, "]")
@@ -98,8 +99,9 @@ func ParseRef(text string) Ref {
 	return r
 }
 
-// Check reports the first setting that the model does not offer. The fault names
-// what it offers, and has the field params[n] of a reference to a model.
+// Check returns a fault for the first setting that the model does not support.
+// The fault lists what is supported, and names the field params[n] of the model
+// reference.
 func (i Info) Check(settings []Setting) error {
 	for n, s := range settings {
 		at := fmt.Sprintf("params[%d].", n)
@@ -122,8 +124,8 @@ func (i Info) Check(settings []Setting) error {
 	return nil
 }
 
-// Value returns what the settings, or the model's defaults, give the parameter: ""
-// where they leave it to the provider.
+// Value returns the parameter's value from the settings, or else the model's
+// default. "" leaves it to the provider.
 func (i Info) Value(settings []Setting, id string) string {
 	for _, s := range settings {
 		if s.ID == id {
@@ -138,28 +140,28 @@ func (i Info) Value(settings []Setting, id string) string {
 	return ""
 }
 
-// Name returns the reference to the model, which [Ref.String] has written.
+// Name returns the reference to the model, as written by [Ref.String].
 func (i Info) Name() string { return cmp.Or(i.Ref, i.ID) }
 
-// Mode is how a model thinks before it answers.
+// Mode says how a model reasons before it answers.
 type Mode string
 
 // Modes.
 const (
 	NoThinking  Mode = ""         // it does not, or its API does not say
-	Budgeted    Mode = "budget"   // with a budget of tokens, where a request gives one
-	Adaptive    Mode = "adaptive" // as much as it finds right, where a request asks for it
-	ByDefault   Mode = "default"  // the same, unless a request turns it off
-	AlwaysThink Mode = "always"   // the same, always
+	Budgeted    Mode = "budget"   // with a token budget, if the request sets one
+	Adaptive    Mode = "adaptive" // as much as it needs, if the request enables it
+	ByDefault   Mode = "default"  // as much as it needs, unless the request disables it
+	AlwaysThink Mode = "always"   // as much as it needs, always
 )
 
-// Traits are what a provider's API lets a request set of a model.
+// Traits are the options that a provider's API has for a model.
 type Traits struct {
-	Provider string   // whose API that is
+	Provider string   // whose API has them
 	Thinking Mode     //
-	Effort   []string // levels, the least first
-	Long     bool     // its window is 1m tokens where a request asks for it
-	LongBeta bool     // for which the API wants a beta header
+	Effort   []string // levels, lowest first
+	Long     bool     // the context window can be 1m tokens on request
+	LongBeta bool     // the 1m window requires a beta header
 }
 
 // Offered returns the parameters of a model with these traits at the provider.

@@ -7,18 +7,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// Price is what tokens cost, in US dollars for a million of them. Those of a kind
-// whose price is nil count as of unknown price.
+// Price is the price of a million tokens in US dollars. A nil field means that
+// the price of that kind of token is unknown.
 type Price struct {
 	Input, Output, CacheRead, CacheWrite *float64
 }
 
-// Of returns the usage with its cost. A nil price leaves it unknown.
+// Of returns the usage with its cost. If p is nil, the cost remains unknown.
 func (p *Price) Of(u conversation.Usage) conversation.Usage {
 	if p == nil {
 		return u
 	}
-	const perToken = 1e9 / 1e6 // billionths of a dollar for a token, of dollars for a million
+	const perToken = 1e9 / 1e6 // from dollars per million tokens to billionths of a dollar per token
 	cost := 0.0
 	for _, kind := range []struct {
 		tokens int64
@@ -33,9 +33,9 @@ func (p *Price) Of(u conversation.Usage) conversation.Usage {
 	return u
 }
 
-// Unpriced is nil where the price of every kind of token is known. Else it is the
-// fault that money cannot be limited, since what the model of that id may use costs
-// what nobody knows.
+// Unpriced returns nil if the price of every kind of token is known. Otherwise
+// it returns the fault that a cost limit is not possible for the model with
+// that id.
 func (p *Price) Unpriced(id string) error {
 	what := ""
 	switch {

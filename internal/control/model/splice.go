@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// A Mark stands in the body that an SDK encodes for JSON values that are encoded
-// already: an array that has the mark as its element gets the values as its elements.
-// It is a JSON string that nobody outside of this process can know, so that nothing
-// in a conversation is taken for it.
+// A Mark is a placeholder, in the body that an SDK encodes, for JSON values
+// that are already encoded: an array whose element is the mark gets the values
+// as elements. It is a JSON string with random content, so nothing in a
+// conversation can be mistaken for it.
 type Mark string
 
-// Marks of what a request holds.
+// Marks for the parts of a request.
 var (
 	MessagesMark = newMark()
 	ToolsMark    = newMark()
@@ -25,22 +25,23 @@ var (
 
 func newMark() Mark { return Mark(`"` + rand.Text() + `"`) }
 
-// JSON is the mark as it stands in the body.
+// JSON returns the mark as it appears in the body.
 func (m Mark) JSON() json.RawMessage { return json.RawMessage(m) }
 
-// Splice says what a [Wire] puts into the body of a request, by mark.
+// Splice maps marks to the values that a [Wire] inserts into the body of a
+// request.
 type Splice map[Mark][][]byte
 
 type spliceKey struct{}
 
-// WithSplice returns a context for requests by a [Wire] in whose body the marks are
-// replaced. Each mark must be there once. A value may be several with commas between
-// them, or none, as nil.
+// WithSplice returns a context with which a [Wire] replaces the marks in a
+// request's body. Each mark must occur once. A value may be several elements
+// separated by commas, or nil for none.
 func WithSplice(ctx context.Context, s Splice) context.Context {
 	return context.WithValue(ctx, spliceKey{}, s)
 }
 
-// spliced returns the request with the body that its context says.
+// spliced returns the request with the marks in its body replaced.
 func spliced(req *http.Request) (*http.Request, error) {
 	s, _ := req.Context().Value(spliceKey{}).(Splice)
 	if len(s) == 0 || req.Body == nil {
@@ -50,7 +51,7 @@ func spliced(req *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = req.Body.Close() // all of it was read
+	_ = req.Body.Close() // it was read completely
 	pieces := [][]byte{body}
 	for mark, values := range s {
 		values = slices.DeleteFunc(slices.Clone(values), func(v []byte) bool { return len(v) == 0 })
@@ -71,7 +72,7 @@ func spliced(req *http.Request) (*http.Request, error) {
 
 var comma = []byte{','}
 
-// replace puts values, with commas between them, into the place of the mark.
+// replace replaces the mark by values, separated by commas.
 func replace(pieces [][]byte, mark []byte, values [][]byte) (out [][]byte, err error) {
 	found := 0
 	for _, p := range pieces {
@@ -96,10 +97,10 @@ func replace(pieces [][]byte, mark []byte, values [][]byte) (out [][]byte, err e
 	return out, nil
 }
 
-// pieceReader reads pieces one after another. It does not change them.
+// pieceReader reads pieces one after another. It does not modify them.
 type pieceReader struct {
 	left [][]byte
-	at   int // in the first of left
+	at   int // offset in the first of left
 }
 
 // Read implements [io.Reader].

@@ -9,10 +9,10 @@ import (
 	"aloft/internal/tool"
 )
 
-// Prepare returns req as the provider takes it, by [Compatible], or the
-// [BadRequest] that the provider would answer with. All providers send only
-// what has passed it, so that a mistake of ours is found also where the
-// provider is lenient.
+// Prepare returns req in the form that the provider accepts, see [Compatible],
+// or the [BadRequest] with which the provider would reject it. All providers
+// call it, so that our mistakes are also found where the real provider is
+// lenient.
 func Prepare(provider string, req Request) (Request, error) {
 	req.Messages = Compatible(provider, req.Messages)
 	if err := Validate(req); err != nil {
@@ -21,8 +21,8 @@ func Prepare(provider string, req Request) (Request, error) {
 	return req, nil
 }
 
-// Validate reports what makes req a request that providers refuse, as a
-// [BadRequest]. It does not change req.
+// Validate returns a [BadRequest] if providers would reject req. It does not
+// modify req.
 func Validate(req Request) error {
 	if err := validateTools(req.Tools); err != nil {
 		return err
@@ -35,12 +35,13 @@ func refuse(format string, args ...any) *Error {
 	return &Error{Reason: BadRequest, Message: fmt.Sprintf(format, args...)}
 }
 
-const toolName = "^[a-zA-Z][a-zA-Z0-9_-]{0,63}$" // in the words of the providers
+const toolName = "^[a-zA-Z][a-zA-Z0-9_-]{0,63}$" // as in the providers' error messages
 
 func isToolName(s string) bool { return isWord(s, 64) && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') }
 
-// isWord reports whether s is 1 to most of the characters that names and ids
-// may have. It runs for every call of a conversation in every turn.
+// isWord reports whether s has 1 to most of the characters that are allowed in
+// names and ids. It is called for every call of a conversation in every turn,
+// so it avoids regular expressions.
 func isWord(s string, most int) bool {
 	for _, c := range []byte(s) {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
@@ -70,13 +71,13 @@ func validateTools(tools []tool.Spec) error {
 	return nil
 }
 
-// validator checks the messages of a conversation, from one on.
+// validator checks the messages of a conversation, starting from one of them.
 type validator struct {
 	called map[string]bool // ids of calls in the messages before at
-	at     int             // the first to check; those before it are in order
+	at     int             // index of the first message to check; earlier ones are valid
 }
 
-// messages reports what is wrong with messages, and notes their calls.
+// messages validates messages and records their calls.
 func (v *validator) messages(messages []conversation.Message) error {
 	if len(messages) == 0 {
 		return refuse("messages: there is none")
@@ -84,7 +85,7 @@ func (v *validator) messages(messages []conversation.Message) error {
 	if messages[0].Role != conversation.User {
 		return refuse("messages[0]: the first is not the user's")
 	}
-	var waiting []string // calls of the message before
+	var waiting []string // calls of the previous message
 	for i := v.at; i < len(messages); i++ {
 		m := messages[i]
 		if m.Role != conversation.User && m.Role != conversation.Assistant {
@@ -128,7 +129,7 @@ func (v *validator) messages(messages []conversation.Message) error {
 	return nil
 }
 
-// blockIndex is where a block stands; its words are made only when it is wrong.
+// blockIndex is the position of a block, formatted only for an error.
 type blockIndex struct{ message, block int }
 
 func (p blockIndex) String() string {

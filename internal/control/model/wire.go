@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// What a connection to a provider may take. A local model can read a long
-// prompt for minutes before it says a word, so that only the dial is hasty.
+// Limits of a connection to a provider. Only the dial has a short timeout,
+// since a local model can read a long prompt for minutes before it replies.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Minute
 	idleTimeout   = 5 * time.Minute // between two reads of a stream
-	maxReply      = 64 << 20        // bytes of one answer on the wire
-	maxErrorBody  = 64 << 10        // bytes read of an answer that is no success
+	maxReply      = 64 << 20        // bytes of one response on the wire
+	maxErrorBody  = 64 << 10        // bytes read of an error response
 )
 
-// transport is shared by all providers that are given no client of their own.
+// transport is shared by all providers without their own client.
 var transport = sync.OnceValue(func() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone() // proxies from the environment, HTTP/2
+	t := http.DefaultTransport.(*http.Transport).Clone() // with proxies from the environment, and HTTP/2
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 2 * dialTimeout
 	t.ResponseHeaderTimeout = headerTimeout
@@ -39,10 +39,11 @@ var transport = sync.OnceValue(func() *http.Transport {
 	return t
 })
 
-// Wire is how a provider's SDK reaches its server. It turns every answer that
-// is no success into an [*Error] before the SDK sees it, bounds what a server
-// may send and how long it may be silent, follows no redirect (a key would go
-// along), and keeps the key out of every error. It is safe for concurrent use.
+// Wire is the HTTP transport of a provider's SDK. It converts every error
+// response into an [*Error] before the SDK sees it, limits the size of
+// responses and the silence within them, follows no redirects (they would leak
+// the key), and removes the key from every error. It is safe for concurrent
+// use.
 type Wire struct {
 	Client *http.Client // for the SDK
 
@@ -50,8 +51,8 @@ type Wire struct {
 	secrets []string
 }
 
-// NewWire returns a Wire for one provider. client may be nil; of one that is
-// given, the transport and the cookie jar are used.
+// NewWire returns a Wire for one provider. client may be nil; of a given
+// client, only the transport and the cookie jar are used.
 func NewWire(client *http.Client, secrets ...string) *Wire {
 	w := &Wire{next: transport()}
 	var jar http.CookieJar
@@ -94,8 +95,8 @@ func (w *Wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Error makes what an SDK returned into what Stream yields: the cause of ctx if
-// that has ended, else an [*Error] without keys.
+// Error converts an error of an SDK to one that Stream may yield: the cause of
+// ctx if ctx has ended, otherwise an [*Error] without keys.
 func (w *Wire) Error(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -106,7 +107,7 @@ func (w *Wire) Error(ctx context.Context, err error) error {
 	return w.clean(netError(err))
 }
 
-// clean takes the keys out of e, which also a hostile server may have put there.
+// clean removes the keys from e. A hostile server may have put them there.
 func (w *Wire) clean(e *Error) *Error {
 	for _, s := range w.secrets {
 		e.Message = strings.ReplaceAll(e.Message, s, "[key]")
@@ -115,9 +116,8 @@ func (w *Wire) clean(e *Error) *Error {
 	return e
 }
 
-// netError classifies an error of the connection or of the decoding. Of the
-// cause only what holds no foreign words is kept, because the words may hold
-// the key.
+// netError classifies an error of the connection or of decoding. It drops text
+// that comes from elsewhere, because it may contain the key.
 func netError(err error) *Error {
 	var (
 		dns    *net.DNSError
@@ -127,7 +127,7 @@ func netError(err error) *Error {
 		text   = plainWords(err.Error())
 	)
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		text = plainWords(u.Err.Error()) // without the address
+		text = plainWords(u.Err.Error()) // without the URL
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -148,12 +148,13 @@ func netError(err error) *Error {
 	return &Error{Reason: Cut, Message: text}
 }
 
-// CutShort is the Error of a stream that ended before its reply did.
+// CutShort returns the Error for a stream that ended before its reply was
+// complete.
 func CutShort() *Error {
 	return &Error{Reason: Cut, Message: "the stream ended before the reply did", Err: io.ErrUnexpectedEOF}
 }
 
-// A patientBody ends a body that is too long or silent for too long.
+// A patientBody limits the length of a body and the silence within it.
 type patientBody struct {
 	body io.ReadCloser
 	left int64
@@ -184,9 +185,9 @@ func (b *patientBody) Read(p []byte) (int, error) {
 // Close implements [io.Closer].
 func (b *patientBody) Close() error { return b.body.Close() }
 
-// Object returns args if they are a JSON object. What a model wrote in place
-// of one is wrapped in an object, since every provider refuses anything else
-// when the call is given back.
+// Object returns args if they are a JSON object. Anything else that a model
+// wrote is wrapped in an object, since every provider rejects other values in
+// later requests.
 func Object(args json.RawMessage) json.RawMessage {
 	if t := bytes.TrimSpace(args); len(t) > 0 && t[0] == '{' && json.Valid(t) {
 		return t
@@ -198,6 +199,6 @@ func Object(args json.RawMessage) json.RawMessage {
 	if strings.TrimSpace(text) == "" {
 		return json.RawMessage("{}")
 	}
-	b, _ := json.Marshal(map[string]string{"invalid_arguments": text}) // strings always marshal
+	b, _ := json.Marshal(map[string]string{"invalid_arguments": text}) // marshaling a string cannot fail
 	return b
 }

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// FuzzAnswers has a machine answer anything: no secret is heard, and what is
-// kept of an answer is bounded, is text, and took no time that cannot be.
+// FuzzAnswers lets a machine return anything. No secret may get through, and
+// what is kept of a reply must be bounded, valid text, with plausible times.
 func FuzzAnswers(f *testing.F) {
 	const value = "glpat-a-very-secret-token"
 	for _, m := range []proto.Message{
@@ -83,7 +83,7 @@ func FuzzAnswers(f *testing.F) {
 			for _, of := range list.GetTerminals() {
 				kept := terminalOf(of)
 				text(kept.Name, maxWord)
-				if _, err := json.Marshal(kept); err != nil { // times have bounds there
+				if _, err := json.Marshal(kept); err != nil { // fails for times outside of the range of JSON
 					t.Error(err)
 				}
 			}

@@ -16,15 +16,15 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Bounds of what a machine says of its artifacts.
+// Limits for a machine's list of artifacts.
 const (
 	maxArtifacts     = 10_000
-	artifactPiece    = 4 << 20 // bytes of one reply
+	artifactPiece    = 4 << 20 // bytes per reply
 	maxArtifactReply = artifactPiece + 4<<20
 )
 
-// Artifacts is a machine's folder of artifacts. It is an [artifact.Source]. Its
-// methods are safe for concurrent use.
+// Artifacts is a machine's folder of artifacts. It implements
+// [artifact.Source]. Its methods are safe for concurrent use.
 type Artifacts struct {
 	conn   *Conn
 	http   *http.Client
@@ -33,8 +33,8 @@ type Artifacts struct {
 
 var _ artifact.Source = (*Artifacts)(nil)
 
-// Artifacts returns the machine's folder of artifacts, for whoever has
-// exec-daemon's token. Close it when done. What it reads has its secrets still.
+// Artifacts returns the machine's folder of artifacts. token is exec-daemon's.
+// The caller must call Close. Secrets in the files are not redacted.
 func (c *Conn) Artifacts(token string) *Artifacts {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
@@ -46,7 +46,7 @@ func (c *Conn) Artifacts(token string) *Artifacts {
 		connect.WithInterceptors(withToken(token)), connect.WithReadMaxBytes(maxArtifactReply), connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
-// Close lets go of the stream to exec-daemon.
+// Close closes the stream to exec-daemon.
 func (a *Artifacts) Close() { a.http.CloseIdleConnections() }
 
 var sha256Form = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -62,15 +62,15 @@ func (a *Artifacts) List(ctx context.Context) ([]artifact.Remote, bool, error) {
 	files := make([]artifact.Remote, 0, min(len(list), maxArtifacts))
 	for _, f := range list[:min(len(list), maxArtifacts)] {
 		if !sha256Form.MatchString(f.GetSha256()) || f.GetSizeBytes() < 0 {
-			return nil, false, errors.New("list artifacts: the machine describes one by what is no digest or no size")
+			return nil, false, errors.New("list artifacts: the machine sent an invalid digest or size")
 		}
 		files = append(files, artifact.Remote{Name: f.GetName(), Size: f.GetSizeBytes(), Modified: f.GetModifiedAt().AsTime(), SHA256: f.GetSha256()})
 	}
 	return files, more, nil
 }
 
-// Read implements [artifact.Source]. A machine that gives anything but the next
-// piece of the file is given up.
+// Read implements [artifact.Source]. It fails if the machine sends anything but
+// the next piece of the file.
 func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 	var offset int64
 	for {
@@ -82,7 +82,7 @@ func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 		}
 		chunks := res.Msg.GetChunks()
 		if len(chunks) != 1 || chunks[0].GetName() != name || chunks[0].GetOffset() != offset {
-			return errors.New("read an artifact: the machine gives another piece than was asked for")
+			return errors.New("read an artifact: the machine sent the wrong piece")
 		}
 		chunk := chunks[0]
 		if words := chunk.GetError(); words != "" {
@@ -95,7 +95,7 @@ func (a *Artifacts) Read(ctx context.Context, name string, to io.Writer) error {
 			return nil
 		}
 		if len(chunk.GetContents()) == 0 {
-			return errors.New("read an artifact: the machine gives no more, and no end")
+			return errors.New("read an artifact: the machine sent no more data before the end")
 		}
 		offset += int64(len(chunk.GetContents()))
 	}

@@ -14,38 +14,39 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Bounds on what a machine may say in a step, in bytes.
+// Limits for what a machine can report about a boot step, in bytes.
 const (
 	maxWord   = 256
 	maxDetail = 8 << 10
 )
 
-// Bounds of a boot. Progress beyond them is dropped; a machine that exceeds another
-// of them does not boot.
+// Limits for a boot. Excess progress messages are dropped; exceeding another
+// limit fails the boot.
 const (
-	maxSteps    = 128                    // news that is no progress: steps that begin and end
+	maxSteps    = 128                    // messages other than progress: steps that begin or end
 	maxProgress = 256 << 10              // bytes of progress
-	progressGap = 500 * time.Millisecond // between two pieces of progress
+	progressGap = 500 * time.Millisecond // minimum time between progress messages
 )
 
-// unready is the fault of a machine that does not boot as pod-daemon does.
+// unready returns the fault of a machine that does not follow the boot
+// protocol.
 func unready(format string, args ...any) *fault.Error {
-	return fault.Unavailable(format, args...).Named("machine_failed").Hint("look at the boot steps with `aloft agent logs`")
+	return fault.Unavailable(format, args...).Named("machine_failed").Hint("check the boot steps with `aloft agent logs`")
 }
 
-// errBootLimit is why a boot ends that takes too long.
+// errBootLimit is the cause with which a boot that takes too long ends.
 var errBootLimit = unready("the machine was not ready in time")
 
-// pace lets through what a machine tells of its boot, as far as its bounds allow.
+// pace limits the messages of a boot.
 type pace struct {
 	steps    int
 	progress int       // bytes
-	step     string    // that was told of last
-	told     time.Time // when it was
+	step     string    // the last step that was passed on
+	told     time.Time // when it was passed on
 }
 
-// admit reports whether the step is to be told. Its error says that there were too
-// many.
+// admit reports whether the message may be passed on. It returns an error if
+// there were too many.
 func (p *pace) admit(s Step, now time.Time) (bool, error) {
 	if s.State == StepRunning && s.Name == p.step {
 		if now.Sub(p.told) < progressGap || p.progress+len(s.Detail) > maxProgress {
@@ -56,38 +57,38 @@ func (p *pace) admit(s Step, now time.Time) (bool, error) {
 		return true, nil
 	}
 	if p.steps++; p.steps > maxSteps {
-		return false, &StepError{Step: s.Name, Code: CodeInternal, Detail: fmt.Sprintf("the machine told of more than %d steps", maxSteps)}
+		return false, &StepError{Step: s.Name, Code: CodeInternal, Detail: fmt.Sprintf("the machine reported more than %d steps", maxSteps)}
 	}
 	p.step, p.told = s.Name, now
 	return true, nil
 }
 
-// Boot says how a machine is to be made ready.
+// Boot is a request to make a machine ready.
 type Boot struct {
 	Checkout      Checkout
-	Others        []Checkout        // of an agent with several repositories, each with a path beside the first's
-	Hosts         []string          // of what it may fetch besides: git's short form leads to the gateway for them
+	Others        []Checkout        // further repositories of the agent, each with its own path
+	Hosts         []string          // hosts of other repositories that it may fetch; their ssh-style URLs are redirected to the gateway
 	Env           map[string]string // for every process of the agent
-	ExecToken     string            // 64 hex digits, asked by exec-daemon of its callers
-	GitCredential string            // with which git in the machine reaches the gateway
-	User          string            // of the agent's processes; "" is the machine's default
+	ExecToken     string            // 64 hex digits that callers of exec-daemon must present
+	GitCredential string            // with which git in the machine authenticates to the gateway
+	User          string            // runs the agent's processes; "" is the machine's default
 	Trace         bool              // exec-daemon sends spans over this connection
 }
 
-// Checkout says what is to be in the workspace.
+// Checkout describes a repository in the workspace.
 type Checkout struct {
-	RepoURL     string // as the repository's users write it
+	RepoURL     string // as the user wrote it
 	Ref         string // branch, tag or commit; "" is the default branch
-	Branch      string // to work on, made at Ref; "" or Ref works on Ref itself
+	Branch      string // to work on, created at Ref; "" or Ref works on Ref itself
 	Path        string // absolute; "" is /workspace
 	AuthorName  string
 	AuthorEmail string
-	Resume      bool   // Branch may be on the remote, and is then continued
-	Owner       string // whom it is for; one for another that is on the disk becomes this one's
-	Continues   string // an owner whose checkout on the disk goes on as it is, with Branch made where it stands
+	Resume      bool   // if Branch exists on the remote, continue it
+	Owner       string // whom it belongs to; a checkout of another owner on the disk is taken over
+	Continues   string // owner whose checkout on the disk is continued unchanged, with Branch created at its HEAD
 }
 
-// A StepState is how far a step of the boot is.
+// A StepState is the state of a boot step.
 type StepState string
 
 // States of a step.
@@ -97,16 +98,17 @@ const (
 	StepFailed  StepState = "failed"
 )
 
-// Step is news of one step of the boot: user, network, checkout, terminals, exec-daemon.
+// Step is a message about a step of the boot: user, network, checkout,
+// terminals or exec-daemon.
 type Step struct {
 	Name     string
 	State    StepState
 	Duration time.Duration // since the step began
-	Detail   string        // progress, or why it failed; from the machine
+	Detail   string        // progress or error, from the machine
 	Code     string        // of a failure
 }
 
-// Codes of a step, commit or push that failed.
+// Codes for a failed step, commit or push.
 const (
 	CodeRepoNotFound = "repo_not_found"
 	CodeRefNotFound  = "ref_not_found"
@@ -120,7 +122,7 @@ const (
 	CodeInternal     = "internal"
 )
 
-// code is what a machine gave as a code, if it is one.
+// code returns s if it is a known code, and CodeInternal otherwise.
 func code(s string) string {
 	switch s {
 	case CodeRepoNotFound, CodeRefNotFound, CodeBranchTaken, CodeNoCommit,
@@ -130,25 +132,25 @@ func code(s string) string {
 	return CodeInternal
 }
 
-// Ready says what the machine is ready with.
+// Ready describes a machine that is ready.
 type Ready struct {
-	BootID     string // changes with each start of the machine
-	BaseCommit string // checked out first; "" where the repository had no commit
-	Branch     string // checked out now; "" where HEAD is detached
+	BootID     string // changes with each boot of the machine
+	BaseCommit string // the first commit checked out; "" if the repository had no commits
+	Branch     string // currently checked out; "" if HEAD is detached
 	Others     []CheckedOut
-	Notes      []string // what the agent ought to know: the machine's words
-	User       string   // whom the agent's processes run as; "" where the machine did not say
+	Notes      []string // messages for the agent, from the machine
+	User       string   // runs the agent's processes; "" if the machine did not say
 }
 
-// CheckedOut is what is checked out of a repository that is not the first.
+// CheckedOut describes the checkout of a repository other than the first.
 type CheckedOut struct {
 	BaseCommit, Branch string // as in [Ready]
 }
 
-// maxNotes bounds the notes of a boot.
+// maxNotes is the maximum number of notes of a boot.
 const maxNotes = 20
 
-// StepError is a boot that failed, and where. The detail is the machine's.
+// StepError is the failure of a boot step. The detail comes from the machine.
 type StepError struct {
 	Step, Code, Detail string
 }
@@ -157,10 +159,10 @@ func (e *StepError) Error() string {
 	return fmt.Sprintf("boot step %s: %s: %s", e.Step, e.Code, e.Detail)
 }
 
-// Boot makes the machine ready. Each step is told to onStep, in order, from
-// this goroutine, as it begins, goes on and ends; onStep may be nil. Booting
-// again does what is missing and no more. A step that fails is a [*StepError], and
-// so is one too many. Progress that comes too fast is left out.
+// Boot makes the machine ready. It calls onStep, which may be nil, in order and
+// in this goroutine when a step begins, makes progress or ends. It is
+// idempotent: booting again does only what is missing. A failed step, or too
+// many steps, gives a [*StepError]. Progress that comes too fast is dropped.
 func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, error) {
 	var others []*podv1.Checkout
 	for _, o := range b.Others {
@@ -212,7 +214,7 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 	}
 	err = stream.Err()
 	if err == nil {
-		err = unready("the machine ended the boot without a word")
+		err = unready("the machine ended the boot without a result")
 	}
 	if overdue(ctx, err) {
 		return Ready{}, errBootLimit
@@ -222,8 +224,8 @@ func (c *Conn) Boot(ctx context.Context, b Boot, onStep func(Step)) (Ready, erro
 
 var userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,31}$`)
 
-// userOf returns the name with which the detail of the step user begins, "" if
-// that is no name of a user.
+// userOf returns the user name at the beginning of the detail of the step
+// "user", or "" if it is not a valid name.
 func userOf(detail string) string {
 	name, _, _ := strings.Cut(detail, ":")
 	if !userName.MatchString(name) {
@@ -239,10 +241,10 @@ func checkoutOf(c Checkout) *podv1.Checkout {
 	}
 }
 
-// readyOf reads what a machine says that it is ready with.
+// readyOf validates what a machine reports when it is ready.
 func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 	if len(r.GetOthers()) != others {
-		return Ready{}, unready("the machine has checked out %d repositories beside the first, and not %d", len(r.GetOthers()), others)
+		return Ready{}, unready("the machine has checked out %d additional repositories, want %d", len(r.GetOthers()), others)
 	}
 	ready := Ready{
 		BootID:     bounded(r.GetBootId(), maxWord),
@@ -275,15 +277,15 @@ func stepOf(s *podv1.BootStep) Step {
 	return step
 }
 
-// longest is more than anything in a machine takes.
+// longest is the longest duration that is accepted from a machine.
 const longest = 1000 * 24 * time.Hour
 
-// took is how long a machine says that something took.
+// took converts a duration that a machine reports.
 func took(ms int64) time.Duration {
 	return time.Duration(min(max(0, ms), longest.Milliseconds())) * time.Millisecond
 }
 
-// bounded cuts s to n bytes and leaves out what is not UTF-8.
+// bounded cuts s to n bytes and removes invalid UTF-8.
 func bounded(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
@@ -291,12 +293,12 @@ func bounded(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// lastMoment is how long a machine's connection may outlive the stream of a call
-// that broke, when the machine stops.
+// lastMoment is how long a stopping machine's connection may outlive a call's
+// broken stream.
 const lastMoment = 2 * time.Second
 
-// rpcError says plainly what a call's error is: the end of ctx, the loss of
-// the connection, or the machine's own words, bounded.
+// rpcError converts the error of a call: to the end of ctx, the loss of the
+// connection, or the machine's message, bounded.
 func (c *Conn) rpcError(err error) error {
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		switch e.Code() {
@@ -305,7 +307,8 @@ func (c *Conn) rpcError(err error) error {
 		case connect.CodeDeadlineExceeded:
 			err = fmt.Errorf("%w: %s", context.DeadlineExceeded, bounded(e.Message(), maxDetail))
 		case connect.CodeUnavailable:
-			// A machine that stops ends its streams a moment before its connection.
+			// A stopping machine closes its streams shortly before its
+			// connection.
 			select {
 			case <-c.mux.Done():
 			case <-time.After(lastMoment):

@@ -2,7 +2,8 @@ package pod
 
 import "testing"
 
-// What a machine says of its user is a name, or nothing: a model reads it.
+// A machine's report of its user is either a valid name or ignored, since a
+// model reads it.
 func TestUserOf(t *testing.T) {
 	for detail, want := range map[string]string{
 		"ubuntu": "ubuntu", "ubuntu: there is no user node in the machine": "ubuntu", "": "",

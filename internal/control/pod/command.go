@@ -13,31 +13,31 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Exit is how a command ended.
+// Exit is the result of a command.
 type Exit struct {
-	Code     int // 128 and the signal's number for one that was killed
+	Code     int // 128 plus the signal's number if it was killed
 	TimedOut bool
 }
 
-// RunCommand runs a command in the machine's workspace, as the agent's user and
-// by its login shell, with nothing on its standard input, and writes what it
-// prints to output, which is the machine's word. A command that takes longer
-// than limit is ended; 0 is no limit. The error is not the command's: it says
-// that the machine is gone, or that output took no more, or ctx's end, with
-// which the command ends too.
+// RunCommand runs a command in the machine's workspace, as the agent's user
+// with a login shell and an empty standard input. It writes the command's
+// output, which is untrusted, to output. A command that takes longer than limit
+// is killed; 0 means no limit. The error does not say that the command failed:
+// it means that the machine is gone, that output returned an error, or that ctx
+// ended, which also ends the command.
 func (c *Conn) RunCommand(ctx context.Context, command string, limit time.Duration, output io.Writer) (Exit, error) {
 	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds()}, output)
 }
 
-// RunSandboxed is RunCommand in the machine's sandbox. One that cannot enforce the
-// policy runs nothing, and the exit code is 123.
+// RunSandboxed is RunCommand in the machine's sandbox. If the sandbox cannot
+// enforce the policy, nothing runs and the exit code is 123.
 func (c *Conn) RunSandboxed(ctx context.Context, p sandbox.Policy, command string, limit time.Duration, output io.Writer) (Exit, error) {
 	return c.runCommand(ctx, &podv1.RunCommandRequest{Command: command, TimeLimitMs: limit.Milliseconds(), SandboxPolicy: encodePolicy(p)}, output)
 }
 
 func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, output io.Writer) (Exit, error) {
 	limited := ctx
-	if limit := req.GetTimeLimitMs(); limit > 0 { // which a machine may not heed
+	if limit := req.GetTimeLimitMs(); limit > 0 { // a hostile machine may ignore the limit
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, time.Duration(limit)*time.Millisecond+c.grace)
 		defer cancel()
@@ -53,7 +53,7 @@ func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, out
 	words := c.secrets.redactor().Stream()
 	keep := func(b []byte) error {
 		if _, err := output.Write(b); err != nil {
-			return fmt.Errorf("keep a command's output: %w", err)
+			return fmt.Errorf("write a command's output: %w", err)
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (c *Conn) runCommand(ctx context.Context, req *podv1.RunCommandRequest, out
 	}
 	err = stream.Err()
 	if err == nil {
-		err = errors.New("the machine ended the command without a word")
+		err = errors.New("the machine ended the command without an exit code")
 	}
 	if overdue(ctx, err) {
 		return Exit{TimedOut: true}, nil

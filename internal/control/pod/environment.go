@@ -12,8 +12,8 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// SetEnvironment changes what the agent's processes find in their environment
-// from now on, in a machine that is up. token is exec-daemon's.
+// SetEnvironment changes the environment variables of processes that the agent
+// starts from now on, in a running machine. token is exec-daemon's.
 func (c *Conn) SetEnvironment(ctx context.Context, token string, set map[string]string, unset []string) error {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)

@@ -16,43 +16,43 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ErrCatalogue is wrapped by the error of a call to a machine whose tools are
-// not the ones that the model was told of.
-var ErrCatalogue = errors.New("the machine's tools are not this server's")
+// ErrCatalogue is wrapped by errors of calls to a machine whose tools differ
+// from those that the model knows.
+var ErrCatalogue = errors.New("the machine's tools differ from this server's")
 
-// abortGrace is how long an aborted call may take to give its result.
+// abortGrace is how long an aborted call may take to return its result.
 const abortGrace = 2 * time.Second
 
-// Delta is output of a call as it comes: at most 256 KiB.
+// Delta is a piece of a running call's output, at most 256 KiB.
 type Delta struct {
 	Stdout, Stderr string
-	Seq            uint64 // counts from 1; a gap is output that was dropped because it came faster than it was taken
+	Seq            uint64 // counts from 1; a gap means that output was dropped because it came too fast
 }
 
-// Exec calls tools in a machine, over one stream that it keeps and, when it
-// breaks, makes again. Its methods are safe for concurrent use.
+// Exec calls tools in a machine, over one stream that it reopens when it
+// breaks. Its methods are safe for concurrent use.
 type Exec struct {
 	dial  func(ctx context.Context) (net.Conn, error)
 	token string
 	options
 
-	ctx    context.Context // until Close
+	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 	ended  chan struct{} // closed when keep has returned
-	work   chan struct{} // holds a token when there may be something to connect for
+	work   chan struct{} // holds a token when there may be a reason to connect
 
 	mu    sync.Mutex
 	calls map[string]*inFlight
 	acks  map[string]*ack
-	boots []chan hello // who waits to know the machine
+	boots []chan hello // callers that wait for the hello
 	link  *link        // nil while there is none
 }
 
-// ack is an acknowledgement on its way.
+// ack is an acknowledgement that the machine has not confirmed yet.
 type ack struct {
-	abort   bool   // the call is not wanted any more: it is aborted first
-	beat    uint64 // of the link that it went out on; its answer says that the ack arrived
-	breaks  int    // streams that broke under it
+	abort   bool   // abort the call first, since nobody wants it
+	beat    uint64 // heartbeat after which it was sent; a reply to that confirms it
+	breaks  int    // how often a stream broke before it was confirmed
 	waiters []chan error
 }
 
@@ -63,9 +63,9 @@ type hello struct {
 	err     error
 }
 
-// NewExec returns a client of the exec-daemon that dial reaches, and that asks
-// for token. It connects when there is something to call. dial's error wraps
-// [ErrLost] where there is no use in trying again. Close it when done.
+// NewExec returns a client of exec-daemon. dial connects to it, and token
+// authenticates. The client connects when there is something to call. An error
+// of dial that wraps [ErrLost] is final. The caller must call Close.
 func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all ...Option) *Exec {
 	e := &Exec{
 		dial: dial, token: token, options: optionsOf(all),
@@ -84,20 +84,20 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all
 
 // Call runs the call, or attaches to it if the machine knows its id. onDelta
 // gets output in order, each piece at most once, in the goroutine of Call; it
-// may be nil. The duration is the machine's own measure.
+// may be nil. The duration is measured by the machine.
 //
-// When ctx ends the call is aborted; Call then returns its result if it comes
-// within two seconds, else ctx's cause. A call whose ctx has ended before is
-// not sent. A call that the model wrote wrongly is
-// not sent: the result says what is wrong. The error wraps [ErrLost] where the
-// machine is gone, [ErrCatalogue] where its tools differ; it is a fault of
-// kind Conflict where a call of the same id is in flight here.
+// When ctx ends the call is aborted. Call then returns its result if it comes
+// within two seconds, and otherwise the cause of ctx. If ctx has ended before,
+// the call is not sent. Nor is a call with invalid arguments; its result says
+// what is wrong. The error wraps [ErrLost] if the machine is gone, and
+// [ErrCatalogue] if its tools differ. It is a fault of kind Conflict if a call
+// with the same id is in progress.
 func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, outside, onDelta)
 }
 
-// CallSandboxed is Call in the machine's sandbox, under a policy. A machine that
-// cannot enforce it runs nothing, and the result says so.
+// CallSandboxed is Call in the machine's sandbox. If the sandbox cannot enforce
+// the policy, nothing runs, and the result says so.
 func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, encodePolicy(p), onDelta)
 }
@@ -113,7 +113,7 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	confine(message, sandbox)
 	of := newInFlight(c.ID, message)
 	if cause := context.Cause(ctx); cause != nil {
-		e.abort(of, cause) // it may run there, for a client before this one
+		e.abort(of, cause) // the call may be running for an earlier client
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, cause)
 	}
 	done, err := e.follow(ctx, of, onDelta)
@@ -123,9 +123,10 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	return resultOf(done), took(done.GetDurationMs()), nil
 }
 
-// Attach waits for the call of that id like Call, and never starts it: started
-// is false if the machine does not know the call. A ctx that has ended already
-// aborts the call; its result is still returned if it comes within two seconds.
+// Attach waits for the call with that id like Call, but never starts it:
+// started is false if the machine does not know the call. If ctx has already
+// ended, the call is aborted; its result is still returned if it comes within
+// two seconds.
 func (e *Exec) Attach(ctx context.Context, id string, onDelta func(Delta)) (r tool.Result, d time.Duration, started bool, err error) {
 	if !validID(id) {
 		return r, 0, false, errInvalidID()
@@ -137,7 +138,7 @@ func (e *Exec) Attach(ctx context.Context, id string, onDelta func(Delta)) (r to
 	return resultOf(done), took(done.GetDurationMs()), !done.GetNeverStarted(), nil
 }
 
-// follow sends the call and waits for its end.
+// follow sends the call and waits until it ends.
 func (e *Exec) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*agentv1.ExecCompleted, error) {
 	if err := e.begin(of); err != nil {
 		return nil, err
@@ -191,14 +192,14 @@ func errInvalidID() error {
 	return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
 }
 
-// Ack tells the machine that the call's result is safe, so that it may forget
-// it. It returns when the machine has taken note, or with ctx: the machine is
-// then told as soon as it can be. Acknowledging twice, or what the machine never
-// knew, is no error.
+// Ack tells the machine that the call's result is stored, so that it can forget
+// it. It returns when the machine has confirmed that, or when ctx ends; in that
+// case the machine is told later. It is not an error to acknowledge a call
+// twice, or one that the machine does not know.
 func (e *Exec) Ack(ctx context.Context, id string) error { return e.release(ctx, id, false) }
 
-// Drop aborts the call if it runs, and acknowledges it: nobody will ask for its
-// result. It returns as Ack does.
+// Drop aborts the call if it is running, and acknowledges it: nobody will need
+// its result. It returns when Ack would.
 func (e *Exec) Drop(ctx context.Context, id string) error { return e.release(ctx, id, true) }
 
 func (e *Exec) release(ctx context.Context, id string, abort bool) error {
@@ -230,22 +231,22 @@ func (e *Exec) release(ctx context.Context, id string, abort bool) error {
 	}
 }
 
-// BootID returns the id of the start of the machine that answers, connecting
-// to it if need be. A call that was sent under another id is not known there.
+// BootID returns the id of the machine's current boot, connecting if necessary.
+// Calls sent under another boot id are unknown to it.
 func (e *Exec) BootID(ctx context.Context) (string, error) {
 	h, err := e.meet(ctx)
 	return h.bootID, err
 }
 
 // Lacking returns the names of the tools that cannot work in the machine,
-// connecting to it if need be.
+// connecting if necessary.
 func (e *Exec) Lacking(ctx context.Context) ([]string, error) {
 	h, err := e.meet(ctx)
 	return h.lacking, err
 }
 
-// Known returns the calls that ran in the machine, or whose results waited to be
-// acknowledged, when it was connected to last, connecting to it if need be.
+// Known returns the calls that were running or not acknowledged in the machine
+// when this client last connected, connecting if necessary.
 func (e *Exec) Known(ctx context.Context) ([]string, error) {
 	h, err := e.meet(ctx)
 	return h.known, err
@@ -273,21 +274,21 @@ func (e *Exec) meet(ctx context.Context) (hello, error) {
 	}
 }
 
-// errDropped is why a call is aborted that no loop waits for.
-var errDropped = errors.New("nobody waits for the call any more")
+// errDropped is the cause with which unwanted calls are aborted.
+var errDropped = errors.New("the call is not needed any more")
 
-// errClosed is what calls in flight return when the Exec is closed.
+// errClosed is returned by calls in flight when the Exec is closed.
 var errClosed = fault.Unavailable("the connection to the machine was closed")
 
-// Close ends the stream. Calls in flight return an error; in the machine they
-// go on. Closing twice is no error.
+// Close closes the stream. Calls in flight return an error but continue in the
+// machine. Closing twice is not an error.
 func (e *Exec) Close() error {
 	e.cancel(errClosed)
 	<-e.ended
 	return nil
 }
 
-// begin takes up a call and sends it if there is a stream.
+// begin registers a call, and sends it if there is a stream.
 func (e *Exec) begin(of *inFlight) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -295,7 +296,7 @@ func (e *Exec) begin(of *inFlight) error {
 		return err
 	}
 	if _, twice := e.calls[of.id]; twice {
-		return fault.Conflict("call %s is in flight already", of.id)
+		return fault.Conflict("call %s is already in progress", of.id)
 	}
 	e.calls[of.id] = of
 	if e.link != nil {
@@ -323,7 +324,7 @@ func (e *Exec) abort(of *inFlight, cause error) {
 	}
 }
 
-// sendAck needs e.mu.
+// sendAck sends an acknowledgement. The caller holds e.mu.
 func (e *Exec) sendAck(l *link, id string, a *ack) {
 	if a.abort {
 		l.send(abortElement(&inFlight{id: id, aborted: errDropped}))

@@ -19,17 +19,17 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxArgs bounds the arguments of a call, in bytes.
+// maxArgs is the maximum size of a call's arguments, in bytes.
 const maxArgs = 8 << 20
 
-// variant is where a tool's arguments go.
+// variant says which fields hold a tool's arguments.
 type variant struct {
-	call protoreflect.FieldDescriptor // of ToolCall: shell_tool_call
-	args protoreflect.FieldDescriptor // of that message: args
+	call protoreflect.FieldDescriptor // field of ToolCall, such as shell_tool_call
+	args protoreflect.FieldDescriptor // field of that message: args
 }
 
-// variants finds the place of each tool in the messages' own options, so that a
-// new tool needs no line here.
+// variants finds each tool's fields through the options in the .proto files, so
+// that a new tool needs no change here.
 var variants = sync.OnceValue(func() map[string]variant {
 	found := make(map[string]variant)
 	tools := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
@@ -49,9 +49,9 @@ var variants = sync.OnceValue(func() map[string]variant {
 	return found
 })
 
-// EncodeCall turns a model's call into its message. The error is a fault of
-// kind Invalid, whose text is for the model and whose Field is the argument that
-// is wrong. A null is an argument that was not given.
+// EncodeCall converts a model's call to its message. The error is a fault of
+// kind Invalid with a text for the model; its Field is the invalid argument. An
+// argument that is null counts as missing.
 func EncodeCall(c conversation.ToolCall) (*agentv1.ToolCall, error) {
 	to, ok := variants()[c.Name]
 	if !ok {
@@ -107,7 +107,8 @@ func object(c conversation.ToolCall) (map[string]json.RawMessage, error) {
 	return given, nil
 }
 
-// offered returns the fields that a model may give, by the name that it knows.
+// offered returns the fields that a model may set, by their name in the
+// catalogue.
 func offered(args protoreflect.MessageDescriptor) map[string]protoreflect.FieldDescriptor {
 	fields := make(map[string]protoreflect.FieldDescriptor)
 	for i := range args.Fields().Len() {
@@ -130,9 +131,9 @@ func inOrder(args protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// modelName is the field's name in the catalogue: the one that was set in the
-// .proto, else the field's own. One that nobody has set is the field's in camel
-// case, without a line in it.
+// modelName returns the field's name in the catalogue: its json_name if the
+// .proto sets one, otherwise its own name. A default json_name is camel case
+// and contains no underscore or hyphen.
 func modelName(field protoreflect.FieldDescriptor) string {
 	if strings.ContainsAny(field.JSONName(), "-_") {
 		return field.JSONName()
@@ -147,12 +148,13 @@ func isRequired(field protoreflect.FieldDescriptor) bool {
 
 func isNull(text []byte) bool { return string(bytes.TrimSpace(text)) == "null" }
 
-// place is where protojson says an error is, in a text that the model never saw.
+// place matches protojson's description of an error's position, which means
+// nothing to the model.
 var place = regexp.MustCompile(`^proto:\s*|\(line \d+:\d+\):?\s*|\x{a0}`)
 
-// decode sets one field from its JSON. The error goes on after the argument's
-// name. It decodes field by field, since protojson does not always say which
-// one is wrong.
+// decode sets one field from its JSON. The error continues a sentence that
+// starts with the argument's name. Fields are decoded one by one, since
+// protojson does not always say which one is invalid.
 func decode(args protoreflect.Message, field protoreflect.FieldDescriptor, name string, text json.RawMessage) error {
 	if err := shape(field, text); err != nil {
 		return err
@@ -170,7 +172,8 @@ func decode(args protoreflect.Message, field protoreflect.FieldDescriptor, name 
 	return nil
 }
 
-// shape finds what protojson would let pass: a number for an enum's value.
+// shape rejects what protojson would accept although the schema does not: a
+// number for an enum.
 func shape(field protoreflect.FieldDescriptor, text json.RawMessage) error {
 	if field.Kind() == protoreflect.EnumKind && !isNull(text) && !bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`)) {
 		return fmt.Errorf("must be %s", kind(field))
@@ -178,7 +181,7 @@ func shape(field protoreflect.FieldDescriptor, text json.RawMessage) error {
 	return nil
 }
 
-// kind says what a field holds, in the model's words.
+// kind describes a field's type for the model.
 func kind(field protoreflect.FieldDescriptor) string {
 	if field.IsList() {
 		return "a list"
@@ -200,10 +203,10 @@ func kind(field protoreflect.FieldDescriptor) string {
 	return "an object"
 }
 
-// outside is no sandbox.
+// outside is the policy for running without a sandbox.
 var outside = &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_INSECURE_NONE, NetworkAccess: true}
 
-// confine says what a call may touch.
+// confine sets the sandbox policy of a call.
 func confine(call *agentv1.ToolCall, policy *agentv1.SandboxPolicy) {
 	if args := call.GetShellToolCall().GetArgs(); args != nil {
 		args.RequestedSandboxPolicy = policy

@@ -86,8 +86,8 @@ func TestEncodeCallTellsTheModelWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The schema that a model is given and the decoder of what it answers are made
-// apart from each other: they must take the same names.
+// The schema for the model and the decoder of its calls are written separately.
+// They must accept the same names.
 func TestEncodeCallKnowsTheCatalogue(t *testing.T) {
 	for _, spec := range tool.Catalogue() {
 		to, ok := variants()[spec.Name]
@@ -122,7 +122,8 @@ func FuzzEncodeCall(f *testing.F) {
 	})
 }
 
-// Each tool that changes a file has the field by which the machine judges again.
+// Each tool that changes a file has the field that makes the machine check the
+// path.
 func TestEncodeGuarded(t *testing.T) {
 	for name, args := range map[string]string{
 		"Write": `{"path":"a","contents":"b"}`, "StrReplace": `{"path":"a","old_string":"b","new_string":"c"}`, "Delete": `{"path":"a"}`,

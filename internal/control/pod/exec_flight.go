@@ -8,32 +8,32 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Bounds of what a call may bring here before it is taken, in bytes.
+// Limits for data of a call that was received but not consumed, in bytes.
 const (
 	maxID       = 128
-	maxKnown    = 1024      // calls that a machine may say it knows; exec-daemon keeps up to 512
+	maxKnown    = 1024      // calls that a machine may report as known; exec-daemon keeps up to 512
 	maxWaiting  = 512 << 10 // deltas that wait for onDelta; older ones are dropped
 	maxDelta    = 256 << 10
-	maxOutput   = 64 << 20 // all deltas of a call; what comes after is dropped
-	maxBreaks   = 16       // streams that may break under one call before it is given up
-	deltaWeight = 128      // of a delta beside its text
+	maxOutput   = 64 << 20 // all deltas of a call; the rest is dropped
+	maxBreaks   = 16       // how many streams may break during one call
+	deltaWeight = 128      // overhead of a delta
 )
 
-// inFlight is a call that somebody waits for. What has its own lock is
+// inFlight is a call that somebody waits for. The fields under its own lock are
 // written by the stream and read by Call, so that a slow reader of one call
-// does not hold up another.
+// does not delay others.
 type inFlight struct {
 	id      string
 	message *agentv1.ToolCall
-	news    chan struct{} // holds a token when there is something to take
+	news    chan struct{} // holds a token when there is news
 
-	// Under Exec.mu.
-	bootID  string // of the machine that it was sent to; empty until it was
-	aborted error  // why, if it was
-	breaks  int    // streams that broke under it; see maxBreaks
+	// The following fields are protected by Exec.mu.
+	bootID  string // boot of the machine to which it was sent; "" before that
+	aborted error  // the cause, if it was aborted
+	breaks  int    // streams that broke during it; see maxBreaks
 
 	mu      sync.Mutex
-	last    uint64 // sequence of the newest delta
+	last    uint64 // number of the newest delta
 	waiting []Delta
 	weight  int
 	total   int
@@ -45,7 +45,8 @@ func newInFlight(id string, message *agentv1.ToolCall) *inFlight {
 	return &inFlight{id: id, message: message, news: make(chan struct{}, 1)}
 }
 
-// hear takes a delta from the machine. One that was heard before is dropped.
+// hear handles a delta from the machine. It ignores one that was received
+// before.
 func (f *inFlight) hear(delta *agentv1.ExecDelta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +73,7 @@ func (f *inFlight) hear(delta *agentv1.ExecDelta) {
 
 func weigh(d Delta) int { return len(d.Stdout) + len(d.Stderr) + deltaWeight }
 
-// complete gives the call its result.
+// complete sets the call's result.
 func (f *inFlight) complete(result *agentv1.ExecCompleted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +102,7 @@ func (f *inFlight) tell() {
 	}
 }
 
-// take returns what came since it was called last.
+// take returns what has come since the last call of take.
 func (f *inFlight) take() (deltas []Delta, over bool, result *agentv1.ExecCompleted, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,13 +110,13 @@ func (f *inFlight) take() (deltas []Delta, over bool, result *agentv1.ExecComple
 	return deltas, f.over(), f.result, f.err
 }
 
-// validID reports whether exec-daemon would take id for a call's.
+// validID reports whether exec-daemon accepts id for a call.
 func validID(id string) bool {
 	return len(id) > 0 && len(id) <= maxID && strings.Trim(id,
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// bound returns s as valid UTF-8 of at most limit bytes.
+// bound cuts s to at most limit bytes of valid UTF-8.
 func bound(s string, limit int) string {
 	if len(s) > limit {
 		for limit > 0 && !utf8.RuneStart(s[limit]) {

@@ -12,10 +12,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// keep holds a stream to exec-daemon while there is something to do, and makes
-// it again when it breaks. It returns when the Exec is closed.
+// keep maintains a stream to exec-daemon while there is something to do, and
+// reopens it when it breaks. It returns when the Exec is closed.
 func (e *Exec) keep() {
-	var down time.Time // since when there is no stream; zero while there is, or none is wanted
+	var down time.Time // since when the stream is down; zero if it is up or not needed
 	pause := firstPause
 	for e.ctx.Err() == nil {
 		if !e.wanted() {
@@ -39,7 +39,7 @@ func (e *Exec) keep() {
 		}
 		if last := final(err, time.Since(down)); last != nil {
 			e.failAll(last)
-			continue // and with nothing in flight, to the wait above
+			continue // if nothing is in flight, wait again
 		}
 		select {
 		case <-time.After(pause):
@@ -50,30 +50,30 @@ func (e *Exec) keep() {
 	e.failAll(context.Cause(e.ctx))
 }
 
-// final returns the error with which to give up, nil if it is worth another try.
+// final returns the error with which to give up, or nil to try again.
 func final(err error, down time.Duration) error {
 	switch {
 	case errors.Is(err, ErrLost), errors.Is(err, ErrCatalogue):
 		return err
 	case errors.Is(err, errUnheard):
-		return fault.Unavailable("the machine does not speak as exec-daemon does").Named("machine_failed").
-			Hint("something in the task may have taken its place: look at the last tool calls, and send a follow-up").Because(err)
+		return fault.Unavailable("the machine does not speak exec-daemon's protocol").Named("machine_failed").
+			Hint("something in the task may have replaced it: check the last tool calls, then send a follow-up").Because(err)
 	case connect.CodeOf(err) == connect.CodeUnauthenticated:
 		return fault.Denied("exec-daemon does not accept this server's token").Named("machine_denied").
-			Hint("something in the task may have taken its place: look at the last tool calls, and send a follow-up").Because(err)
+			Hint("something in the task may have replaced it: check the last tool calls, then send a follow-up").Because(err)
 	case down > comeBack:
 		return stuck(comeBack, err)
 	}
 	return nil
 }
 
-// stuck is the fault of a machine whose exec-daemon stays away.
+// stuck returns the fault of a machine whose exec-daemon does not come back.
 func stuck(down time.Duration, cause error) error {
-	return fault.Unavailable("exec-daemon has not come back for %s", down).Named("machine_stuck").
-		Hint("the machine may be out of memory or processes: look at the last tool calls, and send a follow-up").Because(cause)
+	return fault.Unavailable("exec-daemon has been unreachable for %s", down).Named("machine_stuck").
+		Hint("the machine may be out of memory or processes: check the last tool calls, then send a follow-up").Because(cause)
 }
 
-// wanted reports whether there is something to connect for.
+// wanted reports whether there is a reason to connect.
 func (e *Exec) wanted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,16 +108,16 @@ func (e *Exec) converse(l *link) error {
 	return err
 }
 
-// adopt makes l the stream and sends over it all that is in flight. A call
-// that went to an earlier start of the machine is not sent again, since this
-// one does not know it and would run it twice.
+// adopt makes l the current stream and sends everything that is in flight. A
+// call that went to an earlier boot of the machine is not sent again: the new
+// boot does not know it and would run it a second time.
 func (e *Exec) adopt(l *link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.link = l
 	for id, of := range e.calls {
 		if of.bootID != "" && of.bootID != l.bootID {
-			of.fail(fmt.Errorf("%w: it was started again while call %s ran", ErrLost, id))
+			of.fail(fmt.Errorf("%w: it restarted while call %s was running", ErrLost, id))
 			delete(e.calls, id)
 			continue
 		}
@@ -133,8 +133,9 @@ func (e *Exec) adopt(l *link) {
 	e.tellBoot(l.hello)
 }
 
-// broke gives up the calls under which too many streams have broken: a machine
-// could keep us sending for ever. A message that was too long will be again.
+// broke fails the calls during which too many streams have broken, so that a
+// machine cannot make us resend for ever. A message that was too long counts
+// more, since it will fail again.
 func (e *Exec) broke(err error) {
 	weight := 1
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {
@@ -157,7 +158,7 @@ func (e *Exec) broke(err error) {
 	}
 }
 
-// failAll ends everything that waits for the machine.
+// failAll fails everything that waits for the machine.
 func (e *Exec) failAll(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,10 +173,10 @@ func (e *Exec) failAll(err error) {
 	e.tellBoot(hello{err: err})
 }
 
-// tellBoot needs e.mu.
+// tellBoot passes the hello on to those who wait for it. The caller holds e.mu.
 func (e *Exec) tellBoot(h hello) {
 	for _, met := range e.boots {
-		met <- h // holds one
+		met <- h // has a buffer of one
 	}
 	e.boots = nil
 }

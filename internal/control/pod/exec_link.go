@@ -18,26 +18,26 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Times of the stream.
+// Timing of the stream.
 const (
 	firstPause = 5 * time.Millisecond   // before the second attempt to connect
 	maxPause   = 500 * time.Millisecond // between attempts
 	comeBack   = 30 * time.Second       // how long exec-daemon may be away
 	beatEvery  = 10 * time.Second
-	silence    = 45 * time.Second // after which a stream is taken for dead
+	silence    = 45 * time.Second // without any message, after which a stream counts as dead
 )
 
-// maxElement bounds, in bytes, a message from the machine: five pictures and
-// their result fit.
+// maxElement is the maximum size of a message from the machine, in bytes: five
+// images and their result fit.
 const maxElement = 32 << 20
 
-// Errors of a stream that break it.
+// Errors that end a stream.
 var (
 	errSilent  = errors.New("exec-daemon does not answer heartbeats")
 	errUnheard = errors.New("exec-daemon did not say hello first")
 )
 
-// link is one stream to exec-daemon, after its hello.
+// link is a stream to exec-daemon whose hello was received.
 type link struct {
 	stream *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
 	hello
@@ -45,19 +45,19 @@ type link struct {
 
 	mu    sync.Mutex
 	out   []*agentv1.ExecStreamElement // to be sent, in order
-	beats uint64                       // sequence of the newest heartbeat
+	beats uint64                       // number of the newest heartbeat
 	ready chan struct{}                // holds a token when out is not empty
 }
 
-// send queues element. It does not wait: a machine that does not read must not
-// hold up the caller. What waits is bounded by the calls in flight.
+// send queues an element. It never blocks, so a machine that does not read
+// cannot block the caller. The queue is bounded by the calls in flight.
 func (l *link) send(element *agentv1.ExecStreamElement) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue(element)
 }
 
-// queue needs l.mu.
+// queue appends an element. The caller holds l.mu.
 func (l *link) queue(element *agentv1.ExecStreamElement) {
 	l.out = append(l.out, element)
 	select {
@@ -66,8 +66,8 @@ func (l *link) queue(element *agentv1.ExecStreamElement) {
 	}
 }
 
-// beat queues a heartbeat and returns its sequence. Its answer says that all
-// that was sent before it has been dealt with.
+// beat queues a heartbeat and returns its number. The reply to it means that
+// everything sent before was processed.
 func (l *link) beat() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,13 +94,13 @@ func (l *link) write(ctx context.Context) {
 		l.mu.Unlock()
 		for _, element := range out {
 			if err := l.stream.Send(element); err != nil {
-				return // the reader learns why
+				return // the reader gets the reason
 			}
 		}
 	}
 }
 
-// connect dials the machine and opens a stream, up to its hello.
+// connect dials the machine, opens a stream, and waits for its hello.
 func (e *Exec) connect(ctx context.Context) (*link, error) {
 	dialCtx, dialed := context.WithTimeout(ctx, comeBack)
 	conn, err := e.dial(dialCtx)
@@ -108,7 +108,8 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The stream has this connection to itself: HTTP/2 without TLS, known beforehand.
+	// Each stream has its own connection, with HTTP/2 over cleartext by prior
+	// knowledge.
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	unused := make(chan net.Conn, 1)
@@ -121,14 +122,14 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 			case conn := <-unused:
 				return conn, nil
 			default:
-				return nil, errors.New("the connection was used already")
+				return nil, errors.New("the connection was already used")
 			}
 		},
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link{ready: make(chan struct{}, 1), close: func() {
 		cancel()
-		_ = conn.Close() // a stream whose request is still being written does not heed its context
+		_ = conn.Close() // needed because a stream whose request is still being written ignores its context
 		transport.CloseIdleConnections()
 	}}
 	context.AfterFunc(ctx, l.close)
@@ -149,10 +150,10 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// greet hears the hello.
+// greet receives the hello.
 func (l *link) greet() error {
-	if err := l.stream.Send(nil); err != nil { // the headers alone
-		// Receive knows more: the answer, if there is one.
+	if err := l.stream.Send(nil); err != nil { // sends only the headers
+		// Receive returns a better error if the server has replied.
 		if _, receiveErr := l.stream.Receive(); receiveErr != nil {
 			return receiveErr
 		}
@@ -167,7 +168,7 @@ func (l *link) greet() error {
 		return errUnheard
 	}
 	if h.GetCatalogueDigest() != tool.Digest() {
-		return fmt.Errorf("%w: it says %.16q, this server has %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
+		return fmt.Errorf("%w: its digest is %.16q, this server's is %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
 	}
 	l.bootID = bound(h.GetBootId(), maxID)
 	for _, id := range h.GetKnown() {
@@ -183,7 +184,7 @@ func (l *link) greet() error {
 	return nil
 }
 
-// read hands on what comes over the stream until it breaks.
+// read handles messages of the stream until it breaks.
 func (e *Exec) read(l *link) error {
 	quiet := time.AfterFunc(silence, l.close)
 	defer quiet.Stop()
@@ -217,7 +218,7 @@ func (e *Exec) find(id string) *inFlight {
 	return e.calls[id]
 }
 
-// heard settles the acknowledgements that went out before that heartbeat.
+// heard completes the acknowledgements that were sent before that heartbeat.
 func (e *Exec) heard(sequence uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -231,7 +232,7 @@ func (e *Exec) heard(sequence uint64) {
 
 func (a *ack) settle(err error) {
 	for _, w := range a.waiters {
-		w <- err // holds one
+		w <- err // has a buffer of one
 	}
 }
 

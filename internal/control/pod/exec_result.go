@@ -13,7 +13,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Bounds of a result, in bytes.
+// Limits of a result, in bytes.
 const (
 	maxText     = 256 << 10
 	maxJSON     = 512 << 10
@@ -21,19 +21,19 @@ const (
 	maxPicture  = 5 << 20
 )
 
-// pictureTypes are the pictures that models take.
+// pictureTypes are the image types that models accept.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// resultOf turns what the machine says of a call into a result, which is no
-// larger than the bounds whatever the machine says.
+// resultOf converts a machine's result of a call. The result is bounded,
+// whatever the machine sends.
 func resultOf(done *agentv1.ExecCompleted) tool.Result {
 	r := tool.Result{Text: bound(done.GetText(), maxText), Error: done.GetIsError()}
 	if len(done.GetText()) > maxText {
-		r.Text += "\n[cut here: the result was too long]"
+		r.Text += "\n[truncated: the result was too long]"
 	}
 	for _, p := range done.GetPictures() {
 		if len(r.Images) == maxPictures || len(p.GetData()) > maxPicture || !slices.Contains(pictureTypes, p.GetMediaType()) {
-			r.Text += "\n[a picture was left out]"
+			r.Text += "\n[image omitted]"
 			break
 		}
 		r.Images = append(r.Images, tool.Image{MediaType: p.GetMediaType(), Data: p.GetData()})
@@ -55,9 +55,9 @@ func resultOf(done *agentv1.ExecCompleted) tool.Result {
 	return r
 }
 
-// output returns the call's result message as JSON, its strings and lists cut
-// until it is small enough; nil where there is none. Every field is there, save
-// those that may be absent.
+// output returns the call's result message as JSON, or nil. It shortens strings
+// and lists until the message is small enough. All fields are present, except
+// optional ones.
 func output(call *agentv1.ToolCall) json.RawMessage {
 	m := call.ProtoReflect()
 	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
@@ -81,7 +81,7 @@ func output(call *agentv1.ToolCall) json.RawMessage {
 			if err != nil {
 				return nil
 			}
-			var compact bytes.Buffer // protojson spaces its output differently each build
+			var compact bytes.Buffer // protojson randomizes its whitespace
 			if err := json.Compact(&compact, text); err != nil {
 				return nil
 			}
@@ -94,11 +94,12 @@ func output(call *agentv1.ToolCall) json.RawMessage {
 	return nil
 }
 
-// shrink cuts every string of m to limit bytes, and every list to limit/16 entries.
+// shrink cuts every string of m to limit bytes, and every list to limit/16
+// elements.
 func shrink(m protoreflect.Message, limit int) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.IsMap(): // no tool's result has one
+		case field.IsMap(): // no tool's result has a map
 		case field.IsList():
 			list := value.List()
 			list.Truncate(min(list.Len(), limit/16))

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// FuzzResult has a machine say anything of a call: the result is bounded, and
-// its output is JSON.
+// FuzzResult lets a machine return anything for a call. The result must be
+// bounded, and its output valid JSON.
 func FuzzResult(f *testing.F) {
 	for _, done := range []*agentv1.ExecCompleted{
 		{},
@@ -21,7 +21,7 @@ func FuzzResult(f *testing.F) {
 		{ToolCall: &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{}}},
 	} {
 		wire, err := proto.Marshal(done)
-		if err == nil { // a string that is no UTF-8 does not go onto the wire
+		if err == nil { // invalid UTF-8 cannot be sent
 			f.Add(wire)
 		}
 	}

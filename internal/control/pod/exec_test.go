@@ -21,8 +21,8 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// talker is a machine that says on each stream what the test wants, whether
-// exec-daemon would or not. It hears its first call before it is asked to speak.
+// talker sends a test's messages on each stream, even if a real exec-daemon
+// would not. It is called after the machine has received the first call.
 type talker func(id string, say func(*agentv1.ExecServerElement)) error
 
 type machineServer struct {
@@ -197,7 +197,7 @@ func TestExecRefusesTheSameIDTwice(t *testing.T) {
 
 func TestInFlightDeltasAreBounded(t *testing.T) {
 	of := newInFlight("c1", nil)
-	piece := strings.Repeat("é", maxDelta) // twice too long
+	piece := strings.Repeat("é", maxDelta) // twice the limit
 	for i := range uint64(1000) {
 		of.hear(deltaOf("c1", i+1, piece).GetDelta())
 	}

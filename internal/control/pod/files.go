@@ -16,26 +16,25 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Bounds of what a machine says of its files.
+// Limits for a machine's replies about its files.
 const (
 	maxFolderReply = 16 << 20  // bytes
 	maxName        = 4 << 10   // bytes
-	filePiece      = 256 << 10 // bytes of a file that go to a machine in one message
+	filePiece      = 256 << 10 // bytes of a file per message to a machine
 )
 
-// FileEntry is what a folder has, as the machine tells it.
+// FileEntry is an entry of a folder, as the machine reports it.
 type FileEntry struct {
 	Name     string
-	Folder   bool // of a link: where it leads
+	Folder   bool // for a link, whether its target is a folder
 	Link     bool
 	Size     int64 // bytes
 	Modified time.Time
 }
 
-// Files reads and writes a machine's files, as the agent's user. A relative path
-// begins at the workspace. Its methods are safe for concurrent use. Errors
-// that a person can do something about are faults. What files hold is read and
-// written as it is, secrets included.
+// Files reads and writes a machine's files as the agent's user. Relative paths
+// begin at the workspace. Its methods are safe for concurrent use. Errors that
+// a user can fix are faults. File contents are not redacted.
 type Files struct {
 	conn    *Conn
 	http    *http.Client
@@ -44,8 +43,8 @@ type Files struct {
 	files   agentv1connect.FileServiceClient
 }
 
-// Files returns the machine's files, for whoever has exec-daemon's token. Close
-// it when done.
+// Files returns the machine's files. token is exec-daemon's. The caller must
+// call Close.
 func (c *Conn) Files(token string) *Files {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
@@ -59,10 +58,10 @@ func (c *Conn) Files(token string) *Files {
 	return &Files{c, client, token, agentv1connect.NewControlServiceClient(client, "http://exec", options...), agentv1connect.NewFileServiceClient(client, "http://exec", options...)}
 }
 
-// Close lets go of the stream to exec-daemon.
+// Close closes the stream to exec-daemon.
 func (f *Files) Close() { f.http.CloseIdleConnections() }
 
-// List returns what a folder has, by name.
+// List returns the entries of a folder, sorted by name.
 func (f *Files) List(ctx context.Context, path string) ([]FileEntry, error) {
 	res, err := f.control.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: path}))
 	if err != nil {
@@ -78,9 +77,9 @@ func (f *Files) List(ctx context.Context, path string) ([]FileEntry, error) {
 	return list, nil
 }
 
-// Read opens a file: how long it is, in bytes, and what it holds. With digest
-// the SHA-256 of its contents comes too, in hex, and the file is at most 16 MiB.
-// The contents end with ctx, and are to be closed.
+// Read opens a file and returns its length in bytes and its contents. If digest
+// is true, it also returns the SHA-256 in hex, and the file may have at most 16
+// MiB. The contents are valid until ctx ends. The caller must close them.
 func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64, sha256 string, contents io.ReadCloser, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	req := connect.NewRequest(&agentv1.ReadFileRequest{Path: path, WithSha256: digest})
@@ -88,7 +87,7 @@ func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64,
 	stream, err := f.files.ReadFile(ctx, req)
 	if err == nil && !stream.Receive() {
 		if err = stream.Err(); err == nil {
-			err = errors.New("the machine says nothing of the file")
+			err = errors.New("the machine sent no reply about the file")
 		}
 	}
 	if err != nil {
@@ -98,7 +97,7 @@ func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64,
 	first := stream.Msg()
 	if digest && !sha256Form.MatchString(first.GetSha256()) {
 		cancel()
-		return 0, "", nil, fault.NotImplemented("this machine is older than the server, and tells no digests").Hint("give the agent a new machine")
+		return 0, "", nil, fault.NotImplemented("this machine is older than the server and does not support digests").Hint("give the agent a new machine")
 	}
 	p := &pieces{fault: f.fault, cancel: cancel, rest: first.GetContents(), next: func() ([]byte, error) {
 		if stream.Receive() {
@@ -109,7 +108,8 @@ func (f *Files) Read(ctx context.Context, path string, digest bool) (size int64,
 	return max(first.GetFileSizeBytes(), 0), first.GetSha256(), p, nil
 }
 
-// Pack returns a folder as a tar file. It ends with ctx, and is to be closed.
+// Pack returns a folder as a tar file, valid until ctx ends. The caller must
+// close it.
 func (f *Files) Pack(ctx context.Context, path string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	req := connect.NewRequest(&agentv1.ReadFolderRequest{Path: path})
@@ -117,7 +117,7 @@ func (f *Files) Pack(ctx context.Context, path string) (io.ReadCloser, error) {
 	stream, err := f.files.ReadFolder(ctx, req)
 	if err == nil && !stream.Receive() {
 		if err = stream.Err(); err == nil {
-			err = errors.New("the machine says nothing of the folder")
+			err = errors.New("the machine sent no reply about the folder")
 		}
 	}
 	if err != nil {
@@ -132,9 +132,9 @@ func (f *Files) Pack(ctx context.Context, path string) (io.ReadCloser, error) {
 	}}, nil
 }
 
-// pieces reads what comes in them.
+// pieces is a reader of data that comes in pieces.
 type pieces struct {
-	next   func() ([]byte, error) // nil and no error is the end
+	next   func() ([]byte, error) // returns nil and no error at the end
 	rest   []byte
 	fault  func(error, string) error
 	cancel context.CancelFunc
@@ -163,11 +163,11 @@ func (p *pieces) Close() error {
 	return nil
 }
 
-// Write makes or replaces a file with what from has, whole or not at all; size
-// is how many bytes that is, or -1. With ifSHA256 the file must hold now what
-// has that digest, and with ifAbsent it must not be there: otherwise the error is
-// a conflict named file_changed or file_exists. It returns how long the file is,
-// and its digest.
+// Write atomically creates or replaces a file with the content of from; size is
+// its length, or -1. If ifSHA256 is set, the existing file must have that
+// digest; if ifAbsent is true, it must not exist. Otherwise the error is a
+// conflict with the code file_changed or file_exists. Write returns the length
+// and the digest of the new file.
 func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int64, ifSHA256 string, ifAbsent bool) (written int64, sha256 string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -183,7 +183,7 @@ func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int
 		n, err := io.ReadFull(from, b)
 		over = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !over {
-			cancel() // before it counts as whole
+			cancel() // so that the file does not count as complete
 			_, _ = stream.CloseAndReceive()
 			return 0, "", err
 		}
@@ -199,29 +199,29 @@ func (f *Files) Write(ctx context.Context, path string, from io.Reader, size int
 	return res.Msg.GetSizeBytes(), bounded(res.Msg.GetSha256(), maxID), nil
 }
 
-// MakeFolder makes a folder, and those on the way. One that is there is a
-// conflict named file_exists.
+// MakeFolder creates a folder and its parents. If it exists, the error is a
+// conflict with the code file_exists.
 func (f *Files) MakeFolder(ctx context.Context, path string) error {
 	_, err := f.files.MakeFolder(ctx, connect.NewRequest(&agentv1.MakeFolderRequest{Path: path}))
 	return f.fault(err, "file_exists")
 }
 
-// Move moves a file or a folder to where nothing is: something there is a
-// conflict named file_exists.
+// Move moves a file or a folder. If the target exists, the error is a conflict
+// with the code file_exists.
 func (f *Files) Move(ctx context.Context, from, to string) error {
 	_, err := f.files.MoveFile(ctx, connect.NewRequest(&agentv1.MoveFileRequest{From: from, To: to}))
 	return f.fault(err, "file_exists")
 }
 
-// Remove removes a file, or a folder; one that is not empty only with
-// recursive, and is a conflict named folder_not_empty without.
+// Remove removes a file or a folder. If a folder is not empty, recursive must
+// be true; otherwise the error is a conflict with the code folder_not_empty.
 func (f *Files) Remove(ctx context.Context, path string, recursive bool) error {
 	_, err := f.files.RemoveFile(ctx, connect.NewRequest(&agentv1.RemoveFileRequest{Path: path, Recursive: recursive}))
 	return f.fault(err, "folder_not_empty")
 }
 
-// fault says in our words what exec-daemon answered. conflict is the code of a
-// file in another state than was asked for.
+// fault converts an error of exec-daemon. conflict is the code to use if the
+// file is not in the required state.
 func (f *Files) fault(err error, conflict string) error {
 	if err == nil {
 		return nil
@@ -247,9 +247,9 @@ func (f *Files) fault(err error, conflict string) error {
 	case connect.CodePermissionDenied:
 		return fault.Denied("%s", words)
 	case connect.CodeUnauthenticated:
-		return fault.Denied("the machine's exec-daemon does not know this server's token").Named("machine_denied")
+		return fault.Denied("the machine's exec-daemon does not accept this server's token").Named("machine_denied")
 	case connect.CodeUnimplemented:
-		return fault.NotImplemented("this machine is older than the server, and cannot do it").Hint("give the agent a new machine")
+		return fault.NotImplemented("this machine is older than the server and does not support this").Hint("give the agent a new machine")
 	case connect.CodeUnavailable:
 		return fault.Unavailable("%s", words).Named("machine_lost").Hint("try again in a moment")
 	}

@@ -16,48 +16,48 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Bounds of what a machine's hooks say, in bytes.
+// Limits for the outcome of a machine's hooks, in bytes.
 const (
 	maxHookReply = 4 << 20
 	maxHookWords = 16 << 10
 	maxHookInput = 1 << 20
 	maxHookRuns  = 100
-	maxHookWord  = 1 << 10 // of each word about a hook that ran: all of them are journaled
+	maxHookWord  = 1 << 10 // each text about a hook that ran, since all are journaled
 )
 
-// How hooks are asked for while exec-daemon is being started again.
+// Retry times while exec-daemon restarts.
 const (
-	firstHookWait = 50 * time.Millisecond // and twice as long each time
+	firstHookWait = 50 * time.Millisecond // doubles each time
 	maxHookWait   = time.Second
-	hookPatience  = 10 * time.Second // for all tries together
+	hookPatience  = 10 * time.Second // for all attempts together
 )
 
-// HookCall asks for the hooks of some events.
+// HookCall is a request to run the hooks for some events.
 type HookCall struct {
 	Events         []HookEvent
 	ConversationID string
 	GenerationID   string
 	Model          string
 	Email          string
-	Team           []byte // the team's hooks.json; nil for none
-	User           []byte // that of the agent's person
+	Team           []byte // the team's hooks.json, or nil
+	User           []byte // that of the agent's owner, or nil
 	LoopCount      int
-	Sandbox        *sandbox.Policy // around the hooks; nil is none
-	Transcript     []byte          // what follows in the machine's transcript on byte TranscriptAt
+	Sandbox        *sandbox.Policy // for the hooks; nil means no sandbox
+	Transcript     []byte          // the part of the transcript from byte TranscriptAt on, which the machine lacks
 	TranscriptAt   int64
 }
 
-// HookEvent is something that hooks may be run for.
+// HookEvent is an event for which hooks may run.
 type HookEvent struct {
 	Name    string
 	Subject string
-	Fields  any    // becomes a JSON object
-	OfShell bool   // the machine adds the working directory of a shell
-	Shell   string // which of its shells; "" is the agent's own
+	Fields  any    // encoded as a JSON object
+	OfShell bool   // the machine adds the shell's working directory
+	Shell   string // which shell; "" is the agent's
 }
 
-// HookOutcome is what hooks say. It comes out of the machine: it may forbid and
-// comment, and what it changes is to be judged again.
+// HookOutcome is the outcome of hooks. It comes from the machine, so it may
+// deny and comment, but what it changes must be checked again.
 type HookOutcome struct {
 	Permission    string // allow, deny, ask or ""
 	UserMessage   string
@@ -70,10 +70,10 @@ type HookOutcome struct {
 	Runs          []HookRun
 	Warnings      []string
 	PresentEvents []string
-	Transcript    int64 // bytes that the machine has of it
+	Transcript    int64 // how many bytes of it the machine has
 }
 
-// HookRun is how one hook went.
+// HookRun is the outcome of one hook.
 type HookRun struct {
 	Command    string
 	File       string
@@ -87,11 +87,11 @@ type Hooks struct {
 	lost     func(error) error
 	http     *http.Client
 	client   agentv1connect.HookServiceClient
-	patience time.Duration // with an exec-daemon that is away
+	patience time.Duration // how long to wait for exec-daemon
 }
 
-// Hooks returns the machine's hooks, for whoever has exec-daemon's token. Close
-// it when done.
+// Hooks returns the machine's hooks. token is exec-daemon's. The caller must
+// call Close.
 func (c *Conn) Hooks(token string) *Hooks {
 	return newHooks(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
 }
@@ -107,12 +107,12 @@ func newHooks(dial func(context.Context) (net.Conn, error), lost func(error) err
 		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil)), hookPatience}
 }
 
-// Close lets go of the stream to exec-daemon.
+// Close closes the stream to exec-daemon.
 func (h *Hooks) Close() { h.http.CloseIdleConnections() }
 
-// Run runs the hooks of the call's events. Where exec-daemon dies meanwhile they
-// are run again by the one that comes after it. The error wraps [ErrLost] where
-// the machine is gone; it is a fault where exec-daemon does not come back.
+// Run runs the hooks for the call's events. If exec-daemon dies meanwhile, its
+// successor runs them again. The error wraps [ErrLost] if the machine is gone;
+// it is a fault if exec-daemon does not come back.
 func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	req := &agentv1.RunHooksRequest{
 		ConversationId: call.ConversationID, GenerationId: call.GenerationID, Model: call.Model, UserEmail: call.Email,
@@ -130,7 +130,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 		req.Events = append(req.Events, &agentv1.HookEvent{Name: e.Name, Subject: e.Subject, Fields: fields, OfShell: e.OfShell, Shell: e.Shell})
 	}
 	res, err := h.run(ctx, req)
-	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine from before there were hooks
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine older than hooks
 		return HookOutcome{}, nil
 	}
 	if err == nil {
@@ -143,7 +143,7 @@ func (h *Hooks) Run(ctx context.Context, call HookCall) (HookOutcome, error) {
 	return HookOutcome{}, fmt.Errorf("run hooks: %w", err)
 }
 
-// run asks again as long as nobody has answered.
+// run repeats the request until exec-daemon replies.
 func (h *Hooks) run(ctx context.Context, req *agentv1.RunHooksRequest) (*connect.Response[agentv1.RunHooksResponse], error) {
 	began := time.Now()
 	for wait := firstHookWait; ; wait = min(2*wait, maxHookWait) {

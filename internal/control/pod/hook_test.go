@@ -21,8 +21,8 @@ func (h hookServer) RunHooks(context.Context, *connect.Request[agentv1.RunHooksR
 	return connect.NewResponse(m), err
 }
 
-// hooksTo returns a client of a machine whose exec-daemon answers so. The
-// connections that die are the first to be opened, each at the first byte.
+// hooksTo returns a client of a machine whose exec-daemon gives these answers.
+// The first dies connections are cut at their first byte.
 func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer) *Hooks {
 	t.Helper()
 	path, handler := agentv1connect.NewHookServiceHandler(answer)
@@ -45,7 +45,7 @@ func hooksTo(t *testing.T, dies int32, lost func(error) error, answer hookServer
 
 func still(err error) error { return err }
 
-// TestHooksOutliveExecDaemon is the table of how often it may die.
+// TestHooksOutliveExecDaemon is a table of how often exec-daemon may die.
 func TestHooksOutliveExecDaemon(t *testing.T) {
 	gone := func(err error) error { return errors.Join(ErrLost, err) }
 	for _, c := range []struct {

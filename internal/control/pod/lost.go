@@ -6,10 +6,11 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// ErrLost is wrapped by the errors of a connection that has ended: the machine
-// is gone, hangs, or has been left by Close. Dialling again tells which.
+// ErrLost is wrapped by errors of a connection that has ended: the machine is
+// gone or hangs, or Close was called. Dialing again shows which.
 var ErrLost = errors.New("connection to the machine is lost")
 
-// ErrExceeded is wrapped, beside [ErrLost], by the errors of a connection that was
-// ended because the machine used up a budget of it: streams, unread bytes, pings.
+// ErrExceeded is wrapped, together with [ErrLost], by errors of a connection
+// that was closed because the machine exceeded a limit: streams, unread bytes
+// or pings.
 var ErrExceeded = mux.ErrExceeded

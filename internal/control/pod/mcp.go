@@ -17,22 +17,22 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Bounds of what a machine says of its MCP servers, in bytes and runes.
+// Limits for a machine's replies about its MCP servers, in bytes and runes.
 const (
 	maxListings   = 16 << 20
 	maxServerWhy  = 900
-	patienceOfUse = 15 * time.Second // beyond the wait that is asked for
+	patienceOfUse = 15 * time.Second // added to the requested wait
 )
 
-// MCP has a machine run MCP servers. Its methods are safe for concurrent use.
+// MCP runs MCP servers in a machine. Its methods are safe for concurrent use.
 type MCP struct {
 	lost   func(error) error
 	http   *http.Client
 	client agentv1connect.McpServiceClient
 }
 
-// MCP returns the machine's MCP servers, for whoever has exec-daemon's token. Close
-// it when done.
+// MCP returns the machine's MCP servers. token is exec-daemon's. The caller
+// must call Close.
 func (c *Conn) MCP(token string) *MCP {
 	return newMCP(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
 }
@@ -48,16 +48,16 @@ func newMCP(dial func(context.Context) (net.Conn, error), lost func(error) error
 		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxListings), connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
-// Close lets go of the stream to exec-daemon.
+// Close closes the stream to exec-daemon.
 func (m *MCP) Close() { m.http.CloseIdleConnections() }
 
-// Use has the machine run those of these servers that are programs, and no others, in a sandbox where a policy
-// is given, and returns what they offer, which is what the machine says: a server
-// that was not asked for is not in it, and none has more than a real one may have.
-// It waits for those that start as long as wait. The error wraps [ErrLost] where the
-// machine is gone.
+// Use makes the machine run exactly the stdio servers among these, in a sandbox
+// if p is not nil, and returns what they offer. The listings come from the
+// machine, so they are checked: servers that were not requested are dropped,
+// and limits are enforced. Use waits up to wait for servers that are starting.
+// The error wraps [ErrLost] if the machine is gone.
 func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, wait time.Duration) ([]mcp.Listing, error) {
-	// What the others are authorized by enters no machine.
+	// Credentials of remote servers must not be sent to the machine.
 	servers = slices.DeleteFunc(slices.Clone(servers), mcp.Server.Remote)
 	text, err := json.Marshal(servers)
 	if err != nil {
@@ -75,16 +75,16 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, 
 	}
 	var said []mcp.Listing
 	if err := json.Unmarshal(res.Msg.GetListings(), &said); err != nil {
-		return nil, fmt.Errorf("run MCP servers: the machine's answer is none: %w", err)
+		return nil, fmt.Errorf("run MCP servers: invalid reply of the machine: %w", err)
 	}
 	return admitted(servers, said), nil
 }
 
-// admitted is what may be believed of what a machine says.
+// admitted returns the acceptable part of a machine's report.
 func admitted(servers []mcp.Server, said []mcp.Listing) []mcp.Listing {
 	var out []mcp.Listing
 	for _, s := range servers {
-		l := mcp.Listing{Server: s.Name, State: mcp.Failed, Error: "the machine does not say how it is"}
+		l := mcp.Listing{Server: s.Name, State: mcp.Failed, Error: "the machine did not report its state"}
 		for _, its := range said {
 			if its.Server != s.Name {
 				continue

@@ -24,8 +24,8 @@ func (m mcpServer) UseServers(_ context.Context, req *connect.Request[agentv1.Us
 	return connect.NewResponse(&agentv1.UseServersResponse{Listings: []byte(text)}), err
 }
 
-// execDaemon serves a handler of Connect as an exec-daemon does, and returns how it
-// is dialled.
+// execDaemon serves a Connect handler as exec-daemon does, and returns a
+// function that dials it.
 func execDaemon(t *testing.T, path string, h http.Handler) func(context.Context) (net.Conn, error) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -40,8 +40,8 @@ func execDaemon(t *testing.T, path string, h http.Handler) func(context.Context)
 	}
 }
 
-// What remote servers are authorized by is not sent to a machine; what it says of
-// its own is held against what it was told to run.
+// Credentials of remote servers are not sent to a machine, and its report is
+// checked against the servers that it was told to run.
 func TestUseServers(t *testing.T) {
 	servers := []mcp.Server{
 		{Name: "remote", Type: mcp.HTTP, URL: "https://mcp.example.com/mcp", Headers: map[string]string{"X-Key": "key-of-the-remote-one"}},

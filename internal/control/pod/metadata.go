@@ -10,8 +10,8 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// SetMetadata replaces what the machine tells its processes, on the socket that
-// CURSOR_AGENT_SOCKET names, of the agent and its run: text, by path.
+// SetMetadata replaces the data about the agent and its run that processes can
+// read on the machine's socket CURSOR_AGENT_SOCKET: texts by path.
 func (c *Conn) SetMetadata(ctx context.Context, values map[string]string) error {
 	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", connect.WithReadMaxBytes(maxMessage))
 	if _, err := client.SetMetadata(ctx, connect.NewRequest(&podv1.SetMetadataRequest{Values: values})); err != nil {

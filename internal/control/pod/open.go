@@ -10,8 +10,8 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// Open opens a stream by its name (package mux). Unlike a bare stream it
-// behaves as a TCP connection does: it has CloseWrite, and Close ends a Read.
+// Open opens a named stream (package mux). Unlike a bare stream it behaves like
+// a TCP connection: it has CloseWrite, and Close ends a pending Read.
 func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	s, err := c.open(ctx, name)
 	if err != nil {
@@ -20,8 +20,8 @@ func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	return &stream{Conn: s}, nil
 }
 
-// OpenSSH opens a stream to the machine's ssh server. One that reads EOF at
-// once found none.
+// OpenSSH opens a stream to the machine's ssh server. If there is none, the
+// stream returns EOF at once.
 func (c *Conn) OpenSSH(ctx context.Context) (net.Conn, error) { return c.Open(ctx, mux.SSH) }
 
 type stream struct {
@@ -29,11 +29,11 @@ type stream struct {
 	once sync.Once
 }
 
-// CloseWrite says that there is no more, and goes on reading: closing a
-// multiplexed stream does no more than that.
+// CloseWrite closes the writing side. Closing a multiplexed stream does exactly
+// that.
 func (s *stream) CloseWrite() error { return s.Conn.Close() }
 
-// Close ends both directions.
+// Close closes both directions.
 func (s *stream) Close() error {
 	var err error
 	s.once.Do(func() { err = errors.Join(s.Conn.Close(), s.SetDeadline(time.Unix(1, 0))) })

@@ -1,10 +1,11 @@
 // Package pod is the control plane's end of the connection to a machine. A
 // [Conn] speaks pod.v1 with the machine's pod-daemon, opens streams to its
-// exec-daemon, and serves what git in the machine asks of the gateway.
+// exec-daemon, and serves the requests that git in the machine sends to the
+// gateway.
 //
-// Whatever a machine says is bounded in size and made valid UTF-8 here, and is
-// not believed: a caller treats it as data. Speaking agent.v1 over the exec
-// stream is the other half of the package, in the files named exec*.
+// Everything that a machine sends is untrusted. The package bounds its size and
+// makes it valid UTF-8; callers must treat it as data. The files named exec*
+// speak agent.v1 over the exec stream.
 package pod
 
 import (
@@ -24,11 +25,12 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// maxMessage bounds one message from a machine, in bytes: a whole diff fits.
+// maxMessage is the maximum size of a message from a machine, in bytes: a whole
+// diff fits.
 const maxMessage = 8 << 20
 
-// greetTimeout bounds the first reply of a machine that accepted the
-// connection.
+// greetTimeout is the timeout for the first reply of a machine that has
+// accepted the connection.
 const greetTimeout = 10 * time.Second
 
 // Conn is the connection to one machine. Its methods are safe for concurrent
@@ -37,15 +39,15 @@ type Conn struct {
 	mux     *mux.Conn
 	pod     podv1connect.PodServiceClient
 	client  *http.Client
-	asked   map[string]*http.Server // by the name of the streams that they answer
+	asked   map[string]*http.Server // by the name of the streams that they serve
 	served  sync.WaitGroup
 	secrets *secrets
 	waits
 }
 
-// Dial connects to the machine's pod-daemon and hears that it is well. git
-// answers what git in the machine asks; nil refuses it. The connection outlives
-// ctx: it ends with Close, or with the machine.
+// Dial connects to the machine's pod-daemon and checks that it responds. git
+// serves requests of git in the machine; nil refuses them. The connection
+// outlives ctx: it ends with Close or with the machine.
 func Dial(ctx context.Context, m machine.Machine, git http.Handler, all ...Option) (*Conn, error) {
 	raw, err := m.Dial(ctx)
 	if err != nil {
@@ -84,7 +86,7 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 	return c, nil
 }
 
-// open opens a stream; its error wraps [ErrLost] when the connection has ended.
+// open opens a stream. Its error wraps [ErrLost] if the connection has ended.
 func (c *Conn) open(ctx context.Context, name string) (net.Conn, error) {
 	s, err := c.mux.Open(ctx, name)
 	if err != nil {
@@ -94,10 +96,11 @@ func (c *Conn) open(ctx context.Context, name string) (net.Conn, error) {
 }
 
 // OpenExec opens a stream to the machine's exec-daemon. Bytes written before
-// exec-daemon listens wait for it; a stream that reads EOF at once found none.
+// exec-daemon listens are kept for it. If there is no exec-daemon, the stream
+// returns EOF at once.
 func (c *Conn) OpenExec(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Exec) }
 
-// lost marks err as the end of the connection, where the connection has ended.
+// lost wraps err with ErrLost if the connection has ended.
 func (c *Conn) lost(err error) error {
 	select {
 	case <-c.mux.Done():
@@ -107,11 +110,12 @@ func (c *Conn) lost(err error) error {
 	}
 }
 
-// Done is closed when the connection has ended, by Close or because the
-// machine is gone.
+// Done returns a channel that is closed when the connection has ended, by Close
+// or because the machine is gone.
 func (c *Conn) Done() <-chan struct{} { return c.mux.Done() }
 
-// Close ends the connection and waits for what it serves. The machine goes on.
+// Close closes the connection and waits for the requests that it serves. The
+// machine keeps running.
 func (c *Conn) Close() error {
 	err := c.mux.Close()
 	for _, server := range c.asked {

@@ -12,7 +12,7 @@ var typesOf = map[sandbox.Type]agentv1.SandboxPolicy_Type{
 	sandbox.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
 }
 
-// encodePolicy writes a policy whole: the machine adds nothing to it.
+// encodePolicy encodes the complete policy: the machine adds nothing to it.
 func encodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
 	m := &agentv1.SandboxPolicy{
 		Type:                     typesOf[p.Type],

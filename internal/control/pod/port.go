@@ -13,15 +13,16 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// ErrNobodyListens is wrapped by DialPort where the machine has no such port.
-var ErrNobodyListens = errors.New("nobody listens on that port in the machine")
+// ErrNobodyListens is wrapped by errors of DialPort if nothing listens on the
+// port.
+var ErrNobodyListens = errors.New("nothing is listening on that port in the machine")
 
-// portTimeout bounds how long a machine may take to say whether a port is there.
+// portTimeout is how long a machine may take to say whether a port is open.
 const portTimeout = 10 * time.Second
 
-// DialPort connects to a TCP port of the machine's loopback. The error wraps
-// [ErrNobodyListens] if nobody does. The net.Conn has CloseWrite, and ends with
-// the connection to the machine at the latest.
+// DialPort connects to a loopback TCP port of the machine. The error wraps
+// [ErrNobodyListens] if nothing listens there. The net.Conn has CloseWrite; it
+// ends at the latest with the connection to the machine.
 func (c *Conn) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	s, err := c.open(ctx, mux.Port(port))
 	if err != nil {
@@ -34,8 +35,8 @@ func (c *Conn) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	return conn, nil
 }
 
-// DialPort connects to a port as [Conn.DialPort] does, over a connection of its
-// own, which ends with it.
+// DialPort connects to a port like [Conn.DialPort], over a separate connection
+// to the machine that is closed with it.
 func DialPort(ctx context.Context, m machine.Machine, port uint16) (net.Conn, error) {
 	raw, err := m.Dial(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func DialPort(ctx context.Context, m machine.Machine, port uint16) (net.Conn, er
 	return conn, nil
 }
 
-// greetPort waits for the machine's word that the port is there.
+// greetPort waits until the machine confirms that the port is open.
 func greetPort(ctx context.Context, s net.Conn, port uint16) (*portConn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -78,23 +79,23 @@ func greetPort(ctx context.Context, s net.Conn, port uint16) (*portConn, error) 
 	return &portConn{Conn: s}, nil
 }
 
-// portConn is a stream that behaves as a TCP connection does.
+// portConn is a stream that behaves like a TCP connection.
 type portConn struct {
 	net.Conn
-	own  *mux.Conn // to be closed with it; nil where it is another's
+	own  *mux.Conn // closed with it; nil if the connection is shared
 	once sync.Once
 }
 
-// CloseWrite says that there is no more, and goes on reading: closing a stream
-// does no more than that.
+// CloseWrite closes the writing side. Closing a multiplexed stream does exactly
+// that.
 func (c *portConn) CloseWrite() error { return c.Conn.Close() }
 
-// Close ends both directions.
+// Close closes both directions.
 func (c *portConn) Close() error {
 	var err error
 	c.once.Do(func() {
 		err = c.Conn.Close()
-		_ = c.SetDeadline(time.Unix(1, 0)) // ends a Read
+		_ = c.SetDeadline(time.Unix(1, 0)) // ends a pending Read
 		if c.own != nil {
 			err = errors.Join(err, c.own.Close())
 		}

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Option is a wish about a connection to a machine.
+// Option configures a connection to a machine.
 type Option func(*options)
 
 type options struct {
@@ -25,7 +25,7 @@ type options struct {
 	waits
 }
 
-// secrets are those that are known now. Their methods are safe for concurrent use.
+// secrets holds the current redactor. Its methods are safe for concurrent use.
 type secrets struct {
 	now atomic.Pointer[redact.Redactor]
 }
@@ -40,34 +40,34 @@ func optionsOf(all []Option) options {
 	return o
 }
 
-// Redact takes secrets out of whatever the machine says: results, output as it
-// comes, steps of the boot, differences, errors. The machine may do the same;
-// it is not believed.
+// Redact redacts secrets in everything that the machine sends: results, output,
+// boot steps, diffs and errors. The machine redacts too, but is not trusted to.
 func Redact(by *redact.Redactor) Option { return func(o *options) { o.secrets.now.Store(by) } }
 
-// Apply changes what was wished of a connection that is there. Of what the
-// machine says from now on the secrets that all names are taken out; the rest
-// of a connection's options is settled when it is made.
+// Apply replaces the redactor of an existing connection by those in all, for
+// everything that the machine sends from now on. The other options are fixed
+// when the connection is made.
 func (c *Conn) Apply(all ...Option) { c.secrets.now.Store(optionsOf(all).secrets.redactor()) }
 
-// Apply is [Conn.Apply] for calls that are begun from now on.
+// Apply is like [Conn.Apply], for calls that start from now on.
 func (e *Exec) Apply(all ...Option) { e.secrets.now.Store(optionsOf(all).secrets.redactor()) }
 
-// Trace tells exec-daemon which span its own belong below: a traceparent.
+// Trace sets the traceparent below which exec-daemon records its spans.
 func Trace(traceparent string) Option { return func(o *options) { o.trace = traceparent } }
 
-// Tokens answers what programs in the machine ask of POST /v1/tokens/oidc.
+// Tokens serves the requests of programs in the machine to POST
+// /v1/tokens/oidc.
 func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
-// Spans answers exec-daemon, which sends what it traces as OTLP.
+// Spans receives what exec-daemon traces, as OTLP.
 func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
 
-// TellExceeded has tell called, once, with the reason when the machine used up a
-// budget of the connection, which ends it.
+// TellExceeded makes the connection call tell once, with the reason, if it is
+// closed because the machine exceeded a limit.
 func TellExceeded(tell func(reason error)) Option { return func(o *options) { o.tell = tell } }
 
-// heard takes secrets out of what a machine answers, before anything else sees
-// it. Output of a call is left to the call, which knows what came before.
+// heard redacts a machine's replies before anything else sees them. The output
+// of a call is redacted by the call, since a secret may span several pieces.
 type heard struct{ secrets *secrets }
 
 // WrapUnary implements [connect.Interceptor].
@@ -89,7 +89,8 @@ func (h heard) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 	}
 }
 
-// WrapStreamingHandler implements [connect.Interceptor]; nothing is served here.
+// WrapStreamingHandler implements [connect.Interceptor]. It does nothing,
+// because this side serves nothing.
 func (heard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
@@ -123,8 +124,8 @@ func (h heard) message(m any) {
 	}
 }
 
-// error leaves alone what is no answer of the machine: callers look for it in
-// the chain.
+// error returns other errors than replies of the machine unchanged: callers
+// look for them in the chain.
 func (h heard) error(err error) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -137,30 +138,31 @@ func (h heard) error(err error) error {
 	return connect.NewError(e.Code(), errors.New(clean))
 }
 
-// outputs are the two outputs of one call, as they come.
+// outputs redacts the two output streams of one call.
 type outputs struct{ stdout, stderr *redact.Stream }
 
 func newOutputs(secrets *redact.Redactor) outputs {
 	return outputs{secrets.Stream(), secrets.Stream()}
 }
 
-// next returns the delta without secrets, and whether anything is left of it.
+// next returns the redacted delta, and whether anything is left of it.
 func (o outputs) next(d Delta) (Delta, bool) {
 	d.Stdout = string(o.stdout.Next([]byte(d.Stdout)))
 	d.Stderr = string(o.stderr.Next([]byte(d.Stderr)))
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 
-// holds reports whether anything is held back.
+// holds reports whether any output is held back.
 func (o outputs) holds() bool { return o.stdout.Holds() || o.stderr.Holds() }
 
-// idle returns what nobody should wait for when nothing comes.
+// idle returns held-back output that should be shown because nothing else
+// comes.
 func (o outputs) idle(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Idle()), Stderr: string(o.stderr.Idle()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 
-// rest returns what was held back at the end.
+// rest returns what is still held back at the end.
 func (o outputs) rest(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Flush()), Stderr: string(o.stderr.Flush()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""

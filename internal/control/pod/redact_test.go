@@ -15,7 +15,7 @@ import (
 
 const key = "sk-the-key-of-a-model"
 
-// A machine that does not redact, or that was made not to.
+// The client redacts even if the machine does not.
 func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		for i, text := range []string{"key: sk-the-", "key-of-a", "-model\nand sk-the-"} {
@@ -34,7 +34,8 @@ func TestWhatAMachineSaysIsRedacted(t *testing.T) {
 	res, _, err := e.Call(t.Context(), conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"env"}`)}, func(d Delta) {
 		heard.WriteString(d.Stdout)
 	})
-	// Where two pieces come long after one another, what is too short to be a secret is shown.
+	// If a long time passes between two pieces, held-back text that is too
+	// short to be a secret is shown.
 	if got := strings.Replace(heard.String(), "sk-the-[", "[", 1); err != nil || got != "key: [REDACTED]\nand sk-the-" {
 		t.Errorf("heard %q, %v", heard.String(), err)
 	}
@@ -55,7 +56,7 @@ func TestErrorsOfAMachineAreRedacted(t *testing.T) {
 	}
 }
 
-// What might begin a secret is not waited for when nothing comes after it.
+// Text that might begin a secret is shown after a while if nothing follows it.
 func TestTheEndOfAnIdleLineIsHeard(t *testing.T) {
 	shown := make(chan struct{})
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {

@@ -9,24 +9,24 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// GitError is git's refusal in the machine: a Code of this package, and git's
-// own last words, which are the machine's and hold no credential.
+// GitError is a failure of git in the machine: one of this package's codes, and
+// git's last output, which comes from the machine and contains no credentials.
 type GitError struct {
 	Op, Code, Detail string
-	Bundle           string // artifact with the commits that could not be pushed; "" is none
+	Bundle           string // artifact with the commits that could not be pushed, or ""
 }
 
 func (e *GitError) Error() string { return e.Op + ": " + e.Code + ": " + e.Detail }
 
-// Status says how a machine is.
+// Status is the state of a machine.
 type Status struct {
 	BootID       string
 	Booted       bool
 	ExecRunning  bool
-	ExecRestarts int // how often exec-daemon was started again
+	ExecRestarts int // how often exec-daemon was restarted
 }
 
-// Status asks the machine how it is.
+// Status asks the machine for its state.
 func (c *Conn) Status(ctx context.Context) (Status, error) {
 	r, err := c.pod.Status(ctx, connect.NewRequest(&podv1.StatusRequest{}))
 	if err != nil {
@@ -40,16 +40,16 @@ func (c *Conn) Status(ctx context.Context) (Status, error) {
 	}, nil
 }
 
-// Committed is what Commit did.
+// Committed is the outcome of Commit.
 type Committed struct {
-	Commit string // HEAD, in hex; "" where there is no commit at all
-	Made   bool   // false: nothing was changed
-	Note   string // why the project's hooks did not let it pass, or were not run; "" if they did
+	Commit string // HEAD in hex; "" if there are no commits
+	Made   bool   // false if there was nothing to commit
+	Note   string // why the project's git hooks refused or did not run; "" if they passed
 }
 
-// Commit commits whatever is changed in a repository, if anything is: 0 is the
-// first of the boot, 1 the first of its others. The project's commit hooks run
-// unless skipHooks. A refusal of theirs, or of git, is a [*GitError].
+// Commit commits all changes in a repository, if any: 0 is the first of the
+// boot, 1 the first of its others. It runs the project's commit hooks unless
+// skipHooks is true. If hooks or git refuse, the error is a [*GitError].
 func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool) (Committed, error) {
 	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}))
 	if err != nil {
@@ -65,14 +65,15 @@ func (c *Conn) Commit(ctx context.Context, repository int, message string, skipH
 	}, nil
 }
 
-// Pushed is what Push did.
+// Pushed is the outcome of Push.
 type Pushed struct {
-	Commit string // that is on the remote now, in hex
-	Note   string // why the project's pre-push hook did not let it pass, or was not run; "" if it did
+	Commit string // the commit on the remote, in hex
+	Note   string // why the project's pre-push hook refused or did not run; "" if it passed
 }
 
-// Push pushes HEAD to the branch of that name, through the gateway, after the
-// project's pre-push hook unless skipHooks. A refusal is a [*GitError].
+// Push pushes HEAD to the branch of that name through the gateway. It runs the
+// project's pre-push hook first, unless skipHooks is true. If the push is
+// refused, the error is a [*GitError].
 func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHooks bool) (Pushed, error) {
 	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch, Repository: int32(repository), SkipHooks: skipHooks}))
 	if err != nil {
@@ -84,9 +85,9 @@ func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHook
 	return Pushed{bounded(r.Msg.GetCommit(), maxWord), bounded(r.Msg.GetNote(), maxDetail)}, nil
 }
 
-// Diff returns the working tree's difference from a commit, untracked files
-// included; base "" is the commit that was checked out first. truncated says
-// that the machine left out the rest of a very long one.
+// Diff returns the working tree's difference from the commit base, including
+// untracked files; "" means the first commit that was checked out. truncated
+// says that the machine cut off a very long diff.
 func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff string, truncated bool, err error) {
 	r, err := c.pod.Diff(ctx, connect.NewRequest(&podv1.DiffRequest{Base: base, Repository: int32(repository)}))
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Conn) Diff(ctx context.Context, repository int, base string) (diff stri
 }
 
 // SetGitCredential replaces the credential with which git in the machine
-// reaches the gateway.
+// authenticates to the gateway.
 func (c *Conn) SetGitCredential(ctx context.Context, credential string) error {
 	_, err := c.pod.SetGitCredential(ctx, connect.NewRequest(&podv1.SetGitCredentialRequest{Credential: credential}))
 	if err != nil {
@@ -105,8 +106,8 @@ func (c *Conn) SetGitCredential(ctx context.Context, credential string) error {
 	return nil
 }
 
-// Shutdown has the machine stop every process and itself. It returns when the
-// machine has agreed; the machine's Wait says when it is done.
+// Shutdown makes the machine stop all processes and itself. It returns when the
+// machine has agreed; the machine's Wait returns when it has stopped.
 func (c *Conn) Shutdown(ctx context.Context) error {
 	if _, err := c.pod.Shutdown(ctx, connect.NewRequest(&podv1.ShutdownRequest{})); err != nil {
 		return fmt.Errorf("shutdown: %w", c.rpcError(err))
@@ -114,10 +115,10 @@ func (c *Conn) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Quiesce has the machine let go of all that reaches out of it, so that it can be
-// saved with its memory, and ends the connection. The machine has done so when
-// Dial finds its socket gone; it listens again when it has been started from its
-// memory, or by itself where it is not saved within half a minute.
+// Quiesce makes the machine close all its outside connections, so that it can
+// be saved with its memory, and closes this connection. The machine is quiesced
+// when Dial does not find its socket any more. It listens again when it is
+// started from the saved memory, or if it was not saved within half a minute.
 func (c *Conn) Quiesce(ctx context.Context) error {
 	if _, err := c.pod.Quiesce(ctx, connect.NewRequest(&podv1.QuiesceRequest{})); err != nil {
 		return fmt.Errorf("quiesce: %w", c.rpcError(err))

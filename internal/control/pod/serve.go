@@ -13,18 +13,20 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// maxAskHeader bounds the header of a request from a machine, in bytes.
+// maxAskHeader is the maximum size of a request header from a machine, in
+// bytes.
 const maxAskHeader = 16 << 10
 
-// maxAskStreams bounds the streams of each kind that a machine has open.
+// maxAskStreams is how many streams of each kind a machine may have open.
 const maxAskStreams = 64
 
-// maxAskRequests bounds the requests at once on one HTTP/2 stream of a machine.
+// maxAskRequests is how many concurrent requests a machine may send on one
+// HTTP/2 stream.
 const maxAskRequests = 16
 
-// serve answers the streams that the machine opens: those whose name has a
-// handler, and no others. tell, if not nil, is called where the machine used up a
-// budget of the connection.
+// serve serves the streams that the machine opens, if their name has a handler.
+// tell, if not nil, is called when the machine exceeds a limit of the
+// connection.
 func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 	c.asked = map[string]*http.Server{}
 	queues := map[string]*queue{}
@@ -42,8 +44,8 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 			MaxHeaderBytes:    maxAskHeader,
 			ReadHeaderTimeout: 30 * time.Second,
 			IdleTimeout:       5 * time.Minute,
-			// What goes wrong here is a machine's doing: the machine is told,
-			// and its words stay out of the log.
+			// Errors here are caused by the machine: the machine gets them, and
+			// its messages stay out of the log.
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 		q := &queue{listener: mux.NewListener()}
@@ -55,7 +57,7 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 		})
 	}
 	c.served.Go(func() {
-		// It returns when the connection ends, and Done says so.
+		// Serve returns when the connection ends, which Done reports.
 		err := c.mux.Serve(func(name string, stream net.Conn) {
 			if q := queues[name]; q != nil {
 				q.hand(stream)
@@ -72,13 +74,13 @@ func (c *Conn) serve(handlers map[string]http.Handler, tell func(error)) {
 	})
 }
 
-// queue is the streams of one kind on their way to their server.
+// queue passes streams of one kind to their server.
 type queue struct {
 	listener *mux.Listener
 	open     atomic.Int64
 }
 
-// hand gives a stream to the server, unless the machine has too many.
+// hand passes a stream to the server, unless the machine has too many open.
 func (q *queue) hand(stream net.Conn) {
 	place := &counted{Conn: stream, free: func() { q.open.Add(-1) }}
 	if q.open.Add(1) > maxAskStreams || !q.listener.Hand(place) {
@@ -86,7 +88,8 @@ func (q *queue) hand(stream net.Conn) {
 	}
 }
 
-// counted is a stream that gives its place back when it is closed.
+// counted is a stream that decreases the number of open streams when it is
+// closed.
 type counted struct {
 	net.Conn
 	once sync.Once

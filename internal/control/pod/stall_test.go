@@ -17,7 +17,7 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// mute is a pod-daemon that accepts every request and answers none.
+// mute is a pod-daemon that accepts every request and never replies.
 type mute struct {
 	podv1connect.UnimplementedPodServiceHandler
 }
@@ -42,7 +42,7 @@ func (mute) RunCommand(ctx context.Context, _ *connect.Request[podv1.RunCommandR
 	return ctx.Err()
 }
 
-// served is a connection to a pod-daemon of the test's.
+// served returns a connection to a pod-daemon of the test.
 func served(t *testing.T, pod podv1connect.PodServiceHandler) *Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -54,7 +54,7 @@ func served(t *testing.T, pod podv1connect.PodServiceHandler) *Conn {
 	handler.Handle(podv1connect.NewPodServiceHandler(pod))
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
-	server := &http.Server{Handler: handler, Protocols: &h2c} //nolint:gosec // it is a test's
+	server := &http.Server{Handler: handler, Protocols: &h2c} //nolint:gosec // only used in tests
 	l := mux.NewListener()
 	go func() { _ = server.Serve(l) }()
 	go func() { _ = there.Serve(func(_ string, s net.Conn) { l.Hand(s) }) }()
@@ -70,11 +70,11 @@ func served(t *testing.T, pod podv1connect.PodServiceHandler) *Conn {
 	return c
 }
 
-// short is how long the machines of these tests may take.
+// short is the timeout for the machines of these tests.
 const short = 50 * time.Millisecond
 
-// TestMuteMachine asks a machine that keeps its connection alive and answers
-// nothing: every request ends by itself, and says why.
+// TestMuteMachine uses a machine that keeps its connection alive and never
+// replies. Every request must time out with an error that says why.
 func TestMuteMachine(t *testing.T) {
 	t.Parallel()
 	c := served(t, mute{})
@@ -92,7 +92,7 @@ func TestMuteMachine(t *testing.T) {
 	}
 }
 
-// TestPace tells of a boot as an honest machine does, and as hostile ones do.
+// TestPace sends the boot messages of an honest machine and of hostile ones.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	tell := func(n int, gap time.Duration, of func(i int) Step) (passed, size int, err error) {

@@ -19,19 +19,20 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// Bounds of what a machine says of its terminals.
+// Limits for a machine's replies about its terminals.
 const (
 	maxTerminals    = 256
 	maxTerminalText = 8 << 20 // bytes
 	maxPTYFrame     = 1 << 20 // bytes
 )
 
-// OpenPTY opens a stream to the machine's PTYs: docs/reference/pty.md over a
-// WebSocket. Bytes written before exec-daemon listens wait for it.
+// OpenPTY opens a stream to the machine's terminals, with the protocol of
+// docs/reference/pty.md over a WebSocket. Bytes written before exec-daemon
+// listens are kept for it.
 func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.PTY) }
 
-// DialPTY connects to the machine's PTYs with exec-daemon's token. The
-// connection ends with ctx only as long as it is being made.
+// DialPTY connects to the machine's terminals. token is exec-daemon's. Once the
+// connection is made, the end of ctx does not affect it.
 func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, error) {
 	transport := &http.Transport{
 		DisableCompression: true, DisableKeepAlives: true,
@@ -44,7 +45,7 @@ func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, erro
 	})
 	if err != nil {
 		if res != nil && res.StatusCode == http.StatusUnauthorized {
-			return nil, fault.Denied("the machine's exec-daemon does not know this server's token").Named("machine_denied")
+			return nil, fault.Denied("the machine's exec-daemon does not accept this server's token").Named("machine_denied")
 		}
 		return nil, c.lost(fmt.Errorf("open a PTY: %s", bounded(err.Error(), maxDetail)))
 	}
@@ -52,49 +53,50 @@ func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, erro
 	return ws, nil
 }
 
-// Terminal is a tmux session in the machine, as the machine tells it.
+// Terminal is a tmux session in the machine, as the machine reports it.
 type Terminal struct {
 	Name          string
 	Created       time.Time
 	Active        time.Time
-	Attached      int // viewers
+	Attached      int // number of viewers
 	Columns, Rows int
 	Command       string
 	Directory     string
 	Dead          bool
-	ExitCode      *int // of a dead one; nil where it is not known
+	ExitCode      *int // of a dead terminal; nil if unknown
 }
 
-// NewTerminal says what CreateTerminal is to make. Every field may be left out.
+// NewTerminal describes a terminal to create. All fields are optional.
 type NewTerminal struct {
 	Name          string
 	Command       string // for the user's shell
 	Directory     string
 	Env           map[string]string
 	Columns, Rows int
-	Sandbox       *sandbox.Policy // nil is none
+	Sandbox       *sandbox.Policy // nil means no sandbox
 }
 
-// Screen is what a terminal shows.
+// Screen is the content of a terminal.
 type Screen struct {
 	Text      string
-	Truncated bool // its beginning is lost
+	Truncated bool // its beginning was cut off
 	Terminal  Terminal
 }
 
-// Keys is something to type: Text as it is, or one Key by tmux's name.
+// Keys is input for a terminal: either a Text, or one Key by tmux's name for
+// it.
 type Keys struct{ Text, Key string }
 
-// Terminals works a machine's terminals. Its methods are safe for concurrent
-// use; their errors are faults, or wrap [ErrLost].
+// Terminals controls a machine's terminals. Its methods are safe for concurrent
+// use. Their errors are faults, or wrap [ErrLost].
 type Terminals struct {
 	conn   *Conn
 	http   *http.Client
 	client agentv1connect.TerminalServiceClient
 }
 
-// Terminals returns the machine's terminals, for whoever has exec-daemon's
-// token. Close it when done.
+// Terminals returns the machine's terminals. token is exec-daemon's. The caller
+// must call Close.
 func (c *Conn) Terminals(token string) *Terminals {
 	var h2c http.Protocols
 	h2c.SetUnencryptedHTTP2(true)
@@ -106,10 +108,10 @@ func (c *Conn) Terminals(token string) *Terminals {
 		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxTerminalText+1<<20), connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
-// Close lets go of the stream to exec-daemon.
+// Close closes the stream to exec-daemon.
 func (t *Terminals) Close() { t.http.CloseIdleConnections() }
 
-// withToken shows exec-daemon's token with every call.
+// withToken sends exec-daemon's token with every request.
 func withToken(token string) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
@@ -119,7 +121,7 @@ func withToken(token string) connect.UnaryInterceptorFunc {
 	}
 }
 
-// List returns the terminals, by name.
+// List returns the terminals, sorted by name.
 func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
 	res, err := t.client.ListTerminals(ctx, connect.NewRequest(&agentv1.ListTerminalsRequest{}))
 	if err != nil {
@@ -133,7 +135,7 @@ func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
 	return found, nil
 }
 
-// Create makes a terminal, or returns the one that has the name.
+// Create creates a terminal, or returns the existing one with that name.
 func (t *Terminals) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
 	var policy *agentv1.SandboxPolicy
 	if n.Sandbox != nil {
@@ -150,8 +152,8 @@ func (t *Terminals) Create(ctx context.Context, n NewTerminal) (made Terminal, c
 	return terminalOf(res.Msg.GetTerminal()), res.Msg.GetCreated(), nil
 }
 
-// Read returns what a terminal shows, with so many lines of history above it; a
-// negative number is all.
+// Read returns a terminal's content, with the given number of history lines
+// above it; a negative number means all.
 func (t *Terminals) Read(ctx context.Context, name string, history int) (Screen, error) {
 	res, err := t.client.ReadTerminal(ctx, connect.NewRequest(&agentv1.ReadTerminalRequest{Name: name, HistoryLines: int32(min(max(history, -1), 1<<20))}))
 	if err != nil {
@@ -179,13 +181,14 @@ func (t *Terminals) Send(ctx context.Context, name string, keys []Keys) error {
 	return t.fault("type in a terminal", err)
 }
 
-// End ends a terminal and what runs in it.
+// End closes a terminal and kills what runs in it.
 func (t *Terminals) End(ctx context.Context, name string) error {
 	_, err := t.client.CloseTerminal(ctx, connect.NewRequest(&agentv1.CloseTerminalRequest{Name: name}))
 	return t.fault("close a terminal", err)
 }
 
-// when is a time that a machine tells; no time, where there can be no such.
+// when converts a time that a machine reports. An invalid one becomes the zero
+// time.
 func when(told *timestamppb.Timestamp) time.Time {
 	if !told.IsValid() {
 		return time.Time{}
@@ -199,14 +202,14 @@ func terminalOf(m *agentv1.Terminal) Terminal {
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
 		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}
-	if m != nil && m.ExitCode != nil { // a hostile machine may answer without a terminal
+	if m != nil && m.ExitCode != nil { // a hostile machine may reply without a terminal
 		code := int(m.GetExitCode())
 		out.ExitCode = &code
 	}
 	return out
 }
 
-// fault says in our words what exec-daemon answered.
+// fault converts an error of exec-daemon.
 func (t *Terminals) fault(op string, err error) error {
 	if err == nil {
 		return nil
@@ -228,7 +231,7 @@ func (t *Terminals) fault(op string, err error) error {
 	case connect.CodeUnimplemented:
 		return fault.NotImplemented("%s: %s", op, words).Named("tmux_missing")
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
-		return fault.Denied("%s: the machine's exec-daemon does not know this server's token", op).Named("machine_denied")
+		return fault.Denied("%s: the machine's exec-daemon does not accept this server's token", op).Named("machine_denied")
 	case connect.CodeUnavailable:
 		if lost := t.conn.lost(err); errors.Is(lost, ErrLost) {
 			return fmt.Errorf("%s: %w", op, lost)

@@ -11,23 +11,24 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// waits says how long pod-daemon may take.
+// waits holds the timeouts for pod-daemon.
 type waits struct {
-	answer time.Duration // to answer one request
+	answer time.Duration // for a reply to one request
 	git    time.Duration // for a commit or a push, which run the project's hooks
-	boot   time.Duration // for all steps together, the clone of a large repository among them
-	grace  time.Duration // to end a command whose time is over
+	boot   time.Duration // for all steps together, including the clone of a large repository
+	grace  time.Duration // for killing a command whose time is up
 }
 
-// standard is what connections have, except those of tests.
+// standard holds the timeouts of all connections except those of tests.
 var standard = waits{answer: 2 * time.Minute, git: time.Hour, boot: 2 * time.Hour, grace: time.Minute}
 
-// errSilentPod is why a request to pod-daemon is given up.
+// errSilentPod is the error of a request to pod-daemon that times out.
 var errSilentPod = fault.Unavailable("the machine does not answer").Named("machine_stuck").
-	Hint("the machine may be out of memory or processes: look at the last tool calls, and send a follow-up")
+	Hint("the machine may be out of memory or processes: check the last tool calls, then send a follow-up")
 
-// patient gives up requests that pod-daemon does not answer: its connection is
-// alive, and so nothing else would end them.
+// patient limits how long requests to pod-daemon may take. Without it, a
+// request to a pod-daemon that hangs would never end, since the connection
+// stays alive.
 type patient struct{ waits }
 
 // WrapUnary implements [connect.Interceptor].
@@ -48,19 +49,20 @@ func (p patient) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// overdue reports whether a request failed because its time was over, and not that
-// of ctx. The machine is told the time, and may say so first.
+// overdue reports whether a request failed because of its own timeout, not that
+// of ctx. The machine knows the timeout, and may report it first.
 func overdue(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || connect.CodeOf(err) == connect.CodeDeadlineExceeded)
 }
 
-// WrapStreamingClient implements [connect.Interceptor]; streams have limits of
-// their own.
+// WrapStreamingClient implements [connect.Interceptor]. It does nothing,
+// because streams have their own timeouts.
 func (patient) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// WrapStreamingHandler implements [connect.Interceptor]; nothing is served here.
+// WrapStreamingHandler implements [connect.Interceptor]. It does nothing,
+// because this side serves nothing.
 func (patient) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }

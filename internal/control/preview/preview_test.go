@@ -67,7 +67,7 @@ func newStage(t *testing.T) *stage {
 		Domain: "preview.test", Secret: bytes.Repeat([]byte{7}, 32),
 		Dial: func(ctx context.Context, agentID string, port uint16) (net.Conn, error) {
 			if port != 3000 {
-				return nil, fault.NotFound("nobody listens on port %d in the machine", port)
+				return nil, fault.NotFound("nothing is listening on port %d in the machine", port)
 			}
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", inside.Listener.Addr().String())
@@ -292,7 +292,7 @@ func TestNames(t *testing.T) {
 	closed := s.open(agentA, 81)
 	c := s.browser()
 	s.get(c, closed.SignIn)
-	if resp, body := s.get(c, closed.URL); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "nobody listens on port 81") {
+	if resp, body := s.get(c, closed.URL); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "nothing is listening on port 81") {
 		t.Errorf("a port that is closed: %s %q", resp.Status, body)
 	}
 	for _, wrong := range []Config{{Domain: "a b"}, {Domain: "127.0.0.1"}, {Domain: "x.test:0"}, {Domain: "*.x"}} {

@@ -16,27 +16,27 @@ import (
 	"aloft/internal/fault"
 )
 
-// Access is a way into the machine of an agent, for one visitor. Close it when
-// done.
+// Access is one visitor's access to an agent's machine. The visitor must call
+// Close.
 type Access struct {
-	Conn   *pod.Conn // shared by all who are in the machine; not to be closed
+	Conn   *pod.Conn // shared by all users of the machine; visitors must not close it
 	BootID string
-	Token  string // exec-daemon's
+	Token  string // for exec-daemon
 	id     string // of the machine
 	once   sync.Once
 	leave  func()
 }
 
-// Close lets go of the machine, which goes on.
+// Close ends the access. The machine keeps running.
 func (a *Access) Close() error {
 	a.once.Do(a.leave)
 	return nil
 }
 
-// Access goes into the machine of an agent: over the connection of its loop,
-// or, where it is idle, over one that all visitors share. A machine that has
-// stopped is started again on its disk; while a new one is being made, Access
-// waits for it. An agent without a machine is a conflict.
+// Access gives access to the machine of an agent: over the connection of its
+// loop or, if the agent is idle, over one that all visitors share. It starts a
+// stopped machine from its disk, and waits while a new machine is being
+// created. If the agent has no machine, it returns a conflict.
 func (s *Scheduler) Access(ctx context.Context, agentID string) (*Access, error) {
 	if err := s.awaitMachine(ctx, agentID); err != nil {
 		return nil, err
@@ -65,7 +65,8 @@ func (s *Scheduler) Access(ctx context.Context, agentID string) (*Access, error)
 	return &Access{Conn: conn, BootID: bootID, Token: s.token("exec", m.ID()), id: m.ID(), leave: leave}, nil
 }
 
-// visitFault says in a visitor's words why a machine cannot be entered.
+// visitFault converts the error of entering a machine to a message for the
+// visitor.
 func visitFault(ctx context.Context, agentID string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -76,9 +77,9 @@ func visitFault(ctx context.Context, agentID string, err error) error {
 	return machineFault(err)
 }
 
-// Open opens a stream of that name (package mux) to the agent's machine, as
-// [Scheduler.Access] enters it. The stream's RemoteAddr names the machine and
-// its present life; it has CloseWrite, and outlives ctx.
+// Open opens the named stream (package mux) to the agent's machine, like
+// [Scheduler.Access]. The stream's RemoteAddr names the machine and its current
+// boot. The stream has a CloseWrite method and outlives ctx.
 func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
 	a, err := s.Access(ctx, agentID)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn,
 	return &visit{Conn: opened, addr: bootAddr(a.id + "/" + a.BootID), access: a}, nil
 }
 
-// awaitMachine waits for the machine that a worker is about to make ready.
+// awaitMachine waits for the machine that a worker is making ready.
 func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 	s.mu.Lock()
 	w := s.workers[agentID]
@@ -108,7 +109,7 @@ func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 	return nil
 }
 
-// awake returns the connection to a machine that is booted.
+// awake returns the connection to a booted machine.
 func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,18 +133,18 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	s.mu.Lock()
 	busy := s.workers[state.Agent.ID] != nil
 	s.mu.Unlock()
-	if busy { // its loop boots it, with the rights of its run
+	if busy { // its loop boots the machine, with its run's credentials
 		return nil, "", fault.Unavailable("the machine of %s is starting", state.Agent.ID).Named("machine_starting").Hint("try again in a moment")
 	}
-	// The loop's next boot finds another life of the machine, and tells the model.
+	// The loop's next boot notices the new BootID and tells the model.
 	set, _, err := s.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, "", err
 	}
 	conn.Apply(s.redact(state, m.ID()))
 	plan, planErr := s.plan(ctx, state)
-	if planErr != nil { // its repository cannot be asked just now, and somebody wants in
-		s.Logger.Warn("a machine wakes without what its environment sets", "machine", m.ID(), "error", planErr)
+	if planErr != nil { // the repository is unreachable, but the visitor can still enter
+		s.Logger.Warn("cannot read the environment of a waking machine", "machine", m.ID(), "error", planErr)
 	}
 	b := s.idleBoot(state, m.ID())
 	b.User, b.Env = plan.Environment.User, environ(plan.Environment, state, set)
@@ -157,9 +158,9 @@ func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state
 	return conn, ready.BootID, s.startFor(ctx, conn, m.ID(), ready.BootID, plan.Environment, state)
 }
 
-// startFor starts what the environment starts in a machine that a visitor has
-// woken, whether the visitor stays or not, and journals it, so that the agent's
-// next run does not start it again in the same life of the machine.
+// startFor runs the environment's start command and terminals in a machine that
+// a visitor has woken, even if the visitor leaves. It journals that, so that
+// the agent's next run does not run them again in the same boot.
 func (s *Scheduler) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
 	ctx = context.WithoutCancel(ctx)
 	failures, err := s.setUp(ctx, conn, machineID, state.Agent, e, false, func(context.Context, ...agent.Body) error { return nil })
@@ -174,9 +175,9 @@ func (s *Scheduler) startFor(ctx context.Context, conn *pod.Conn, machineID, boo
 	return err
 }
 
-// idleBoot is the boot of a machine whose agent does not work. Its git has the
-// credential of the last run, which the gateway knows no more: a person's work
-// leaves the machine with the agent's next run.
+// idleBoot returns the boot request for a machine whose agent is idle. Git in
+// the machine has the last run's credential, which the gateway does not accept
+// any more: a visitor's commits are pushed with the agent's next run.
 func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
 	b := pod.Boot{ExecToken: s.token("exec", machineID), Trace: s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
@@ -190,17 +191,17 @@ func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
 	return b
 }
 
-// visit is one stream of somebody who takes part in a machine.
+// visit is a visitor's stream into a machine.
 type visit struct {
 	net.Conn
 	addr   bootAddr
 	access *Access
 }
 
-// RemoteAddr names the machine and its present life.
+// RemoteAddr names the machine and its current boot.
 func (v *visit) RemoteAddr() net.Addr { return v.addr }
 
-// CloseWrite says that there is no more.
+// CloseWrite closes the writing side of the stream.
 func (v *visit) CloseWrite() error {
 	half, ok := v.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -209,12 +210,12 @@ func (v *visit) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Close ends both directions, and lets go of the machine.
+// Close closes the stream and ends the access to the machine.
 func (v *visit) Close() error {
 	return errors.Join(v.Conn.Close(), v.access.Close())
 }
 
-// bootAddr is MACHINE/BOOT.
+// bootAddr is an address of the form MACHINE/BOOT.
 type bootAddr string
 
 // Network implements [net.Addr].

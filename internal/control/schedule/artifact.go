@@ -8,13 +8,13 @@ import (
 	"aloft/internal/control/pod"
 )
 
-// How long artifacts may take to be copied, where somebody waits.
+// Timeouts for copying artifacts while somebody waits.
 const (
 	keepWithin     = 5 * time.Minute  // at the end of a run
 	keepLastWithin = 30 * time.Second // before a machine is destroyed
 )
 
-// keep copies what is new in the machine's folder of artifacts.
+// keep copies new files from the machine's artifacts folder.
 func (s *Scheduler) keep(ctx context.Context, state *agent.State, machineID string, conn *pod.Conn) error {
 	if s.Artifacts == nil {
 		return nil
@@ -25,13 +25,13 @@ func (s *Scheduler) keep(ctx context.Context, state *agent.State, machineID stri
 	defer from.Close()
 	left, err := s.Artifacts.Collect(ctx, state.Agent.ID, from, s.redactor(state, machineID))
 	for _, l := range left {
-		s.Logger.Warn("an artifact is not kept", "agent", state.Agent.ID, "name", l.Name, "why", l.Why)
+		s.Logger.Warn("cannot store an artifact", "agent", state.Agent.ID, "name", l.Name, "why", l.Why)
 	}
 	return err
 }
 
-// KeepArtifacts copies what is new in the folder of artifacts of an agent that
-// works just now. Of one that does not, all was copied when it ceased to.
+// KeepArtifacts copies new artifacts of an agent that is working. For an idle
+// agent it does nothing: everything was copied at the end of its run.
 func (s *Scheduler) KeepArtifacts(ctx context.Context, agentID string) error {
 	s.mu.Lock()
 	w := s.workers[agentID]
@@ -45,9 +45,9 @@ func (s *Scheduler) KeepArtifacts(ctx context.Context, agentID string) error {
 	return nil
 }
 
-// keepLast copies what a machine has that is about to be destroyed, such as what
-// a person has put there since the last run. One that does not run has nothing
-// that was not copied at its end, or cannot be asked.
+// keepLast copies artifacts from a machine before it is destroyed, for example
+// what a person has added since the last run. If the machine is not running, it
+// copies nothing.
 func (s *Scheduler) keepLast(ctx context.Context, agentID string) {
 	if s.Artifacts == nil {
 		return
@@ -59,6 +59,6 @@ func (s *Scheduler) keepLast(ctx context.Context, agentID string) {
 	ctx, cancel := context.WithTimeout(ctx, keepLastWithin)
 	defer cancel()
 	if err := s.idle(ctx, state, func(conn *pod.Conn) error { return s.keep(ctx, state, state.MachineID, conn) }); err != nil {
-		s.Logger.Info("the last artifacts are not kept", "agent", agentID, "why", err)
+		s.Logger.Info("cannot copy the last artifacts", "agent", agentID, "why", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/control/machine"
 )
 
-// StopMachine ends the run that has the machine, if there is one, in error for
-// that reason, and stops the machine. Its disk stays: a follow-up starts it
-// again. It does not wait for the journal.
+// StopMachine stops the machine. If a run uses it, the run ends with the error
+// why. The disk remains, and a follow-up starts the machine again. StopMachine
+// does not wait for the journal.
 func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error {
 	if agentID, ok := agentOf(id); ok {
 		s.mu.Lock()

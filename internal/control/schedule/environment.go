@@ -20,30 +20,31 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// Environments say what machines are made of: [build.Builder].
+// Environments decides what machines are built from. [build.Builder] implements
+// it.
 type Environments interface {
 	Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error)
 	Prepare(ctx context.Context, p build.Plan, tell func(string)) (build.Base, error)
 	KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error)
 }
 
-// SetUp bounds what an environment runs before the agent does. Zero is the
-// standard.
+// SetUp holds time limits for an environment's commands. Zero means the
+// default.
 type SetUp struct {
-	InstallLimit time.Duration // 1 h
-	StartLimit   time.Duration // 2 min: start has to return
+	InstallLimit time.Duration // default 1 h
+	StartLimit   time.Duration // default 2 min; the start command has to return
 }
 
-// What is kept of the output of install and start, and how often news of it is
-// journaled.
+// Limits for the stored output of install and start, and for how often progress
+// is journaled.
 const (
 	maxSetUpOutput = 8 << 10
 	setUpNews      = 2 * time.Second
-	maxSetUpNews   = 512 // bytes of each
+	maxSetUpNews   = 512 // bytes of each progress message
 )
 
-// plan reads what the agent's machine is made of, at the commit that its work
-// began at.
+// plan returns what the agent's machine is built from, as of the commit from
+// which the agent started.
 func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan, err error) {
 	if s.Environments != nil && len(state.Agent.Repos) > 0 {
 		p, err = s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
@@ -54,8 +55,8 @@ func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan,
 	return p, err
 }
 
-// prepare finds what a new machine starts from, and tells what is wrong with
-// what its repository asks for.
+// prepare returns what a new machine starts from, and reports problems with the
+// repository's environment.
 func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) (build.Base, error) {
 	base := build.Base{Image: w.s.Image}
 	if w.s.Environments == nil || p.Where == "" {
@@ -83,7 +84,7 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 	bodies := []agent.Body{step(pod.StepDone, strings.Join(append(lines, base.Notes...), "\n"))}
 	notes := base.Notes
 	if p.Findings.Worst() == environment.Error {
-		notes = append([]string{"The environment's file has mistakes, and what is wrong there has no effect:\n" + strings.Join(lines[1:], "\n")}, notes...)
+		notes = append([]string{"The environment's file has errors; the invalid parts are ignored:\n" + strings.Join(lines[1:], "\n")}, notes...)
 	}
 	for _, note := range notes {
 		bodies = append(bodies, &agent.Notice{Text: note})
@@ -91,10 +92,9 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 	return base, errors.Join(recordErr, record(ctx, bodies...))
 }
 
-// setUp does in a machine that has just come up what its environment asks for:
-// install where nothing has done it yet, start, and the terminals. What fails
-// there is told to people and to the agent, and hides nothing of the rest: the
-// failures say it. The error is of a machine that is gone.
+// setUp sets up a machine that has just booted: it runs install (if no build
+// has done so), start and the terminals. Failures are journaled and returned as
+// failures, and do not stop the rest. The error means that the machine is gone.
 func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record loop.Record) (failures []string, err error) {
 	around, err := s.sandboxPolicy(ctx, a, SandboxStart)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string,
 	return failures, nil
 }
 
-// aboutTerminals tells the agent what runs beside it.
+// aboutTerminals tells the agent which terminals are running.
 func aboutTerminals(terminals []environment.Terminal) string {
 	names := terminalNames(terminals)
 	var b strings.Builder
@@ -161,8 +161,8 @@ func aboutTerminals(terminals []environment.Terminal) string {
 	return b.String()
 }
 
-// setUpCommand runs one command and journals it. The failure is "" when all went
-// well.
+// setUpCommand runs one command and journals its progress. failure is "" on
+// success.
 func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record loop.Record) (failure string, err error) {
 	begun := time.Now()
 	out := &tail{most: maxSetUpOutput}
@@ -196,14 +196,15 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 	if exit.TimedOut {
 		how = fmt.Sprintf("was ended after %s", limit)
 		if name == "start" {
-			how += ": start has to return; what is to go on belongs in terminals"
+			how += ": start must return; put long-running programs in terminals"
 		}
 	}
 	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", name, how, out.text()), "\n")
 	return "The environment's " + words, record(ctx, step(pod.StepFailed, words))
 }
 
-// tail keeps the end of what a machine prints, and gives news of it now and then.
+// tail keeps the end of a command's output, and reports progress from time to
+// time.
 type tail struct {
 	most  int // bytes
 	news  func(line string)
@@ -215,7 +216,7 @@ type tail struct {
 // Write implements [io.Writer].
 func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - t.most; over > t.most { // now and then, not with every byte
+	if over := len(t.kept) - t.most; over > t.most { // trim in large steps, not for every byte
 		t.lost += int64(over)
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
@@ -236,14 +237,14 @@ func (t *tail) text() string {
 	}
 	s := strings.ToValidUTF8(string(kept), "\uFFFD")
 	if lost > 0 {
-		s = fmt.Sprintf("… %d bytes before this are left out\n%s", lost, s)
+		s = fmt.Sprintf("… %d earlier bytes omitted\n%s", lost, s)
 	}
 	return s
 }
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// terminalNames are names of tmux sessions for the terminals: each its own.
+// terminalNames returns a distinct tmux session name for each terminal.
 func terminalNames(terminals []environment.Terminal) []string {
 	const longest = 60
 	names := make([]string, len(terminals))

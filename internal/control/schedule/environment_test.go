@@ -26,7 +26,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := "… 6990 bytes before this are left out\n4560123456"; out.text() != want {
+	if want := "… 6990 earlier bytes omitted\n4560123456"; out.text() != want {
 		t.Errorf("it is %q; want %q", out.text(), want)
 	}
 	var news []string

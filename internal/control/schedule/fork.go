@@ -13,20 +13,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// Layers are the disks that were saved: [layer.Store].
+// Layers stores saved disks. [layer.Store] implements it.
 type Layers interface {
 	Layer(id string) (layer.Layer, error)
 	List() ([]layer.Layer, error)
 	Delete(id string) error
 }
 
-// Fork saves the disk of the agent's machine for agents that are about to be made
-// of it; head is the last event that they know of, and another is a conflict, as
-// are an agent that works and a machine that somebody is in: the machine is put
-// to sleep for this, and goes on when it is needed. Where alive is asked for and
-// its processes are saved, they are kept too, and bootID is their life. The layer
-// is kept until release, and from then on for as long as an agent waits to begin
-// with it.
+// Fork saves the disk of the agent's machine for new agents. head is the last
+// event that they know of. It returns a conflict if the agent has later events,
+// is working, or has a visitor in its machine. The machine is put to sleep for
+// this and wakes when it is needed. If alive is true and the processes can be
+// saved, they are saved too, and bootID identifies their boot. The layer is
+// kept until release is called, and after that for as long as an agent waits to
+// start from it.
 func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
 	id := layer.NewID(layer.Fork)
 	s.mu.Lock()
@@ -49,7 +49,8 @@ func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64, alive 
 	return id, bootID, release, nil
 }
 
-// save saves the disk as the layer of that id, and the memory beside it.
+// save saves the disk as the layer with that id and, if alive is true, the
+// memory.
 func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, alive bool) (bootID string, err error) {
 	a, err := s.Agents.Agent(ctx, agentID)
 	if err != nil {
@@ -81,10 +82,10 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 	}
 	alone, err := s.alone(ctx, a, m.ID(), func(state *agent.State) error {
 		if state.Agent.Head != head {
-			return fault.Conflict("the agent has gone on meanwhile").Named("agent_moved").Hint("try again")
+			return fault.Conflict("the agent has continued meanwhile").Named("agent_moved").Hint("try again")
 		}
 		if !state.Used {
-			return noMachine() // it has never been ready: there is nothing to save
+			return noMachine() // it was never ready, so there is nothing to save
 		}
 		if !state.Hibernated || saver.Running() {
 			if err := s.putToSleep(ctx, saver, state); err != nil {
@@ -103,21 +104,21 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 		return s.journal(ctx, state, &agent.MachineSaved{MachineID: m.ID(), SnapshotID: id})
 	})
 	if err == nil && !alone {
-		return "", fault.Conflict("the agent works, or somebody is in its machine, and to save a disk is to stop the machine").Named("machine_busy").
+		return "", fault.Conflict("the agent is working or somebody is in its machine, and saving a disk stops the machine").Named("machine_busy").
 			Hint("wait until the run has ended, and close terminals and forwarded ports")
 	}
 	return bootID, err
 }
 
-// forgetForks gives up the disks that were saved for agents which have begun, or
-// which never came to be.
+// forgetForks deletes saved disks whose agents have started or were never
+// created.
 func (s *Scheduler) forgetForks(ctx context.Context) {
 	if s.Layers == nil {
 		return
 	}
 	all, err := s.Layers.List()
 	if err != nil {
-		s.Logger.Error("saved disks cannot be listed", "error", err)
+		s.Logger.Error("cannot list the saved disks", "error", err)
 		return
 	}
 	for _, l := range all {
@@ -134,13 +135,13 @@ func (s *Scheduler) forgetForks(ctx context.Context) {
 			err = s.Layers.Delete(l.ID)
 		}
 		if err != nil && !fault.Is(err, fault.KindNotFound) {
-			s.Logger.Error("a saved disk cannot be given up", "layer", l.ID, "error", err)
+			s.Logger.Error("cannot delete a saved disk", "layer", l.ID, "error", err)
 		}
 	}
 }
 
-// base is what a new machine starts from: the disk of another agent, where this
-// one was forked with it and has had no machine yet, or what the plan says.
+// base returns what a new machine starts from. For a fork's first machine it is
+// the original's saved disk, otherwise what the plan says.
 func (w *worker) base(ctx context.Context, p build.Plan, state *agent.State, record loop.Record) (build.Base, error) {
 	if state.Agent.Layer == "" {
 		return w.prepare(ctx, p, record)
@@ -154,16 +155,16 @@ func (w *worker) base(ctx context.Context, p build.Plan, state *agent.State, rec
 			return build.Base{}, err
 		}
 	}
-	const words = "The saved disk that this machine was to begin with is gone, and the machine was made anew: " +
-		"the tree is where the work began, and what the conversation says of files does not hold."
+	const words = "The saved disk for this machine is gone, and a new machine was created: " +
+		"the tree is at the commit where the work started, and what the conversation says about files may be wrong."
 	if err := record(ctx, &agent.BootStep{Name: "fork", State: string(pod.StepFailed), Detail: "the saved disk is gone"}, &agent.Notice{Text: words}); err != nil {
 		return build.Base{}, err
 	}
 	return w.prepare(ctx, p, record)
 }
 
-// continues is the agent whose checkout, where it is on the disk, this one goes
-// on with.
+// continues returns the agent whose checkout on the disk this agent continues,
+// or "".
 func continues(state *agent.State) string {
 	if state.Agent.Layer == "" {
 		return ""

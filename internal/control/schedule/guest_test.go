@@ -32,17 +32,17 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// guests are the machines of a test: each serves pod-daemon's and exec-daemon's
-// services as far as a run without tool calls asks them.
+// guests are the fake machines of a test. Each serves the parts of pod-daemon
+// and exec-daemon that a run without tool calls uses.
 type guests struct {
 	mu    sync.Mutex
-	boots int      // of all machines together
-	did   []string // boots, commands, terminals, in order
+	boots int      // counts the boots of all machines
+	did   []string // boots, commands and terminals, in order
 	evil  evil
-	good  bool // evil does not count any more
+	good  bool // evil is switched off
 }
 
-// ill is what the machines do amiss now.
+// ill returns the current misbehavior of the machines.
 func (g *guests) ill() evil {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,17 +52,17 @@ func (g *guests) ill() evil {
 	return g.evil
 }
 
-// honest makes the machines honest from now on.
+// honest switches the misbehavior off.
 func (g *guests) honest() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.good = true
 }
 
-// evil is what hostile machines do in place of what honest ones do; a nil field
-// leaves them honest.
+// evil holds functions with which hostile machines replace those of honest
+// ones. A nil field means honest behavior.
 type evil struct {
-	connected func(ctx context.Context, c *mux.Conn) // beside all else, once a connection is there
+	connected func(ctx context.Context, c *mux.Conn) // runs concurrently for each connection
 	boot      func(context.Context, *connect.ServerStream[podv1.BootResponse]) error
 	command   func(context.Context, *connect.ServerStream[podv1.RunCommandResponse]) error
 	exec      func(context.Context, *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error
@@ -86,7 +86,7 @@ func (g *guests) done() []string {
 	return did
 }
 
-// serve is a [fake.Serve]: one life of one machine.
+// serve is a [fake.Serve]: one boot of one machine.
 func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 	g.mu.Lock()
 	g.boots++
@@ -105,7 +105,7 @@ func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for name, handler := range map[string]http.Handler{mux.Pod: pod, mux.Exec: exec} {
-		server := &http.Server{Handler: handler, Protocols: &protocols} //nolint:gosec // it is a test's
+		server := &http.Server{Handler: handler, Protocols: &protocols} //nolint:gosec // only used in tests
 		serving.Go(func() { _ = server.Serve(listeners[name]) })
 		defer func() { _ = server.Close() }()
 	}
@@ -133,7 +133,7 @@ func (g *guests) serve(ctx context.Context, _ string, l net.Listener) error {
 	}
 }
 
-// guest is one life of a machine.
+// guest is one boot of a machine.
 type guest struct {
 	podv1connect.UnimplementedPodServiceHandler
 	podv1connect.UnimplementedMetadataServiceHandler
@@ -228,7 +228,7 @@ func (g *guest) CreateTerminal(_ context.Context, req *connect.Request[agentv1.C
 	return connect.NewResponse(&agentv1.CreateTerminalResponse{}), nil
 }
 
-// anyRemote is a gateway that lets everything through to nowhere.
+// anyRemote is a git gateway that accepts every repository and serves none.
 type anyRemote struct{ http.Handler }
 
 func (anyRemote) Grant(g gateway.Grant) (string, error) { return g.Credential, nil }
@@ -243,7 +243,7 @@ func (anyRemote) Diff(context.Context, string, string, string, int) (string, boo
 	return "", false, nil
 }
 
-// environments has every repository say the same.
+// environments gives every repository the same environment.
 type environments struct{ environment.Environment }
 
 func (e environments) Plan(context.Context, agent.Agent, string) (build.Plan, error) {
@@ -264,7 +264,7 @@ type site struct {
 	t      *testing.T
 	store  *sqlite.Store
 	guests *guests
-	ask    func(ctx context.Context) error // what the model does before it answers; nil answers at once
+	ask    func(ctx context.Context) error // called before the model replies; nil replies at once
 }
 
 func newSite(t *testing.T) *site {
@@ -300,7 +300,7 @@ func (s *site) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Even
 	}
 }
 
-// run has the scheduler work until the test ends, or stop is called.
+// run runs the scheduler until the test ends or stop is called.
 func (s *site) run() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
@@ -324,7 +324,7 @@ func (s *site) agent() string {
 	return id
 }
 
-// prompt begins a run of an agent.
+// prompt starts a run of an agent.
 func (s *site) prompt(id string) {
 	s.t.Helper()
 	s.append(store.Append{AgentID: id, Events: []agent.Event{{RunID: agent.NewRunID(), Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "work")}}}})
@@ -337,8 +337,8 @@ func (s *site) append(a store.Append) {
 	}
 }
 
-// until waits for an event of the agent's that is wanted, after the number, and
-// returns its own.
+// until waits for an event of the agent after the number for which want returns
+// true, and returns its number.
 func (s *site) until(id string, after int64, want func(agent.Event) bool) int64 {
 	s.t.Helper()
 	for {
@@ -365,7 +365,7 @@ func (s *site) ended(id string, after int64) (int64, *agent.RunEnded) {
 	return at, end
 }
 
-// machines lists those that there are.
+// machines returns the existing machines.
 func (s *site) machines() []string {
 	s.t.Helper()
 	ids, err := s.Runtime.List(s.t.Context())
@@ -376,7 +376,7 @@ func (s *site) machines() []string {
 	return ids
 }
 
-// idle waits until nobody works on the agent.
+// idle waits until no worker works for the agent.
 func (s *site) idle(id string) {
 	s.t.Helper()
 	s.mu.Lock()

@@ -17,17 +17,19 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// The machines of these tests lie, flood and send garbage on every stream that they
-// have. Each run ends by itself in an error that names the machine's fault, with a
-// journal of bounded size, and the next agent, whose machine is honest, works.
+// The machines in these tests lie, flood, and send garbage on all their
+// streams. Each run must end with an error that blames the machine and with a
+// journal of bounded size, and the next agent, with an honest machine, must
+// work.
 
-// maxHostileJournal is more than a run without a model's work ever writes, in bytes.
+// maxHostileJournal is more than a run without a model's work ever writes, in
+// bytes.
 const maxHostileJournal = 4 << 20
 
 var long = strings.Repeat("x", 64<<10)
 
 func TestHostileMachines(t *testing.T) {
-	garbage := func(s net.Conn) { // until the peer has had enough
+	garbage := func(s net.Conn) { // until the peer closes the stream
 		random := rand.NewChaCha8([32]byte{1})
 		_, _ = io.CopyN(s, random, 8<<20)
 		_ = s.Close()
@@ -38,7 +40,7 @@ func TestHostileMachines(t *testing.T) {
 	ready := &podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: &podv1.BootReady{BootId: "life-1", Branch: "aloft/test"}}}
 	for name, tt := range map[string]struct {
 		evil evil
-		code string // with which the run ends; "" is that the machine's lies do no harm, and it finishes
+		code string // error code of the run; "" if the lies do no harm and the run finishes
 	}{
 		"opens streams without end": {evil{connected: func(ctx context.Context, c *mux.Conn) {
 			for {
@@ -144,7 +146,7 @@ func TestHostileMachines(t *testing.T) {
 	}
 }
 
-// journalSize is about how much the journal of an agent takes, in bytes.
+// journalSize estimates how much the journal of an agent takes, in bytes.
 func (s *site) journalSize(id string) (size int) {
 	s.t.Helper()
 	for after := int64(0); ; {

@@ -14,18 +14,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// How often a machine may ask for tokens: a program that holds on to one until
-// it lapses asks every five minutes.
+// How often a machine may request tokens. A program that caches a token until
+// it expires requests one every five minutes.
 const (
 	tokensEvery = 500 * time.Millisecond
 	tokensBurst = 20
 )
 
-// maxTokenBody bounds what a program sends, in bytes.
+// maxTokenBody is the maximum size of a request, in bytes.
 const maxTokenBody = 8 << 10
 
-// tokens answers the programs in an agent's machine that ask for a token. The
-// connection is the machine's, and so says whose it is.
+// tokens serves token requests of programs in an agent's machine. The
+// connection belongs to the machine, so it identifies the agent.
 func (s *Scheduler) tokens(agentID string) pod.Option {
 	if s.Identity == nil {
 		return pod.Tokens(nil)
@@ -39,7 +39,7 @@ func (s *Scheduler) tokenRoutes(agentID string) http.Handler {
 	routes.HandleFunc("POST /v1/tokens/oidc", func(w http.ResponseWriter, r *http.Request) {
 		if !limit.Allow() {
 			w.Header().Set("Retry-After", "1")
-			writeTokenFault(w, http.StatusTooManyRequests, fault.Exhausted("this machine asks for too many tokens").Hint("keep one until it expires"))
+			writeTokenFault(w, http.StatusTooManyRequests, fault.Exhausted("this machine requests too many tokens").Hint("keep one until it expires"))
 			return
 		}
 		var ask struct {
@@ -56,7 +56,7 @@ func (s *Scheduler) tokenRoutes(agentID string) http.Handler {
 			writeTokenFault(w, http.StatusBadRequest, fault.Of(err))
 			return
 		case err != nil:
-			s.Logger.Error("token cannot be signed", "agent", agentID, "error", err)
+			s.Logger.Error("cannot sign a token", "agent", agentID, "error", err)
 			writeTokenFault(w, http.StatusServiceUnavailable, fault.Unavailable("the server cannot sign a token now").Hint("try again in a moment"))
 			return
 		}
@@ -92,5 +92,5 @@ func writeTokenReply(w http.ResponseWriter, status int, reply any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(reply) // the connection's error has nobody to tell
+	_ = json.NewEncoder(w).Encode(reply) // nobody to report the error to
 }

@@ -20,7 +20,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// signer notes whom it signs for.
+// signer records for whom it signs.
 type signer struct{ last identity.Workload }
 
 func (s *signer) Token(w identity.Workload, audience, nonce string) (string, time.Time, error) {
@@ -89,8 +89,8 @@ func TestTokensAreOfTheAgentWhoseMachineAsks(t *testing.T) {
 	}
 }
 
-// FuzzTokenRequest has a machine ask for a token in any words: the answer is
-// JSON, and never that the server is at fault.
+// FuzzTokenRequest checks that the reply to any token request is JSON and never
+// an internal error.
 func FuzzTokenRequest(f *testing.F) {
 	f.Add(`{"aud":"https://example.com","nonce":"n"}`)
 	f.Add(`{"aud":1}`)

@@ -10,16 +10,16 @@ import (
 	"aloft/internal/control/pod"
 )
 
-// links are the connections to machines that are in use, one for each machine,
-// shared by its loop and by everyone who has taken it over. A machine sends its
-// git to the newest connection, so that a second would take it from the first.
+// links holds the connections to machines in use, one per machine, shared by
+// its loop and all visitors. A machine sends its git traffic to the newest
+// connection, so a second connection would take it away from the first.
 type links struct {
 	mu   sync.Mutex
 	byID map[string]*link
-	left map[string]time.Time // when the last user of a machine let go
+	left map[string]time.Time // when the last user of a machine left
 }
 
-// lastUse says when somebody was in the machine last, which is now if somebody is.
+// lastUse returns when the machine was last used. If it is in use, that is now.
 func (ls *links) lastUse(id string) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -29,8 +29,8 @@ func (ls *links) lastUse(id string) time.Time {
 	return ls.left[id]
 }
 
-// alone takes the link to a machine that nobody uses, so that others wait for
-// giveBack. ok is false where somebody does.
+// alone reserves an unused machine: new users wait until giveBack is called. ok
+// is false if the machine is in use.
 func (ls *links) alone(id string) (giveBack func(), ok bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -51,7 +51,7 @@ func (ls *links) alone(id string) (giveBack func(), ok bool) {
 	}, true
 }
 
-// drop takes one user from a link, and reports whether it was the last. The
+// drop removes one user from a link, and reports whether it was the last. The
 // caller holds ls.mu.
 func (ls *links) drop(id string, l *link) (last bool) {
 	if l.users--; l.users > 0 {
@@ -62,8 +62,8 @@ func (ls *links) drop(id string, l *link) (last bool) {
 	return true
 }
 
-// leaving is closed when the last of those who use the machine now has let go; it is
-// nil where nobody does.
+// leaving returns a channel that is closed when the machine's last user has
+// left. It is nil if nobody uses the machine.
 func (ls *links) leaving(id string) <-chan struct{} {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -73,16 +73,17 @@ func (ls *links) leaving(id string) <-chan struct{} {
 	return nil
 }
 
-// link is the connection to one machine. It is closed when the last user lets go.
+// link is the connection to one machine. It is closed when the last user
+// leaves.
 type link struct {
 	users int           // guarded by links.mu
-	left  chan struct{} // closed when there are none
+	left  chan struct{} // closed when users is 0
 
 	mu   sync.Mutex // held while the machine is dialed, started or booted
 	conn *pod.Conn  // nil until dialed
 }
 
-// use returns the link to the machine, for one more user.
+// use returns the link to the machine, and adds a user to it.
 func (ls *links) use(id string) *link {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -98,7 +99,7 @@ func (ls *links) use(id string) *link {
 	return l
 }
 
-// letGo is the inverse of use.
+// letGo undoes use.
 func (ls *links) letGo(id string, l *link) {
 	ls.mu.Lock()
 	last := ls.drop(id, l)
@@ -115,12 +116,12 @@ func (ls *links) letGo(id string, l *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
-		_ = l.conn.Close() // what closing says is of no use
+		_ = l.conn.Close() // the error does not matter
 	}
 }
 
-// dial returns the connection, made anew where it has ended. A machine that has
-// stopped is started again; an error of that is an [unstartedError]. The caller
+// dial returns the connection, and reconnects if it has ended. It starts a
+// stopped machine; if that fails, the error is an [unstartedError]. The caller
 // holds l.mu.
 func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options ...pod.Option) (*pod.Conn, error) {
 	if l.conn != nil {
@@ -129,7 +130,7 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options
 			_ = l.conn.Close()
 			l.conn = nil
 		default:
-			l.conn.Apply(options...) // there may be other secrets by now
+			l.conn.Apply(options...) // there may be new secrets
 			return l.conn, nil
 		}
 	}
@@ -147,11 +148,11 @@ func (l *link) dial(ctx context.Context, m machine.Machine, git Gateway, options
 	return conn, nil
 }
 
-// maxStarts is how often a machine is started to be dialed: one may be killed
-// before it answers.
+// maxStarts is how often a machine is started for one dial, since it may be
+// killed before it answers.
 const maxStarts = 4
 
-// unstartedError is why a machine that had stopped was not started.
+// unstartedError says why a stopped machine could not be started.
 type unstartedError struct{ error }
 
 func (e unstartedError) Unwrap() error { return e.error }

@@ -21,11 +21,11 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// machine makes the agent's machine ready: the one it has, the one it has
-// started again, or a new one. It is [loop.Config.Machine].
+// machine returns the agent's machine, ready: the existing one, started again
+// if necessary, or a new one. It is [loop.Config.Machine].
 func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Machine, error) {
 	w.letGo()
-	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was made
+	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was created
 		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
 			return nil, err
 		}
@@ -77,8 +77,8 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	return h, nil
 }
 
-// up makes and boots the machine, m being the one that there is. A host that
-// boots too many at once boots none.
+// up creates the machine if m is nil, and boots it. It limits how many machines
+// boot at once.
 func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record loop.Record) (*readyMachine, pod.Ready, error) {
 	select {
 	case w.s.boots <- struct{}{}:
@@ -95,8 +95,7 @@ func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, pla
 	return w.booted(ctx, m, plan.Environment, branches, state, record)
 }
 
-// opened returns the machine that the agent has, running or not; nil where it
-// has none, or none any more.
+// opened returns the agent's existing machine, running or not, or nil.
 func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machine, error) {
 	if state.MachineID == "" {
 		return nil, nil //nolint:nilnil // there is none
@@ -111,7 +110,7 @@ func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machin
 	return m, nil
 }
 
-// made makes a machine.
+// made creates a machine.
 func (w *worker) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (machine.Machine, error) {
 	if w.s.Room != nil {
 		if err := w.s.Room(); err != nil {
@@ -128,8 +127,8 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	if err != nil {
 		return nil, err
 	}
-	// The journal knows of the machine before it is there: one that a crash
-	// leaves half made is found and used, or destroyed.
+	// Journal the machine before it is created, so that a machine that a crash
+	// leaves behind is found and used, or destroyed.
 	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, RulesAt: w.rulesAt, Egress: asked}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
@@ -198,8 +197,8 @@ func (w *worker) bootOver(ctx context.Context, l *link, h *readyMachine, m machi
 	return w.boot(ctx, h, e, branches, set, state, record)
 }
 
-// unstartable gives up a machine that does not start. One that a crash has left
-// half made holds nothing and is destroyed, so that another is made.
+// unstartable handles a machine that does not start. One that was never ready
+// contains nothing and is destroyed, so that a new one is created.
 func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agent.State, cause error) error {
 	if state.Used {
 		return machineFault(cause)
@@ -210,7 +209,7 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
 }
 
-// traceparent is the run's span, "" where there are no traces.
+// traceparent returns the run's trace context, or "" if tracing is off.
 func (w *worker) traceparent(state *agent.State) string {
 	if w.s.Spans == nil {
 		return ""
@@ -218,7 +217,7 @@ func (w *worker) traceparent(state *agent.State) string {
 	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
 }
 
-// boot has pod-daemon do what is missing, and journals its steps.
+// boot makes pod-daemon do the missing boot steps, and journals them.
 func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
@@ -239,7 +238,7 @@ func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Enviro
 	if err != nil {
 		return pod.Ready{}, lostError(err)
 	}
-	quiet := status.Booted && status.BootID == state.BootID // there is nothing to tell of a machine that is up
+	quiet := status.Booted && status.BootID == state.BootID // the machine is already up, so there is nothing to report
 	var recordErr error
 	ready, err := h.conn.Boot(ctx, b, func(step pod.Step) {
 		if recordErr == nil && !quiet {
@@ -258,8 +257,8 @@ func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Enviro
 	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branches)))
 }
 
-// environ is what the processes of a machine find in their environment: what
-// people set wins over what the repository says in plain sight.
+// environ returns the environment variables for a machine's processes.
+// Variables that people have set take precedence over those in the repository.
 func environ(e environment.Environment, state *agent.State, set secret.Set) map[string]string {
 	env := maps.Clone(e.Env)
 	if env == nil {
@@ -270,8 +269,7 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 	return env
 }
 
-// settle has a machine that has come up do what its environment asks for, and
-// journals that it is ready.
+// settle sets up a machine that has booted, and journals that it is ready.
 func (w *worker) settle(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID {
@@ -304,17 +302,17 @@ func (w *worker) settle(ctx context.Context, h *readyMachine, ready pod.Ready, b
 	if err := record(ctx, bodies...); err != nil {
 		return err
 	}
-	if began { // it needs the disk no more that it began with
+	if began { // the disk from which it started is not needed any more
 		w.s.forgetForks(ctx)
 	}
 	return nil
 }
 
-// started has a machine in a new life do what its environment asks for, unless
-// that was done in this life before, and returns what the agent is told of it.
+// started sets up a machine after a new boot, unless that was already done in
+// this boot, and returns what to tell the agent.
 func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (notices []string, err error) {
 	if state.Alive(ready.BootID) {
-		return []string{agent.ForkedAlive}, nil // what the environment starts runs already
+		return []string{agent.ForkedAlive}, nil // the copied processes include what the environment starts
 	}
 	if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
 		notices = []string{agent.ForkedWithout}
@@ -336,24 +334,24 @@ func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, 
 	return notices, nil
 }
 
-// whatIsLost is what the model has to know of a machine that has just become
-// ready; "" where it misses nothing.
+// whatIsLost returns what the model has to know about a machine that has just
+// become ready, or "".
 func whatIsLost(state *agent.State) string {
-	const gone = " Processes, background commands and the shell's variables and working directory are gone: " +
-		"look at the state of the tree before you go on."
+	const gone = " Processes, background commands, shell variables and the working directory are gone: " +
+		"check the state of the tree before you continue."
 	switch {
 	case !state.Settled: // its first machine
 		return ""
 	case !state.Used:
-		return "The machine was lost with its disk, and another was made: the tree is as it was last pushed." + gone
-	case state.Next() == agent.NextFinish: // only the commit and the push are left, and the files are there
+		return "The machine was lost with its disk, and a new one was created: the tree is as last pushed." + gone
+	case state.Next() == agent.NextFinish: // only commit and push remain, and the files are there
 		return ""
 	}
-	return "The machine was started again. Files are as they were when it stopped." + gone
+	return "The machine was restarted. Files are as they were when it stopped." + gone
 }
 
-// idle does something with the machine of an agent that does not work just now.
-// A machine that has stopped is not started for this.
+// idle calls do with the connection to the machine of an idle agent. It does
+// not start a stopped machine.
 func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
@@ -380,19 +378,20 @@ func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.C
 	return do(conn)
 }
 
-// machineFault says in a user's words why there is no machine.
+// machineFault converts an error to a message for users that says why there is
+// no machine.
 func machineFault(err error) error {
 	switch {
 	case errors.Is(err, loop.ErrMachineLost):
 		return err
 	case errors.Is(err, syscall.ENOSPC):
-		return fault.Exhausted("no machine could be made: the disk is full").Named("disk_full").
+		return fault.Exhausted("cannot create a machine: the disk is full").Named("disk_full").
 			Hint("free space where the server keeps its data, and send a follow-up").Because(err)
 	}
 	f := fault.Of(err)
 	if f.Kind != fault.KindInternal {
 		return err
 	}
-	return fault.Unavailable("no machine could be made: %v", err).Named("machine_failed").
+	return fault.Unavailable("cannot create a machine: %v", err).Named("machine_failed").
 		Hint("run `aloft doctor` on the server: it says what is missing")
 }

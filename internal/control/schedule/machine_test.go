@@ -31,7 +31,7 @@ func TestWhatIsLost(t *testing.T) {
 		want   string
 	}{
 		{"FirstMachine", []agent.Body{&agent.Created{}, prompt, made}, ""},
-		{"StartedAgain", []agent.Body{&agent.Created{}, prompt, made, ready, lost}, "started again"},
+		{"StartedAgain", []agent.Body{&agent.Created{}, prompt, made, ready, lost}, "restarted"},
 		{"DiskLost", []agent.Body{&agent.Created{}, prompt, made, ready, lost, &agent.MachineMade{MachineID: "m-2"}}, "lost with its disk"},
 		{"OnlyThePushIsLeft", []agent.Body{&agent.Created{}, prompt, made, ready, words, lost}, ""},
 		{"WorkIsLostBeforeThePush", []agent.Body{&agent.Created{}, prompt, made, ready, words, lost, &agent.MachineMade{MachineID: "m-2"}}, "lost with its disk"},

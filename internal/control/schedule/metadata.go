@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/model"
 )
 
-// metadata is what an agent's processes may know of it, by the paths of the
-// metadata socket. What is not known is left out.
+// metadata returns what an agent's processes can read about the agent on the
+// metadata socket, by path. Unknown values are left out.
 func metadata(s *agent.State, branches []string) map[string]string {
 	values := map[string]string{
 		"agent/id":        s.Agent.ID,

@@ -22,11 +22,12 @@ import (
 	"aloft/internal/policy"
 )
 
-// policyTimeout bounds the telling of a gateway, which is a process of this host.
+// policyTimeout is the timeout for updating a network gateway, which is a
+// process on this host.
 const policyTimeout = 5 * time.Second
 
-// NetworkFor is what a machine may reach: what the server allows, of that no more
-// than the team does, and of that no more than its environment asks for.
+// NetworkFor returns the network policy of a machine: what the server allows,
+// restricted by the team's and the environment's settings.
 func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
 	network := s.Network
 	if network.Mode == "" {
@@ -50,8 +51,8 @@ func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
 	return policy.Narrow(network, own), nil
 }
 
-// egressOf is how an agent's machine is narrowed by its environment, and by what
-// the team had settled when the agent was made.
+// egressOf returns the restriction of an agent's network: the environment's,
+// and that of the team's settings when the agent was created.
 func (s *Scheduler) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
 	out := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
 	if s.TeamEgress == nil {
@@ -64,10 +65,10 @@ func (s *Scheduler) egressOf(ctx context.Context, a agent.Agent, e environment.E
 	return out, err
 }
 
-// renewPolicy gives the machine's gateway the policy of today: it may have been
-// started by a server with another one. A gateway that is gone lets nothing
-// out, and the next one begins with today's; one that keeps an older policy is
-// an error.
+// renewPolicy sends the machine's network gateway the current policy, since the
+// gateway may have been started by a server with a different one. It is not an
+// error if the gateway is gone: nothing gets out then, and a new gateway starts
+// with the current policy. A gateway that keeps an old policy is an error.
 func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
@@ -78,19 +79,19 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.
 		return err
 	}
 	if today.Mode == "" {
-		today.Mode = policy.None // for the machines of a server that had one
+		today.Mode = policy.None // for machines that a server with a network has created
 	}
 	ctx, cancel := context.WithTimeout(ctx, policyTimeout)
 	defer cancel()
 	err = n.SetPolicy(ctx, today)
 	if errors.Is(err, machine.ErrNoNetwork) || errors.Is(err, machine.ErrNotFound) {
-		return nil // it was made without one, or is gone
+		return nil // it has no network, or is gone
 	}
 	if err == nil {
 		err = egress.NewClient(n.DialGateway).SetPolicy(ctx, today)
 	}
 	if errors.Is(err, machine.ErrNoNetwork) {
-		return nil // the machine does not run, or its gateway is being started again, with today's
+		return nil // it is not running, or its gateway is restarting with the current policy
 	}
 	if err != nil {
 		return fmt.Errorf("network policy of machine %s: %w", m.ID(), err)
@@ -98,7 +99,7 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.
 	return nil
 }
 
-// renewOne gives an idle machine the policy of today.
+// renewOne updates the policy of an idle machine.
 func (s *Scheduler) renewOne(ctx context.Context, id, agentID string) {
 	m, err := s.Runtime.Open(ctx, id)
 	if err == nil {
@@ -108,7 +109,7 @@ func (s *Scheduler) renewOne(ctx context.Context, id, agentID string) {
 		}
 	}
 	if err != nil && !errors.Is(err, machine.ErrNotFound) && ctx.Err() == nil {
-		s.Logger.Error("the network policy of a machine is not renewed", "machine", id, "error", err)
+		s.Logger.Error("cannot update the network policy of a machine", "machine", id, "error", err)
 	}
 }
 
@@ -129,11 +130,11 @@ func (s *Scheduler) machineOf(ctx context.Context, agentID string) (machine.Mach
 }
 
 func noMachine() error {
-	return fault.Conflict("the agent has no machine now").Named("machine_absent").Hint("send it a follow-up: that brings one up")
+	return fault.Conflict("the agent has no machine now").Named("machine_absent").Hint("send a follow-up: it starts one")
 }
 
-// DialPort connects to a TCP port of the loopback in the agent's machine, and
-// wakes a machine that sleeps. While the connection lasts, the machine is in use.
+// DialPort connects to a loopback TCP port in the agent's machine, and wakes a
+// sleeping machine. While the connection is open, the machine counts as in use.
 func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error) {
 	m, err := s.machineOf(ctx, agentID)
 	if err != nil {
@@ -156,8 +157,8 @@ func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (
 	case errors.Is(err, machine.ErrStopped):
 		return nil, noMachine()
 	case errors.Is(err, pod.ErrNobodyListens):
-		return nil, fault.NotFound("nobody listens on port %d in the machine", port).Named("port_closed").
-			Hint("start the program there, and try again")
+		return nil, fault.NotFound("nothing is listening on port %d in the machine", port).Named("port_closed").
+			Hint("start the program, then try again")
 	case err != nil:
 		if fault.Of(err).Kind != fault.KindInternal {
 			return nil, err
@@ -173,7 +174,7 @@ type portConn struct {
 	letGo func()
 }
 
-// CloseWrite says that there is no more.
+// CloseWrite closes the writing side of the connection.
 func (c *portConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -182,14 +183,14 @@ func (c *portConn) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *portConn) Close() error {
 	defer c.letGo()
 	return c.Conn.Close()
 }
 
-// connectionLog is the folder of the log of the agent's connections, which all
-// its machines share, or "".
+// connectionLog returns the folder of the log of the agent's connections, which
+// all its machines share, or "".
 func (s *Scheduler) connectionLog(agentID string) string {
 	if s.ConnectionLogs == "" {
 		return ""
@@ -197,7 +198,7 @@ func (s *Scheduler) connectionLog(agentID string) string {
 	return filepath.Join(s.ConnectionLogs, agentID)
 }
 
-// makeConnectionLog makes the folder for a machine that is about to be.
+// makeConnectionLog creates that folder before a machine is created.
 func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
 	dir := s.connectionLog(agentID)
 	if dir == "" {
@@ -206,7 +207,8 @@ func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// Forget removes what is kept of an agent beside its journal and its machine.
+// Forget removes what the scheduler stores for an agent besides its journal and
+// machine.
 func (s *Scheduler) Forget(ctx context.Context, agentID string) error {
 	s.forgetForks(ctx)
 	dir := s.connectionLog(agentID)
@@ -219,29 +221,29 @@ func (s *Scheduler) Forget(ctx context.Context, agentID string) error {
 	return nil
 }
 
-// forgetLost removes the logs of agents that were deleted by a server that died
-// before it came to that.
+// forgetLost removes the connection logs of agents whose deletion was
+// interrupted by a crash.
 func (s *Scheduler) forgetLost(ctx context.Context) {
 	if s.ConnectionLogs == "" {
 		return
 	}
 	entries, err := os.ReadDir(s.ConnectionLogs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Logger.Error("the logs of connections cannot be listed", "error", err)
+		s.Logger.Error("cannot list the connection logs", "error", err)
 	}
 	for _, e := range entries {
 		if _, err := s.Agents.Agent(ctx, e.Name()); errors.Is(err, store.ErrNotFound) {
 			if err := s.Forget(ctx, e.Name()); err != nil {
-				s.Logger.Error("an agent that is gone is not forgotten", "error", err)
+				s.Logger.Error("cannot remove the data of a deleted agent", "error", err)
 			}
 		}
 	}
 }
 
-// Connections returns what the agent's machine has open to the outside, and at
-// most limit of the connections that ended after the numbered one, which are
-// those of the agent's earlier machines too. An agent that never had a machine
-// with a network has none.
+// Connections returns the open outbound connections of the agent's machine, and
+// at most limit closed ones whose number is greater than after, which includes
+// those of the agent's earlier machines. If the agent never had a machine with
+// a network, there are none.
 func (s *Scheduler) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
 	m, err := s.machineOf(ctx, agentID)
 	if n, ok := m.(machine.Networked); ok && err == nil {

@@ -56,8 +56,8 @@ func TestNetworkFor(t *testing.T) {
 	}
 }
 
-// A machine is narrowed by what the team had settled when its agent was made; where
-// that cannot be read, none is made.
+// A machine is restricted by the team's settings from when its agent was
+// created. If those cannot be read, no machine is created.
 func TestEgressOf(t *testing.T) {
 	made := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var broken error

@@ -23,32 +23,34 @@ import (
 
 // readyMachine is a machine that is ready, for one loop.
 type readyMachine struct {
-	// enforced says that the sandbox can hold its policy in machines of this kind.
+	// enforced says that the sandbox can enforce its policy in machines of this
+	// class.
 	enforced    bool
 	conn        *pod.Conn
 	exec        *pod.Exec
-	id          string // the machine's
+	id          string // the machine's id
 	hooks       *pod.Hooks
 	mcp         *pod.MCP
-	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // of the sandbox of MCP servers
-	people      func(context.Context, agent.Agent) (Hooks, error)           // what they have set for hooks
-	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // of the hooks' sandbox
+	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
+	people      func(context.Context, agent.Agent) (Hooks, error)           // what people have configured for hooks
+	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
 	boot        string
-	lacking     []string                    // the tools that cannot work in it
-	known       []string                    // the calls that it knew when it was reached
-	token       string                      // of exec-daemon
+	lacking     []string                    // tools that cannot work in it
+	known       []string                    // calls that it knew when the connection was made
+	token       string                      // for exec-daemon
 	folders     []string                    // of the repositories
-	repos       []string                    // URLs, where there are several
-	refused     []string                    // sentences on what git may not fetch though it was named
-	reads       []string                    // URLs of what git may fetch beside them
-	keep        func(context.Context) error // artifacts
+	repos       []string                    // URLs, if there are several repositories
+	refused     []string                    // messages about repositories that git may not fetch although they were named
+	reads       []string                    // URLs of other repositories that git may fetch
+	keep        func(context.Context) error // copies artifacts
 	revoke      func()
-	letGo       func() // of the connection
-	traced      bool   // the machine sends spans over it
-	stale       func() // ends the renewing of what ends by itself
+	letGo       func() // releases the connection
+	traced      bool   // the machine sends spans over the connection
+	stale       func() // stops the renewal of credentials
 }
 
-// keepFresh has do renew what ends by itself until the machine is closed.
+// keepFresh runs do, which renews expiring credentials, until the machine is
+// closed.
 func (h *readyMachine) keepFresh(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -61,7 +63,7 @@ func (h *readyMachine) keepFresh(ctx context.Context, do func(context.Context)) 
 
 func (h *readyMachine) close() {
 	h.stale()
-	// What closing says is of no use: the loop has let go.
+	// The error does not matter: the loop is done with the machine.
 	_ = h.exec.Close()
 	h.hooks.Close()
 	h.mcp.Close()
@@ -73,16 +75,16 @@ func (h *readyMachine) close() {
 	h.letGo()
 }
 
-// traceLinger is how long a connection is kept for the last spans of a run, which
-// exec-daemon sends over it.
+// traceLinger is how long a connection stays open for the last spans of a run,
+// which exec-daemon sends over it.
 const traceLinger = 10 * time.Second
 
 // BootID implements [loop.Machine].
 func (h *readyMachine) BootID() string { return h.boot }
 
-// Call implements [loop.Machine]. Only a cancel ends the call in the machine:
-// when the server stops, or has lost the lease, the machine works on, and
-// whoever is next attaches to the call.
+// Call implements [loop.Hands]. Only a cancel aborts the call in the machine.
+// If the server stops or loses the lease, the call continues and the next
+// server attaches to it.
 func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, h.exec.Call, onDelta)
 }
@@ -111,7 +113,7 @@ func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCal
 	}, onDelta)
 }
 
-// exec is a way to have a machine work a call.
+// exec is a function with which the machine runs a call.
 type exec = func(context.Context, conversation.ToolCall, func(pod.Delta)) (tool.Result, time.Duration, error)
 
 func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
@@ -122,7 +124,7 @@ func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run ex
 			abort(cause)
 			return
 		}
-		_ = h.exec.Close() // Call returns, and its error says why
+		_ = h.exec.Close() // makes Call return with an error
 	})()
 	r, took, err := run(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
 	return r, took, lostError(err)
@@ -205,8 +207,8 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	return all, nil
 }
 
-// definitions are the files of a folder that define subagents, at most so many. A
-// folder that cannot be read has none.
+// definitions returns the files in a folder that define subagents, at most most
+// of them. It returns none if the folder cannot be read.
 func definitions(ctx context.Context, files *pod.Files, folder string, most int) ([]subagent.File, error) {
 	entries, err := files.List(ctx, folder)
 	if err != nil {
@@ -229,7 +231,7 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 			continue
 		}
 		data, err := io.ReadAll(io.LimitReader(contents, subagent.MaxFile+1))
-		_ = contents.Close() // it was read as far as it counts
+		_ = contents.Close() // the part that matters was read
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +249,8 @@ func (h *readyMachine) Push(ctx context.Context, n int, branch string, skipHooks
 	return loop.Delivered{Commit: p.Commit, Note: p.Note}, nil
 }
 
-// name is the URL of the n-th repository, where there are several.
+// name returns the URL of the n-th repository if there are several, and
+// otherwise "".
 func (h *readyMachine) name(n int) string {
 	if n < len(h.repos) {
 		return h.repos[n]
@@ -258,12 +261,13 @@ func (h *readyMachine) name(n int) string {
 // Keep implements [loop.Machine].
 func (h *readyMachine) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
-// lostError says in the loop's words that the machine is gone. A machine that
-// floods its connection is not dialed again: the run ends.
+// lostError converts an error that means the machine is gone to
+// [loop.ErrMachineLost]. If the machine flooded its connection, it is not
+// dialed again, and the run ends.
 func lostError(err error) error {
 	if errors.Is(err, pod.ErrExceeded) {
 		return fault.Exhausted("the machine flooded its connection to the server, which was ended").Named("machine_flood").
-			Hint("look for what does so in the last tool calls, with `aloft agent logs`, and send a follow-up").Because(err)
+			Hint("check the last tool calls with `aloft agent logs`, then send a follow-up").Because(err)
 	}
 	if errors.Is(err, pod.ErrLost) {
 		return fmt.Errorf("%w: %w", loop.ErrMachineLost, err)
@@ -271,8 +275,8 @@ func lostError(err error) error {
 	return err
 }
 
-// gitFault says in a user's words what git in the machine met.
-// of is the repository's URL, where there are several.
+// gitFault converts an error of git in the machine to a message for users. of
+// is the repository's URL if there are several.
 func gitFault(err error, of string) error {
 	g, ok := errors.AsType[*pod.GitError](err)
 	if !ok {
@@ -283,12 +287,12 @@ func gitFault(err error, of string) error {
 	}
 	failed := repoFault(g.Code, g.Op+of, g.Detail)
 	if f, ok := errors.AsType[*fault.Error](failed); ok && g.Bundle != "" {
-		f.Message += fmt.Sprintf(". The commits are kept as the artifact %s, a git bundle: `git fetch FILE HEAD` reads it", g.Bundle)
+		f.Message += fmt.Sprintf(". The commits are saved as the artifact %s, a git bundle: `git fetch FILE HEAD` reads it", g.Bundle)
 	}
 	return failed
 }
 
-// stepFault says in a user's words why a machine was not made ready.
+// stepFault converts an error of a boot step to a message for users.
 func stepFault(err error) error {
 	s, ok := errors.AsType[*pod.StepError](err)
 	if !ok {
@@ -297,12 +301,12 @@ func stepFault(err error) error {
 	return repoFault(s.Code, s.Step, s.Detail)
 }
 
-// repoFault is a failure of git, by its code.
+// repoFault converts a failure of git to a fault, by its code.
 func repoFault(code, op, detail string) error {
 	switch code {
 	case pod.CodeRepoNotFound:
-		return fault.NotFound("%s: the repository is not there: %s", op, detail).Named(code).
-			Hint("check its URL, and that the server's credential may read it")
+		return fault.NotFound("%s: the repository was not found: %s", op, detail).Named(code).
+			Hint("check its URL, and that the server's credential can read it")
 	case pod.CodeRefNotFound:
 		return fault.NotFound("%s: the repository has no such branch, tag or commit: %s", op, detail).Named(code).
 			Hint("check startingRef")
@@ -310,8 +314,8 @@ func repoFault(code, op, detail string) error {
 		return fault.Conflict("%s: the branch on the remote has commits that the agent does not: %s", op, detail).Named(code).
 			Hint("send a follow-up that asks to rebase, or rename the branch on the remote")
 	case pod.CodeSecretInPush:
-		return fault.Denied("%s: the commits hold a secret: %s", op, detail).Named(code).
-			Hint("send a follow-up that asks to take the value out of the commits named there")
+		return fault.Denied("%s: the commits contain a secret: %s", op, detail).Named(code).
+			Hint("send a follow-up that asks to remove the value from those commits")
 	case pod.CodeHookFailed:
 		return fault.Conflict("%s: the project's git hook refused: %s", op, detail).Named(code).
 			Hint("send a follow-up that asks to fix what the hook found")
@@ -319,17 +323,17 @@ func repoFault(code, op, detail string) error {
 		return fault.Denied("%s: the remote refused: %s", op, detail).Named("repo_denied").
 			Hint("check git.credentials in the server's configuration")
 	case pod.CodeUnavailable:
-		return fault.Unavailable("%s: the remote cannot be reached: %s", op, detail).Named("repo_unreachable").
+		return fault.Unavailable("%s: the remote is unreachable: %s", op, detail).Named("repo_unreachable").
 			Hint("try again with a follow-up")
 	case pod.CodeDiskFull:
 		return fault.Exhausted("%s: the disk is full: %s", op, detail).Named(code).
 			Hint("free space where the server keeps its data, and send a follow-up")
 	}
 	return fault.Unavailable("%s failed: %s", op, detail).Named("machine_failed").
-		Hint("look at the boot steps with `aloft agent logs`")
+		Hint("check the boot steps with `aloft agent logs`")
 }
 
-// journalled is a step of the boot as the journal keeps it.
+// journalled converts a boot step to the journal's form.
 func journalled(s pod.Step) *agent.BootStep {
 	return &agent.BootStep{Name: s.Name, State: string(s.State), DurationMS: s.Duration.Milliseconds(), Detail: s.Detail}
 }

@@ -11,7 +11,8 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Remove cancels the agent's run, if it has one here, and destroys its machine.
+// Remove cancels the agent's run, if this server works on it, and destroys the
+// agent's machine.
 func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
 	s.mu.Lock()
 	w := s.workers[agentID]
@@ -62,8 +63,8 @@ func (s *Scheduler) destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// sweepEvery is how often machines of agents that are gone are looked for while
-// the server runs.
+// sweepEvery is how often a running server looks for machines of deleted or
+// archived agents.
 const sweepEvery = 5 * time.Minute
 
 // sweepAlways sweeps every [sweepEvery] until ctx ends.
@@ -80,40 +81,40 @@ func (s *Scheduler) sweepAlways(ctx context.Context) {
 	}
 }
 
-// sweep destroys the machines of agents that are deleted or archived: those
-// that a server was about to destroy when it died, and those that a run made
-// while its agent was removed. With renew the others hear what they may reach
-// today.
+// sweep destroys the machines of deleted and archived agents: those that a
+// crashed server did not get to, and those that a run created while its agent
+// was being removed. If renew is true, the other machines get the current
+// network policy.
 func (s *Scheduler) sweep(ctx context.Context, renew bool) {
 	s.forgetForks(ctx)
 	s.forgetLost(ctx)
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.Logger.Error("machines cannot be listed", "error", err)
+			s.Logger.Error("cannot list the machines", "error", err)
 		}
 		return
 	}
 	for _, id := range ids {
 		owner, ok := agentOf(id)
 		if !ok {
-			continue // not ours
+			continue // not created by this server
 		}
 		s.mu.Lock()
 		working := s.workers[owner] != nil
 		s.mu.Unlock()
 		if working {
-			continue // its end, or a later sweep, finds the machine
+			continue // the end of its run, or a later sweep, handles it
 		}
 		switch gone, err := s.isGone(ctx, owner); {
 		case err != nil:
 			if ctx.Err() == nil {
-				s.Logger.Error("agent cannot be read", "agent", owner, "error", err)
+				s.Logger.Error("cannot read the agent", "agent", owner, "error", err)
 			}
 		case gone:
-			s.Logger.Info("destroying the machine of an agent that is gone", "machine", id)
+			s.Logger.Info("destroying the machine of a deleted agent", "machine", id)
 			if err := s.destroy(ctx, id); err != nil {
-				s.Logger.Error("machine cannot be destroyed", "machine", id, "error", err)
+				s.Logger.Error("cannot destroy a machine", "machine", id, "error", err)
 			}
 		case renew:
 			s.renewOne(ctx, id, owner)
@@ -130,14 +131,14 @@ func (s *Scheduler) isGone(ctx context.Context, agentID string) (bool, error) {
 	return err == nil && a.Archived, err
 }
 
-// sweepAfter destroys what a worker has left whose agent was deleted while it
-// worked.
+// sweepAfter destroys what a worker has left behind if its agent was deleted
+// while it worked.
 func (s *Scheduler) sweepAfter(ctx context.Context, agentID string) {
 	if _, err := s.Agents.Agent(ctx, agentID); !errors.Is(err, store.ErrNotFound) {
-		return // a later sweep looks again where it cannot be read
+		return // on an error, a later sweep tries again
 	}
 	if err := s.destroyOf(ctx, agentID); err != nil {
-		s.Logger.Error("the machine of a deleted agent cannot be destroyed", "agent", agentID, "error", err)
+		s.Logger.Error("cannot destroy the machine of a deleted agent", "agent", agentID, "error", err)
 	}
 	s.given.forget(agentID)
 }

@@ -16,14 +16,15 @@ import (
 	"aloft/internal/redact"
 )
 
-// findPulls finds out where an agent begins that was started on pull requests.
+// findPulls journals the pull requests on which the agent was started, and so
+// the branches from which it starts.
 func (w *worker) findPulls(ctx context.Context, state *agent.State, record loop.Record) error {
 	for _, repo := range state.Agent.Repos {
 		if repo.PullRequest == "" || slices.ContainsFunc(state.Agent.PullRequests, func(p agent.PullRequest) bool { return p.RepoURL == repo.URL }) {
 			continue
 		}
 		if w.s.Pulls == nil {
-			return fault.Invalid("this server has no forge to find %s at", repo.PullRequest).Named("integration_not_connected").
+			return fault.Invalid("this server has no forge for %s", repo.PullRequest).Named("integration_not_connected").
 				Hint("add the host's URL and a token to git.credentials in the configuration")
 		}
 		found, err := w.s.Pulls.Found(ctx, repo.URL, repo.PullRequest)
@@ -45,7 +46,7 @@ func (s *Scheduler) mayReach(ctx context.Context, userID int64, repoURL string) 
 	return s.MayReach(ctx, userID, repoURL)
 }
 
-// pulls are what a loop asks; nil where there is nothing to ask.
+// pulls returns the loop's access to forges, or nil if there is none.
 func (s *Scheduler) pulls() loop.Pulls {
 	if s.Pulls == nil {
 		return nil
@@ -66,9 +67,9 @@ func (w *worker) branches(ctx context.Context, state *agent.State, record loop.R
 	return out, nil
 }
 
-// branchOf returns the branch to work on in the n-th repository. Where the agent
-// is new it finds out, before anything is paid for, whether there is something
-// to clone and a branch to push.
+// branchOf returns the branch to work on in the n-th repository. For a new
+// agent it first checks, before anything costs money, that the repository can
+// be cloned and the branch pushed.
 func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record loop.Record) (string, error) {
 	was := state.Checkout(n)
 	if was.BaseCommit != "" {
@@ -76,7 +77,7 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record
 	}
 	branch := was.Branch
 	if branch == "" && !state.Agent.WorkOnCurrentBranch {
-		branch = state.Branch // one name in all
+		branch = state.Branch // the same name in all repositories
 	}
 	info, err := w.check(ctx, state, n, record)
 	if err != nil {
@@ -86,26 +87,26 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record
 	if n == 0 {
 		w.origin, w.rulesAt = info.Commit, info.Branches[info.DefaultBranch]
 	}
-	if branch == "" { // the agent works on the branch that it starts from
+	if branch == "" { // the agent works on the starting branch
 		if repo.StartingRef == "" {
 			return info.DefaultBranch, nil
 		}
 		if info.Branch == "" {
-			return "", fault.Invalid("%s is no branch, and the agent is to work on the branch that it starts from", repo.StartingRef).
+			return "", fault.Invalid("%s is not a branch, but the agent must work on its starting branch", repo.StartingRef).
 				Named("ref_not_branch").Hint("name a branch in startingRef, or leave workOnCurrentBranch out")
 		}
 		return info.Branch, nil
 	}
 	if _, taken := info.Branches[branch]; taken && state.MachineID == "" {
-		return "", fault.Conflict("the branch %s is on the remote %s already", branch, repo.URL).Named("branch_taken").
-			Hint("start the agent again: it takes another name")
+		return "", fault.Conflict("the branch %s already exists on the remote %s", branch, repo.URL).Named("branch_taken").
+			Hint("start the agent again; it will use another name")
 	}
 	return branch, nil
 }
 
 // check resolves where the work on the n-th repository starts. If that is the
-// team's base branch, and the repository has no such branch, the work starts at the
-// repository's default branch: the journal and the model are told.
+// team's base branch and the repository lacks it, the work starts at the
+// default branch; check records this in the journal and tells the model.
 func (w *worker) check(ctx context.Context, state *agent.State, n int, record loop.Record) (gateway.RefInfo, error) {
 	repo := state.Agent.Repos[n]
 	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
@@ -119,7 +120,7 @@ func (w *worker) check(ctx context.Context, state *agent.State, n int, record lo
 	return info, record(ctx, &agent.BaseMissing{RepoURL: repo.URL, Branch: repo.StartingRef}, &agent.Notice{Code: agent.CodeBaseMissing, Text: words})
 }
 
-// checkouts are what the machine's workspace holds.
+// checkouts returns the repositories for the machine's workspace.
 func (s *Scheduler) checkouts(state *agent.State, branches []string) (first pod.Checkout, others []pod.Checkout) {
 	var all []pod.Checkout
 	folders := agent.Folders(state.Agent.Repos)
@@ -133,7 +134,7 @@ func (s *Scheduler) checkouts(state *agent.State, branches []string) (first pod.
 	return all[0], all[1:]
 }
 
-// several are the URLs of repositories that need to be told apart.
+// several returns the URLs of the repositories if there is more than one.
 func several(repos []agent.Repo) (urls []string) {
 	for _, r := range repos {
 		if len(repos) > 1 {
@@ -143,7 +144,7 @@ func several(repos []agent.Repo) (urls []string) {
 	return urls
 }
 
-// others are what a machine has checked out beside the first repository.
+// others returns the checkouts of the repositories except the first.
 func others(ready pod.Ready) []agent.Checkout {
 	var out []agent.Checkout
 	for _, o := range ready.Others {
@@ -152,8 +153,8 @@ func others(ready pod.Ready) []agent.Checkout {
 	return out
 }
 
-// reachRequest is what the agent's repositories would have git fetch beside them, as of
-// the commits that the work began at.
+// reachRequest returns the additional repositories that the agent's repositories want
+// git to fetch, as of the commits at which the work started.
 func (s *Scheduler) reachRequest(state *agent.State, e environment.Environment) gateway.ReachRequest {
 	w := gateway.ReachRequest{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil, May: func(ctx context.Context, url string) bool {
 		return s.mayReach(ctx, state.Agent.UserID, url) == nil
@@ -168,7 +169,7 @@ func (s *Scheduler) reachRequest(state *agent.State, e environment.Environment) 
 	return w
 }
 
-// grant is what git in the machine may do.
+// grant returns what git in the machine is allowed to do.
 func (w *worker) grant(h *readyMachine, state *agent.State, branches []string) gateway.Grant {
 	g := gateway.Grant{
 		AgentID: state.Agent.ID, RunID: state.Run.ID,
@@ -188,12 +189,12 @@ func (w *worker) grant(h *readyMachine, state *agent.State, branches []string) g
 	return g
 }
 
-// maxDiff bounds a diff, in bytes.
+// maxDiff is the maximum size of a diff, in bytes.
 const maxDiff = 4 << 20
 
-// Diff returns what the agent has changed: in its machine, or, where that does
-// not run, what it has pushed. Of several repositories each with a change has a
-// line with its URL before it.
+// Diff returns the agent's changes: from its machine or, if that is not
+// running, from what it has pushed. If there are several repositories, each
+// diff is preceded by a line with the repository's URL.
 func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
 	state, err := s.fold(ctx, agentID)
 	if err != nil {

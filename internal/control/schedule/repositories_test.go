@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// forge finds pull requests by their addresses.
+// forge returns pull requests by their URLs.
 type forge struct {
 	loop.Pulls
 	found map[string]agent.PullRequest
@@ -30,7 +30,7 @@ func (f *forge) Found(_ context.Context, repoURL, prURL string) (agent.PullReque
 	return p, nil
 }
 
-// upstream is a gateway to repositories that have the branch main alone.
+// upstream is a git gateway to repositories that have only the branch main.
 type upstream struct {
 	Gateway
 	asked []string
@@ -44,9 +44,9 @@ func (u *upstream) Check(_ context.Context, repoURL, ref string) (gateway.RefInf
 	return gateway.RefInfo{DefaultBranch: "main", Commit: "c0ffee", Branch: "main", Branches: map[string]string{"main": "c0ffee"}}, nil
 }
 
-// The work starts at the default branch where a repository lacks the team's base
-// branch, and the journal says so once. A missing ref that the request names is an
-// error.
+// If a repository lacks the team's base branch, the work starts at the default
+// branch, and the journal says so once. A missing ref that the request names is
+// an error.
 func TestBaseBranchMissing(t *testing.T) {
 	const one, two = "https://git.test/o/one", "https://git.test/o/two"
 	up := &upstream{}
@@ -61,7 +61,7 @@ func TestBaseBranchMissing(t *testing.T) {
 		}
 	}
 	state, events, record := begin(agent.Repo{URL: one, StartingRef: "main", TeamBase: true}, agent.Repo{URL: two, StartingRef: "develop", TeamBase: true})
-	for range 2 { // as after a crash
+	for range 2 { // the second time as after a crash
 		if _, err := w.branches(t.Context(), state, record); err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +84,8 @@ func TestBaseBranchMissing(t *testing.T) {
 	}
 }
 
-// An agent that is started on pull requests begins with their branches. Each is
-// asked for until it is in the journal, and then no more.
+// An agent that is started on pull requests starts from their branches. Each is
+// requested from the forge until it is journaled, and not again.
 func TestFindPulls(t *testing.T) {
 	const one, two, plain = "https://git.test/o/one", "https://git.test/o/two", "https://git.test/o/plain"
 	f := &forge{found: map[string]agent.PullRequest{one + "/pulls/1": {Branch: "fix", Base: "main", URL: one + "/pulls/1", Number: 1, State: "open"}}}
@@ -109,7 +109,7 @@ func TestFindPulls(t *testing.T) {
 		t.Errorf("while the second is not there: %v", err)
 	}
 	f.found[two+"/pulls/7"] = agent.PullRequest{Branch: "feature", URL: two + "/pulls/7", Number: 7, State: "open"}
-	for range 2 { // as after a crash
+	for range 2 { // the second time as after a crash
 		if err := find(nil); err != nil {
 			t.Fatal(err)
 		}

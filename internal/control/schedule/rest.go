@@ -12,33 +12,33 @@ import (
 	"aloft/internal/control/store"
 )
 
-// warnBefore is how long before a machine is removed its users are warned; less
-// where it is kept for less than twice that.
+// warnBefore is how long before a machine is removed its users are warned. If
+// machines are kept for less than twice that, the warning comes later.
 const warnBefore = 24 * time.Hour
 
-// Rest looks once at every machine that nobody uses: it puts to sleep those
-// that have been idle for Config.Idle, and removes those that nobody has used
-// for as long as Config.Retention says, with a warning before. A run, a person in the machine
-// and a connection to one of its ports are use.
+// Rest checks all unused machines once. It puts those to sleep that have been
+// idle for Config.Idle, and removes those that have been unused for
+// Config.Retention, after a warning. A run, a visitor in the machine, and a
+// connection to one of its ports count as use.
 func (s *Scheduler) Rest(ctx context.Context) {
 	ids, err := s.Runtime.List(ctx)
 	if err != nil {
-		s.Logger.Error("machines cannot be listed", "error", err)
+		s.Logger.Error("cannot list the machines", "error", err)
 		return
 	}
 	for _, id := range ids {
 		agentID, ok := agentOf(id)
 		if !ok {
-			continue // not ours
+			continue // not created by this server
 		}
 		err := s.restOne(ctx, agentID, id)
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrMoved) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, machine.ErrNotFound) {
-			s.Logger.Error("an idle machine is left as it is", "machine", id, "error", err)
+			s.Logger.Error("cannot put an idle machine to sleep", "machine", id, "error", err)
 		}
 	}
 }
 
-// restAlways rests now and then until ctx ends.
+// restAlways calls Rest periodically until ctx ends.
 func (s *Scheduler) restAlways(ctx context.Context) {
 	if s.Idle <= 0 && s.Retention == nil {
 		return
@@ -65,7 +65,7 @@ func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
 		return err
 	}
 	used := a.UpdatedAt
-	for _, at := range []time.Time{s.links.lastUse(id), s.began} { // a server does not know what came before it
+	for _, at := range []time.Time{s.links.lastUse(id), s.began} { // a server does not know of use before its own start
 		if at.After(used) {
 			used = at
 		}
@@ -88,8 +88,8 @@ func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
 	return err
 }
 
-// alone does something with the machine of an agent that does not work, while
-// nobody uses the machine or begins to. ok is false where somebody does.
+// alone calls do for the machine of an idle agent, while nobody else can use
+// the machine. ok is false if it is in use.
 func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func(*agent.State) error) (ok bool, err error) {
 	s.mu.Lock()
 	working := s.workers[a.ID] != nil
@@ -105,7 +105,7 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	defer giveBack()
 	lease := store.LeaseOn(a.ID)
 	if ok, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil || !ok {
-		return false, err // another server works it
+		return false, err // another server works on the agent
 	}
 	renewed, over := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
@@ -115,8 +115,8 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 		renewing.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.workers[a.ID] == nil { // or else it is the worker's by now
-			_ = s.Leases.Release(context.WithoutCancel(ctx), lease, s.Owner) // it lapses
+		if s.workers[a.ID] == nil { // otherwise the worker owns the lease by now
+			_ = s.Leases.Release(context.WithoutCancel(ctx), lease, s.Owner) // on failure the lease expires
 		}
 	}()
 	state, err := s.fold(ctx, a.ID)
@@ -126,12 +126,12 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	return true, do(state)
 }
 
-// leaveLimit bounds how long those who are about to leave a machine are waited for.
+// leaveLimit is how long to wait for users that are about to leave a machine.
 const leaveLimit = 5 * time.Second
 
-// deserted waits, for a moment, until nobody works in the machine of an agent
-// whose run has ended, or visits it: the end of a run is journaled before its
-// worker is done, and who has hung up may not have been noticed yet.
+// deserted waits briefly until the worker and all visitors have left the
+// machine of an agent whose run has ended. The end of a run is journaled before
+// its worker is done, and a visitor's disconnect may not have been noticed yet.
 func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
@@ -153,7 +153,8 @@ func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
 	}
 }
 
-// renewLease keeps a lease until ctx ends: to save a large memory takes a while.
+// renewLease renews a lease until ctx ends, since saving a large memory takes a
+// while.
 func (s *Scheduler) renewLease(ctx context.Context, lease string) {
 	tick := time.NewTicker(leaseRenew)
 	defer tick.Stop()
@@ -163,13 +164,13 @@ func (s *Scheduler) renewLease(ctx context.Context, lease string) {
 			return
 		case <-tick.C:
 			if _, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil && ctx.Err() == nil {
-				s.Logger.Error("lease cannot be renewed", "lease", lease, "error", err)
+				s.Logger.Error("cannot renew the lease", "lease", lease, "error", err)
 			}
 		}
 	}
 }
 
-// retention is for how long a machine of the agent's is kept that nobody uses.
+// retention returns how long an unused machine of the agent is kept.
 func (s *Scheduler) retention(ctx context.Context, a agent.Agent) (time.Duration, error) {
 	if s.Retention == nil {
 		return 0, nil
@@ -179,7 +180,8 @@ func (s *Scheduler) retention(ctx context.Context, a agent.Agent) (time.Duration
 
 func warning(kept time.Duration) time.Duration { return min(warnBefore, kept/2) }
 
-// journal appends an event that holds as long as nothing else has happened.
+// journal appends an event, unless other events were appended since state was
+// read.
 func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.Body) error {
 	head := state.Agent.Head
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
@@ -189,12 +191,13 @@ func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.
 	return err
 }
 
-// expire warns that the machine will be removed, which is kept for so long, and
-// removes it in its time.
+// expire warns that an unused machine will be removed, and removes it when its
+// time has come. kept is the retention period.
 func (s *Scheduler) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
 	switch {
 	case state.Expires.IsZero():
-		// In full, however late it comes: a server may have been down for weeks.
+		// Give the full warning period even if the warning is late: the server
+		// may have been down for weeks.
 		at := time.Now().Add(max(warning(kept), kept-unused))
 		return s.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
 	case time.Now().Before(state.Expires):
@@ -207,6 +210,6 @@ func (s *Scheduler) expire(ctx context.Context, state *agent.State, kept, unused
 	if err := s.destroy(ctx, id); err != nil {
 		return fmt.Errorf("remove an expired machine: %w", err)
 	}
-	s.Logger.Info("the machine is removed: nobody has used it for long", "machine", id)
+	s.Logger.Info("removed an unused machine", "machine", id)
 	return nil
 }

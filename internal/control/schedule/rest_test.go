@@ -17,7 +17,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// diary keeps what is appended to the journal of one agent.
+// diary records what is appended to the journal of one agent.
 type diary struct {
 	store.Journal
 	state *agent.State
@@ -36,7 +36,7 @@ func (d *diary) Append(_ context.Context, a store.Append) ([]agent.Event, error)
 	return a.Events, nil
 }
 
-// dormitory has one bed, until that is destroyed.
+// dormitory is a runtime with one machine, until that is destroyed.
 type dormitory struct {
 	machine.Runtime
 	diary *diary
@@ -58,15 +58,16 @@ func (b *lastBed) Destroy(context.Context) error {
 	return nil
 }
 
-// TestExpiring warns a day before a machine is removed, in full however late that
-// comes, and anew after somebody has used it.
+// TestExpiring checks that the warning comes a day before a machine is removed,
+// with the full period even if it is late, and again after the machine was
+// used.
 func TestExpiring(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {
 		retention, unused, warned time.Duration
 	}{
 		{30 * day, 29*day + time.Minute, day},
-		{30 * day, 300 * day, day}, // the server was down for long
+		{30 * day, 300 * day, day}, // the server was down for a long time
 		{day, day/2 + time.Minute, day / 2},
 	} {
 		t.Run(fmt.Sprint(c.retention, c.unused), func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestExpiring(t *testing.T) {
 					t.Fatalf("it is removed in %s, gone %v; want %s", left, room.gone, c.warned)
 				}
 				state.Apply(agent.Event{Seq: state.Agent.Head + 1, Time: time.Now(), Body: &agent.MachineWoken{MachineID: "m-1", BootID: "b-2"}})
-				time.Sleep(2 * c.warned) // used meanwhile, and left again
+				time.Sleep(2 * c.warned) // used meanwhile, and unused again
 				look()
 				time.Sleep(time.Until(state.Expires) - time.Second)
 				look()
@@ -104,7 +105,7 @@ func TestExpiring(t *testing.T) {
 	}
 }
 
-// wards is a runtime that has those machines, all of which sleep.
+// wards is a runtime with these machines, which all sleep.
 type wards struct {
 	machine.Runtime
 	ids []string
@@ -116,8 +117,8 @@ func (w *wards) Open(context.Context, string) (machine.Machine, error) {
 	return &bed{stopped: true}, nil
 }
 
-// TestKeptForEach warns of the machines of those agents whose machines are kept
-// for a moment, and of no others'.
+// TestKeptForEach warns only about the machines of agents with a short
+// retention period.
 func TestKeptForEach(t *testing.T) {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -157,7 +158,8 @@ func TestKeptForEach(t *testing.T) {
 	}
 }
 
-// TestDeserted waits for who is leaving, and no longer than a moment for who stays.
+// TestDeserted checks that users who are leaving are waited for, but only
+// briefly for those who stay.
 func TestDeserted(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/control/store"
 )
 
-// started is what a machine does when it comes up.
+// started is what a machine does when it boots.
 var started = []string{"boot", "run service up", "terminal web"}
 
 func (s *site) want(did ...string) {
@@ -23,8 +23,8 @@ func (s *site) want(did ...string) {
 	}
 }
 
-// Run works the runs that are open when it begins, and those that it is woken
-// for. The second run of an agent goes on in the machine of the first.
+// Run works on runs that are open when it starts, and on those for which it is
+// woken. The agent's second run uses the machine of the first.
 func TestRunWorksOpenRuns(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -49,8 +49,8 @@ func TestRunWorksOpenRuns(t *testing.T) {
 	}
 }
 
-// A server that stops leaves its run open and releases the lease at once:
-// another goes on in the same machine.
+// A server that stops leaves its run open and releases the lease at once, so
+// that another server continues in the same machine.
 func TestRunIsLeftToAnotherServer(t *testing.T) {
 	s := newSite(t)
 	asked := make(chan struct{}, 1)
@@ -82,7 +82,7 @@ func TestRunIsLeftToAnotherServer(t *testing.T) {
 	}
 }
 
-// A cancel that is asked of a run which works ends it with the next wake.
+// A cancel request for a running run ends it with the next wake.
 func TestWakeCancels(t *testing.T) {
 	s := newSite(t)
 	asked := make(chan struct{}, 1)
@@ -118,7 +118,7 @@ func TestRemove(t *testing.T) {
 	if _, err := s.Runtime.Create(t.Context(), machine.Spec{ID: other, Image: "host"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), id); err != nil { // before it works
+	if err := s.Remove(t.Context(), id); err != nil { // before the run starts
 		t.Fatal(err)
 	}
 	s.start(t.Context(), id)
@@ -134,7 +134,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// An agent that is deleted while a run makes or uses its machine leaves none.
+// An agent that is deleted while a run creates or uses its machine leaves no
+// machine behind.
 func TestDeletedAgentLeavesNoMachine(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -147,8 +148,8 @@ func TestDeletedAgentLeavesNoMachine(t *testing.T) {
 	s.want(started...)
 }
 
-// A sweep destroys the machines of agents that are deleted or archived, and
-// leaves alone those of agents that work, and those that are no agent's.
+// A sweep destroys the machines of deleted and archived agents. It does not
+// touch those of working agents, nor machines that belong to no agent.
 func TestSweep(t *testing.T) {
 	s := newSite(t)
 	asked, goOn := make(chan struct{}, 1), make(chan struct{})
@@ -180,7 +181,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// leftover has a machine that appears while the server runs.
+// leftover is a runtime in which an orphaned machine appears while the server
+// runs.
 type leftover struct {
 	machine.Runtime
 	store.Agents
@@ -214,7 +216,7 @@ func (r remains) Destroy(context.Context) error {
 	return nil
 }
 
-// A server that runs finds such machines by itself.
+// A running server finds such machines by itself.
 func TestRunSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leftover{destroyed: make(chan struct{})}
@@ -226,7 +228,7 @@ func TestRunSweeps(t *testing.T) {
 		l.id = agent.NewID() + "-0000"
 		select {
 		case <-l.destroyed:
-		case <-time.After(time.Hour): // of the bubble's clock
+		case <-time.After(time.Hour): // fake time
 			t.Error("it is still there after an hour")
 		}
 		cancel()
@@ -236,8 +238,8 @@ func TestRunSweeps(t *testing.T) {
 	})
 }
 
-// A visitor who wakes a machine finds what its environment starts, once in each
-// of its lives: the next run does not start it again.
+// After a visitor wakes a machine, the environment's start command and
+// terminals run once per boot: the next run does not start them again.
 func TestVisitorStartsTheEnvironment(t *testing.T) {
 	s := newSite(t)
 	id := s.agent()
@@ -250,7 +252,7 @@ func TestVisitorStartsTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := m.(machine.Snapshotter).Stop(t.Context()); err != nil { //nolint:forcetypeassert // the fake's are
+		if err := m.(machine.Snapshotter).Stop(t.Context()); err != nil { //nolint:forcetypeassert // the fakes implement it
 			t.Fatal(err)
 		}
 		for range 2 {

@@ -7,21 +7,22 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// What may have a sandbox around it beside tool calls.
+// Things besides tool calls that can run in a sandbox.
 const (
 	SandboxHooks     = "hooks"
 	SandboxStart     = "start"
 	SandboxTerminals = "terminals"
-	SandboxMCP       = "mcp" // stdio servers
+	SandboxMCP       = "mcp" // MCP servers over stdio
 )
 
-// Sandboxable are all of them.
+// Sandboxable lists all of them.
 var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, SandboxMCP}
 
-// sandboxPolicy is the policy around something of an agent's; nil is none.
+// sandboxPolicy returns the sandbox policy for one of an agent's Sandboxable things; nil
+// means no sandbox.
 func (s *Scheduler) sandboxPolicy(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
 	if s.SandboxPolicy == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // no sandbox
 	}
 	return s.SandboxPolicy(ctx, a, what)
 }

@@ -1,7 +1,8 @@
-// Package schedule decides which agent works, and in which machine. It takes
-// the lease on every agent with an open run, gives its loop a machine, and goes
-// on with what a server before it has left. It keeps nothing that matters in
-// memory: who works is a lease, and which machine is the journal's.
+// Package schedule decides which server works on which agent, and in which
+// machine. It takes the lease on every agent with an open run, gives the
+// agent's loop a machine, and continues what an earlier server has left. It
+// keeps no important state in memory: leases are in the store, and machines in
+// the journal.
 package schedule
 
 import (
@@ -29,104 +30,108 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// Config is what a scheduler works with.
+// Config is what a scheduler needs.
 type Config struct {
 	Journal store.Journal
 	Agents  store.Agents
 	Leases  store.Leases
-	Owner   string // this server's name on its leases; the same after a restart on the same data
+	Owner   string // this server's name on its leases; unchanged by a restart on the same data
 	Runtime machine.Runtime
 	Limits  machine.Limits // of every machine
 	Image   string         // of every machine
-	Class   string         // of every machine whose agent does not say
-	Network policy.Network // what machines may reach; the zero value is no network at all
-	// ConnectionLogs is the folder that holds, by agent, what their machines
-	// reached; "" keeps no more than a machine's gateway does.
+	Class   string         // for agents that do not choose one
+	Network policy.Network // what machines may reach; the zero value is no network
+	// ConnectionLogs is the folder with the log of each agent's network
+	// connections. If it is "", only the machine's network gateway has a log.
 	ConnectionLogs string
 	Gateway        Gateway
-	// Environments say what machines are made of; nil has all be of Image.
-	// MayReach returns a fault unless the user may run agents on a repository; nil
-	// lets everybody reach all.
+	// MayReach returns a fault unless the user may run agents on a repository.
+	// If it is nil, everyone may use all repositories.
 	MayReach func(ctx context.Context, userID int64, repoURL string) error
-	// Dependencies are prefixes of URLs of repositories that others may name as
-	// theirs, to be fetched. Nil lets a repository name those of its own owner.
+	// Dependencies are URL prefixes of repositories that other repositories may
+	// name as dependencies, to be fetched. If it is nil, a repository may name
+	// those of its own owner.
 	Dependencies []string
+	// Environments decides what machines are built from. If it is nil, all use
+	// Image.
 	Environments Environments
 	SetUp        SetUp
-	// Model returns the model of that id, "" for the default.
+	// Model returns the model with that id, or the default for "".
 	Model func(id string) (model.Model, model.Info, error)
-	// FastModel is the id of the model for subagents whose work is small; "" is the
-	// agent's own.
+	// FastModel is the id of the model for subagents with small tasks; "" is
+	// the agent's model.
 	FastModel string
 	// Secret is 32 random bytes from which the tokens of machines are derived,
-	// so that they are the same after a restart and are stored nowhere.
+	// so that the tokens survive a restart without being stored.
 	Secret []byte
 	Author Author // of the commits that are made for agents
-	// Secrets returns values, by names, that must not come out of the agent's
-	// machine, in what it says or in what it pushes. nil has none.
+	// Secrets returns values, by name, to redact from everything that comes out
+	// of the agent's machine. It may be nil.
 	Secrets func(agentID string) map[string]string
-	// Variables returns what the agent's machine finds in its environment, and
-	// until when that is good, a zero time for always. What of it is hidden counts
-	// as Secrets do. nil gives nothing.
+	// Variables returns the environment variables for the agent's machine, and
+	// when they expire; the zero time means never. Secret ones are also
+	// redacted. It may be nil.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
-	// Identity signs who an agent is, for programs in its machine; nil gives them
-	// no tokens.
+	// Identity signs tokens that prove to others which agent a program belongs
+	// to. If it is nil, programs get no tokens.
 	Identity Identity
-	// Room is a fault where no other machine should be made: the disk is full.
-	// nil is always room.
+	// Room returns a fault if no more machines should be created because the
+	// disk is full. It may be nil.
 	Room func() error
-	// Artifacts keeps files that are to outlive machines; nil keeps none.
+	// Artifacts stores files that outlive machines; nil stores none.
 	Artifacts Artifacts
-	Layers    Layers // disks that were saved; nil where none can be
-	// Idle is for how long nobody uses a machine until it is put to sleep; 0 is for ever.
+	Layers    Layers // saved disks; nil if disks cannot be saved
+	// Idle is how long a machine may be unused before it is put to sleep; 0
+	// means for ever.
 	Idle time.Duration
-	// DiskOnly has machines sleep without their processes, so that no memory of
-	// theirs lies on the disk.
+	// DiskOnly puts machines to sleep without their processes, so that no
+	// memory is written to disk.
 	DiskOnly bool
-	// Allowed is what the team and the server let each run of an agent use; nil is
-	// all it wants.
+	// Allowed returns the limits that the team and the server set for each run
+	// of an agent. If it is nil, there are none.
 	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
-	// Privacy reports whether a run is in privacy mode; nil is never.
+	// Privacy reports whether a run is in privacy mode. If it is nil, no run
+	// is.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
-	// Retention is for how long nobody uses an agent's machine until it is removed
-	// with its disk; 0 is for ever, and so is nil.
+	// Retention returns how long an agent's machine may be unused before it is
+	// removed with its disk. 0 or a nil function means for ever.
 	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)
-	// TeamEgress is what the team had settled at a time of what machines may reach;
-	// nil is nothing, and so is a zero value.
+	// TeamEgress returns the team's network restriction at a point in time. The
+	// zero value or a nil function means none.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
-	// Spans has machines make spans below their runs' own, and sends them on. nil,
-	// which is ghost mode, has exec-daemon make none.
+	// Spans makes machines record spans below their runs' spans, and exports
+	// them. If it is nil, as in ghost mode, exec-daemon records none.
 	Spans *telemetry.Telemetry
-	// Review decides how tool calls are treated. Without it all run.
+	// Review decides which tool calls may run. If it is nil, all may.
 	Review loop.Reviewer
-	// MCP are the MCP servers of agents; nil has none.
+	// MCP provides the agents' MCP servers; nil means none.
 	MCP loop.Servers
-	// Sandbox reports whether machines of a class can hold the policy of the
-	// sandbox around single commands. It is this host's knowledge, and never what a
-	// machine says of itself. Without it none can.
+	// Sandbox reports whether machines of a class can enforce the sandbox
+	// policy for single commands. This is known from the host's configuration,
+	// never from what a machine claims. If it is nil, none can.
 	Sandbox func(class string) bool
-	// Cage returns the policy of the sandbox around what is no tool call: SandboxHooks,
-	// SandboxStart, SandboxTerminals or SandboxMCP; nil where that is to have none. Without it
-	// none has.
+	// SandboxPolicy returns the sandbox policy for SandboxHooks, SandboxStart,
+	// SandboxTerminals or SandboxMCP; a nil policy means no sandbox. If Cage is
+	// nil, none of them is sandboxed.
 	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
-	// Live shows watchers what models are writing; nil shows nobody.
+	// Live shows clients what models are writing; nil shows nothing.
 	Live *live.Board
-	// Pulls opens pull requests, and finds those that agents are started on; nil
-	// where there are none.
+	// Pulls opens pull requests, and finds those on which agents are started.
+	// It may be nil.
 	Pulls Pulls
-	// Hooks returns what an agent's hooks are told of people, and have from them.
-	// Without it that is nothing.
+	// Hooks returns what people have configured for an agent's hooks. It may be
+	// nil.
 	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
 	Logger *slog.Logger
 }
 
-// Hooks are what people have set for the hooks of an agent.
+// Hooks is what people have configured for the hooks of an agent.
 type Hooks struct {
-	Team, User []byte // hooks.json each; nil for none
-	Email      string // of the agent's person; "" if unknown
+	Team, User []byte // hooks.json each; nil if there is none
+	Email      string // of the agent's owner; "" if unknown
 }
 
-// hooksOf are those of an agent.
+// hooksOf returns the hooks configuration of an agent.
 func (s *Scheduler) hooksOf(ctx context.Context, a agent.Agent) (Hooks, error) {
 	if s.Hooks == nil {
 		return Hooks{}, nil
@@ -134,10 +139,11 @@ func (s *Scheduler) hooksOf(ctx context.Context, a agent.Agent) (Hooks, error) {
 	return s.Hooks(ctx, a)
 }
 
-// Author is who commits.
+// Author is the author of commits.
 type Author struct{ Name, Email string }
 
-// Gateway is how git in a machine reaches its remotes.
+// Gateway is the git gateway through which git in a machine reaches its
+// remotes.
 type Gateway interface {
 	http.Handler
 	Grant(g gateway.Grant) (credential string, err error)
@@ -147,26 +153,26 @@ type Gateway interface {
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 }
 
-// Pulls asks forges for pull requests.
+// Pulls opens and finds pull requests at forges.
 type Pulls interface {
 	loop.Pulls
-	// Found returns the pull request at an address, for an agent that is to go on
-	// with it in that repository.
+	// Found returns the pull request with the given URL, for an agent that will
+	// work on it in that repository.
 	Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error)
 }
 
-// Identity signs that the bearer is a workload, to an audience.
+// Identity signs tokens that prove a workload's identity to an audience.
 type Identity interface {
 	Token(w identity.Workload, audience, nonce string) (token string, expires time.Time, err error)
 }
 
-// Artifacts keeps what agents put into their folders of artifacts.
+// Artifacts stores the files from agents' artifacts folders.
 type Artifacts interface {
 	Collect(ctx context.Context, agentID string, from artifact.Source, secrets *redact.Redactor) (left []artifact.Left, err error)
 }
 
-// Times of a lease: another server takes an agent over when its own has been
-// silent for leaseTTL.
+// Lease times: another server takes an agent over when its lease was not
+// renewed for leaseTTL.
 const (
 	leaseTTL   = 30 * time.Second
 	leaseRenew = leaseTTL / 3
@@ -178,16 +184,16 @@ type Scheduler struct {
 	wake  chan string
 	links links
 	given given
-	boots chan struct{} // a slot for each machine that may boot at once
+	boots chan struct{} // one slot for each machine that may boot at once
 	began time.Time
 
 	mu      sync.Mutex
 	workers map[string]*worker // by agent
-	forking map[string]bool    // layers of agents that are about to be made
+	forking map[string]bool    // layers of forks that are being created
 	running sync.WaitGroup
 }
 
-// New makes a scheduler; Run makes it work.
+// New returns a scheduler. Run starts it.
 func New(c Config) *Scheduler {
 	return &Scheduler{
 		Config:  c,
@@ -198,8 +204,9 @@ func New(c Config) *Scheduler {
 	}
 }
 
-// Run works open runs until ctx ends, and then waits until every loop has left
-// its run in a state from which another can go on. Machines stay up.
+// Run works on open runs until ctx ends. Then it waits until every loop has
+// left its run in a state that another server can continue. Machines keep
+// running.
 func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	s.sweep(ctx, true)
@@ -209,7 +216,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := s.resume(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Error("open runs cannot be read", "error", err)
+			s.Logger.Error("cannot read the open runs", "error", err)
 		}
 		for again := false; !again; {
 			select {
@@ -217,7 +224,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				return nil
 			case id := <-s.wake:
 				s.start(ctx, id)
-			case <-tick.C: // what another server left, and wakes that were missed
+			case <-tick.C: // finds what another server has left, and missed wakes
 				again = true
 			}
 		}
@@ -236,7 +243,8 @@ func (s *Scheduler) resume(ctx context.Context) error {
 	return nil
 }
 
-// Wake says that the agent has a new run, or that a cancel was asked of the one it has.
+// Wake tells the scheduler that the agent has a new run or a request to cancel
+// one.
 func (s *Scheduler) Wake(agentID string) {
 	select {
 	case s.wake <- agentID:
@@ -244,7 +252,7 @@ func (s *Scheduler) Wake(agentID string) {
 	}
 }
 
-// start gives the agent a worker, or lets the one it has look again.
+// start starts a worker for the agent, or makes the existing one look again.
 func (s *Scheduler) start(ctx context.Context, agentID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// bare is the plan of a machine that a person sets up: its base, with nothing
-// run in it. An image that the person chose stands in place of the base.
+// bare returns the plan for a machine that a person sets up: the base of the
+// plan, or the given image, without any commands.
 func bare(p build.Plan, image string) build.Plan {
 	e := &p.Environment
 	if image != "" {
@@ -31,8 +31,8 @@ func bare(p build.Plan, image string) build.Plan {
 	return p
 }
 
-// historyKept has the shells of a machine that is set up keep what is typed as
-// it is typed: the environment that is proposed is made of it.
+// historyKept makes shells in a set-up machine write their history immediately,
+// since the proposed environment is derived from it.
 func historyKept(state *agent.State) map[string]string {
 	if state.Agent.Env.Preset != agent.SetUp {
 		return nil
@@ -45,8 +45,9 @@ const (
 	quickCommand = time.Minute
 )
 
-// SetUpHistory returns the lines that were typed in the shells of the machine,
-// the last ones if there are many. They are the machine's word.
+// SetUpHistory returns the lines that were typed in the machine's shells, or
+// the last ones if there are many. They come from the machine, so they are
+// untrusted.
 func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string, error) {
 	a, err := s.Access(ctx, agentID)
 	if err != nil {
@@ -60,23 +61,22 @@ func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string,
 	return strings.Split(out.text(), "\n"), nil
 }
 
-// Snapshot saves the disk of an agent's machine under that new id. The machine
-// is put to sleep for that; who is in it is cut off, and the next who comes has it
-// go on.
+// Snapshot saves the disk of an agent's machine under the new id. It puts the
+// machine to sleep and disconnects everyone in it; the next visitor wakes it.
 func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	state, err := s.fold(ctx, agentID)
 	if err != nil {
 		return err
 	}
 	if state.Run.Status.Ended() {
-		s.deserted(ctx, agentID, "") // by its worker; visitors are cut off
+		s.deserted(ctx, agentID, "") // waits for its worker; visitors are disconnected
 	}
 	s.mu.Lock()
 	busy := s.workers[agentID] != nil
 	s.mu.Unlock()
 	switch {
 	case busy || !state.Run.Status.Ended():
-		return fault.Conflict("the agent works, and its machine is not saved meanwhile").Named("agent_busy").Hint("wait until its run has ended")
+		return fault.Conflict("the agent is working, so its machine cannot be saved").Named("agent_busy").Hint("wait until its run has ended")
 	case state.MachineID == "":
 		return noMachine()
 	}
@@ -93,7 +93,7 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	}
 	l := s.links.use(m.ID())
 	defer s.links.letGo(m.ID(), l)
-	l.mu.Lock() // whoever wants to boot it waits
+	l.mu.Lock() // anyone who wants to boot it waits
 	defer l.mu.Unlock()
 	if l.conn != nil {
 		_ = l.conn.Close()
@@ -113,8 +113,8 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	return nil
 }
 
-// CommitFile commits one file, and nothing else, on the agent's branch and
-// pushes it. It may be repeated.
+// CommitFile commits a single file to the agent's branch and pushes it. It is
+// idempotent.
 func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data []byte, message string) (branch, commit string, err error) {
 	state, err := s.fold(ctx, agentID)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data [
 	}
 	defer a.Close()
 	out := &tail{most: maxSetUpOutput}
-	// Both are sent in base64, so that no shell reads them.
+	// Both are sent in base64, so that the shell does not interpret them.
 	encoded := base64.StdEncoding.EncodeToString
 	script := fmt.Sprintf(`set -e
 f=$(echo %s | base64 -d)
@@ -143,7 +143,7 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 	}
 	if exit.Code != 0 || exit.TimedOut {
 		return "", "", fault.Conflict("%s cannot be committed: %s", name, strings.TrimSpace(out.text())).Named("commit_failed").
-			Hint("look at the checkout with `aloft agent exec %s git status`", agentID)
+			Hint("check the checkout with `aloft agent exec %s git status`", agentID)
 	}
 	url := state.Agent.Repos[0].URL
 	branch = cmp.Or(state.Branch, "aloft/environment")
@@ -164,8 +164,8 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 	return branch, commit, err
 }
 
-// PushedBranch is the branch of the agent's first repository, "" while nothing of
-// it was pushed.
+// PushedBranch returns the branch of the agent's first repository, or "" if it
+// was not pushed.
 func (s *Scheduler) PushedBranch(ctx context.Context, agentID string) (string, error) {
 	state, err := s.fold(ctx, agentID)
 	if err != nil || !state.Pushed {

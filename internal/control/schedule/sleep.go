@@ -13,21 +13,22 @@ import (
 	"aloft/internal/control/store"
 )
 
-// letGoLimit bounds how long a machine may take to end its connections before it
+// letGoLimit is how long a machine may take to close its connections before it
 // is saved.
 const letGoLimit = 15 * time.Second
 
-// Why a machine sleeps on its disk only: [agent.MachineHibernated.Code].
+// Reasons why a machine sleeps without its processes:
+// [agent.MachineHibernated.Code].
 const (
-	codeDiskOnly = "disk_only" // the configuration says so
+	codeDiskOnly = "disk_only" // required by the configuration
 	codeNoMemory = "no_memory" // its runtime cannot save memory
-	codeNoRoom   = "no_room"   // on the disk
+	codeNoRoom   = "no_room"   // the disk is full
 	codeFailed   = "failed"
 )
 
-// hibernate puts the machine to sleep, and journals how. Should the server die
-// between the two, the next look finds a machine that has stopped, and notes it;
-// whoever needs it before that wakes it just so.
+// hibernate puts the machine to sleep, and journals how. If the server dies
+// between the two, the next check finds a stopped machine and journals that; a
+// user who needs the machine before that wakes it in the same way.
 func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
@@ -40,14 +41,14 @@ func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
 	return s.putToSleep(ctx, sleeper, state)
 }
 
-// putToSleep stops the machine, with its processes saved where that can be, and
-// journals how it sleeps. The link to it is the caller's alone.
+// putToSleep stops the machine, saving its processes if possible, and journals
+// how it sleeps. The caller has reserved the link to it.
 func (s *Scheduler) putToSleep(ctx context.Context, m machine.Measured, state *agent.State) error {
 	slept, err := s.sleep(ctx, m)
 	if err != nil {
 		return err
 	}
-	s.Logger.Info("a machine sleeps", "machine", m.ID(), "alive", slept.Alive, "reason", slept.Reason)
+	s.Logger.Info("machine put to sleep", "machine", m.ID(), "alive", slept.Alive, "reason", slept.Reason)
 	return s.journal(context.WithoutCancel(ctx), state, slept)
 }
 
@@ -62,7 +63,7 @@ func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.Machi
 	if ok {
 		err = s.checkpoint(ctx, live)
 	}
-	if err != nil && ctx.Err() != nil { // the server stops, and the machine stays as it is
+	if err != nil && ctx.Err() != nil { // the server is stopping, and the machine stays as it is
 		return nil, context.Cause(ctx)
 	}
 	slept.Alive = err == nil
@@ -81,8 +82,8 @@ func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.Machi
 }
 
 var (
-	errDiskOnly = errors.New("machines of this server sleep on their disks (machine.sleep)")
-	errNoRoom   = errors.New("there is no room for the memory of a machine")
+	errDiskOnly = errors.New("this server puts machines to sleep without their processes (machine.sleep)")
+	errNoRoom   = errors.New("not enough disk space for the memory of a machine")
 )
 
 // checkpoint saves the machine's memory and stops it.
@@ -113,9 +114,9 @@ func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) erro
 	})
 }
 
-// woken notes that a machine is awake, if it slept or if what its environment
-// starts was started for a visitor. The agent is told with its next run, once,
-// however often others have woken the machine meanwhile.
+// woken journals that a machine is awake, if it was asleep or if the
+// environment's start command was run for a visitor. The agent is told once, in
+// its next run, however often visitors have woken the machine meanwhile.
 func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string, started bool) error {
 	if !state.Hibernated && !started {
 		return nil
@@ -126,8 +127,8 @@ func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string
 	return err
 }
 
-// wakingOf is what there is to journal of a machine that is up in the life that the
-// agent knows, and may have slept.
+// wakingOf returns the events to journal for a machine that is up in the boot
+// that the agent knows, and that may have slept.
 func wakingOf(state *agent.State) (bodies []agent.Body) {
 	slept := state.Slept
 	if state.Hibernated {
@@ -136,7 +137,7 @@ func wakingOf(state *agent.State) (bodies []agent.Body) {
 	}
 	if slept > 0 {
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeSlept, Text: fmt.Sprintf(
-			"The machine slept for %s. Its processes go on where they were; their connections to the outside were cut, and the clock is right.",
+			"The machine slept for %s. Its processes continue; their outside connections were cut, and the clock is correct.",
 			slept.Round(time.Second))})
 	}
 	return bodies

@@ -30,7 +30,8 @@ func (b *bed) Checkpoint(_ context.Context, _ func(context.Context) error) error
 	return b.fails
 }
 
-// TestSleep has a machine sleep as it can, and says why it cannot otherwise.
+// TestSleep puts machines to sleep as well as they can, and checks the reason
+// if the processes are lost.
 func TestSleep(t *testing.T) {
 	full := errors.New("the disk is full")
 	for _, c := range []struct {
@@ -60,7 +61,7 @@ func TestSleep(t *testing.T) {
 			}
 		})
 	}
-	// A server that stops leaves the machine as it is.
+	// A stopping server leaves the machine as it is.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := &bed{fails: context.Canceled}
@@ -69,8 +70,8 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestWakingIsTold tells the agent once how long the machine slept, also where
-// others have woken it before.
+// TestWakingIsTold checks that the agent is told once how long the machine
+// slept, even if visitors have woken it before.
 func TestWakingIsTold(t *testing.T) {
 	ready := []agent.Body{&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"}}
 	slept, woken := &agent.MachineHibernated{MachineID: "m-1", Alive: true}, &agent.MachineWoken{MachineID: "m-1", BootID: "b-1", Alive: true}
@@ -82,7 +83,7 @@ func TestWakingIsTold(t *testing.T) {
 	}{
 		{"Awake", nil, false, ""},
 		{"Asleep", []agent.Body{slept}, true, "slept for "},
-		{"WokenTwiceByVisitors", []agent.Body{slept, woken, slept, woken}, false, "slept for 2s"}, // a second each
+		{"WokenTwiceByVisitors", []agent.Body{slept, woken, slept, woken}, false, "slept for 2s"}, // one second each
 		{"Told", []agent.Body{slept, woken, &agent.Notice{Code: agent.CodeSlept}}, false, ""},
 		{"OnItsDisk", []agent.Body{slept, &agent.MachineWoken{MachineID: "m-1", BootID: "b-2"}}, false, ""},
 	} {

@@ -17,15 +17,15 @@ import (
 	"aloft/internal/redact"
 )
 
-// token derives the token for a purpose: 64 hex digits, the same each time and
-// on every server that holds the secret.
+// token derives the token for a purpose: 64 hex digits, the same on every
+// server that has the secret.
 func (s *Scheduler) token(purpose, id string) string {
 	mac := hmac.New(sha256.New, s.Secret)
 	fmt.Fprintf(mac, "%s %s", purpose, id)
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// secrets are those that must not come out of the agent's machine.
+// secrets returns the values that must not come out of the agent's machine.
 func (s *Scheduler) secrets(agentID string) map[string]string {
 	secrets, _ := s.given.of(agentID)
 	if s.Secrets == nil {
@@ -38,8 +38,8 @@ func (s *Scheduler) secrets(agentID string) map[string]string {
 	return secrets
 }
 
-// redact keeps the agent's secrets, and the machine's own tokens, out of what
-// is heard of the machine.
+// redact returns the option that removes the agent's secrets and the machine's
+// own tokens from everything that the machine sends.
 func (s *Scheduler) redact(state *agent.State, machineID string) pod.Option {
 	return pod.Redact(s.redactor(state, machineID))
 }
@@ -48,7 +48,7 @@ func (s *Scheduler) redactor(state *agent.State, machineID string) *redact.Redac
 	return redact.New(s.values(state, machineID))
 }
 
-// values are the secrets of an agent and of its machine, by what they are called.
+// values returns the secrets of an agent and of its machine, by name.
 func (s *Scheduler) values(state *agent.State, machineID string) map[string]string {
 	secrets := map[string]string{
 		"the exec token": s.token("exec", machineID), "the git credential": s.token("git", state.Run.ID),
@@ -57,15 +57,15 @@ func (s *Scheduler) values(state *agent.State, machineID string) map[string]stri
 	return secrets
 }
 
-// connection is what every connection to the agent's machine is made with.
+// connection returns the options for every connection to the agent's machine.
 func (s *Scheduler) connection(state *agent.State, machineID string) []pod.Option {
 	return []pod.Option{s.redact(state, machineID), s.tokens(state.Agent.ID), s.spans(state, machineID), pod.TellExceeded(func(reason error) {
-		s.Logger.Warn("the connection to a machine was ended", "machine", machineID, "reason", reason)
+		s.Logger.Warn("ended the connection to a machine", "machine", machineID, "reason", reason)
 	})}
 }
 
-// newMachineID names a machine after its agent, so that whoever finds one knows
-// whose it is.
+// newMachineID returns an id for a machine that contains its agent's id, so
+// that the owner of a machine can always be found.
 func newMachineID(agentID string) string {
 	var b [2]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
@@ -74,7 +74,7 @@ func newMachineID(agentID string) string {
 
 var machineID = regexp.MustCompile(`^(bc-[0-9a-fA-F-]{36})-[0-9a-f]{4}$`)
 
-// agentOf returns the agent that a machine was made for.
+// agentOf returns the agent for which a machine was created.
 func agentOf(machine string) (agentID string, ok bool) {
 	m := machineID.FindStringSubmatch(machine)
 	if m == nil {
@@ -83,7 +83,7 @@ func agentOf(machine string) (agentID string, ok bool) {
 	return m[1], true
 }
 
-// refuse is the model of an agent whose model the configuration no longer has.
+// refuse stands in for a model that is not configured any more.
 type refuse struct{ err error }
 
 func (r refuse) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// spans takes what exec-daemon in an agent's machine traces of the run that
-// works, counts and logs. In ghost mode nobody takes it.
+// spans returns the option that receives the traces, metrics and logs of
+// exec-daemon in an agent's machine. In ghost mode nothing is received.
 func (s *Scheduler) spans(state *agent.State, machineID string) pod.Option {
 	if s.Spans == nil {
 		return pod.Spans(nil)

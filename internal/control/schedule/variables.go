@@ -15,12 +15,12 @@ import (
 	"aloft/internal/secret"
 )
 
-// given remembers the secrets that machines were given, by agent, since the
-// server started. A value stays a secret when another takes its place: it may
-// stand in a file or a process of the machine.
+// given remembers the secrets that machines were given since the server
+// started, by agent. A value stays secret after it was replaced, since it may
+// be in a file or a process of the machine.
 type given struct {
 	mu      sync.Mutex
-	byAgent map[string]map[string]string // by name, and by name and number once they have changed
+	byAgent map[string]map[string]string // by name; replaced values by name and number
 }
 
 func (g *given) add(agentID string, values map[string]string) {
@@ -36,22 +36,22 @@ func (g *given) add(agentID string, values map[string]string) {
 	}
 	for name, value := range values {
 		if old, ok := known[name]; ok && old != value {
-			known[name+" "+strconv.Itoa(len(known))] = old // no variable has such a name
+			known[name+" "+strconv.Itoa(len(known))] = old // variable names have no spaces
 		}
 		known[name] = value
 	}
 }
 
-// addOf adds what was another agent's, beside what the agent has of the same name.
+// addOf adds the secrets of another agent, under names that do not conflict.
 func (g *given) addOf(agentID, other string, values map[string]string) {
 	renamed := make(map[string]string, len(values))
 	for name, value := range values {
-		renamed[name+" of "+other] = value // no variable has such a name
+		renamed[name+" of "+other] = value // variable names have no spaces
 	}
 	g.add(agentID, renamed)
 }
 
-// of returns a copy, and whether the agent's are known at all.
+// of returns a copy of the agent's secrets, and whether they are known at all.
 func (g *given) of(agentID string) (map[string]string, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,8 +65,9 @@ func (g *given) forget(agentID string) {
 	delete(g.byAgent, agentID)
 }
 
-// variables returns what the agent's machine gets now, and until when. Whoever
-// listens to the machine after this knows what is secret of it.
+// variables returns the current variables for the agent's machine, and when
+// they expire. From then on the secret ones are redacted from the machine's
+// output.
 func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
 	if s.Variables == nil {
 		return secret.Set{}, time.Time{}, nil
@@ -79,8 +80,8 @@ func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, t
 	return set, until, err
 }
 
-// inherit has what was secret of the agent from which this one began be secret of
-// this one too: it may stand on the disk and in the conversation.
+// inherit makes the secrets of the agent from which this one was forked secret
+// for this one too: they may be on the disk and in the conversation.
 func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
 	for from := a.ForkedFrom; from != ""; {
 		of, err := s.Agents.Agent(ctx, from)
@@ -100,8 +101,8 @@ func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
 	return nil
 }
 
-// know sees to it that the secrets of an agent are known before its machine is
-// listened to, also where a server before this one has given them.
+// know makes sure that an agent's secrets are known before anything is read
+// from its machine, even if an earlier server has given them to it.
 func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
 	if _, ok := s.given.of(a.ID); ok {
 		return nil
@@ -110,9 +111,8 @@ func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
 	return err
 }
 
-// give puts the variables into a machine that was up before they were known,
-// and takes out those that it had and that are no more. Where fresh the boot has
-// put them in.
+// give sets the variables in a machine that was already up, and removes those
+// that do not exist any more. If fresh is true, the boot has already set them.
 func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record loop.Record) error {
 	if w.s.Variables == nil {
 		return nil
@@ -130,19 +130,19 @@ func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, se
 	return record(ctx, &agent.VariablesGiven{Names: names})
 }
 
-// Times of what ends by itself, as AWS credentials do.
+// Times for renewing expiring variables, such as AWS credentials.
 const (
-	renewBefore = 10 * time.Minute // its end
+	renewBefore = 10 * time.Minute // before they expire
 	renewAgain  = time.Minute      // after a failure
 )
 
-// renewIn returns how long to wait before what is good until then is renewed.
+// renewIn returns how long to wait before renewing what expires at until.
 func renewIn(until, now time.Time) time.Duration {
 	left := until.Sub(now)
 	return max(left-min(renewBefore, left/2), time.Second)
 }
 
-// keepFresh renews in the running machine what ends by itself, until ctx ends.
+// keepFresh renews expiring variables in the running machine until ctx ends.
 func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State, until time.Time) {
 	for wait := renewIn(until, time.Now()); ; {
 		select {
@@ -155,7 +155,7 @@ func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID strin
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			w.s.Logger.Warn("the machine's variables cannot be renewed", "agent", w.agentID, "error", err)
+			w.s.Logger.Warn("cannot renew the machine's variables", "agent", w.agentID, "error", err)
 			wait = renewAgain
 		case until.IsZero():
 			return
@@ -165,7 +165,8 @@ func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID strin
 	}
 }
 
-// renewed gives the machine fresh variables, after all who listen to it know them.
+// renewed gives the machine fresh variables, after they were added to the
+// redacted values.
 func (w *worker) renewed(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {

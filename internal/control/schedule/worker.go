@@ -14,7 +14,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// worker works the open run of one agent.
+// worker works on the open run of one agent.
 type worker struct {
 	s       *Scheduler
 	agentID string
@@ -22,44 +22,45 @@ type worker struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when run has returned
 	current atomic.Pointer[readyMachine]
-	ready   chan struct{} // closed when the machine was ready for the first time
-	once    sync.Once     // closes it
-	origin  string        // the commit that a new agent starts from
-	rulesAt string        // the commit of the default branch then
-	again   bool          // a wake came while it ran; guarded by s.mu
+	ready   chan struct{} // closed when the machine was first ready
+	once    sync.Once     // guards closing ready
+	origin  string        // the commit from which a new agent starts
+	rulesAt string        // the commit of the default branch at that time
+	again   bool          // woken while it was working; guarded by s.mu
 
 	hiding sync.Mutex
-	hide   *redact.Redactor  // of hidden; nil before it is needed
-	hidden map[string]string // secrets, by what they are called
+	hide   *redact.Redactor  // redacts hidden; nil until needed
+	hidden map[string]string // secrets by name
 }
 
 func newWorker(ctx context.Context, s *Scheduler, agentID string) *worker {
 	w := &worker{s: s, agentID: agentID, done: make(chan struct{}), ready: make(chan struct{})}
-	// The server's end must not look like a cancel to the loop.
+	// The loop must not mistake the server's shutdown for a cancel request.
 	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { w.cancel(loop.ErrStop) })
 	return w
 }
 
-// run works until the agent's run has ended. What goes wrong is logged here,
-// and tried again with the next wake.
+// run works until the agent's run has ended. Errors are logged here, and the
+// next wake retries.
 func (w *worker) run() {
 	defer w.cancel(nil)
 	log := w.s.Logger.With("agent", w.agentID)
 	lease := store.LeaseOn(w.agentID)
 	ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, leaseTTL)
 	if err != nil {
-		log.Error("lease cannot be taken", "error", err)
+		log.Error("cannot take the lease", "error", err)
 		return
 	}
 	if !ok {
-		return // another server works it
+		return // another server works on it
 	}
 	go w.renew(lease)
 	defer func() {
-		// Released even when the server stops, so that the next takes over at once.
+		// Release the lease even when the server stops, so that another takes
+		// over at once.
 		if err := w.s.Leases.Release(context.WithoutCancel(w.ctx), lease, w.s.Owner); err != nil {
-			log.Error("lease cannot be released", "error", err)
+			log.Error("cannot release the lease", "error", err)
 		}
 	}()
 	defer w.s.sweepAfter(context.WithoutCancel(w.ctx), w.agentID)
@@ -67,12 +68,12 @@ func (w *worker) run() {
 	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
 	if err != nil {
 		if !errors.Is(err, store.ErrNotFound) {
-			log.Error("agent cannot be read", "error", err)
+			log.Error("cannot read the agent", "error", err)
 		}
 		return
 	}
 	w.s.mu.Lock()
-	w.again = false // what came before this is seen by the loop
+	w.again = false // the loop sees everything from before this point
 	w.s.mu.Unlock()
 	m, info, modelErr := w.s.Model(a.Model)
 	if modelErr != nil {
@@ -84,14 +85,14 @@ func (w *worker) run() {
 		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), MCP: w.s.MCP, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
-		log.Error("run is left open", "error", err)
+		log.Error("the run is left open", "error", err)
 	}
 	if err == nil {
 		w.next(a.LatestRunID)
 	}
 }
 
-// secrets are what nobody is to see of the calls that the model writes.
+// secrets returns what to redact from the calls that the model is writing.
 func (w *worker) secrets(state *agent.State) *redact.Redactor {
 	machineID := ""
 	if h := w.current.Load(); h != nil {
@@ -106,26 +107,25 @@ func (w *worker) secrets(state *agent.State) *redact.Redactor {
 	return w.hide
 }
 
-// next has another worker work the run that has begun with the end of the one of
-// that id, if one has.
+// next starts another worker if a new run has started with the end of the given
+// one.
 func (w *worker) next(runID string) {
 	a, err := w.s.Agents.Agent(context.WithoutCancel(w.ctx), w.agentID)
 	if err != nil || a.LatestRunID == runID {
-		return // it is found with the next tick, if it is there
+		return // the next tick finds it
 	}
 	w.s.mu.Lock()
 	w.again = true
 	w.s.mu.Unlock()
 }
 
-// look lets a worker that runs know that something has changed. The caller
-// holds s.mu.
+// look makes a running worker check for changes. The caller holds s.mu.
 func (w *worker) look() {
 	w.again = true
 	go func() {
 		asked, err := w.cancelAsked()
 		if err != nil {
-			w.s.Logger.Error("journal cannot be read", "agent", w.agentID, "error", err)
+			w.s.Logger.Error("cannot read the journal", "agent", w.agentID, "error", err)
 		}
 		if asked {
 			w.cancel(loop.ErrCancel)
@@ -133,7 +133,7 @@ func (w *worker) look() {
 	}()
 }
 
-// cancelAsked reports whether the run that is being worked has been asked to end.
+// cancelAsked reports whether the current run was asked to stop.
 func (w *worker) cancelAsked() (bool, error) {
 	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
 	if err != nil {
@@ -157,7 +157,7 @@ func (w *worker) cancelAsked() (bool, error) {
 	}
 }
 
-// renew keeps the lease as long as the worker works.
+// renew renews the lease as long as the worker works.
 func (w *worker) renew(lease string) {
 	t := time.NewTicker(leaseRenew)
 	defer t.Stop()
@@ -175,7 +175,7 @@ func (w *worker) renew(lease string) {
 	}
 }
 
-// letGo ends the connection to the machine, which stays up.
+// letGo releases the connection to the machine, which keeps running.
 func (w *worker) letGo() {
 	if h := w.current.Swap(nil); h != nil {
 		h.close()

@@ -9,17 +9,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// Whoever fails freeTries times in a row waits a second before the next try,
-// and twice as long after each, up to longestWait. A quiet day forgets it.
+// After freeTries consecutive failures, the next try has to wait a second, and
+// after each further failure twice as long, up to longestWait. Failures are
+// forgotten after a day without any.
 const (
 	freeTries   = 5
 	longestWait = 15 * time.Minute
 	forgotten   = 24 * time.Hour
-	maxFailures = 100_000 // names that are remembered
+	maxFailures = 100_000 // number of names that are remembered
 )
 
-// failures counts who has failed to sign in: accounts, and addresses of the
-// network. It is safe for concurrent use.
+// failures counts failed sign-ins by account and by network address. It is safe
+// for concurrent use.
 type failures struct {
 	now func() time.Time
 	mu  sync.Mutex
@@ -35,10 +36,11 @@ func newFailures(now func() time.Time) *failures {
 	return &failures{now: now, of: map[string]failure{}}
 }
 
-// at names an address of the network, which nobody can give for an account's.
+// at returns the name for a network address, which cannot be the name of an
+// account.
 func at(address string) string { return "address " + address }
 
-// fold makes one of an account's names, whatever its case.
+// fold normalizes an account's name, ignoring case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
 // wait returns a fault if one of the names has to wait.
@@ -54,19 +56,19 @@ func (f *failures) wait(names ...string) error {
 	return nil
 }
 
-// until is when the next try is free.
+// until returns when the next try is allowed.
 func (f failure) until() time.Time {
 	if f.count < freeTries {
 		return time.Time{}
 	}
 	wait := longestWait
-	if n := f.count - freeTries; n < 20 { // beyond, a shift would overflow
+	if n := f.count - freeTries; n < 20 { // beyond that, the shift would overflow
 		wait = min(time.Second<<n, longestWait)
 	}
 	return f.last.Add(wait)
 }
 
-// add counts a failure of all the names.
+// add counts a failure for all the names.
 func (f *failures) add(names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +89,7 @@ func (f *failures) add(names ...string) {
 	}
 }
 
-// forget forgets the names' failures.
+// forget resets the names' failures.
 func (f *failures) forget(names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

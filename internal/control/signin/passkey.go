@@ -18,16 +18,16 @@ import (
 	"aloft/internal/fault"
 )
 
-// MaxPasskeys is how many a user may have.
+// MaxPasskeys is how many passkeys a user can have.
 const MaxPasskeys = 20
 
-// A ceremony is a challenge that a device is to answer.
+// A ceremony is a challenge that a device has to answer.
 type ceremony struct {
-	UserID int64                `json:"userId,omitempty"` // who registers; 0 where somebody signs in
+	UserID int64                `json:"userId,omitempty"` // the user who registers a passkey; 0 for a sign-in
 	Data   webauthn.SessionData `json:"data"`
 }
 
-// person is a user as the standard has it.
+// person implements the WebAuthn library's user interface.
 type person struct {
 	account.User
 	keys []account.Passkey
@@ -52,7 +52,7 @@ func (p person) WebAuthnCredentials() []webauthn.Credential {
 	var all []webauthn.Credential
 	for _, k := range p.keys {
 		var c webauthn.Credential
-		if json.Unmarshal(k.Credential, &c) == nil { // it was written by us
+		if json.Unmarshal(k.Credential, &c) == nil { // always succeeds, since this package wrote it
 			all = append(all, c)
 		}
 	}
@@ -68,8 +68,8 @@ func (d *Desk) person(ctx context.Context, userID int64) (person, error) {
 	return person{u, keys}, err
 }
 
-// BeginPasskey returns what a browser is to make a passkey by, as JSON, and the
-// name of the ceremony, which FinishPasskey takes.
+// BeginPasskey returns the options with which a browser creates a passkey, as
+// JSON, and the name of the ceremony for FinishPasskey.
 func (d *Desk) BeginPasskey(ctx context.Context, userID int64) (options json.RawMessage, name string, err error) {
 	a, err := d.authenticator()
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, erro
 	return text, name, err
 }
 
-// FinishPasskey keeps the passkey that the browser has made.
+// FinishPasskey stores the passkey that the browser has created.
 func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title string, answer json.RawMessage) (account.Passkey, error) {
 	c, ok := d.ceremonies.take(name)
 	if !ok || c.UserID != userID || userID == 0 {
@@ -137,8 +137,8 @@ func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title stri
 	return k, err
 }
 
-// BeginSignIn returns what a browser is to ask the person's devices, as JSON,
-// and the name of the ceremony, which WithPasskey takes.
+// BeginSignIn returns the options with which a browser requests a passkey, as
+// JSON, and the name of the ceremony for WithPasskey.
 func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
 	a, err := d.authenticator()
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
 	return d.challenge(assertion.Response, ceremony{Data: *data})
 }
 
-// WithPasskey signs in by what the person's device has answered.
+// WithPasskey signs in with the answer of the user's device.
 func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMessage, address, browser string) (Session, error) {
 	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
@@ -202,8 +202,8 @@ func errCeremony() error {
 	return fault.Invalid("this took too long, or was done already").Hint("begin again")
 }
 
-// refused is the fault of an answer that does not hold. The library's words are
-// for the log.
+// refused returns the fault for an invalid answer. The library's error is only
+// logged.
 func refused(err error) error {
 	return fault.Unauthenticated("the passkey was not accepted").Hint("try again, or sign in another way").Because(err)
 }

@@ -18,16 +18,16 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds of a password: characters, and bytes of what is hashed; and of an e-mail
-// address, in bytes, by RFC 5321.
+// Limits of a password, in characters and in bytes that are hashed, and of an
+// email address, in bytes by RFC 5321.
 const (
 	minPassword = 12
 	maxPassword = 1024
 	maxEmail    = 254
 )
 
-// The cost of a hash: the second of the choices that RFC 9106, section 4,
-// recommends, 64 MiB and three passes.
+// The cost of a hash: the second recommended option of RFC 9106, section 4,
+// with 64 MiB and three passes.
 const (
 	hashTime    = 3
 	hashMemory  = 64 << 10 // KiB
@@ -36,12 +36,14 @@ const (
 	hashSize    = 32
 )
 
-// hashing bounds how many passwords are hashed at once, each in 64 MiB.
+// hashing limits how many passwords are hashed at once, since each takes 64
+// MiB.
 var hashing = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// try returns a fault if one of the names has to wait, and otherwise waits for a
-// turn to hash, which done ends. A failure is to be counted before that: whoever
-// sends a thousand tries at once has no more of them than one after the other.
+// try returns a fault if one of the names has to wait; otherwise it waits for a
+// slot for hashing, which done releases. The caller must count a failure before
+// it calls done, so that many parallel tries are not treated better than
+// sequential ones.
 func (d *Desk) try(ctx context.Context, names ...string) (done func(), err error) {
 	if err := d.failures.wait(names...); err != nil {
 		return nil, err
@@ -52,15 +54,15 @@ func (d *Desk) try(ctx context.Context, names ...string) (done func(), err error
 		return nil, context.Cause(ctx)
 	}
 	done = func() { <-hashing }
-	if err := d.failures.wait(names...); err != nil { // those before it have failed meanwhile
+	if err := d.failures.wait(names...); err != nil { // earlier tries may have failed meanwhile
 		done()
 		return nil, err
 	}
 	return done, nil
 }
 
-// hash returns what is kept of a password, in the form of PHC strings. It is the
-// caller's turn.
+// hash returns the stored form of a password, a PHC string. The caller holds a
+// hashing slot.
 func hash(password string) string {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // never fails: crypto/rand ends the process instead
@@ -69,8 +71,8 @@ func hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, enc(salt), enc(key))
 }
 
-// matches reports whether the password is that of the hash. It is the caller's
-// turn.
+// matches reports whether the hash is of the password. The caller holds a
+// hashing slot.
 func matches(password, hash string) (bool, error) {
 	part := strings.Split(hash, "$")
 	if len(part) != 6 || part[1] != "argon2id" || part[2] != fmt.Sprintf("v=%d", argon2.Version) {
@@ -93,14 +95,14 @@ func matches(password, hash string) (bool, error) {
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// nobodys is a hash that takes as long as another, and that no password has: so
-// that an answer's time does not tell whether there is such a user.
+// nobodys is a hash of no password, used for unknown users so that the response
+// time does not reveal whether a user exists.
 var nobodys = "$argon2id$v=19$m=65536,t=3,p=4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// WithPassword signs in by password.
+// WithPassword signs in with a password.
 func (d *Desk) WithPassword(ctx context.Context, email, password, address, browser string) (Session, error) {
 	if len(email) > maxEmail {
-		email = "" // which is nobody's, and not worth remembering
+		email = "" // too long to be a user's; not worth remembering
 	}
 	name := "email " + email
 	done, err := d.try(ctx, name, at(address))
@@ -109,7 +111,7 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 	}
 	defer done()
 	if len(password) > maxPassword {
-		password = "" // which nobody's is
+		password = "" // too long to be a password
 	}
 	u, err := d.Store.UserByEmail(ctx, email)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -137,8 +139,8 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 	return d.open(ctx, u.ID, browser)
 }
 
-// SetPassword gives the user of the session another password; current is asked
-// for where they have one. Their other sessions end.
+// SetPassword changes the password of the session's user. current is required
+// if they have one. Their other sessions end.
 func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, password string) error {
 	u, err := d.Store.User(ctx, who.UserID)
 	if err != nil {

@@ -10,30 +10,29 @@ import (
 	"time"
 )
 
-// maxTaken is how many names that were taken are remembered: each only as long as
-// it would be good otherwise.
+// maxTaken is how many used names are remembered, each until it would expire.
 const maxTaken = 100_000
 
-// maxSealed bounds a name that somebody gives, in bytes.
+// maxSealed is the maximum length of a name from a client, in bytes.
 const maxSealed = 4 << 10
 
-// pending seals what is half done into the name that its browser keeps, so that
-// those who only begin cost the server nothing. A name is taken once. It is safe for
-// concurrent use.
+// pending encrypts unfinished work into a name that the browser keeps, so that
+// requests which only begin a sign-in cost the server no memory. Each name can
+// be used once. It is safe for concurrent use.
 type pending[T any] struct {
 	seal cipher.AEAD
 
 	mu    sync.Mutex
-	taken map[string]time.Time // when each would not be good any more
+	taken map[string]time.Time // when each of them expires
 }
 
-// begun is what is in a name.
+// begun is the content of a name.
 type begun[T any] struct {
 	What T         `json:"what"`
 	Ends time.Time `json:"ends"`
 }
 
-// newPending returns one whose names no other opens.
+// newPending returns a pending with a new random key.
 func newPending[T any]() *pending[T] {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails: crypto/rand ends the process instead
@@ -44,10 +43,10 @@ func newPending[T any]() *pending[T] {
 			return &pending[T]{seal: seal, taken: map[string]time.Time{}}
 		}
 	}
-	panic(err) // the key has a length that AES takes
+	panic(err) // the key has a valid length
 }
 
-// put returns the name of what, which is good for a while. Nobody can guess, read
+// put returns a name for what, which expires after life. Nobody can guess, read
 // or change it.
 func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 	text, err := json.Marshal(begun[T]{what, time.Now().Add(life)})
@@ -57,7 +56,7 @@ func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(p.seal.Seal(nil, nil, text, nil)), nil
 }
 
-// take returns what was put under the name, once.
+// take returns the content of a name, once.
 func (p *pending[T]) take(name string) (what T, ok bool) {
 	if len(name) > maxSealed {
 		return what, false
@@ -85,7 +84,7 @@ func (p *pending[T]) take(name string) (what T, ok bool) {
 	return b.What, true
 }
 
-// forget makes room for one more name. It needs p.mu.
+// forget makes room for one more name. The caller holds p.mu.
 func (p *pending[T]) forget(now time.Time) {
 	if len(p.taken) < maxTaken {
 		return
@@ -95,7 +94,7 @@ func (p *pending[T]) forget(now time.Time) {
 			delete(p.taken, name)
 		}
 	}
-	for name := range p.taken { // a name alone signs nobody in
+	for name := range p.taken { // safe, since a name alone signs nobody in
 		if len(p.taken) < maxTaken {
 			return
 		}

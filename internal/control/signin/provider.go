@@ -20,38 +20,39 @@ import (
 	"aloft/internal/fault"
 )
 
-// A Provider is a provider of OpenID Connect that people sign in at. It is found
-// when it is first needed: a server starts also while its provider is away.
+// A Provider is an OpenID Connect provider at which people sign in. It is
+// contacted when it is first needed, so the server can start while the provider
+// is down.
 type Provider struct {
-	Name         string // what people call it
+	Name         string // shown to people
 	Issuer       string
 	ClientID     string
 	ClientSecret string
-	Domains      []string     // whose addresses may come without an invitation; none unless given
-	Role         account.Role // of those; a member unless given
-	Client       *http.Client // nil is the standard one
+	Domains      []string     // email domains whose users may sign in without an invitation; default none
+	Role         account.Role // of those users; default member
+	Client       *http.Client // nil is the default client
 
 	mu    sync.Mutex
 	found *oidc.Provider
 }
 
-// providerWithin bounds what is asked of a provider.
+// providerWithin is the timeout for requests to the provider.
 const providerWithin = 15 * time.Second
 
-// A visit is of somebody who is at the provider.
+// A visit is an unfinished sign-in at the provider.
 type visit struct {
 	Nonce    string `json:"nonce"`
 	Verifier string `json:"verifier"`
 }
 
-// CallbackPath is where the provider sends people back to.
+// CallbackPath is the path to which the provider redirects.
 const CallbackPath = "/v1/session/provider/callback"
 
 func (p *Provider) find(ctx context.Context) (*oidc.Provider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {
-		// Its keys are asked for again later: by a context that lasts.
+		// The verifier fetches keys later, so its context must not end.
 		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client()), p.Issuer)
 		if err != nil {
 			return nil, fault.Unavailable("%s cannot be reached", p.Name).Hint("try again, or sign in another way").Because(err)
@@ -84,8 +85,8 @@ func (d *Desk) oauth(ctx context.Context) (*oauth2.Config, *oidc.Provider, error
 	}, found, nil
 }
 
-// BeginVisit returns the address at the provider that the browser is to go to,
-// and what it has to bring back besides what the provider gives it.
+// BeginVisit returns the URL at the provider to which the browser must go, and
+// the state that it must bring back.
 func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error) {
 	c, _, err := d.oauth(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (d *Desk) BeginVisit(ctx context.Context) (address, state string, err error
 	return c.AuthCodeURL(state, oidc.Nonce(v.Nonce), oauth2.S256ChallengeOption(v.Verifier)), state, nil
 }
 
-// claims are what is read of an ID token.
+// claims are the fields of an ID token that are used.
 type claims struct {
 	Email    string `json:"email"`
 	Verified bool   `json:"email_verified"`
@@ -107,9 +108,9 @@ type claims struct {
 	Name     string `json:"name"`
 }
 
-// EndVisit signs in whom the provider has sent back with a code. kept is the
-// state that the browser itself has kept, which makes sure that it is the one
-// that went.
+// EndVisit signs in the user whom the provider has redirected with a code. kept
+// is the state that the browser itself has kept; it proves that this browser
+// began the visit.
 func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) (Session, error) {
 	v, ok := d.visits.take(state)
 	if !ok || v.Verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
@@ -138,7 +139,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	if err := id.Claims(&who); err != nil {
 		return Session{}, unaccepted.Because(err)
 	}
-	if who.Email == "" { // some say it only when asked
+	if who.Email == "" { // some providers include it only in the user info
 		info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err == nil && info.Subject == id.Subject {
 			err = info.Claims(&who)
@@ -154,9 +155,9 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	return d.open(ctx, userID, browser)
 }
 
-// known returns whom the provider means: whom it has sent before, or whose
-// address it has verified, or somebody new whose address has a domain that may
-// come without an invitation.
+// known returns the user for an identity: the one who signed in with it before,
+// the one with the verified email address, or a new user if the domain of the
+// address is allowed.
 func (d *Desk) known(ctx context.Context, issuer, subject string, who claims) (int64, error) {
 	id, err := d.Store.Identity(ctx, issuer, subject)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
@@ -178,7 +179,7 @@ func (d *Desk) known(ctx context.Context, issuer, subject string, who claims) (i
 	return u.ID, nil
 }
 
-// welcome makes a user of somebody new.
+// welcome creates a new user.
 func (d *Desk) welcome(ctx context.Context, who claims) (account.User, error) {
 	_, domain, _ := strings.Cut(who.Email, "@")
 	if !slices.ContainsFunc(d.Provider.Domains, func(d string) bool { return strings.EqualFold(d, domain) }) {

@@ -14,7 +14,8 @@ const (
 	client = "aloft"
 )
 
-// newProvider starts a provider that knows Aloft, and returns its address.
+// newProvider starts a provider at which Aloft is registered, and returns its
+// address.
 func newProvider(t *testing.T) string {
 	t.Helper()
 	p := oauthtest.New(t)
@@ -80,7 +81,7 @@ func TestProviderWelcomes(t *testing.T) {
 	}
 }
 
-// What comes back has to be what went: the browser, the visit, the code.
+// The callback must match the visit: the browser, the state and the code.
 func TestProviderForged(t *testing.T) {
 	d, s := newDesk(t, home)
 	issuer := newProvider(t)

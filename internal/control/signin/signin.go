@@ -1,11 +1,12 @@
-// Package signin lets people in by a browser: by password, by passkey, by a
-// provider of OpenID Connect, or by a link that is good once. Whoever gets in
-// gets a session, which is a key like a program's that ends by itself, so that
-// nothing else has to know how they came.
+// Package signin signs people in with a browser: by password, by passkey, with
+// an OpenID Connect provider, or with a link that works once. They get a
+// session, which is an API key that expires, so that no other code has to know
+// how they signed in.
 //
-// It does not speak HTTP, but to the provider: cookies and who may ask are the
-// API's. What is half done (a passkey's challenge, a visit to the provider) and
-// the count of failures are this process's and end with it.
+// The package does not handle HTTP requests; cookies and authorization are the
+// API's task. Unfinished sign-ins (a passkey's challenge, a visit to the
+// provider) and the counts of failures are kept in memory and lost with the
+// process.
 package signin
 
 import (
@@ -25,31 +26,31 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// How long things are good.
+// Lifetimes.
 const (
 	sessionTTL  = 30 * 24 * time.Hour
 	ceremonyTTL = 5 * time.Minute // of a passkey's challenge
 	visitTTL    = 10 * time.Minute
-	LinkTTL     = 72 * time.Hour // of a link that signs in once
+	LinkTTL     = 72 * time.Hour // of a sign-in link
 )
 
-// Store is what is kept of people.
+// Store stores users and their credentials.
 type Store interface {
 	store.Accounts
 	store.Members
 	store.SignIns
 }
 
-// Config is what a [Desk] needs. Store and PublicURL must be set.
+// Config is what a [Desk] needs. Store and PublicURL are required.
 type Config struct {
 	Store     Store
-	PublicURL func() string // where browsers find the server
-	Provider  *Provider     // nil where there is none
+	PublicURL func() string // the server's URL for browsers
+	Provider  *Provider     // nil if there is none
 	Logger    *slog.Logger
 }
 
-// A Desk lets people in. Its methods are safe for concurrent use; their errors
-// are faults where the person can mend them.
+// A Desk signs people in. Its methods are safe for concurrent use. Errors that
+// the user can fix are faults.
 type Desk struct {
 	Config
 	failures   *failures
@@ -57,7 +58,7 @@ type Desk struct {
 	visits     *pending[visit]
 }
 
-// New returns a desk.
+// New returns a Desk.
 func New(c Config) (*Desk, error) {
 	if c.Store == nil || c.PublicURL == nil {
 		return nil, errors.New("signin: a store and an address are needed")
@@ -68,13 +69,13 @@ func New(c Config) (*Desk, error) {
 	return &Desk{Config: c, failures: newFailures(time.Now), ceremonies: newPending[ceremony](), visits: newPending[visit]()}, nil
 }
 
-// Methods are the ways in.
+// Methods lists the ways to sign in.
 type Methods struct {
 	Passkey  bool
-	Provider string // what the provider is called; "" where there is none
+	Provider string // the provider's name; "" if there is none
 }
 
-// Methods returns the ways in besides passwords and links.
+// Methods returns the ways to sign in besides passwords and links.
 func (d *Desk) Methods() Methods {
 	var m Methods
 	_, err := d.authenticator()
@@ -85,13 +86,13 @@ func (d *Desk) Methods() Methods {
 	return m
 }
 
-// A Session is what a browser holds.
+// A Session is what a browser gets.
 type Session struct {
 	Token string
 	account.APIKey
 }
 
-// open begins a session of the user.
+// open creates a session for the user.
 func (d *Desk) open(ctx context.Context, userID int64, browser string) (Session, error) {
 	u, err := d.Store.User(ctx, userID)
 	if err != nil {
@@ -110,7 +111,7 @@ func (d *Desk) open(ctx context.Context, userID int64, browser string) (Session,
 	return Session{token, k}, nil
 }
 
-// maxBrowser is how much is kept of what a browser calls itself, in bytes.
+// maxBrowser is the maximum length of the stored browser name, in bytes.
 const maxBrowser = 200
 
 func shortened(browser string) string {
@@ -120,11 +121,12 @@ func shortened(browser string) string {
 	return strings.ToValidUTF8(browser[:min(len(browser), maxBrowser)], "")
 }
 
-// linkAt is where a link leads; what follows is never sent in an address.
+// linkAt is the path of a sign-in link. The token is in the fragment, which
+// browsers do not send.
 const linkAt = "/sign-in#link="
 
-// NewLink makes a link that signs the user in once. Earlier ones are good no
-// more.
+// NewLink creates a link that signs the user in once, and invalidates earlier
+// links.
 func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires time.Time, err error) {
 	token, expires := account.NewKey(), time.Now().Add(LinkTTL)
 	if err := d.Store.AddLink(ctx, account.HashKey(token), userID, expires); err != nil {
@@ -133,9 +135,9 @@ func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires 
 	return strings.TrimSuffix(d.PublicURL(), "/") + linkAt + token, expires, nil
 }
 
-// WithLink signs in by a link. A password that the person may have forgotten is
-// forgotten here too, so that they can set another, and all their sessions end: who
-// asks for a link may have lost control of one.
+// WithLink signs in with a link. It removes the user's password, which they may
+// have forgotten, so that they can set a new one, and ends all their sessions,
+// since whoever asks for a link may have lost control of one.
 func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
 	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
@@ -157,7 +159,7 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 	return d.open(ctx, userID, browser)
 }
 
-// WithKey signs in by an API key of the person's own, which a sub-token is not.
+// WithKey signs in with an API key of the user. Sub-tokens are not accepted.
 func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Session, error) {
 	if err := d.failures.wait(at(address)); err != nil {
 		return Session{}, err
@@ -173,8 +175,8 @@ func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Sessi
 	return d.open(ctx, k.UserID, browser)
 }
 
-// authenticator is how passkeys are asked for at the server's own address. A
-// browser knows them by the name of a host, and only where nobody can listen.
+// authenticator configures passkeys for the server's public address. Browsers
+// require a host name and a secure connection for passkeys.
 func (d *Desk) authenticator() (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(d.PublicURL())
 	if err != nil {

@@ -34,7 +34,7 @@ func newDesk(t *testing.T, address string) (*Desk, *sqlite.Store) {
 	return d, s
 }
 
-// to makes a user what is given.
+// to returns a change that replaces a user by u.
 func to(u account.User) func(*account.User) error {
 	return func(was *account.User) error { *was = u; return nil }
 }
@@ -146,7 +146,7 @@ func TestNoPasswordWithoutAddress(t *testing.T) {
 	wantKind(t, "SetPassword", d.SetPassword(t.Context(), account.APIKey{UserID: u.ID}, "", password), fault.KindInvalid)
 }
 
-// The fifth failure in a row begins the waits, which double.
+// After the fifth consecutive failure, tries have to wait, each twice as long.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFailures(time.Now)
@@ -185,7 +185,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Whoever tries at once has no more tries than one after the other.
+// Parallel tries are not treated better than sequential ones.
 func TestTriesAtOnce(t *testing.T) {
 	d, s := newDesk(t, "http://localhost:8080")
 	addUser(t, s, "ada@example.com")
@@ -206,11 +206,12 @@ func TestTriesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The waits double: on the slowest host few end meanwhile.
+	// The waits double, so even on a slow host only a few of them end
+	// meanwhile.
 	if n := looked.Load(); n < freeTries || n > tries/2 || n+held.Load() != tries {
 		t.Errorf("%d of %d passwords were looked at, %d not", n, tries, held.Load())
 	}
-	// Nobody else has to wait, also where the tries were for their address of the network.
+	// Nobody else has to wait, even from the same network address.
 	for range freeTries {
 		_, _ = d.WithPassword(t.Context(), "192.0.2.2", "wrong", "192.0.2.3", "")
 	}
@@ -249,8 +250,8 @@ func TestPending(t *testing.T) {
 	})
 }
 
-// TestNobodyIsLockedOut has somebody begin to sign in over and over, without end:
-// others still can, and the server keeps nothing of it.
+// TestNobodyIsLockedOut starts sign-ins without end. Others can still sign in,
+// and the server stores nothing.
 func TestNobodyIsLockedOut(t *testing.T) {
 	t.Parallel()
 	p := newPending[int]()
@@ -266,7 +267,7 @@ func TestNobodyIsLockedOut(t *testing.T) {
 	if len(p.taken) != 1 {
 		t.Errorf("%d names are kept", len(p.taken))
 	}
-	// Nor do those who also end what they begin, with answers that do not hold.
+	// The same holds for sign-ins that end with an invalid answer.
 	for range maxTaken + 1000 {
 		name, err := p.put(0, time.Hour)
 		if err != nil {
@@ -281,7 +282,7 @@ func TestNobodyIsLockedOut(t *testing.T) {
 	}
 }
 
-// device is an authenticator that a person touches when it is asked to.
+// device is an authenticator whose user always confirms.
 type device struct {
 	t    *testing.T
 	site virtualwebauthn.RelyingParty

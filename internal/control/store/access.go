@@ -9,11 +9,12 @@ import (
 	"aloft/internal/secret"
 )
 
-// accessRule is the name under which the repositories of members are kept.
+// accessRule is the name of the rule that stores which repositories members can
+// use.
 const accessRule = "repository-access"
 
-// Access returns which repositories members reach; of nil rules, all that the
-// server's credentials do.
+// Access returns which repositories members can use. If rules is nil, they can
+// use everything that the server's credentials can access.
 func Access(ctx context.Context, rules Rules) (account.Access, error) {
 	if rules == nil {
 		return account.Access{}, nil
@@ -25,14 +26,13 @@ func Access(ctx context.Context, rules Rules) (account.Access, error) {
 	return account.ParseAccess(text)
 }
 
-// SetAccess keeps it.
+// SetAccess stores which repositories members can use.
 func SetAccess(ctx context.Context, rules Rules, a account.Access) error {
 	return rules.SetRule(ctx, TeamRules, accessRule, a.String())
 }
 
 // MayReach returns a fault with the code repository_access unless the user may
-// run agents on the repository. User 0 is nobody in particular: what the team
-// itself has set up.
+// run agents on the repository. User 0 stands for the team, which may use all.
 func MayReach(ctx context.Context, rules Rules, accounts Accounts, userID int64, repoURL string) error {
 	a, err := Access(ctx, rules)
 	if err != nil || !a.Limited || userID == 0 {
@@ -48,7 +48,8 @@ func MayReach(ctx context.Context, rules Rules, accounts Accounts, userID int64,
 	return nil
 }
 
-// Unreachable is the fault of a repository that is on no list of the user's.
+// Unreachable returns the fault for a repository that is on none of the user's
+// lists.
 func Unreachable(repoURL string) *fault.Error {
 	return fault.Denied("you may not run agents on %s", secret.Repo(repoURL)).Named("repository_access").
 		Hint("an admin can add it: `aloft access allow`")

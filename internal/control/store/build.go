@@ -6,23 +6,25 @@ import (
 	"aloft/internal/environment"
 )
 
-// Builds keeps what was done to make environments ready, and which build of
-// each environment is the active one: what its machines start from. Its methods
-// are safe for concurrent use. What is not there is [ErrNotFound].
+// Builds stores the builds of environments, and which build of each environment
+// is active: machines start from that one. Its methods are safe for concurrent
+// use. They return [ErrNotFound] for what does not exist.
 type Builds interface {
-	// AddBuild keeps a build that begins, or was skipped. One of that ID is [ErrExists].
+	// AddBuild stores a build that has begun or was skipped. It returns
+	// [ErrExists] if the ID is taken.
 	AddBuild(ctx context.Context, b environment.Record) error
-	// UpdateBuild replaces a build. With activate it becomes its environment's
-	// active one, in the same moment.
+	// UpdateBuild replaces a build. If activate is true, it also makes it the
+	// environment's active build, atomically.
 	UpdateBuild(ctx context.Context, b environment.Record, activate bool) error
-	// DeleteBuild removes a build, and with it its being active.
+	// DeleteBuild deletes a build. If it was active, its environment has no
+	// active build then.
 	DeleteBuild(ctx context.Context, id string) error
 	Build(ctx context.Context, id string) (environment.Record, error)
 	ActiveBuild(ctx context.Context, environmentID string) (environment.Record, error)
 	// ActiveBuilds returns the active build of every environment.
 	ActiveBuilds(ctx context.Context) ([]environment.Record, error)
-	// ListBuilds returns the environment's builds, newest first; those of all
-	// environments without an id.
+	// ListBuilds returns the environment's builds, newest first, or those of
+	// all environments if the id is "".
 	ListBuilds(ctx context.Context, environmentID string, q Page) ([]environment.Record, error)
 	// OpenBuilds returns the builds in progress, oldest first.
 	OpenBuilds(ctx context.Context) ([]environment.Record, error)

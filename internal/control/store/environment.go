@@ -6,17 +6,18 @@ import (
 	"aloft/internal/environment"
 )
 
-// Environments keeps saved environments and what they said before. Its methods
-// are safe for concurrent use. What is not there is [ErrNotFound].
+// Environments stores saved environments and their history. Its methods are
+// safe for concurrent use. They return [ErrNotFound] for what does not exist.
 type Environments interface {
-	// PutEnvironment keeps the environment in place of the one of its ID. A
-	// VersionID that is new goes into its history.
+	// PutEnvironment stores the environment, replacing the one with its ID. A
+	// new VersionID is added to its history.
 	PutEnvironment(ctx context.Context, e environment.Saved) error
 	Environment(ctx context.Context, id string) (environment.Saved, error)
-	// ListEnvironments returns the user's own and the team's, newest first.
+	// ListEnvironments returns the user's and the team's environments, newest
+	// first.
 	ListEnvironments(ctx context.Context, userID int64, q Page) ([]environment.Saved, error)
-	// DeleteEnvironment removes the environment with its history.
+	// DeleteEnvironment deletes the environment with its history.
 	DeleteEnvironment(ctx context.Context, id string) error
-	// EnvironmentHistory returns its versions, newest first.
+	// EnvironmentHistory returns the environment's versions, newest first.
 	EnvironmentHistory(ctx context.Context, id string, q Page) ([]environment.Version, error)
 }

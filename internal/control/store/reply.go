@@ -6,20 +6,22 @@ import (
 	"time"
 )
 
-// Reply is what is kept of the reply to a request that may be repeated.
+// Reply is the stored reply to a request that may be repeated.
 type Reply struct {
-	ID      [sha256.Size]byte // of the user, the operation and the caller's key for it
-	Request [sha256.Size]byte // of what was asked
-	Sealed  []byte            // the reply, which only who knows the key can read
+	ID      [sha256.Size]byte // hash of the user, the operation and the idempotency key
+	Request [sha256.Size]byte // hash of the request
+	Sealed  []byte            // the reply, encrypted with the caller's idempotency key
 	At      time.Time
 }
 
-// Replies keeps replies for a while. Its methods are safe for concurrent use.
+// Replies stores replies for a while. Its methods are safe for concurrent use.
 type Replies interface {
-	// Reply returns the reply of that id; the error wraps [ErrNotFound] if none is kept.
+	// Reply returns the reply with that id. The error wraps [ErrNotFound] if
+	// there is none.
 	Reply(ctx context.Context, id [sha256.Size]byte) (Reply, error)
-	// KeepReply keeps it, in place of another of its id.
+	// KeepReply stores a reply, replacing one with the same id.
 	KeepReply(ctx context.Context, r Reply) error
-	// ForgetReplies removes those that are older, and says how many.
+	// ForgetReplies deletes the replies from before that time, and returns how
+	// many.
 	ForgetReplies(ctx context.Context, before time.Time) (int64, error)
 }

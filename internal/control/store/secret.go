@@ -7,26 +7,29 @@ import (
 	"aloft/internal/secret"
 )
 
-// ErrTooMany is of an owner who has as many secrets as they may; it is wrapped.
+// ErrTooMany is wrapped by the error for an owner who has the maximum number of
+// secrets.
 var ErrTooMany = errors.New("there are too many")
 
-// Secrets keeps sealed secrets; it cannot open them. Its methods are safe for
-// concurrent use. What is not there is [ErrNotFound].
+// Secrets stores encrypted secrets, which it cannot decrypt. Its methods are
+// safe for concurrent use. They return [ErrNotFound] for what does not exist.
 type Secrets interface {
-	// PutSecret keeps the secret in place of its owner's of the same name. The
-	// error wraps [ErrExists] where that name differs in case, and [ErrTooMany]
-	// past [secret.MaxPerOwner].
+	// PutSecret stores the secret, replacing the owner's secret of the same
+	// name. The error wraps [ErrExists] if the owner has the name in different
+	// case, and [ErrTooMany] above [secret.MaxPerOwner].
 	PutSecret(ctx context.Context, s secret.Sealed) error
-	// Secrets returns the owner's, by name.
+	// Secrets returns the owner's secrets, sorted by name.
 	Secrets(ctx context.Context, owner secret.Owner) ([]secret.Sealed, error)
 	DeleteSecret(ctx context.Context, owner secret.Owner, name string) error
-	// DeleteSecrets deletes all of the owner's, who may have none.
+	// DeleteSecrets deletes all secrets of the owner, if any.
 	DeleteSecrets(ctx context.Context, owner secret.Owner) error
-	// SecretsAfter returns at most limit secrets of everybody, by id, after that id.
+	// SecretsAfter returns at most limit secrets of all owners with ids greater
+	// than id, sorted by id.
 	SecretsAfter(ctx context.Context, id string, limit int) ([]secret.Sealed, error)
-	// Reseal replaces how the secret of that id is sealed, and nothing else. One
-	// that is gone, or has another id by now, is [ErrNotFound].
+	// Reseal replaces only the encryption of the secret with that id. It
+	// returns [ErrNotFound] if the secret was deleted or replaced.
 	Reseal(ctx context.Context, s secret.Sealed) error
-	// ExternalID returns the team's, which is made the first time: proposed.
+	// ExternalID returns the team's external ID. If there is none yet, it
+	// stores proposed.
 	ExternalID(ctx context.Context, team, proposed string) (string, error)
 }

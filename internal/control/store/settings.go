@@ -7,11 +7,11 @@ import (
 	"aloft/internal/agent"
 )
 
-// settingsRule is the name under which the team's settings are kept.
+// settingsRule is the name of the rule that stores the team's settings.
 const settingsRule = "settings"
 
-// Settings returns how the team's settings were over time; of nil rules nothing
-// was ever settled.
+// Settings returns the history of the team's settings. If rules is nil, it is
+// empty.
 func Settings(ctx context.Context, rules Rules) (account.History, error) {
 	if rules == nil {
 		return account.History{}, nil
@@ -23,14 +23,14 @@ func Settings(ctx context.Context, rules Rules) (account.History, error) {
 	return account.ParseHistory(text)
 }
 
-// Settle keeps them.
+// Settle stores the history of the team's settings.
 func Settle(ctx context.Context, rules Rules, h account.History) error {
 	return rules.SetRule(ctx, TeamRules, settingsRule, h.String())
 }
 
-// PrivacyOf reports whether the run is in privacy mode: what its journal has
-// recorded, or else what the team had set when the run was asked for. Later
-// changes of the setting count for later runs.
+// PrivacyOf reports whether the run is in privacy mode: as its journal says, or
+// otherwise by the team's setting when the run was requested. Later changes
+// apply to later runs.
 func PrivacyOf(ctx context.Context, rules Rules, r agent.Run) (bool, error) {
 	if r.Privacy != nil {
 		return *r.Privacy, nil

@@ -7,21 +7,22 @@ import (
 	"aloft/internal/environment"
 )
 
-// Snapshots keeps whose the saved disks of machines are. Its methods are safe
-// for concurrent use. What is not there is [ErrNotFound].
+// Snapshots stores the records of saved disks. Its methods are safe for
+// concurrent use. They return [ErrNotFound] for what does not exist.
 type Snapshots interface {
-	// AddSnapshot keeps a snapshot that is about to be made. One of that ID is [ErrExists].
+	// AddSnapshot stores the record of a snapshot before it is created. It
+	// returns [ErrExists] if the ID is taken.
 	AddSnapshot(ctx context.Context, s environment.Snapshot) error
 	Snapshot(ctx context.Context, id string) (environment.Snapshot, error)
-	// ListSnapshots returns those of a repository, newest first.
+	// ListSnapshots returns the snapshots of a repository, newest first.
 	ListSnapshots(ctx context.Context, repo string, limit int) ([]environment.Snapshot, error)
-	// AllSnapshots returns those of all repositories, oldest first.
+	// AllSnapshots returns the snapshots of all repositories, oldest first.
 	AllSnapshots(ctx context.Context) ([]environment.Snapshot, error)
-	// UseSnapshot keeps that a machine began with the snapshot.
+	// UseSnapshot records that a machine was started from the snapshot.
 	UseSnapshot(ctx context.Context, id string, at time.Time) error
-	// PublishSnapshot keeps which admin lets all members start from the snapshot; 0
-	// is nobody.
+	// PublishSnapshot records which admin lets all members start from the
+	// snapshot; 0 unpublishes it.
 	PublishSnapshot(ctx context.Context, id string, by int64) error
-	// DeleteSnapshot removes what is known of a snapshot.
+	// DeleteSnapshot deletes the record of a snapshot.
 	DeleteSnapshot(ctx context.Context, id string) error
 }

@@ -1,5 +1,6 @@
-// Package store says what the server remembers, and how surely. The databases
-// are packages below this one; storetest holds them to these words.
+// Package store defines what the server stores and with which guarantees. The
+// packages below it implement it for databases; storetest checks them against
+// these definitions.
 package store
 
 import (
@@ -12,148 +13,152 @@ import (
 	"aloft/internal/secret"
 )
 
-// Errors that callers branch on; they are always wrapped.
+// Errors that callers check for. They are always wrapped.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrExists    = errors.New("exists already")
-	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not hold
-	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner did not hold
-	ErrFull      = errors.New("the store cannot be written") // disk full, read-only; nothing was kept
-	// ErrUnreachable is of a database on another host that does not answer;
-	// nothing was kept.
+	ErrMoved     = errors.New("the journal has moved on")    // Append.IfHead did not match
+	ErrLeaseLost = errors.New("the lease is another's")      // Append.Owner does not hold the lease
+	ErrFull      = errors.New("the store cannot be written") // disk full or read-only; nothing was written
+	// ErrUnreachable means that a remote database does not respond. Nothing was
+	// written.
 	ErrUnreachable = errors.New("the store does not answer")
-	// ErrUnknown is of a write whose acknowledgement was lost: it may be kept.
+	// ErrUnknown means that the acknowledgement of a write was lost. It may
+	// have been written.
 	ErrUnknown   = errors.New("it is not known whether it was written")
 	ErrClosed    = errors.New("the store is closed")
 	ErrLastOwner = errors.New("nobody else owns the server")
 )
 
-// A Journal keeps the events of every agent. Its methods are safe for
+// A Journal stores the events of every agent. Its methods are safe for
 // concurrent use.
 type Journal interface {
-	// Append numbers the events, writes them as one, and folds them into the
-	// agent and its run as [Agents] returns them. When it returns nil they are on
-	// disk. On an error none of them is, unless it
-	// wraps [ErrUnknown]. The events returned bear their numbers
-	// and times.
+	// Append numbers the events, writes them atomically, and applies them to
+	// the agent and run that [Agents] returns. When it returns nil, they are on
+	// disk. On an error none of them was written, unless the error wraps
+	// [ErrUnknown]. The returned events have their numbers and times.
 	Append(ctx context.Context, a Append) ([]agent.Event, error)
-	// Read returns at most limit events of the agent after the number, in order.
-	// An agent that does not exist has none.
+	// Read returns at most limit events of the agent after the number, in
+	// order. For an agent that does not exist, it returns none.
 	Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
 	// Wait returns nil once the agent has an event after the number, and
-	// ErrNotFound once the agent is gone.
+	// ErrNotFound once the agent was deleted.
 	Wait(ctx context.Context, agentID string, after int64) error
 }
 
-// Append is what [Journal.Append] writes.
+// Append is the argument of [Journal.Append].
 type Append struct {
 	AgentID string
-	Events  []agent.Event // Seq is given by the store, and Time where it is zero
-	// IfHead, unless nil, is the number of the last event that the caller knows
-	// of. If it is another the error wraps [ErrMoved]. 0 makes the agent; one
-	// that exists is [ErrExists].
+	Events  []agent.Event // the store sets Seq, and Time if it is zero
+	// IfHead, if not nil, is the number of the last event that the caller has
+	// seen. If the journal has later ones, the error wraps [ErrMoved]. 0
+	// creates the agent; if it exists, the error wraps [ErrExists].
 	IfHead *int64
-	// Owner, unless empty, must hold the lease on the agent; else [ErrLeaseLost].
+	// Owner, if not empty, must hold the lease on the agent, or the error wraps
+	// [ErrLeaseLost].
 	Owner string
-	// Secrets are kept with the agent that this makes, and gone with it.
+	// Secrets are stored with a new agent, and deleted with it.
 	Secrets []secret.Sealed
 }
 
-// Agents answers questions about agents and runs without reading journals. Its
-// methods are safe for concurrent use. What is not there is [ErrNotFound].
+// Agents queries agents and runs without reading journals. Its methods are safe
+// for concurrent use. They return [ErrNotFound] for what does not exist.
 type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
-	// ListAgents returns agents in the order of the query.
+	// ListAgents returns the agents that match the query, in its order.
 	ListAgents(ctx context.Context, q AgentQuery) ([]agent.Agent, error)
-	// WaitingAgents returns at most limit agents of a user that wait for a person,
-	// the oldest first.
+	// WaitingAgents returns at most limit agents of a user with pending
+	// approvals, oldest first.
 	WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error)
-	// AwaitLayer reports whether an agent's first machine is yet to begin with the
-	// saved disk.
+	// AwaitLayer reports whether an agent's first machine has yet to start from
+	// the saved disk.
 	AwaitLayer(ctx context.Context, layer string) (bool, error)
-	// DeleteAgent removes the agent, its runs, its secrets and its journal.
+	// DeleteAgent deletes the agent with its runs, secrets and journal.
 	DeleteAgent(ctx context.Context, id string) error
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 	// ListRuns returns the agent's runs, newest first.
 	ListRuns(ctx context.Context, agentID string, q Page) ([]agent.Run, error)
-	// OpenRuns returns every run that has not ended, oldest first.
+	// OpenRuns returns all runs that have not ended, oldest first.
 	OpenRuns(ctx context.Context) ([]agent.Run, error)
 }
 
-// Page is a part of a list. The key of an element is its time of creation and its id.
+// Page selects part of a list. The key of an element is its creation time and
+// id.
 type Page struct {
 	Limit      int
-	BeforeTime time.Time // only what comes after this key in the list; zero for the first page
+	BeforeTime time.Time // only elements after this key in the list; zero for the first page
 	BeforeID   string
 }
 
-// AgentQuery says which agents to list.
+// AgentQuery selects the agents to list.
 type AgentQuery struct {
 	Page
-	UserID          int64 // 0 for everybody's
+	UserID          int64 // 0 for all users
 	IncludeArchived bool
 	AgentFilter
-	AsksFirst *AsksFirst // nil lists all of them newest first
+	AsksFirst *AsksFirst // nil lists all agents newest first
 }
 
-// AsksFirst lists the agents that wait for an answer before all others, each
-// part newest first. The moment At stays the same from page to page, so that no
-// agent is missed: one that asks after At stays in the second part, and one
-// that is answered between two pages may be listed in both.
+// AsksFirst lists the agents with a pending approval before all others, each
+// part newest first. The time At must be the same for all pages, so that no
+// agent is skipped: an agent whose request is later than At stays in the second
+// part, and one whose request is answered between two pages may be listed in
+// both.
 type AsksFirst struct {
-	At   time.Time // agents whose question was asked by then are in the first part
-	Past bool      // the page's key is of an agent in the second part
+	At   time.Time // the first part has the agents whose request was made by then
+	Past bool      // the page's key belongs to an agent in the second part
 }
 
-// AgentFilter narrows a list of agents; what is zero narrows nothing.
+// AgentFilter restricts a list of agents. Zero fields do not restrict it.
 type AgentFilter struct {
-	Search      string // every word of it is in the id, name, model, repositories or pull requests, in whatever case
-	Repository  string // an address, or how one ends: owner/name
-	PullRequest string // the address of one that the agent was started on, or has opened
+	Search      string // each word must be in the id, name, model, repositories or pull requests, ignoring case
+	Repository  string // a URL, or the end of one: owner/name
+	PullRequest string // URL of a pull request that the agent was started on or has opened
 	From, To    time.Time
-	// Standings has how the agent stands. A failure is news, and needs a person,
-	// if nothing has come after it since NewsSince.
+	// Statuses lists the standings to include. A failure needs attention only
+	// if the agent's last event is not before NewsSince.
 	Statuses  []ListStatus
 	NewsSince time.Time
 }
 
-// IsZero reports whether the filter narrows nothing.
+// IsZero reports whether the filter restricts nothing.
 func (f AgentFilter) IsZero() bool {
 	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Statuses) == 0
 }
 
-// A ListStatus is how an agent stands, as a person sees it.
+// A Standing is an agent's state as a person sees it.
 type ListStatus string
 
-// Standings. Only Archived agents are filed away, whatever else they are.
+// Standings. An archived agent has only the standing Archived.
 const (
-	Asks     ListStatus = "asks"      // it waits for an answer
-	NeedsYou ListStatus = "needs-you" // it waits for an answer, or has failed of late
+	Asks     ListStatus = "asks"      // it has a pending request
+	NeedsYou ListStatus = "needs-you" // it has a pending request, or failed recently
 	Working  ListStatus = "working"
 	Finished ListStatus = "finished"
-	Failed   ListStatus = "failed" // also where its time was up
+	Failed   ListStatus = "failed" // failed or ran out of time
 	Stopped  ListStatus = "stopped"
 	Archived ListStatus = "archived"
 )
 
-// ListStatuses are all of them.
+// ListStatuses lists all standings.
 var ListStatuses = []ListStatus{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
-// Leases let one server at a time own a thing. Its methods are safe for
+// Leases let one server at a time own something. Its methods are safe for
 // concurrent use.
 type Leases interface {
-	// Acquire takes or renews the lease on name for owner, unless another holds
-	// it and it has not lapsed: then it returns false.
+	// Acquire takes or renews the lease on name for owner. It returns false if
+	// another owner holds a lease that has not expired.
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (bool, error)
-	// Release gives the lease up; one that is not owner's is left alone.
+	// Release ends owner's lease on name. It does nothing if owner does not
+	// hold it.
 	Release(ctx context.Context, name, owner string) error
 }
 
-// Rules keeps the files that people and the team have set for their agents:
-// permissions.json, sandbox.json, hooks.json. Its methods are safe for
-// concurrent use.
+// Rules stores the files that users and the team configure for their agents,
+// such as permissions.json, sandbox.json and hooks.json. Its methods are safe
+// for concurrent use.
 type Rules interface {
-	// Rule returns the text of the owner's file, "" if there is none.
+	// Rule returns the text of the owner's file, or "" if there is none.
 	Rule(ctx context.Context, owner, name string) (string, error)
 	SetRule(ctx context.Context, owner, name, text string) error
 }
@@ -161,8 +166,8 @@ type Rules interface {
 // TeamRules is the owner of the team's rules.
 const TeamRules = "team"
 
-// RulesOf is the owner of a user's rules.
+// RulesOf returns the owner name for a user's rules.
 func RulesOf(userID int64) string { return "user/" + strconv.FormatInt(userID, 10) }
 
-// LeaseOn is the name of the lease on an agent.
+// LeaseOn returns the name of the lease on an agent.
 func LeaseOn(agentID string) string { return "agent/" + agentID }

@@ -7,21 +7,21 @@ import (
 	"aloft/internal/conversation"
 )
 
-// UsageRow is what runs have used, of one user in one day.
+// UsageRow is the usage of the runs of one user, day, repository and model.
 type UsageRow struct {
-	Day    string // 2006-01-02, in UTC, when the runs began
+	Day    string // when the runs began, as 2006-01-02 in UTC
 	UserID int64
-	Repo   string // URL of the agent's first repository; "" where it has none
+	Repo   string // URL of the agent's first repository, or ""
 	Model  string // "" is the server's default
 	Runs   int64
 	Turns  int64
 	conversation.Usage
 }
 
-// Usage counts what was used. Its methods are safe for concurrent use.
+// Usage sums up usage. Its methods are safe for concurrent use.
 type Usage interface {
-	// Usage returns the rows of runs that began in the time, by day, user,
-	// repository and model in this order; a user of 0 is everybody. Agents that were
-	// deleted are not counted.
+	// Usage returns the rows for runs that began in the given period, sorted by
+	// day, user, repository and model. User 0 means all users. Deleted agents
+	// are not included.
 	Usage(ctx context.Context, userID int64, from, to time.Time) ([]UsageRow, error)
 }

@@ -5,61 +5,63 @@ import (
 	"time"
 )
 
-// DeliverWithin is how long a delivery is tried.
+// DeliverWithin is how long a delivery is retried.
 const DeliverWithin = 24 * time.Hour
 
-// DeliveryState is how far a delivery has come.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 // States of deliveries.
 const (
 	DeliveryPending DeliveryState = "pending"
 	DeliveryDone    DeliveryState = "delivered"
-	DeliveryFailed  DeliveryState = "failed" // given up; it can be replayed
+	DeliveryFailed  DeliveryState = "failed" // given up; it can be redelivered
 )
 
-// DeliveryEvent is what a delivery tells, as its receiver reads it.
+// DeliveryEvent is the kind of event that a delivery reports, as receivers see
+// it.
 type DeliveryEvent string
 
-// What is told.
+// Kinds of events.
 const (
 	StatusChange      DeliveryEvent = "statusChange"      // a run has ended
-	ApprovalRequested DeliveryEvent = "approvalRequested" // a question waits for a person; an addition of Aloft's
+	ApprovalRequested DeliveryEvent = "approvalRequested" // an approval request is pending; an addition of Aloft's
 )
 
-// Delivery is one thing that an agent's webhook is to be told.
+// Delivery is one notification for an agent's webhook.
 type Delivery struct {
-	ID             string // made of the agent and what is told, so that no crash makes a second
+	ID             string // derived from the agent and the event, so that a crash causes no duplicate
 	Event          DeliveryEvent
-	Seq            int64 // of the event of the journal that says it
+	Seq            int64 // number of the journal event
 	AgentID, RunID string
-	CreatedAt      time.Time // when it happened
+	CreatedAt      time.Time // when the event happened
 	State          DeliveryState
 	Attempts       int
-	NextAt         time.Time // when a pending one is due
+	NextAt         time.Time // when a pending delivery is due
 	Until          time.Time // when it is given up
-	LastAt         time.Time // of the last attempt; zero for none
-	LastStatus     int       // of HTTP; 0 where there was no answer
+	LastAt         time.Time // time of the last attempt; zero if none
+	LastStatus     int       // HTTP status; 0 if there was no response
 	LastError      string
 }
 
-// Deliveries is the outbox of webhooks. A delivery is made by the
-// [Journal.Append] of a run's end or of an approval that is asked for, in the
-// same transaction, where the agent has a secret of the kind [secret.OfWebhook];
-// it goes with the agent. The methods
-// are safe for concurrent use.
+// Deliveries is the outbox of webhooks. [Journal.Append] adds a delivery in the
+// same transaction as a run's end or an approval request, if the agent has a
+// secret of the kind [secret.OfWebhook]. Deliveries are deleted with the agent.
+// The methods are safe for concurrent use.
 type Deliveries interface {
-	// Deliveries returns the agent's, newest first.
+	// Deliveries returns the agent's deliveries, newest first.
 	Deliveries(ctx context.Context, agentID string, p Page) ([]Delivery, error)
-	// ClaimDeliveries returns at most limit that are due, for owner to send. They
-	// are due again after the time, for a server that dies records nothing.
+	// ClaimDeliveries returns at most limit due deliveries for owner to send.
+	// They become due again after the given time, in case the server dies.
 	ClaimDeliveries(ctx context.Context, owner string, again time.Duration, limit int) ([]Delivery, error)
-	// ReleaseDeliveries makes due what owner has claimed.
+	// ReleaseDeliveries makes the deliveries that owner has claimed due again.
 	ReleaseDeliveries(ctx context.Context, owner string) error
-	// PutAttempt records an attempt: State, Attempts, NextAt, LastAt, LastStatus
-	// and LastError. One that is gone is [ErrNotFound].
+	// PutAttempt records an attempt: State, Attempts, NextAt, LastAt,
+	// LastStatus and LastError. It returns [ErrNotFound] if the delivery was
+	// deleted.
 	PutAttempt(ctx context.Context, d Delivery) error
-	// Redeliver makes the agent's delivery due now, whatever its state, and gives
-	// it [DeliverWithin] again. The error wraps [ErrNotFound] if there is none.
+	// Redeliver makes the agent's delivery due now, whatever its state, and
+	// restarts its period of [DeliverWithin]. The error wraps [ErrNotFound] if
+	// there is no such delivery.
 	Redeliver(ctx context.Context, agentID, id string) error
 }

@@ -22,7 +22,7 @@ const (
 	maxResult      = 2 << 20   // the tool's message
 	maxPictures    = 5
 	maxPicture     = 5 << 20
-	cutNote        = "\n[cut here: the result was too long]"
+	cutNote        = "\n[truncated: the result was too long]"
 	maxListEntries = 10_000
 )
 

@@ -34,7 +34,7 @@ const first: AgentSummary[] = [
   agent(8, "اكتب اختبارات لصفحة الدفع", 130, { runStatus: "FINISHED", pullRequests: pull(41, "اختبارات لصفحة الدفع") }),
   agent(9, "<img src=x onerror=alert(1)>", 180, { runStatus: "FINISHED", machine: "ready", doing: "", pullRequests: pull(44, "<img src=x onerror=alert(1)>", { url: "javascript:alert(1)" }) }),
   agent(10, "Pin the base image", 1500, { runStatus: "EXPIRED", repos: repo("acme/infra") }),
-  agent(15, "Find why the nightly job is slow", 190, { runStatus: "EXPIRED", machine: "ready", doing: "the run has used $5.02, and may use $5.00", repos: repo("acme/infra") }),
+  agent(15, "Find why the nightly job is slow", 190, { runStatus: "EXPIRED", machine: "ready", doing: "the run has used $5.02; its limit is $5.00", repos: repo("acme/infra") }),
   agent(12, "Print a lot", 8000, { runStatus: "FINISHED" }),
   agent(11, "Old experiment with the queue", 9000, { runStatus: "FINISHED", status: "ARCHIVED" }),
 ];

@@ -123,7 +123,7 @@ const retried: Bare[] = [
   replied({ text: "Done: 41 files." }),
   { kind: "run.ended", data: { status: "FINISHED", result: "Done: 41 files." } },
   { kind: "agent.rewound", data: { to: 1, turn: 1 } },
-  { kind: "notice", data: { text: "The user has taken the conversation back to this point: your later turns, 2 of them, are no longer part of it." } },
+  { kind: "notice", data: { text: "The user has rewound the conversation to this point: your 2 later turns are no longer part of it." } },
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Translate the emails into Portuguese, each by hand, and check the placeholders." }, { image: { mediaType: "image/png" } }] } } },
   replied({ text: "One by one, then. The first is the welcome." }, call("r2", "Write", { path: "/workspace/mail/pt/welcome.txt", contents: "Bem-vindo, {name}!\n" })),
   ...done("r2", "written", { path: "/workspace/mail/pt/welcome.txt" }, 9),
@@ -171,7 +171,7 @@ const limited: Bare[] = [
   replied({ text: "The job reads every order twice. I measure it first." }, call("l1", "Shell", { command: "make bench-nightly", description: "Measure the job" })),
   ...done("l1", "", { exitCode: 0, stdout: "nightly  41m12s\n", stderr: "" }, 2_472_000),
   { kind: "pushed", data: { branch: "aloft/nightly-job", commit: "91be07c4d2aa" } },
-  { kind: "run.ended", data: { status: "EXPIRED", failure: { code: "limit_cost", message: "the run has used $5.02, and may use $5.00", hint: "what it has done is kept: send a follow-up to go on with a new allowance, or with a larger one" } } },
+  { kind: "run.ended", data: { status: "EXPIRED", failure: { code: "limit_cost", message: "the run has used $5.02; its limit is $5.00", hint: "its work is saved; send a follow-up to continue with new or higher limits" } } },
 ];
 
 const starting: Bare[] = [

@@ -1,6 +1,6 @@
-// Package anthropic is the provider that speaks the Messages API, through
-// Anthropic's own SDK. It streams, marks the parts of a conversation that are
-// worth caching, and gives reasoning back with its signature. It does not retry.
+// Package anthropic is a provider for the Messages API, using Anthropic's SDK.
+// It streams, marks the parts of a conversation that are worth caching, and
+// sends reasoning back with its signature. It does not retry.
 package anthropic
 
 import (
@@ -19,31 +19,33 @@ import (
 	"aloft/internal/conversation"
 )
 
-// provider names whose reasoning a conversation holds.
+// provider is the name under which conversations store this provider's
+// reasoning.
 const provider = "anthropic"
 
 // Values of [Config.Thinking].
 const (
-	Adaptive = -1 // as much as the model finds right; older models refuse it
-	Disabled = -2 // none, of models that think unless they are told not to
+	Adaptive = -1 // as much as the model needs; older models reject it
+	Disabled = -2 // none, for models that reason by default
 )
 
 const defaultBaseURL = "https://api.anthropic.com"
 
-// Config says where the API is and how to ask it.
+// Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, as the API knows it
-	BaseURL string // what stands before /v1/messages; "" is Anthropic's own
+	Name    string // of the model, in the API
+	BaseURL string // the part before /v1/messages; "" is Anthropic's
 	Key     string // sent as x-api-key
 
-	// Thinking is how many tokens the model may reason with before it answers, at
-	// least 1024, or one of the constants below. 0 leaves it to the API.
+	// Thinking is how many tokens the model may use for reasoning, at least
+	// 1024, or one of the constants Adaptive and Disabled. 0 leaves it to the
+	// API.
 	Thinking  int
-	Effort    string // low to max; "" is the model's own
-	LongBeta  bool   // ask for the window of 1m tokens by the API's beta header
-	MaxOutput int    // tokens of a reply to a request without a limit; 0 is what is known of the model
+	Effort    string // low to max; "" is the model's default
+	LongBeta  bool   // request the context window of 1m tokens with a beta header
+	MaxOutput int    // maximum reply length for requests without one; 0 is the model's known maximum
 
-	Client *http.Client // nil is one with Aloft's own time limits
+	Client *http.Client // nil is a client with Aloft's timeouts
 }
 
 // New returns the model that cfg describes. It does not connect.
@@ -52,10 +54,10 @@ func New(cfg Config) model.Model {
 	if base == "" {
 		base = defaultBaseURL
 	}
-	// Some write the version into the address; the SDK adds it.
+	// Some users put the version in the URL, but the SDK adds it.
 	base = strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1")
 	wire := model.NewWire(cfg.Client, cfg.Key)
-	// A service made directly reads no environment and no profile of the host's.
+	// Unlike a client, a service reads no settings from the host's environment.
 	service := sdk.NewMessageService(
 		option.WithBaseURL(base), option.WithAPIKey(cfg.Key),
 		option.WithHTTPClient(wire.Client), option.WithMaxRetries(0),
@@ -89,7 +91,7 @@ func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
-// ask yields the events of one reply. It returns an error that is still to be
+// ask yields the events of one reply. It returns an error that has not been
 // yielded.
 func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
 	params, encoded, err := params(m.cfg, req)
@@ -117,17 +119,17 @@ func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.
 	return m.wire.Error(ctx, model.CutShort())
 }
 
-// refusesThinking reports whether the API refuses reasoning that was given back.
-// It does so where the reasoning is of another model, or where the conversation
-// before it has changed, as a summary changes it: no request with it would succeed.
+// refusesThinking reports whether the API rejects earlier reasoning. It does so
+// if another model wrote it, or if the conversation before it has changed, for
+// example by compaction. A retry with the reasoning would fail again.
 func refusesThinking(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "`thinking` block") ||
 		strings.Contains(e.Message, "`redacted_thinking`") || strings.Contains(e.Message, "cannot contain `thinking`"))
 }
 
-// streamError finds the provider's own words in an error event of the stream.
-// A status other than success never gets here: the wire has answered it.
+// streamError extracts the provider's message from an error event of the
+// stream. [model.Wire] has already handled error statuses.
 func streamError(err error) error {
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		return model.StreamFailure([]byte(e.RawJSON()))
@@ -135,7 +137,7 @@ func streamError(err error) error {
 	return err
 }
 
-// A decoder turns the events of one stream into ours.
+// A decoder converts the events of one stream.
 type decoder struct {
 	assembly *model.Assembly
 	usage    conversation.Usage
@@ -178,8 +180,8 @@ func (d *decoder) start(key string, b sdk.ContentBlockStartEventContentBlockUnio
 		d.assembly.Opaque(key, redacted+b.Data)
 	case "tool_use":
 		d.assembly.Call(key, b.ID, b.Name)
-		// Servers that do not stream arguments put them here; the API's own
-		// puts an empty object and sends deltas.
+		// Servers that do not stream arguments send them here; the real API
+		// sends an empty object here and then deltas.
 		if input, err := json.Marshal(b.Input); err == nil && string(input) != "{}" && string(input) != "null" {
 			return d.assembly.Args(key, string(input))
 		}
@@ -201,8 +203,8 @@ func (d *decoder) delta(key string, e sdk.MessageStreamEventUnionDelta) (model.E
 	return model.Event{}, false
 }
 
-// addUsage takes the sums that the last message_delta gives; what it leaves out
-// message_start has given.
+// addUsage adds the totals of the last message_delta. Values that it omits were
+// in message_start.
 func (d *decoder) addUsage(u sdk.MessageDeltaUsage) {
 	for _, f := range []struct {
 		to  *int64
@@ -223,7 +225,7 @@ func stop(reason sdk.StopReason) model.Stop {
 		return model.StopCalls
 	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
 		return model.StopLength
-	case sdk.StopReasonPauseTurn: // only with tools of the provider's own; it has more to say
+	case sdk.StopReasonPauseTurn: // only with the provider's own tools; there is more to come
 		return model.StopLength
 	case sdk.StopReasonRefusal:
 		return model.StopRefusal

@@ -24,7 +24,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// ask sends a request to m, and returns its body and its beta header.
+// ask sends a request with the configuration, and returns its body and its beta
+// header.
 func ask(t *testing.T, cfg anthropic.Config, messages ...conversation.Message) (body, beta string) {
 	t.Helper()
 	s := modeltest.NewAnthropic(t, modeltest.Reply{Text: "ok"})
@@ -62,8 +63,8 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// A turn that began without thinking goes on without it: the API would refuse the
-// request. It is on again in the next turn.
+// A turn that started without thinking continues without it, since the API
+// would reject it otherwise. Thinking is on again in the next turn.
 func TestThinkingIsTurnedOnWithinATurn(t *testing.T) {
 	turn := []conversation.Message{
 		conversation.Text(conversation.User, "hi"),

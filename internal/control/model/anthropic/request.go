@@ -15,13 +15,14 @@ import (
 	"aloft/internal/tool"
 )
 
-// redacted marks in Thinking.Opaque that it is the data of a redacted block and
-// not a signature, which has no colon.
+// redacted is the prefix of Thinking.Opaque for the data of a redacted block.
+// Signatures contain no colon.
 const redacted = "redacted:"
 
-const minThinking = 1024 // the API's own lower bound
+const minThinking = 1024 // the API's minimum
 
-// params says req in the SDK's types, and what is encoded of it already.
+// params converts req to the SDK's types. The Splice has what is already
+// encoded.
 func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, error) {
 	p := sdk.MessageNewParams{
 		Model:     cfg.Name,
@@ -40,9 +41,9 @@ func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, 
 	if strings.TrimSpace(req.System) != "" {
 		p.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
-	// The budget counts against max_tokens and must be less.
+	// The budget counts towards max_tokens and must be less.
 	switch budget := min(int64(cfg.Thinking), p.MaxTokens-1); {
-	case cfg.Thinking == Adaptive: // newer models leave out the text of the reasoning unless they are asked for it
+	case cfg.Thinking == Adaptive: // newer models leave the text of the reasoning out unless it is requested
 		p.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}}
 	case cfg.Thinking == Disabled:
 		p.Thinking = sdk.ThinkingConfigParamUnion{OfDisabled: &sdk.ThinkingConfigDisabledParam{}}
@@ -50,7 +51,7 @@ func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, 
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 	}
 	known := model.Lookup(cfg.Name).Traits.Thinking != model.NoThinking
-	// The API refuses reasoning in the turn that goes on while thinking is off.
+	// The API rejects reasoning in the current turn while thinking is off.
 	unthinking := p.Thinking.OfEnabled == nil && p.Thinking.OfAdaptive == nil && (known || cfg.Thinking != 0)
 	marked := cached(req.Messages)
 	form := func(i int) int {
@@ -68,16 +69,16 @@ func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, 
 	return p, encoded, err
 }
 
-// Forms of a message: bits.
+// Forms of a message, as bits.
 const (
 	plainForm      = 0
 	unthinkingForm = 1 // without reasoning
-	cachedForm     = 2 // a cached prefix ends with it
+	cachedForm     = 2 // at the end of a cached prefix
 )
 
-// mayThink reports whether a request with a budget may turn thinking on. It may not
-// where the model is in the middle of a turn that began without: the first reply of
-// the turn, before the results of its calls, must begin with reasoning.
+// mayThink reports whether a request with a budget may turn thinking on. It may
+// not in the middle of a turn that started without: the first reply of the turn
+// would have to begin with reasoning.
 func mayThink(messages []conversation.Message) bool {
 	i := len(messages) - 1
 	for i >= 1 && messages[i].Blocks[0].Result != nil {
@@ -89,12 +90,12 @@ func mayThink(messages []conversation.Message) bool {
 	return messages[i+1].Blocks[0].Thinking != nil
 }
 
-// betas are the beta headers of a request.
+// betas returns the beta headers of a request.
 func betas(cfg Config) (out []string) {
 	if cfg.LongBeta {
 		out = append(out, sdk.AnthropicBetaContext1m2025_08_07)
 	}
-	if cfg.Thinking > 0 { // between the calls of a turn too, as newer models do unasked
+	if cfg.Thinking > 0 { // also between the calls of a turn, as newer models do by default
 		out = append(out, sdk.AnthropicBetaInterleavedThinking2025_05_14)
 	}
 	return out
@@ -108,15 +109,15 @@ func tools(specs []tool.Spec) []sdk.ToolUnionParam {
 			t.Description = param.NewOpt(s.Description)
 		}
 		if i == len(specs)-1 {
-			t.CacheControl = sdk.NewCacheControlEphemeralParam() // stands for all before it
+			t.CacheControl = sdk.NewCacheControlEphemeralParam() // covers everything before it
 		}
 		out = append(out, sdk.ToolUnionParam{OfTool: t})
 	}
 	return out
 }
 
-// schema takes the words of a JSON schema over as they are. They have passed
-// [model.Validate], so they are an object.
+// schema passes a JSON schema on unchanged. [model.Validate] has checked that
+// it is an object.
 func schema(raw json.RawMessage) sdk.ToolInputSchemaParam {
 	return param.Override[sdk.ToolInputSchemaParam](raw)
 }
@@ -166,7 +167,7 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 	}
 	text := r.Text
 	if strings.TrimSpace(text) == "" && r.Error {
-		text = "the tool failed and said nothing" // an error without content is refused
+		text = "the tool failed and said nothing" // the API rejects an error without content
 	}
 	if strings.TrimSpace(text) != "" {
 		p.Content = append(p.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
@@ -177,10 +178,10 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 	return p
 }
 
-// cached returns the messages with which a cached prefix ends: the last message of
-// the user and the one before. The first is written now, the second was written by
-// the turn before and is read now. With the system prompt and the tools these are the
-// four marks that the API allows.
+// cached returns the indexes of the messages at which a cached prefix ends: the
+// user's last message, whose prefix this request writes to the cache, and the
+// one before, whose prefix the previous turn has written. With the system
+// prompt and the tools, these are the four marks that the API allows.
 func cached(messages []conversation.Message) (marked []int) {
 	for i := len(messages) - 1; i >= 0 && len(marked) < 2; i-- {
 		if messages[i].Role == conversation.User {

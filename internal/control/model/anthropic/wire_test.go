@@ -16,7 +16,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// replay asks a server that answers with a recorded stream.
+// replay sends a request to a server that replies with a recorded stream.
 func replay(t *testing.T, raw string) (*model.Reply, error) {
 	t.Helper()
 	s := modeltest.NewAnthropic(t, modeltest.Reply{Raw: raw})
@@ -75,7 +75,7 @@ func TestStopReasons(t *testing.T) {
 	for reason, want := range map[string]model.Stop{
 		"end_turn": model.StopEnd, "stop_sequence": model.StopEnd, "max_tokens": model.StopLength, "refusal": model.StopRefusal,
 		"pause_turn": model.StopLength, "model_context_window_exceeded": model.StopLength, "something_new": model.StopEnd,
-		"tool_use": model.StopEnd, // there is no call in the reply
+		"tool_use": model.StopEnd, // the reply has no call
 	} {
 		got, err := replay(t, strings.Replace(fixture(t, "text.sse"), `"end_turn"`, `"`+reason+`"`, 1))
 		if err != nil || got.Stop != want {
@@ -84,7 +84,7 @@ func TestStopReasons(t *testing.T) {
 	}
 }
 
-// The marks stand at the end of the system prompt, of the tools, and of the
+// The cache marks are at the end of the system prompt, of the tools, and of the
 // last two messages of the user.
 func TestCacheMarks(t *testing.T) {
 	s := modeltest.NewAnthropic(t)
@@ -148,8 +148,8 @@ func TestThinkingFitsTheLimit(t *testing.T) {
 	}
 }
 
-// FuzzStream lets a server say anything: there is a reply or an error, and
-// never a panic.
+// FuzzStream checks that any response of a server gives a reply or an error,
+// and never a panic.
 func FuzzStream(f *testing.F) {
 	for _, name := range []string{"text.sse", "tool.sse", "thinking.sse"} {
 		f.Add([]byte(fixture(f, name)))

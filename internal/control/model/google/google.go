@@ -1,6 +1,7 @@
-// Package google is the provider that speaks the Gemini API, through Google's
-// own SDK. Reasoning has a signature there that belongs to the part after it;
-// a conversation keeps it as a Thinking before that part. It does not retry.
+// Package google is a provider for the Gemini API, using Google's SDK. In that
+// API, a reasoning signature belongs to the part after the reasoning;
+// conversations store it as a Thinking before that part. The package does not
+// retry.
 package google
 
 import (
@@ -19,21 +20,23 @@ import (
 	"aloft/internal/conversation"
 )
 
-// provider names whose reasoning a conversation holds.
+// provider is the name under which conversations store this provider's
+// reasoning.
 const provider = "google"
 
-// Config says where the API is and how to ask it.
+// Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, as the API knows it
-	BaseURL string // what stands before /v1beta; "" is Google's own
+	Name    string // of the model, in the API
+	BaseURL string // the part before /v1beta; "" is Google's
 	Key     string // sent as x-goog-api-key
 
-	// Thinking is how many tokens the model may reason with: 0 leaves it to the
-	// model, Summarized too but asks for a summary of it, and Disabled turns it off.
+	// Thinking is how many tokens the model may use for reasoning. 0 leaves
+	// that to the model; so does Summarized, which also requests a summary of
+	// the reasoning; Disabled turns reasoning off.
 	Thinking int
-	Effort   string // minimal to high, of models that have levels; "" is the model's own
+	Effort   string // minimal to high, for models with levels; "" is the model's default
 
-	Client *http.Client // nil is one with Aloft's own time limits
+	Client *http.Client // nil is a client with Aloft's timeouts
 }
 
 // Values of [Config.Thinking].
@@ -44,8 +47,8 @@ const (
 
 const defaultBaseURL = "https://generativelanguage.googleapis.com"
 
-// New returns the model that cfg describes. It does not connect. The error is
-// for a key that is missing.
+// New returns the model that cfg describes. It does not connect. It returns an
+// error if the key is missing.
 func New(cfg Config) (model.Model, error) {
 	if cfg.Key == "" {
 		return nil, fmt.Errorf("google model %s: it needs a key; give api_key or api_key_env", cfg.Name) // the SDK would look in the environment
@@ -55,7 +58,7 @@ func New(cfg Config) (model.Model, error) {
 	}
 	base := strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1beta")
 	wire := model.NewWire(cfg.Client, cfg.Key)
-	// What is set here is not read from the environment of the host.
+	// Values that are set here are not read from the host's environment.
 	client, err := sdk.NewClient(context.Background(), &sdk.ClientConfig{
 		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: wire.Client,
 		HTTPOptions: sdk.HTTPOptions{BaseURL: base, APIVersion: "v1beta"},
@@ -92,7 +95,7 @@ func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	}
 }
 
-// ask yields the events of one reply. It returns an error that is still to be
+// ask yields the events of one reply. It returns an error that has not been
 // yielded.
 func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
 	inner, stop := context.WithCancel(ctx)
@@ -116,18 +119,18 @@ func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Ev
 	return nil
 }
 
-// refusesSignature reports whether the API refuses the signature of reasoning that
-// was given back, as it does where it is of another model.
+// refusesSignature reports whether the API rejects the signature of earlier
+// reasoning, as it does if another model wrote it.
 func refusesSignature(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && strings.Contains(strings.ReplaceAll(strings.ToLower(e.Message), "_", " "), "thought signature")
 }
 
-// guarded keeps a panic of the SDK's decoding, which reflects on what a server
-// sent, from ending more than this reply.
+// guarded turns a panic of the SDK's decoder, which uses reflection on the
+// server's data, into an error of this reply.
 func guarded(stream iter.Seq2[*sdk.GenerateContentResponse, error]) iter.Seq2[*sdk.GenerateContentResponse, error] {
 	return func(yield func(*sdk.GenerateContentResponse, error) bool) {
-		ours := false // a panic of who reads the sequence is not the SDK's
+		ours := false // a panic of the caller's loop body is not the SDK's
 		defer func() {
 			if ours {
 				return
@@ -147,7 +150,8 @@ func guarded(stream iter.Seq2[*sdk.GenerateContentResponse, error]) iter.Seq2[*s
 	}
 }
 
-// streamError finds the provider's own words in an error event of the stream.
+// streamError extracts the provider's message from an error event of the
+// stream.
 func streamError(err error) error {
 	if e, ok := errors.AsType[sdk.APIError](err); ok {
 		b, merr := json.Marshal(e)
@@ -159,14 +163,14 @@ func streamError(err error) error {
 	return err
 }
 
-// A decoder turns the parts of one stream into ours. The reply is whole when a
-// finish reason has come.
+// A decoder converts the parts of one stream to events. The reply is complete
+// when a finish reason has arrived.
 type decoder struct {
 	assembly *model.Assembly
 	finished bool
 	stop     model.Stop
 	usage    conversation.Usage
-	n        int    // parts so far
+	n        int    // number of parts so far
 	kind     string // of the last part
 }
 
@@ -201,8 +205,8 @@ func (d *decoder) events(res *sdk.GenerateContentResponse) []model.Event {
 	return out
 }
 
-// part takes one part. Pieces of text and of reasoning go on from one event to
-// the next; a signature stands before what it signs.
+// part handles one part. Text and reasoning continue from one event to the
+// next; a signature precedes what it signs.
 func (d *decoder) part(p *sdk.Part) []model.Event {
 	var ev model.Event
 	var ok bool
@@ -212,7 +216,7 @@ func (d *decoder) part(p *sdk.Part) []model.Event {
 		key := d.key("call")
 		args := []byte("{}")
 		if len(p.FunctionCall.Args) > 0 {
-			args, _ = json.Marshal(p.FunctionCall.Args) // it was JSON before
+			args, _ = json.Marshal(p.FunctionCall.Args) // cannot fail: it was decoded from JSON
 		}
 		d.assembly.Call(key, p.FunctionCall.ID, p.FunctionCall.Name)
 		ev, ok = d.assembly.Args(key, string(args))
@@ -238,8 +242,8 @@ func (d *decoder) signature(p *sdk.Part) {
 	}
 }
 
-// key names the part that a piece belongs to: the last one if it is of the same
-// kind, else a new one.
+// key returns the key of the part that a piece belongs to: the last part if it
+// has the same kind, otherwise a new one.
 func (d *decoder) key(kind string) string {
 	if kind != d.kind {
 		d.n++

@@ -11,11 +11,11 @@ import (
 	"aloft/internal/conversation"
 )
 
-// noSignature is what the API wants in place of the signature of a call that it
-// did not make itself.
+// noSignature is what the API accepts as the signature of a call that it did
+// not make itself.
 const noSignature = "skip_thought_signature_validator"
 
-// params says req in the SDK's types.
+// params converts req to the SDK's types.
 func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContentConfig) {
 	config := &sdk.GenerateContentConfig{MaxOutputTokens: int32(min(req.MaxTokens, 1<<30))}
 	if strings.TrimSpace(req.System) != "" {
@@ -32,7 +32,7 @@ func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContent
 		}
 		config.Tools = []*sdk.Tool{t}
 	}
-	names := map[string]string{} // of calls, by id
+	names := map[string]string{} // names of calls, by id
 	var contents []*sdk.Content
 	for _, m := range req.Messages {
 		c := &sdk.Content{Role: sdk.RoleUser, Parts: parts(m, names)}
@@ -44,8 +44,8 @@ func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContent
 	return contents, config
 }
 
-// thinking is what the request says of the reasoning. The API takes a budget or a
-// level, not both.
+// thinking returns the reasoning options of a request. The API accepts either a
+// budget or a level.
 func thinking(cfg Config) *sdk.ThinkingConfig {
 	c := &sdk.ThinkingConfig{IncludeThoughts: cfg.Thinking != 0 && cfg.Thinking != Disabled}
 	switch {
@@ -66,7 +66,7 @@ func parts(m conversation.Message, names map[string]string) []*sdk.Part {
 		p := &sdk.Part{}
 		switch {
 		case b.Thinking != nil:
-			signature, _ = base64.StdEncoding.DecodeString(b.Thinking.Opaque) // without one that decodes, the part has none
+			signature, _ = base64.StdEncoding.DecodeString(b.Thinking.Opaque) // if it is not base64, the part has no signature
 			continue
 		case b.Call != nil:
 			names[b.Call.ID] = b.Call.Name
@@ -75,7 +75,7 @@ func parts(m conversation.Message, names map[string]string) []*sdk.Part {
 			if signature == nil && !signed {
 				signature = []byte(noSignature)
 			}
-			signed = true // of calls made at once, the API signs the first alone
+			signed = true // the API signs only the first of parallel calls
 		case b.Result != nil:
 			p.FunctionResponse = response(*b.Result, names)
 			for _, img := range b.Result.Images {
@@ -89,7 +89,7 @@ func parts(m conversation.Message, names map[string]string) []*sdk.Part {
 		p.ThoughtSignature, signature = signature, nil
 		out = append(out, p)
 	}
-	// The results of one turn stand together; their images follow.
+	// The results of one turn must be consecutive; their images follow.
 	return append(out, images...)
 }
 

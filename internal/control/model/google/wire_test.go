@@ -103,7 +103,8 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// A server may say anything: there is a reply or an error, and never a panic.
+// FuzzStream checks that any response of a server gives a reply or an error,
+// and never a panic.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(fixture(f, "calls.sse")))
 	f.Add([]byte("data: {\"candidates\":[null,{\"content\":{\"parts\":[null]}}],\"usageMetadata\":{\"promptTokenCount\":1e99}}\n\n"))

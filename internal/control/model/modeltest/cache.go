@@ -13,8 +13,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// runCache holds a provider to it that a request with a cache is, byte for byte, the
-// request without: of conversations that grow, are taken back and are summarised.
+// runCache checks that requests with a cache are byte for byte the same as
+// without, while a conversation grows, is rewound and is compacted.
 func runCache(t *testing.T, open opener) {
 	s, m := open(t)
 	s.Answer(func(int, Request) Reply { return Reply{Text: "ok"} })
@@ -44,21 +44,21 @@ func runCache(t *testing.T, open opener) {
 	})
 }
 
-// grown is a conversation after one more turn, or after it was changed. Its argument
-// stays as it is, as a conversation in the journal does.
+// grown returns a conversation after one more turn, or after another change. It
+// does not modify its argument.
 func grown(t *rapid.T, messages []conversation.Message, n int) []conversation.Message {
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
-	case 0: // taken back
+	case 0: // rewound
 		messages = slices.Clip(messages[:1+2*rapid.IntRange(0, (len(messages)-1)/2).Draw(t, "to")])
-	case 1: // summarised
+	case 1: // compacted
 		at := 2 * rapid.IntRange(0, (len(messages)-1)/2).Draw(t, "from")
 		messages = slices.Concat([]conversation.Message{conversation.Text(conversation.User, fmt.Sprint("summary ", n))}, messages[at+1:])
-	case 2: // the user says more
+	case 2: // another message from the user
 		last := messages[len(messages)-1]
 		last.Blocks = slices.Concat(last.Blocks, []conversation.Block{{Text: fmt.Sprint("more ", n)}})
 		messages = append(slices.Clip(messages[:len(messages)-1]), last)
 	}
-	if len(messages)%2 == 0 { // the last is the model's
+	if len(messages)%2 == 0 { // the last message is the model's
 		messages = append(slices.Clip(messages), conversation.Text(conversation.User, "go on"))
 	}
 	reply := conversation.Message{Role: conversation.Assistant}

@@ -53,7 +53,7 @@ func streamGoogle(n int, r Reply) []string {
 	}
 	for i, c := range r.Calls {
 		part := object{"functionCall": object{"name": c.Name, "args": json.RawMessage(c.Args)}}
-		if i == 0 { // of calls made at once, only the first is signed
+		if i == 0 { // only the first of parallel calls is signed
 			part["thoughtSignature"] = sign(c.Name)
 		}
 		add("", part)
@@ -89,8 +89,8 @@ type googleRequest struct {
 	} `json:"generationConfig"`
 }
 
-// unsigned is what the API takes in place of a signature for a call of another
-// model: the base64 of skip_thought_signature_validator.
+// unsigned is what the API accepts as the signature of another model's call:
+// the base64 of skip_thought_signature_validator.
 const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 type googleContent struct {
@@ -175,7 +175,7 @@ func checkParts(c googleContent, issued []Reply) (calls, results []string, err e
 			made = append(made, Call{Name: p.FunctionCall.Name, Args: args})
 		}
 	}
-	_, ours := thoughtOf(issued, made) // a placeholder does not stand for a signature of its own
+	_, ours := thoughtOf(issued, made) // for its own call, the API requires the real signature
 	for _, p := range c.Parts {
 		if (p.FunctionCall != nil) != (c.Role == "model") && p.Text == nil {
 			return nil, nil, fmt.Errorf("a part is not for the %s", c.Role)

@@ -9,9 +9,9 @@ import (
 	"aloft/internal/control/model"
 )
 
-// Hostile asks a model whose server may say anything, and fails the test if the
-// stream does not end as [model.Model] promises: with one whole reply that can
-// be stored, or with one error of the provider.
+// Hostile sends a request to a model with a hostile server, and fails the test
+// unless the stream ends as [model.Model] requires: with one complete reply
+// that can be stored, or with one error of the provider.
 func Hostile(t *testing.T, m model.Model, req model.Request, within time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -277,11 +277,11 @@ func checkTurns(q messagesRequest, marks *int) error {
 	return nil
 }
 
-// checkThinking refuses reasoning that is missing or altered in the turn that goes on:
-// in the replies whose calls have results since a person has spoken.
+// checkThinking rejects missing or modified reasoning in the current turn, that
+// is, in the replies since the last message of a person.
 func checkThinking(q messagesRequest, issued []Reply) error {
 	none := 0
-	turn := len(q.Messages) // the first reply of the turn that goes on
+	turn := len(q.Messages) // index of the first reply of the current turn
 	for i := len(q.Messages) - 1; i >= 1; i -= 2 {
 		blocks, err := messagesBlocks(q.Messages[i].Content, "", &none)
 		if err != nil || q.Messages[i].Role != "user" || blocks[0].Type != "tool_result" {
@@ -330,8 +330,8 @@ func checkThinking(q messagesRequest, issued []Reply) error {
 	return nil
 }
 
-// checkRole refuses a block that is not for the role to say, and a result that
-// other content stands before.
+// checkRole rejects blocks that the role may not contain, and results after
+// other content.
 func checkRole(role, kind string, other bool) error {
 	switch kind {
 	case "tool_use", "thinking", "redacted_thinking":

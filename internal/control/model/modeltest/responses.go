@@ -184,7 +184,7 @@ func checkResponses(r Request, issued []Reply) (string, error) {
 		return "", err
 	}
 	l := newLedger()
-	thought := "" // reasoning that waits for what it led to
+	thought := "" // reasoning whose call or message has not come yet
 	for i, raw := range q.Input {
 		var it responsesItem
 		if err := strict(raw, &it); err != nil {
@@ -213,7 +213,7 @@ func checkResponses(r Request, issued []Reply) (string, error) {
 	return q.Model, l.settled()
 }
 
-// checkReasoning refuses calls whose reasoning is missing, in the turn that goes on.
+// checkReasoning rejects calls in the current turn whose reasoning is missing.
 func checkReasoning(input []json.RawMessage, issued []Reply) error {
 	var calls []Call
 	thought := ""

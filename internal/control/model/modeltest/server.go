@@ -1,7 +1,7 @@
-// Package modeltest holds every provider to the words of package model. [Run]
-// is one suite of conversations for all of them. The servers speak the wire
-// formats that the providers publish, refuse what the real ones refuse, and
-// play a script, so that tests elsewhere can run the whole product against them.
+// Package modeltest checks providers against the contract of package model.
+// [Run] is one suite of conversations for all of them. The servers speak the
+// providers' published wire formats, reject what the real servers reject, and
+// play a script, so that other tests can run the whole product against them.
 package modeltest
 
 import (
@@ -20,55 +20,54 @@ import (
 	"aloft/internal/conversation"
 )
 
-// What every server takes; another key is refused with 401, another name of a
-// model with 404.
+// What every server accepts. Another key gets 401, another model name 404.
 const (
 	Key   = "sk-test-0123456789abcdef"
 	Model = "test-model-1"
 )
 
-// Reply is one answer of a [Server]: a reply, or a failure if Status is set.
+// Reply is one response of a [Server]: a reply, or a failure if Status is set.
 type Reply struct {
 	Thinking string
-	Redacted string // of the Messages API: reasoning that comes encrypted, after Thinking
+	Redacted string // Messages API: encrypted reasoning, sent after Thinking
 	Text     string
 	Calls    []Call
-	Refuse   bool               // the model refuses; Text is its reason
-	Full     bool               // the reply reached its limit
-	Usage    conversation.Usage // the zero value stands for some tokens
+	Refuse   bool               // the model declines to answer; Text is its reason
+	Full     bool               // the reply has reached its maximum length
+	Usage    conversation.Usage // the zero value means some tokens
 
-	Chunk int           // runes in one delta; 0 is 12
-	Bytes int           // bytes in one write of the stream, to cut runes and lines; 0 is an event
+	Chunk int           // runes per delta; 0 means 12
+	Bytes int           // bytes per write of the stream, to split runes and lines; 0 means one event
 	Cut   bool          // the connection breaks in the middle of the stream
-	Hold  chan struct{} // in the middle, the server waits until this is closed or the client is gone
+	Hold  chan struct{} // in the middle, the server waits until this is closed or the client has gone
 	Break string        // in the middle, the provider reports an error of this type
-	Raw   string        // the whole body of the stream, in place of all above
+	Raw   string        // the whole body of the stream, instead of all above
 
 	Status  int // of a failure
 	Header  http.Header
 	Message string // of a failure
-	Kind    string // of a failure, as the provider calls it; "" fits Status
+	Kind    string // the provider's type of the failure; "" derives it from Status
 }
 
 // Call is a tool call in a [Reply].
 type Call struct {
-	ID   string // "" is one that the server makes
+	ID   string // "" lets the server choose one
 	Name string
 	Args string // a JSON object
 }
 
-// Request is what a server was asked.
+// Request is a request that a server received.
 type Request struct {
 	Path   string
 	Header http.Header
 	Body   []byte
 }
 
-// Server is a provider's API on this host. Its methods are safe for concurrent
-// use.
+// Server is a fake of a provider's API on this host. Its methods are safe for
+// concurrent use.
 type Server struct {
 	URL     string        // as a user writes base_url
-	Aborted chan struct{} // a value for each client that left a reply before its end
+	Aborted chan struct{} // receives a value for each client that disconnects before a reply's end
 
 	t       testing.TB
 	dialect dialect
@@ -84,16 +83,17 @@ type Server struct {
 type dialect struct {
 	path    string                    // after URL; "*" stands for the model
 	version string                    // path prefix that is part of URL
-	auth    func(h http.Header) error // a refusal is a 401
-	// check refuses a request with a 400; issued are the replies so far.
+	auth    func(h http.Header) error // an error is answered with 401
+	// check validates a request; an error is answered with 400. issued are the
+	// replies so far.
 	check   func(r Request, issued []Reply) (model string, err error)
-	problem func(status int, kind, words string) []byte // an error's body
+	problem func(status int, kind, words string) []byte // encodes an error response
 	stream  func(n int, r Reply) []string               // events of a reply
 	broken  func(kind, words string) string             // an event that reports an error
 }
 
-// NewAnthropic starts a server that speaks the Messages API. It answers with
-// one reply after the other; to be asked once more fails the test.
+// NewAnthropic starts a server that speaks the Messages API. It sends the
+// replies of the script in order; a request after the last fails the test.
 func NewAnthropic(t testing.TB, script ...Reply) *Server { return start(t, messagesDialect, script) }
 
 // NewChat starts a server that speaks OpenAI's Chat Completions.
@@ -120,22 +120,22 @@ func start(t testing.TB, d dialect, script []Reply) *Server {
 	return s
 }
 
-// Answer replaces the script: answer is called with the number, from 0, of each
-// request that is not refused.
+// Answer replaces the script. answer is called for each valid request, with its
+// number from 0.
 func (s *Server) Answer(answer func(n int, r Request) Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// Requests returns what was asked so far and not refused.
+// Requests returns the valid requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// Refusals returns the words of every request that was refused so far.
+// Refusals returns the errors of all rejected requests so far.
 func (s *Server) Refusals() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +202,8 @@ func (s *Server) fail(w http.ResponseWriter, r Reply) {
 	_, _ = w.Write(s.dialect.problem(r.Status, r.Kind, r.Message))
 }
 
-// play writes a reply. Its failures come in the middle, between two events,
-// except a cut, which is within one.
+// play writes a reply. Failures occur in the middle, between two events; a cut
+// occurs within an event.
 func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply) {
 	if reply.Usage == (conversation.Usage{}) {
 		reply.Usage = conversation.Usage{Input: 21, Output: 13}
@@ -262,8 +262,9 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, n int, reply Reply
 	send(reply.Bytes)
 }
 
-// thoughtOf returns the reply that made those calls, and whether it reasoned first.
-// The calls are known by their names and arguments: clients may change their ids.
+// thoughtOf returns the reply that contained those calls, and whether it had
+// reasoning. The calls are matched by name and arguments, since clients may
+// change their ids.
 func thoughtOf(issued []Reply, calls []Call) (Reply, bool) {
 	for _, r := range slices.Backward(issued) {
 		if len(calls) > 0 && slices.EqualFunc(r.Calls, calls, func(a, b Call) bool { return a.Name == b.Name && sameObject(a.Args, b.Args) }) {
@@ -278,7 +279,7 @@ func sameObject(a, b string) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// pieces cuts text into deltas.
+// pieces splits text into deltas.
 func (r Reply) pieces(text string) []string {
 	size := r.Chunk
 	if size <= 0 {
@@ -294,11 +295,11 @@ func (r Reply) pieces(text string) []string {
 	return out
 }
 
-// event is one server-sent event.
+// event returns a server-sent event.
 func event(name string, data any) string {
 	b, err := json.Marshal(data)
 	if err != nil {
-		panic(fmt.Sprintf("modeltest: %v", err)) // our own maps always marshal
+		panic(fmt.Sprintf("modeltest: %v", err)) // our own maps can always be marshaled
 	}
 	if name == "" {
 		return "data: " + string(b) + "\n\n"
@@ -306,5 +307,5 @@ func event(name string, data any) string {
 	return "event: " + name + "\ndata: " + string(b) + "\n\n"
 }
 
-// object is JSON in the making.
+// object is a JSON object.
 type object = map[string]any

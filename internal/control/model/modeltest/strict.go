@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// strict decodes data into v and refuses fields that v does not have.
+// strict decodes data into v and rejects unknown fields.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -27,7 +27,7 @@ func strict(data []byte, v any) error {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// checkTool refuses what all providers refuse of a tool.
+// checkTool rejects tools that all providers reject.
 func checkTool(seen map[string]bool, i int, name string, schema json.RawMessage) error {
 	if !toolName.MatchString(name) {
 		return fmt.Errorf("tools.%d.name: String should match pattern '%s'", i, toolName)
@@ -66,7 +66,7 @@ func checkDataURL(u string) error {
 	return checkImage(kind, data)
 }
 
-// checkArguments refuses arguments that are no JSON object.
+// checkArguments rejects arguments that are not a JSON object.
 func checkArguments(args string) error {
 	var o map[string]json.RawMessage
 	if json.Unmarshal([]byte(args), &o) != nil || o == nil {
@@ -75,15 +75,15 @@ func checkArguments(args string) error {
 	return nil
 }
 
-// sign stands for the providers' signatures of their own reasoning: it shows
-// whether the words came back unchanged.
+// sign returns the signature for a reasoning text, with which the server later
+// checks that the text came back unchanged.
 func sign(words string) string {
 	sum := sha256.Sum256([]byte("modeltest " + words))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// ledger pairs calls with results, in the way of APIs whose conversation is one
-// list of items.
+// ledger matches calls with results, for APIs whose conversation is one list of
+// items.
 type ledger struct {
 	seen, open map[string]bool
 }
@@ -109,7 +109,7 @@ func (l ledger) result(id string) error {
 	return nil
 }
 
-// settled refuses calls that are left without a result.
+// settled rejects calls without a result.
 func (l ledger) settled() error {
 	for id := range l.open {
 		return fmt.Errorf("No tool output found for function call %s.", id)

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/control/model/modeltest"
 )
 
-// A row is one request that a server takes, or refuses with words.
+// A row is a request that a server accepts, or rejects with a message.
 type row struct {
 	name, body, refusal string
 }
@@ -206,8 +206,8 @@ func TestGoogleIsStrict(t *testing.T) {
 	})
 }
 
-// A turn that goes on must hold the reasoning that the server gave with its calls,
-// as it was; and none where thinking is off.
+// In the current turn, calls must be accompanied by the reasoning that the
+// server sent with them, unchanged; and by none if thinking is off.
 func TestAnthropicWantsItsThinkingBack(t *testing.T) {
 	header := map[string]string{"X-Api-Key": modeltest.Key, "Anthropic-Version": "2023-06-01"}
 	sum := sha256.Sum256([]byte("modeltest I look."))

@@ -16,15 +16,15 @@ import (
 	"aloft/internal/tool"
 )
 
-// Provider is what [Run] needs of a provider.
+// Provider is what [Run] needs to know about a provider.
 type Provider struct {
 	Start func(t testing.TB, script ...Reply) *Server
 	New   func(t testing.TB, url, key, name string) model.Model
-	// KeepsThinking says that reasoning is given back.
+	// KeepsThinking says that reasoning is sent back to the provider.
 	KeepsThinking bool
 }
 
-// Tools are the tools of the suite's requests.
+// Tools returns the tools in the suite's requests.
 func Tools() []tool.Spec {
 	schema := json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"],"additionalProperties":false}`)
 	return []tool.Spec{
@@ -33,7 +33,7 @@ func Tools() []tool.Spec {
 	}
 }
 
-// Pixel is a picture: a GIF of one pixel.
+// Pixel is a GIF of one pixel.
 var Pixel = conversation.Image{MediaType: "image/gif", Data: []byte(
 	"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")}
 
@@ -42,17 +42,17 @@ func ask(words string) model.Request {
 		Tools: Tools(), MaxTokens: 4096}
 }
 
-// result is what Stream gave, put together.
+// result is the outcome of a stream.
 type result struct {
 	text, thinking string
 	args           map[string]string // by call id
-	blocks         map[string]int    // likewise
+	blocks         map[string]int    // by call id
 	reply          *model.Reply
 	err            error
 }
 
-// collect reads a stream to its end, and fails the test where it breaks the
-// words of [model.Model].
+// collect reads a stream to its end, and fails the test if it violates the
+// contract of [model.Model].
 func collect(t *testing.T, m model.Model, req model.Request) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -98,7 +98,7 @@ func replied(t *testing.T, m model.Model, req model.Request) result {
 	return r
 }
 
-// Run holds one provider to the words of [model.Model].
+// Run checks a provider against the contract of [model.Model].
 func Run(t *testing.T, p Provider) {
 	open := func(t *testing.T, script ...Reply) (*Server, model.Model) {
 		s := p.Start(t, script...)
@@ -232,8 +232,8 @@ func runReplies(t *testing.T, open opener) {
 			conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Text: "also this"},
 				{Result: &conversation.ToolResult{CallID: "functions.Read:0 " + strings.Repeat("x", 80), Text: "bad \xff arguments", Error: true}},
 				{Result: &conversation.ToolResult{CallID: "nobody", Text: "orphan"}}}})
-		// Reasoning that Gemini wants back with a call cannot be had for a call
-		// of another provider: its own placeholder stands for it.
+		// Gemini requires a signature with each call; for another provider's
+		// call a placeholder is sent.
 		replied(t, m, req)
 	})
 }
@@ -453,7 +453,7 @@ func runStopping(t *testing.T, open opener) {
 	})
 }
 
-// answers is the user's message with a result for every call of m.
+// answers returns the user's message with a result for every call of m.
 func answers(m conversation.Message, text string, failed bool) conversation.Message {
 	out := conversation.Message{Role: conversation.User}
 	for _, c := range m.Calls() {

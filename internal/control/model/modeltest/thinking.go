@@ -8,7 +8,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// stored returns m as a journal gives it back.
+// stored returns m after encoding and decoding, as a journal would.
 func stored(t *testing.T, m conversation.Message) conversation.Message {
 	t.Helper()
 	data, err := json.Marshal(m)
@@ -22,7 +22,7 @@ func stored(t *testing.T, m conversation.Message) conversation.Message {
 	return back
 }
 
-// runThinking holds conversations with a model that reasons.
+// runThinking has conversations with a model that reasons.
 func runThinking(t *testing.T, p Provider, open opener) {
 	const thought = "The user wants the file; I should read it."
 	t.Run("GivenBackUnchanged", func(t *testing.T) {
@@ -45,13 +45,13 @@ func runThinking(t *testing.T, p Provider, open opener) {
 			t.Errorf("refused: %q", refused)
 		}
 	})
-	// A turn with several calls, each after some reasoning, a question of the user's,
-	// and a second turn. Clients give calls ids of their own.
+	// A turn with several calls, each after some reasoning, a question of the
+	// user, and a second turn. Clients give the calls their own ids.
 	t.Run("Conversation", func(t *testing.T) {
 		s, m := open(t,
 			Reply{Thinking: "First a.", Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}},
 			Reply{Thinking: "Then b, and c.", Redacted: "a secret", Text: "And now:", Calls: []Call{{Name: "Read", Args: `{"path":"b"}`}, {Name: "Shell", Args: `{"path":"c"}`}}},
-			Reply{Calls: []Call{{Name: "Shell", Args: `{"path":"d"}`}}}, // not every reply is reasoned
+			Reply{Calls: []Call{{Name: "Shell", Args: `{"path":"d"}`}}}, // not every reply has reasoning
 			Reply{Thinking: "That is all.", Text: "Done."},
 			Reply{Thinking: "Once more.", Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}},
 			Reply{Text: "Done again."})
@@ -77,12 +77,13 @@ func runThinking(t *testing.T, p Provider, open opener) {
 			t.Errorf("%d requests, refused: %q", n, refused)
 		}
 	})
-	// It may be of another account, or the conversation before it may have been summed up.
+	// Reasoning may be rejected because it comes from another account, or
+	// because the conversation before it was compacted.
 	t.Run("WhatIsRefusedIsLeftOut", func(t *testing.T) {
 		_, m := open(t, Reply{Thinking: thought, Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}})
 		req := ask("read a")
 		said := replied(t, m, req).reply.Message
-		want := 0 // of a provider that has nothing given back
+		want := 0 // for a provider that sends no reasoning back
 		for i := range said.Blocks {
 			if b := said.Blocks[i].Thinking; b != nil {
 				was := b.Opaque
@@ -94,7 +95,7 @@ func runThinking(t *testing.T, p Provider, open opener) {
 				}
 			}
 		}
-		s, m := open(t, Reply{Text: "done"}) // another server, which has issued nothing
+		s, m := open(t, Reply{Text: "done"}) // another server, which has issued no reasoning
 		req.Messages = append(req.Messages, said, answers(said, "text", false))
 		if r := replied(t, m, req); r.text != "done" {
 			t.Errorf("it says %q", r.text)

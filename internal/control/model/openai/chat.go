@@ -14,7 +14,8 @@ import (
 
 type chat struct{ client }
 
-// chatProvider names reasoning that this API gives and does not take back.
+// chatProvider is the name for reasoning that this API sends but does not
+// accept back.
 const chatProvider = "openai-chat"
 
 // Stream implements [model.Model].
@@ -35,7 +36,7 @@ func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ev
 	}
 }
 
-// chatChunk is an event of a stream, as far as it is read.
+// chatChunk is an event of a stream, with the fields that we use.
 type chatChunk struct {
 	Choices []struct {
 		Index        int64     `json:"index"`
@@ -51,8 +52,8 @@ type chatChunk struct {
 	} `json:"usage"`
 }
 
-// chatDelta is a piece of a reply. OpenAI's has no reasoning: DeepSeek, vLLM and
-// llama.cpp call it reasoning_content, Ollama and OpenRouter reasoning.
+// chatDelta is a piece of a reply. OpenAI's has no reasoning; DeepSeek, vLLM
+// and llama.cpp call it reasoning_content, Ollama and OpenRouter reasoning.
 type chatDelta struct {
 	Content          string      `json:"content"`
 	Refusal          string      `json:"refusal"`
@@ -67,16 +68,16 @@ type chatPiece struct {
 	ID       string `json:"id"`
 	Function struct {
 		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"` // a string of JSON; some servers give the object itself
+		Arguments json.RawMessage `json:"arguments"` // a JSON string; some servers send the object itself
 	} `json:"function"`
 }
 
-// A chatDecoder takes chunks. The reply is whole when a finish_reason has come;
-// the usage comes after it, or with it, or never.
+// A chatDecoder handles chunks. The reply is complete when a finish_reason has
+// arrived; the usage comes after it, with it, or never.
 type chatDecoder struct {
 	assembly *model.Assembly
-	begun    map[int64]begun // by the server's index, the call that was last begun there
-	count    int             // calls begun
+	begun    map[int64]begun // the call that was last started at each of the server's indexes
+	count    int             // number of calls started
 	stop     model.Stop
 	finished bool
 	refused  bool
@@ -121,9 +122,10 @@ func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
 	return out, nil
 }
 
-// key finds the call that a delta belongs to, and begins it if it is new. The
-// API counts calls by index; a server that sends them whole may say 0 for each,
-// so that another id, or a name after whole arguments, is another call.
+// key returns the key of the call that a delta belongs to, and starts a new
+// call if necessary. The API numbers calls by index. A server that sends
+// complete calls may use 0 for each, so a different id, or a name after
+// complete arguments, means another call.
 func (d *chatDecoder) key(call chatPiece) string {
 	b, known := d.begun[call.Index]
 	switch {
@@ -169,5 +171,5 @@ func finish(reason string) model.Stop {
 	case "content_filter":
 		return model.StopRefusal
 	}
-	return model.StopEnd // stop, and what servers made up: eos, stop_sequence, end_turn
+	return model.StopEnd // stop, and other servers' values: eos, stop_sequence, end_turn
 }

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// chatBody is a request.
+// chatBody is the body of a request.
 type chatBody struct {
 	Model               string            `json:"model"`
 	Messages            []json.RawMessage `json:"messages"`
@@ -24,7 +24,7 @@ type chatBody struct {
 	} `json:"stream_options"`
 }
 
-// chatMessage is a message. Content is a string or parts.
+// chatMessage is a message. Content is a string or a list of parts.
 type chatMessage struct {
 	Role       string     `json:"role"`
 	Content    any        `json:"content,omitempty"`
@@ -62,11 +62,13 @@ type chatTool struct {
 	} `json:"function"`
 }
 
-// chatRequest is the body of a request, and what is encoded of it already.
+// chatRequest returns the body of a request; the Splice has what is already
+// encoded.
 func chatRequest(cfg Config, req model.Request) (chatBody, model.Splice, error) {
 	b := chatBody{Model: cfg.Name, ReasoningEffort: cfg.Effort, Stream: true}
 	b.StreamOptions.IncludeUsage = true
-	// Only OpenAI's own knows the newer name, and its newer models know no other.
+	// Only OpenAI's own API knows the newer field name, and its newer models
+	// accept no other.
 	if strings.HasPrefix(cfg.BaseURL, defaultBaseURL) {
 		b.MaxCompletionTokens = max(req.MaxTokens, 0)
 	} else {
@@ -112,9 +114,9 @@ func chatAssistant(m conversation.Message) chatMessage {
 	return out
 }
 
-// chatUser says one message of the user: a tool message for each result, and
-// what else there is in a message after them. A tool message holds text alone,
-// so that the images of results go there too.
+// chatUser converts a user message: a tool message for each result, followed by
+// one message with everything else. A tool message can contain only text, so
+// images of results go into the last message too.
 func chatUser(m conversation.Message) (out []chatMessage) {
 	var parts []chatPart
 	text := func(s string) { parts = append(parts, chatPart{Type: "text", Text: s}) }
@@ -139,7 +141,7 @@ func chatUser(m conversation.Message) (out []chatMessage) {
 	}
 	switch {
 	case len(parts) == 1 && parts[0].ImageURL == nil:
-		out = append(out, chatMessage{Role: "user", Content: parts[0].Text}) // a plain string: some servers know no parts
+		out = append(out, chatMessage{Role: "user", Content: parts[0].Text}) // a plain string, since some servers do not support parts
 	case len(parts) > 0:
 		out = append(out, chatMessage{Role: "user", Content: parts})
 	}
@@ -150,7 +152,8 @@ func dataURL(img conversation.Image) string {
 	return "data:" + img.MediaType + ";base64," + base64.StdEncoding.EncodeToString(img.Data)
 }
 
-// resultText is a result as text; these APIs have no mark for a failed call.
+// resultText returns a result as text. These APIs have no flag for a failed
+// call.
 func resultText(r conversation.ToolResult) string {
 	switch {
 	case r.Error && !strings.HasPrefix(strings.ToLower(r.Text), "error"):

@@ -1,7 +1,7 @@
-// Package openai is the provider that speaks OpenAI's two APIs over plain HTTP:
-// Responses, and Chat Completions, which Ollama, vLLM, llama.cpp and most others
-// speak too. What such servers leave out or say differently is taken as they mean
-// it. It streams and does not retry.
+// Package openai is a provider for OpenAI's two APIs over plain HTTP:
+// Responses, and Chat Completions, which Ollama, vLLM, llama.cpp and most
+// others speak too. It tolerates the omissions and differences of those
+// servers. It streams and does not retry.
 package openai
 
 import (
@@ -13,36 +13,38 @@ import (
 	"aloft/internal/conversation"
 )
 
-// provider names whose reasoning a conversation holds.
+// provider is the name under which conversations store this provider's
+// reasoning.
 const provider = "openai"
 
 const defaultBaseURL = "https://api.openai.com/v1"
 
-// API is which of the two a server speaks.
+// API is one of the two APIs.
 type API string
 
-// APIs.
+// The two APIs.
 const (
 	Responses API = "responses"
 	Chat      API = "chat"
 )
 
-// Config says where the API is and how to ask it.
+// Config configures the API and the model.
 type Config struct {
-	Name    string // of the model, as the API knows it
+	Name    string // of the model, in the API
 	API     API    // "" is Responses
-	BaseURL string // what stands before /responses or /chat/completions; "" is OpenAI's own
+	BaseURL string // the part before /responses or /chat/completions; "" is OpenAI's
 	Key     string // sent as a bearer token; "" sends none
 
-	// Effort is how hard a reasoning model thinks: none, minimal, low to max.
-	// "" is the model's own, and the only one for a model that does not reason.
+	// Effort is the reasoning effort: none, minimal, low to max. "" is the
+	// model's default, and the only valid value for a model that does not
+	// reason.
 	Effort string
 
-	Client *http.Client // nil is one with Aloft's own time limits
+	Client *http.Client // nil is a client with Aloft's timeouts
 }
 
-// New returns the model that cfg describes. It does not connect. The error is
-// for an API that there is not.
+// New returns the model that cfg describes. It does not connect. It returns an
+// error if the API is unknown.
 func New(cfg Config) (model.Model, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = defaultBaseURL
@@ -60,10 +62,11 @@ func New(cfg Config) (model.Model, error) {
 type client struct {
 	cfg  Config
 	wire *model.Wire
-	base string // of URLs, without a slash at its end
+	base string // prefix of URLs, without a trailing slash
 }
 
-// usage divides the input, of which OpenAI's cached tokens are a part.
+// usage splits the input tokens, which in OpenAI's counts include the cached
+// ones.
 func usage(input, output, read, written int64) conversation.Usage {
 	return conversation.Usage{
 		Input: max(input-read-written, 0), Output: output, CacheRead: read, CacheWrite: written,

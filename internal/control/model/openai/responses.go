@@ -44,21 +44,22 @@ func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
-// refusesReasoning reports whether the API refuses reasoning that was given back, as
-// it does where it is of another account: no request with it would succeed.
+// refusesReasoning reports whether the API rejects earlier reasoning, as it
+// does if it comes from another account. A retry with the reasoning would fail
+// again.
 func refusesReasoning(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Reason == model.BadRequest && (strings.Contains(e.Message, "encrypted content") || strings.Contains(e.Message, "'reasoning'"))
 }
 
-// opaque is what reasoning is given back as.
+// opaque is the stored form of reasoning that must be sent back.
 type opaque struct {
 	ID        string   `json:"id"`
 	Encrypted string   `json:"encrypted"`
 	Summary   []string `json:"summary,omitempty"`
 }
 
-// responseEvent is an event of a stream, as far as it is read.
+// responseEvent is an event of a stream, with the fields that we use.
 type responseEvent struct {
 	Type         string       `json:"type"`
 	OutputIndex  int64        `json:"output_index"`
@@ -82,8 +83,8 @@ type responseEvent struct {
 	} `json:"response"`
 }
 
-// A responseDecoder takes the events of one response. Only its last event,
-// completed or incomplete, makes the reply whole.
+// A responseDecoder handles the events of one response. The reply is complete
+// only with the last event, completed or incomplete.
 type responseDecoder struct {
 	assembly *model.Assembly
 	refused  bool
@@ -133,8 +134,8 @@ func one(ev model.Event, ok bool) ([]model.Event, error) {
 	return []model.Event{ev}, nil
 }
 
-// item takes a finished item: what its deltas have not said, and the reasoning
-// as it is to be given back.
+// item handles a finished item: it adds what the deltas have not sent, and
+// stores the reasoning for sending back.
 func (d *responseDecoder) item(key string, item responseItem) ([]model.Event, error) {
 	switch item.Type {
 	case "function_call":
@@ -144,7 +145,7 @@ func (d *responseDecoder) item(key string, item responseItem) ([]model.Event, er
 		}
 	case "reasoning":
 		if item.EncryptedContent == "" {
-			return nil, nil // nothing that could be given back
+			return nil, nil // nothing that could be sent back
 		}
 		o := opaque{ID: item.ID, Encrypted: item.EncryptedContent}
 		for _, s := range item.summary() {
@@ -173,10 +174,10 @@ func (d *responseDecoder) reply(e responseEvent) model.Event {
 		u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens))
 }
 
-// end reports that a stream without its last event held no whole reply.
+// end reports that a stream without its last event has no complete reply.
 func (d *responseDecoder) end() (model.Event, bool) { return model.Event{}, false }
 
-// summary is that of reasoning.
+// summary returns the summary of a reasoning item.
 func (i responseItem) summary() []responsePart {
 	if i.Summary == nil {
 		return nil

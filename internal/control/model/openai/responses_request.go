@@ -9,7 +9,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// responseBody is a request.
+// responseBody is the body of a request.
 type responseBody struct {
 	Model           string             `json:"model"`
 	Instructions    string             `json:"instructions,omitempty"`
@@ -35,8 +35,9 @@ type responseTool struct {
 	Strict      bool            `json:"strict"`
 }
 
-// responseItem is an item of a conversation: a message, which has no type, a call,
-// the output of one, or reasoning. Content and Output are a string or parts.
+// responseItem is an item of a conversation: a message (without a type), a
+// call, the output of a call, or reasoning. Content and Output are a string or
+// a list of parts.
 type responseItem struct {
 	Type             string          `json:"type,omitempty"`
 	ID               string          `json:"id,omitempty"`
@@ -57,19 +58,19 @@ type responsePart struct {
 	ImageURL string `json:"image_url,omitempty"`
 }
 
-// responseRequest is the body of a request, and what is encoded of it already.
-// Nothing is stored at the provider's; so that reasoning can go on over several
-// replies it is asked for in encrypted form and given back.
+// responseRequest returns the body of a request; the Splice has what is already
+// encoded. Nothing is stored at the provider, so reasoning is requested in
+// encrypted form and sent back, which lets it continue over several replies.
 func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
 	b := responseBody{Model: cfg.Name, Stream: true, Input: []json.RawMessage{model.MessagesMark.JSON()}}
-	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // a model that does not reason refuses it
+	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // models that do not reason reject this field
 		b.Include = []string{"reasoning.encrypted_content"}
 	}
 	if cfg.Effort != "" {
 		b.Reasoning = &responseReasoning{cfg.Effort, "auto"}
 	}
 	if req.MaxTokens > 0 {
-		b.MaxOutputTokens = max(req.MaxTokens, 16) // the API's own lower bound
+		b.MaxOutputTokens = max(req.MaxTokens, 16) // the API's minimum
 	}
 	if strings.TrimSpace(req.System) != "" {
 		b.Instructions = req.System
@@ -91,8 +92,8 @@ func responseTools(specs []tool.Spec) []responseTool {
 	return out
 }
 
-// items are one message as items: every call, result and piece of reasoning is
-// one of its own, and what is said between them is a message.
+// items converts a message to items: one for each call, result and piece of
+// reasoning, and messages for the text between them.
 func items(m conversation.Message) (out []responseItem) {
 	var parts []responsePart
 	for _, b := range m.Blocks {
@@ -119,8 +120,8 @@ func items(m conversation.Message) (out []responseItem) {
 	return out
 }
 
-// reasoningItem gives reasoning back. What does not decode was written by
-// another version, and the conversation does without it.
+// reasoningItem returns the item that sends reasoning back. Reasoning that
+// cannot be decoded, because another version wrote it, is left out.
 func reasoningItem(t conversation.Thinking) (responseItem, bool) {
 	var o opaque
 	if json.Unmarshal([]byte(t.Opaque), &o) != nil || o.Encrypted == "" {

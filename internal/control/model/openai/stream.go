@@ -11,20 +11,20 @@ import (
 	"aloft/internal/control/model"
 )
 
-// maxEvent bounds, in bytes, a line of a stream.
+// maxEvent is the maximum length of a line in a stream, in bytes.
 const maxEvent = 32 << 20
 
-// A decoder turns the events of one stream into ours.
+// A decoder converts the events of one stream.
 type decoder interface {
-	// event returns what one event becomes: any number of ours, or the error
-	// that the provider reports in it.
+	// event converts one event. It returns any number of our events, or the
+	// error that the provider reports in it.
 	event(data []byte) ([]model.Event, error)
-	// end returns the whole reply if the stream held one.
+	// end returns the complete reply if the stream contained one.
 	end() (model.Event, bool)
 }
 
-// post asks the server, and yields what its stream says to its end. body has the
-// marks of encoded.
+// post sends the request, and yields the events of the stream until its end.
+// body contains the marks of encoded.
 func (c client) post(ctx context.Context, path string, body any, encoded model.Splice, d decoder, yield func(model.Event, error) bool) {
 	inner, stop := context.WithCancel(model.WithSplice(ctx, encoded))
 	defer stop()
@@ -52,11 +52,11 @@ func (c client) post(ctx context.Context, path string, body any, encoded model.S
 	yield(model.Event{}, c.wire.Error(ctx, err))
 }
 
-// errDone ends a stream of which nothing more is wanted.
+// errDone stops reading a stream.
 var errDone = errors.New("the reply is whole, or nobody reads on")
 
-// stream sends body and gives take the data of each event, until that wants no
-// more or the stream ends.
+// stream sends body and passes the data of each event to take, until take
+// returns false or the stream ends.
 func (c client) stream(ctx context.Context, path string, body any, take func([]byte) (bool, error)) error {
 	text, err := model.JSON(body)
 	if err != nil {
@@ -99,9 +99,10 @@ func (c client) stream(ctx context.Context, path string, body any, take func([]b
 	return lines.Err()
 }
 
-// decode reads an event. A field that is not of its type is passed over, as other
-// servers than OpenAI's fill fields that nobody reads with what they like. The error
-// is that the data is no JSON, or what the provider reports in it.
+// decode parses an event. It ignores fields with an unexpected type, since
+// other servers than OpenAI's put anything into fields that clients ignore. It
+// returns an error if the data is not JSON, or if the provider reports one in
+// it.
 func decode(data []byte, into any) error {
 	var problem struct {
 		Error json.RawMessage `json:"error"`

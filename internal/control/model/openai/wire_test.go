@@ -16,7 +16,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// replay asks a server that answers with a recorded stream.
+// replay sends a request to a server that replies with a recorded stream.
 func replay(t *testing.T, api openai.API, raw string) (*model.Reply, error) {
 	t.Helper()
 	start := modeltest.NewResponses
@@ -66,7 +66,7 @@ func TestPublishedStreams(t *testing.T) {
 			Message: said(toolCall("call_DdmO9pD3xa9XTPNJ32zg2hcA", "get_weather", `{"location":"Paris"}`),
 				toolCall("call_ABCDEFGH12345678ijklmnop", "get_time", "{}")),
 			Stop: model.StopCalls, Usage: conversation.Usage{Input: 58, Output: 17, CacheRead: 1024}}},
-		{"ollama.sse", openai.Chat, model.Reply{ // whole calls, all of index 0; "stop"; no usage
+		{"ollama.sse", openai.Chat, model.Reply{ // complete calls, all with index 0; "stop"; no usage
 			Message: said(thought("Two files."), toolCall("call_4wd1o0nq", "Read", `{"path":"a"}`), toolCall("call_9xk2b7aa", "Read", `{"path":"b"}`)),
 			Stop:    model.StopCalls}},
 		{"llamacpp.sse", openai.Chat, model.Reply{ // no id, no [DONE]
@@ -168,7 +168,7 @@ func TestHowResponsesEnd(t *testing.T) {
 	}
 }
 
-// A local server has no key, and gets none.
+// A local server has no key, and must not get the host's.
 func TestWithoutKey(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-of-the-host")
 	t.Setenv("OPENAI_BASE_URL", "http://elsewhere.invalid")
@@ -213,7 +213,8 @@ func fuzz(f *testing.F, api openai.API) {
 	})
 }
 
-// A server may say anything: there is a reply or an error, and never a panic.
+// FuzzChat checks that any response of a server gives a reply or an error, and
+// never a panic.
 func FuzzChat(f *testing.F) {
 	for _, name := range []string{"chat_tools.sse", "ollama.sse", "llamacpp.sse"} {
 		f.Add([]byte(fixture(f, name)))

@@ -17,12 +17,12 @@ import (
 	"aloft/internal/conversation"
 )
 
-// File is a script file. The package comment describes it.
+// File is a script file. The package comment describes the format.
 type File struct {
 	Scripts []Script `yaml:"scripts"`
 }
 
-// Script is what is said to one kind of prompt.
+// Script is what the model replies to prompts that match.
 type Script struct {
 	Match  string `yaml:"match"`
 	Repeat bool   `yaml:"repeat"`
@@ -31,7 +31,7 @@ type Script struct {
 	pattern pattern
 }
 
-// pattern is a regular expression; without one it matches all.
+// pattern is a regular expression; without one, everything matches.
 type pattern struct{ *regexp.Regexp }
 
 func (p pattern) MatchString(s string) bool { return p.Regexp == nil || p.Regexp.MatchString(s) }
@@ -61,7 +61,7 @@ type Call struct {
 	Args map[string]any `yaml:"args"`
 }
 
-// Fail is a failure that is met in place of a turn.
+// Fail is a failure that occurs instead of a turn.
 type Fail struct {
 	Status      int      `yaml:"status"`
 	Message     string   `yaml:"message"`
@@ -71,7 +71,7 @@ type Fail struct {
 	Always      bool     `yaml:"always"`
 }
 
-// Duration is written as Go does: 20ms, 1.5s.
+// Duration is written as in Go: 20ms, 1.5s.
 type Duration time.Duration
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -95,7 +95,7 @@ func (f Fail) error() *model.Error {
 
 const maxFile = 4 << 20 // bytes of a script file
 
-// Parse reads a script file. Its error names the line that is wrong.
+// Parse parses a script file. Its error names the line.
 func Parse(data []byte) (*File, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("it is longer than %d MiB", maxFile>>20)
@@ -179,7 +179,7 @@ func (t *Turn) check() error {
 	return nil
 }
 
-// checkArgs makes of a decoded value what JSON can hold.
+// checkArgs converts a decoded value to one that JSON can represent.
 func checkArgs(v any) (any, error) {
 	switch v := v.(type) {
 	case string:

@@ -11,20 +11,20 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A place is where in which script a request stands.
+// A place is the position in a script that a request has reached.
 type position struct {
 	script  *Script
-	number  int // of the script
+	number  int // index of the script
 	turn    int // counted from 0 since the prompt
 	prompt  string
 	groups  []string
 	results []string
-	key     string // names this request among those of its conversation
-	summary string // the reply to a request for a summary; ends the rest
+	key     string // identifies this request within its conversation
+	summary string // the reply to a request for a summary; if set, nothing else matters
 }
 
-// The summary of a conversation says how far the script was, and call ids say
-// it in what is to be summarised.
+// The progress in the script is stored in call ids, which a summary request
+// contains, and in the summary, which later requests contain.
 var (
 	summaryMark = regexp.MustCompile(`\[script (\d+), (\d+) turns played\]`)
 	callMark    = regexp.MustCompile(`\[call call_(\d+)_(\d+)_\d+_[0-9a-f]{8} `)
@@ -40,7 +40,7 @@ func find(f *File, req model.Request) position {
 	}
 	at := position{prompt: req.Messages[p].PlainText(), number: -1}
 	if len(req.Tools) == 0 {
-		// The only one who offers no tools asks for a summary.
+		// Only a request for a summary has no tools.
 		if m := callMark.FindAllStringSubmatch(at.prompt, -1); m != nil {
 			last := m[len(m)-1]
 			turn, _ := strconv.Atoi(last[2])
@@ -79,9 +79,9 @@ func find(f *File, req model.Request) position {
 	return at
 }
 
-// isPrompt tells what a person said from the results of tools. A message that
-// holds both was put together from a run that was broken off and the prompt
-// that followed it; without a break, only words of the server's stand beside results.
+// isPrompt distinguishes a person's message from tool results. A message with
+// both was merged from an aborted run and the prompt after it; in an
+// uninterrupted run, only the server's own text accompanies results.
 func isPrompt(m conversation.Message) bool {
 	if m.Role != conversation.User || strings.TrimSpace(m.PlainText()) == "" && !hasImage(m) {
 		return false
@@ -103,7 +103,7 @@ func hasImage(m conversation.Message) bool {
 	return false
 }
 
-// funcs are what a template may use.
+// funcs returns the functions for templates.
 func (at position) funcs() template.FuncMap {
 	return template.FuncMap{
 		"prompt":  func() string { return at.prompt },

@@ -62,19 +62,19 @@ import (
 	"aloft/internal/conversation"
 )
 
-// provider names whose reasoning a conversation holds.
+// provider is the name under which conversations store this model's reasoning.
 const provider = "scripted"
 
 //go:embed demo.yaml
 var demo []byte
 
-// Config says what to play.
+// Config selects the script.
 type Config struct {
-	File string // a script file; "" is the demonstration that is built in
+	File string // a script file; "" is the built-in demo
 }
 
 // New returns the model that plays cfg.File. The error names the file and the
-// line that is wrong.
+// line.
 func New(cfg Config) (model.Model, error) {
 	data := demo
 	if cfg.File != "" {
@@ -101,7 +101,7 @@ func Endless(n int) model.Model {
 	return Play(&File{Scripts: []Script{one}})
 }
 
-// Play returns the model that plays a script.
+// Play returns a model that plays a script.
 func Play(f *File) model.Model {
 	return &player{file: f, failed: map[string]int{}}
 }
@@ -110,7 +110,7 @@ type player struct {
 	file *File
 
 	mu     sync.Mutex
-	failed map[string]int // by turn of a conversation, how many failures were met
+	failed map[string]int // number of failures so far, by turn of a conversation
 }
 
 // Stream implements [model.Model].
@@ -152,7 +152,7 @@ func (p *player) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	}
 }
 
-// fail returns the failure that is next before the turn, or nil.
+// fail returns the next failure before the turn, or nil.
 func (p *player) fail(at position, turn Turn) *Fail {
 	if len(turn.Fail) == 0 {
 		return nil
@@ -184,7 +184,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// render fills the templates of the turn in.
+// render executes the templates of the turn.
 func (at position) render() (Turn, error) {
 	if at.summary != "" {
 		return Turn{Text: at.summary}, nil
@@ -262,7 +262,7 @@ func (at position) fillValue(v any) (any, error) {
 	return v, nil
 }
 
-// events are the pieces of a turn and its whole reply.
+// events returns the pieces of a turn and its complete reply.
 func (t Turn) events(at position, req model.Request) []model.Event {
 	var out []model.Event
 	m := conversation.Message{Role: conversation.Assistant}
@@ -281,7 +281,7 @@ func (t Turn) events(at position, req model.Request) []model.Event {
 	}
 	for i, c := range t.Calls {
 		id := at.callID(i)
-		args, _ := json.Marshal(c.Args) // it was decoded from YAML with string keys
+		args, _ := json.Marshal(c.Args) // cannot fail: decoded from YAML with string keys
 		for _, p := range pieces(string(args), t.Chunk) {
 			out = append(out, model.Event{Args: &model.ArgsDelta{CallID: id, Name: c.Tool, JSON: p, Block: len(m.Blocks)}})
 		}
@@ -301,14 +301,15 @@ func (t Turn) events(at position, req model.Request) []model.Event {
 	return append(out, model.Event{Done: &model.Reply{Message: m, Stop: stop, Usage: usage}})
 }
 
-// callID is the same for the same request, and no other in the conversation.
+// callID returns the id of a call: the same for the same request, and unique
+// within the conversation.
 func (at position) callID(index int) string {
 	sum := sha256.Sum256([]byte(at.key))
 	return fmt.Sprintf("call_%d_%d_%d_%s", at.number, at.turn, index, hex.EncodeToString(sum[:4]))
 }
 
-// guess counts tokens roughly, so that usage grows as it does in truth: all
-// but the last two messages come from a cache.
+// guess estimates token counts so that usage grows realistically: all but the
+// last two messages count as cached.
 func guess(req model.Request, reply conversation.Message) conversation.Usage {
 	var u conversation.Usage
 	for i, m := range req.Messages {
@@ -339,7 +340,7 @@ func tokens(m conversation.Message) int64 {
 	return int64(n / 4)
 }
 
-// pieces cuts s into pieces of size runes.
+// pieces splits s into pieces of size runes.
 func pieces(s string, size int) []string {
 	if size <= 0 {
 		size = 24

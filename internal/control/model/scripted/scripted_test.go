@@ -104,7 +104,8 @@ scripts:
 	if got := req.Messages[3].PlainText(); got != "Shell passed 12 / 12 / " {
 		t.Errorf("last %q", got)
 	}
-	// A follow-up begins a script anew, with new ids; an unknown prompt has the other.
+	// A follow-up starts a script again, with new ids; a prompt that matches no
+	// other script plays the default.
 	req.Messages = append(req.Messages, conversation.Text(conversation.User, "please read a.go"))
 	again := work(t, play(t, script), req, func(conversation.ToolCall) string { return "" })
 	seen := map[string]bool{}
@@ -131,7 +132,7 @@ func TestTheSameRequestHasTheSameReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _ := reply(t, scripted.Endless(0), req) // another process
+		b, _ := reply(t, scripted.Endless(0), req) // as another process would
 		aj, _ := json.Marshal(a)
 		bj, _ := json.Marshal(b)
 		if string(aj) != string(bj) {
@@ -175,8 +176,8 @@ scripts:
 		req.Messages = append(req.Messages, r.Message, conversation.Message{Role: conversation.User, Blocks: []conversation.Block{
 			{Result: &conversation.ToolResult{CallID: c.ID, Text: "ok"}}}})
 		if turn == 0 || turn == 2 {
-			// What the loop does: it has the transcript summarised, and puts the
-			// summary in its place; here it keeps one turn, then none.
+			// As the loop does, have the conversation summarized and replaced
+			// by the summary; first with one turn kept, then with none.
 			old := fmt.Sprintf("[user] go\n[call %s of Shell] {}\n[result of %s] ok\n", c.ID, c.ID)
 			s, err := reply(t, m, model.Request{System: "sum up", Messages: []conversation.Message{conversation.Text(conversation.User, old)}})
 			if err != nil {
@@ -310,7 +311,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// What the model itself costs in a conversation of so many turns.
+// BenchmarkTurn measures the model's own cost in conversations of different
+// lengths.
 func BenchmarkTurn(b *testing.B) {
 	for _, turns := range []int{1, 1000} {
 		b.Run(fmt.Sprint(turns), func(b *testing.B) {
@@ -342,7 +344,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // a script may be slow
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // a script may have delays
 		defer cancel()
 		for ev, err := range scripted.Play(file).Stream(ctx, ask("x")) {
 			if err != nil || ev.Done == nil {

@@ -20,13 +20,13 @@ import (
 	"aloft/internal/control/store"
 )
 
-// sumUsage is the one query that PostgreSQL has to word in its own way.
+// sumUsage is the only query that PostgreSQL needs in a different form.
 //
 //go:embed sum_usage.sql
 var sumUsage string
 
-// connector makes connections that take the queries of package table, and whose
-// errors are the store's.
+// connector makes connections that accept the queries of package table, and
+// that return the store's errors.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -73,8 +73,8 @@ func (c *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 	return tx, nil
 }
 
-// stale has a connection that turns out to have ended replaced, where nothing
-// was asked on it yet, or a question that changes nothing.
+// stale converts the error of a dead connection to one that makes database/sql
+// retry on another, if nothing was sent yet or the query only reads.
 func (c *conn) stale(err error) error {
 	if err = storeError(err); errors.Is(err, store.ErrUnreachable) && c.Conn.Conn().IsClosed() {
 		return driver.ErrBadConn
@@ -86,7 +86,7 @@ type rows struct{ driver.Rows }
 
 func (r rows) Next(dest []driver.Value) error {
 	switch err := r.Rows.Next(dest); {
-	case err == io.EOF: //nolint:errorlint // the interface has it bare
+	case err == io.EOF: //nolint:errorlint // the interface requires the bare value
 		return err
 	case err != nil:
 		return storeError(err)
@@ -100,12 +100,12 @@ func (r rows) Next(dest []driver.Value) error {
 }
 
 var (
-	wordings  sync.Map // of each text that was asked for
+	wordings  sync.Map // by the original text
 	parameter = regexp.MustCompile(`\?([0-9]+)`)
 )
 
-// worded returns how PostgreSQL says it. The queries have question marks in
-// front of parameters and nowhere else.
+// worded converts a query to PostgreSQL's syntax. Question marks occur only
+// before parameter numbers.
 func worded(text string) string {
 	if known, ok := wordings.Load(text); ok {
 		return known.(string)
@@ -118,13 +118,13 @@ func worded(text string) string {
 	return own
 }
 
-// escape begins what stands for a byte that PostgreSQL's text cannot have, or for
-// itself: two hexadecimal digits follow. SQLite keeps any bytes, and what comes
-// out of a machine may be any.
+// escape starts an escape sequence for bytes that PostgreSQL's text type cannot
+// store, and for itself: two hexadecimal digits follow. SQLite stores any
+// bytes, and output of a machine may contain any.
 const escape = '\x1a'
 
-// clean makes of the arguments what PostgreSQL can keep. No bytes are some that
-// are empty.
+// clean converts arguments to what PostgreSQL can store. A nil byte slice
+// becomes an empty one.
 func clean(args []driver.NamedValue) []driver.NamedValue {
 	for i, a := range args {
 		switch v := a.Value.(type) {
@@ -174,30 +174,30 @@ func unescaped(s string) string {
 			return b.String()
 		}
 		n := min(2, len(after))
-		c, _ := strconv.ParseUint(after[:n], 16, 8) // as escaped has written it
+		c, _ := strconv.ParseUint(after[:n], 16, 8) // written by escaped, so it is valid
 		b.WriteByte(byte(c))
 		s = after[n:]
 	}
 }
 
-// The classes and codes of PostgreSQL's errors that mean something to us.
+// Classes and codes of PostgreSQL's errors that we handle.
 const (
 	uniqueViolation     = "23505"
 	foreignKeyViolation = "23503"
 	serialization       = "40001"
 	deadlock            = "40P01"
-	readOnly            = "25006" // a standby, or one that has become one
+	readOnly            = "25006" // a standby server
 	diskFull            = "53100"
 	ioError             = "58030"
 	queryCanceled       = "57014" // by statement_timeout
 	lockNotAvailable    = "55P03" // by lock_timeout
 	connectionClass     = "08"
-	resourceClass       = "53"  // of these, too many connections
-	interventionClass   = "57P" // it is shut down, starts, or was dropped
+	resourceClass       = "53"  // for example too many connections
+	interventionClass   = "57P" // it is shutting down or starting, or the database was dropped
 	idleTooLong         = "25P03"
 )
 
-// storeError says what an error of the database means to those who use the store.
+// storeError converts a database error to one of the store's errors.
 func storeError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrBadConn), errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrFull):
@@ -232,7 +232,7 @@ func outOfReach(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// refused turns PostgreSQL's words for what it refuses into the store's.
+// refused converts PostgreSQL's constraint errors to the store's errors.
 func refused(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {

@@ -28,7 +28,7 @@ import (
 
 var delta = &agent.TextDelta{Text: "a sentence or so of what a model has to say about the matter, as they come in one batch of deltas"}
 
-// newTestAgent makes an agent with an open run.
+// newTestAgent creates an agent with an open run.
 func newTestAgent(t testing.TB, s *Store) (agentID, runID string) {
 	t.Helper()
 	agentID, runID = agent.NewID(), agent.NewRunID()
@@ -50,7 +50,8 @@ func grow(t testing.TB, s *Store, agentID, runID string) error {
 	return err
 }
 
-// wantHead wants the journal to end at head, without gaps, and the row to say so.
+// wantHead checks that the journal ends at head without gaps, and that the
+// agent's row agrees.
 func wantHead(t *testing.T, s *Store, agentID string, head int64) {
 	t.Helper()
 	events, err := s.Read(t.Context(), agentID, 0, 1<<20)
@@ -70,7 +71,8 @@ func wantHead(t *testing.T, s *Store, agentID string, head int64) {
 	}
 }
 
-// proxy stands between a store and its database, and can cut what goes over it.
+// proxy is a TCP proxy between a store and its database that can cut
+// connections.
 type proxy struct {
 	net.Listener
 	socket string
@@ -80,13 +82,13 @@ type proxy struct {
 	open   []net.Conn
 }
 
-// cut is where the connection on which something is sent ends.
+// cut says when to cut the connection.
 type cut int
 
 const (
 	nowhere cut = iota
-	before      // it comes to the database
-	after       // the database has answered, which nobody hears
+	before      // before it reaches the database
+	after       // after the database has replied, without passing the reply on
 )
 
 func newProxy(t *testing.T, url string) (*proxy, string) {
@@ -119,7 +121,7 @@ func (p *proxy) keep(c net.Conn) {
 	p.open = append(p.open, c)
 }
 
-// sever ends all connections.
+// sever cuts all connections.
 func (p *proxy) sever() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +186,8 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// cutCommits cuts the next so many commits, and then calls done.
+// cutCommits cuts the connection at the next commits, the given number of
+// times, then calls done.
 func (p *proxy) cutCommits(times int32, where cut, done func()) {
 	left := times
 	judge := func(sent []byte) cut {
@@ -223,14 +226,14 @@ func TestConnectionIsLostAmidACommit(t *testing.T) {
 	}
 	wantHead(t, s, id, 8)
 
-	s.settleWithin = 1 // the one who asks has no time
+	s.settleWithin = 1 // give up asking for the outcome at once
 	for i, where := range []cut{after, before} {
 		p.cutCommits(1, where, func() { p.down.Store(true) })
 		if err := grow(t, s, id, run); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("%d: a commit whose answer was lost, with nobody to ask: %v; want ErrUnknown", i, err)
 		}
 		p.down.Store(false)
-		wantHead(t, s, id, 11) // the first was kept, the second was not
+		wantHead(t, s, id, 11) // the first commit was written, the second was not
 	}
 }
 
@@ -284,11 +287,12 @@ func TestListenerThatIsLostMissesNothing(t *testing.T) {
 		go func() { done <- two.Wait(t.Context(), id, 2+3*n) }()
 		p.down.Store(true)
 		p.sever()
-		if err := grow(t, one, id, run); err != nil { // nobody hears it
+		if err := grow(t, one, id, run); err != nil { // the other server gets no notification
 			t.Fatal(err)
 		}
 		p.down.Store(false)
-		// One that had not yet begun to wait may find the database away, and says so.
+		// A Wait that has not started yet may find the database unreachable and
+		// say so.
 		if err := <-done; err != nil && !errors.Is(err, store.ErrUnreachable) {
 			t.Fatal(err)
 		}
@@ -329,8 +333,8 @@ func TestSerializationFailureIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Two transactions that wait for each other's rows: PostgreSQL ends one, which
-// then is tried again.
+// If two transactions wait for each other's rows, PostgreSQL aborts one, which
+// is then retried.
 func TestDeadlockEnds(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, newDatabase(t))
@@ -463,7 +467,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// TestQueriesAreTakenAsTheyAre has PostgreSQL judge every query against the schema.
+// TestQueriesAreTakenAsTheyAre lets PostgreSQL check every query against the
+// schema.
 func TestQueriesAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, newDatabase(t))
@@ -476,7 +481,7 @@ func TestQueriesAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestSchemasAreOfOneAge keeps a migration from being forgotten here.
+// TestSchemasAreOfOneAge checks that both dialects have the same migrations.
 func TestSchemasAreOfOneAge(t *testing.T) {
 	last := func(pattern string) string {
 		files, err := filepath.Glob(pattern)

@@ -12,8 +12,9 @@ import (
 	"aloft/internal/control/store/postgres/postgrestest"
 )
 
-// TestKill kills the database amid appends. What was acknowledged is there when
-// it comes back, and what was refused is not; the same store goes on.
+// TestKill kills the database during appends. When it is back, everything
+// acknowledged is there, nothing rejected is, and the same store continues to
+// work.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t, true)
@@ -22,10 +23,10 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	s.settleWithin = 1 // so that every way to learn of it is met
+	s.settleWithin = 1 // short, so that all ways to learn the outcome are used
 	const agents = 4
 	var ids [agents][2]string
-	var least, most [agents]int64 // events that must be there, and that may
+	var least, most [agents]int64 // numbers of events that must and that may be there
 	for i := range ids {
 		ids[i][0], ids[i][1] = newTestAgent(t, s)
 		least[i], most[i] = 2, 2

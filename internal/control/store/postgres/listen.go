@@ -16,21 +16,23 @@ import (
 )
 
 const (
-	// channel is where servers tell each other which journals have changed: the
-	// sender's id, and agents' ids, with spaces between.
+	// channel is the NOTIFY channel for changed journals. A notification is the
+	// sender's id and the agents' ids, separated by spaces.
 	channel = "aloft_journals"
-	// maxNotice bounds a notice, in bytes. PostgreSQL takes less than 8,000.
+	// maxNotice is the maximum length of a notification, in bytes. PostgreSQL's
+	// limit is 8,000.
 	maxNotice = 7900
-	// lookEvery is how often a server looks for itself at the journals that are
-	// waited for, should another have died between a commit and the telling.
+	// lookEvery is how often a server checks the journals that it waits for, in
+	// case another server died between a commit and its notification.
 	lookEvery = 5 * time.Second
-	// reconnectEvery bounds how often it is tried to listen again.
+	// reconnectEvery is the minimum time between attempts to reconnect.
 	reconnectEvery = time.Second
-	// handedOnWithin is how long what a killed server had open may hold its name.
+	// handedOnWithin is how long to wait for the connections of a killed server
+	// to release its name.
 	handedOnWithin = 5 * time.Second
 )
 
-// publish tells those who wait here, and has other servers told.
+// publish wakes local waiters and queues a notification for other servers.
 func (s *Store) publish(n *table.News) {
 	if n == nil {
 		return
@@ -38,12 +40,12 @@ func (s *Store) publish(n *table.News) {
 	s.watch.Tell(*n)
 	select {
 	case s.notices <- n.AgentID:
-	default: // the database is behind; the others look for themselves
+	default: // the database is slow; the other servers poll as well
 	}
 }
 
-// tell tells other servers, as many journals at a time as there are. A failure
-// costs only time: whoever listens has lost the connection as well, or looks.
+// tell notifies other servers, with as many journals at once as are queued. A
+// failure only causes a delay: listeners have lost the connection too, or poll.
 func (s *Store) tell(ctx context.Context) {
 	for {
 		select {
@@ -61,7 +63,8 @@ func (s *Store) tell(ctx context.Context) {
 					more = false
 				}
 			}
-			// Nothing is lost with a notice, so it need not wait for the disk.
+			// A lost notification does no harm, so its commit need not wait for
+			// the disk.
 			const say = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text"
 			var setting, none string
 			if err := s.db.QueryRowContext(ctx, say, channel, text).Scan(&setting, &none); err != nil && ctx.Err() == nil {
@@ -71,8 +74,8 @@ func (s *Store) tell(ctx context.Context) {
 	}
 }
 
-// listen returns a connection on which this server hears others, and which holds
-// its name.
+// listen returns a connection that receives notifications, and that holds the
+// lock on this server's name.
 func (s *Store) listen(ctx context.Context) (_ *pgx.Conn, err error) {
 	config := s.config.Copy()
 	config.RuntimeParams["lock_timeout"] = fmt.Sprint(handedOnWithin.Milliseconds())
@@ -96,8 +99,8 @@ func (s *Store) listen(ctx context.Context) (_ *pgx.Conn, err error) {
 	return c, storeError(err)
 }
 
-// hear passes on what other servers tell. When the connection is lost it makes
-// another, and looks at what it may have missed.
+// hear passes on notifications of other servers. When the connection is lost,
+// it reconnects and checks for missed changes.
 func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 	for ctx.Err() == nil {
 		if c == nil {
@@ -122,7 +125,7 @@ func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 		case ctx.Err() == nil && !c.IsClosed() && errors.Is(err, context.DeadlineExceeded):
 			s.look(ctx, s.watch.Waited(nil))
 		default:
-			_ = c.Close(context.WithoutCancel(ctx)) // it is of no more use
+			_ = c.Close(context.WithoutCancel(ctx)) // the connection is no longer usable
 			c = nil
 		}
 	}
@@ -131,12 +134,13 @@ func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// look tells those who wait for the agents how far their journals reach by now.
+// look reads how far the agents' journals reach, and wakes those who wait for
+// them.
 func (s *Store) look(ctx context.Context, ids []string) {
 	for some := range slices.Chunk(ids, 1000) {
 		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "the journals that are waited for cannot be seen", "error", err)
-			return // the next look sees them
+			return // the next poll finds them
 		}
 	}
 }

@@ -19,11 +19,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrating is the lock of a server that brings the schema up to date.
+// migrating takes the lock for migrating the schema.
 const migrating = "SELECT pg_advisory_lock(hashtextextended('aloft/schema', 0))"
 
-// migrate brings the schema up to date, over connections of its own, on which
-// nothing is cut short.
+// migrate migrates the schema, over separate connections without timeouts.
 func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (err error) {
 	db := openDB(config)
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -38,7 +37,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }() // and db.Close ends the session, and with it the lock
+	defer func() { err = errors.Join(err, held.Close()) }() // db.Close ends the session, which releases the lock
 	if _, err := held.ExecContext(ctx, migrating); err != nil {
 		return fmt.Errorf("wait for another server to bring the schema up to date: %w", err)
 	}
@@ -64,8 +63,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 	return nil
 }
 
-// Probe says which PostgreSQL the address leads to, and changes nothing there. The
-// error is why no store can be kept in it.
+// Probe returns which PostgreSQL version and database are at the address,
+// without changing anything. The error says why the database cannot be used.
 func Probe(ctx context.Context, url string) (string, error) {
 	config, err := parse(url)
 	if err != nil {
@@ -81,9 +80,9 @@ func Probe(ctx context.Context, url string) (string, error) {
 	return "PostgreSQL " + version + ", database " + config.Database, err
 }
 
-// Bind keeps the database for the server of that id: the first that asks has it.
-// Another gets a fault, since what its machines have left would look as if it were
-// nobody's.
+// Bind reserves the database for the server with that id; the first caller gets
+// it. Other servers get a fault, because one server's machines would look
+// orphaned to another.
 func (s *Store) Bind(ctx context.Context, id string) error {
 	if _, err := s.db.ExecContext(ctx, "INSERT INTO server (one, id) VALUES (1, $1) ON CONFLICT (one) DO NOTHING", id); err != nil {
 		return err
@@ -95,8 +94,8 @@ func (s *Store) Bind(ctx context.Context, id string) error {
 	return bound(owner == id)
 }
 
-// Bound returns nil if the database is that of the server of that id, and writes
-// nothing.
+// Bound returns nil if the database is reserved for the server with that id or
+// for none. It writes nothing.
 func (s *Store) Bound(ctx context.Context, id string) error {
 	var owner string
 	err := s.db.QueryRowContext(ctx, "SELECT id FROM server").Scan(&owner)
@@ -114,7 +113,7 @@ func bound(yes bool) error {
 		Named("store_elsewhere").Hint("start with the data folder and the address that were used together before, or with an empty folder and an empty database")
 }
 
-// suits looks whether the database is one that can keep what the store does.
+// suits checks whether the database meets the store's requirements.
 func suits(ctx context.Context, db *sql.DB) error {
 	var version int
 	var encoding string

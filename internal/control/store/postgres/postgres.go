@@ -1,11 +1,12 @@
-// Package postgres is the store in a PostgreSQL database, version 13 or later,
-// which any number of servers may share.
+// Package postgres implements the store in a PostgreSQL database, version 13 or
+// later, which any number of servers can share.
 //
-// A change is a transaction of its own, behind a lock on the name of what it
-// changes, which servers share too. One that was cut off while it was
-// acknowledged is looked up by its number; only where that fails does the caller
-// learn that nobody knows ([store.ErrUnknown]). Servers tell each other which
-// journals have grown by NOTIFY, ids alone, and read the rest.
+// Each change is a transaction that holds an advisory lock on the name of what
+// it changes, also across servers. If the connection is lost during a commit,
+// the outcome is looked up by the transaction's number; only if that fails too
+// does the caller get [store.ErrUnknown]. Servers notify each other with NOTIFY
+// of the ids of agents whose journals have grown, and read the events
+// themselves.
 package postgres
 
 import (
@@ -26,23 +27,23 @@ import (
 	"aloft/internal/fault"
 )
 
-// conns is how many connections a server has at most, besides the one that
-// listens.
+// conns is the maximum number of connections per server, besides the one for
+// LISTEN.
 const conns = 16
 
-// How long the database may take. It gives up by itself before the connection
-// does, and says why.
+// Timeouts of the database. They are shorter than those of the connection, so
+// that the error says what happened.
 const (
 	connectTimeout     = 5 * time.Second
-	statementTimeout   = 30 * time.Second // of one statement
-	lockTimeout        = 10 * time.Second // of waiting for another's change
-	transactionTimeout = 60 * time.Second // of a change, in all
+	statementTimeout   = 30 * time.Second // for one statement
+	lockTimeout        = 10 * time.Second // for waiting for another transaction's lock
+	transactionTimeout = 60 * time.Second // for a whole transaction
 )
 
-// oldest is the first version that can be asked what became of a transaction.
+// oldest is the first version that supports looking up a transaction's outcome.
 const oldest = 130000
 
-// Store is an open database. It is what a [table.Store] is; its methods are safe
+// Store is an open database. It embeds a [table.Store]. Its methods are safe
 // for concurrent use.
 type Store struct {
 	*table.Store
@@ -60,11 +61,11 @@ type Store struct {
 	close        func() error
 }
 
-// Open connects to the database that url names, a postgres:// address or a
-// string of keywords and values, and brings its schema up to date; of two
-// servers that do so at once one waits. serverID is the name under which this
-// server takes leases, which no other may have; it should stay the same when the
-// server comes back. The error is a fault with advice where it is plain what to do.
+// Open connects to the database at url, a postgres:// URL or a string of
+// keywords and values, and migrates its schema; if two servers do so at once,
+// one waits. serverID is the name under which this server takes leases. It must
+// be unique, and should stay the same across restarts. Errors that users can
+// fix are faults with a hint.
 func Open(ctx context.Context, url, serverID string, logger *slog.Logger) (*Store, error) {
 	config, err := parse(url)
 	if err != nil {
@@ -79,8 +80,8 @@ func Open(ctx context.Context, url, serverID string, logger *slog.Logger) (*Stor
 
 func parse(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
-	if err != nil || strings.Contains(config.Host+config.Database, "@") { // an address that is cut in the wrong place
-		// What the driver says of it may have a part of the password in it.
+	if err != nil || strings.Contains(config.Host+config.Database, "@") { // probably a URL that was split in the wrong place
+		// The driver's message may contain part of the password.
 		return nil, fault.Invalid("the address of the store is not one of PostgreSQL, or names a file that cannot be read").
 			Named("store_address").Hint("write it as postgres://user@host:5432/aloft, and the password into PGPASSWORD or ~/.pgpass; within an address %%2F stands for /, %%40 for @, %%3A for :")
 	}
@@ -92,7 +93,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 
 func open(ctx context.Context, config *pgx.ConnConfig, serverID string, logger *slog.Logger) (_ *Store, err error) {
 	setDefault(config, "application_name", "aloft")
-	setDefault(config, "tcp_keepalives_idle", "20") // in seconds: a host that is gone does not keep its name for hours
+	setDefault(config, "tcp_keepalives_idle", "20") // seconds: a dead host must not hold its name for hours
 	setDefault(config, "tcp_keepalives_interval", "5")
 	setDefault(config, "tcp_keepalives_count", "4")
 	if err := migrate(ctx, config.Copy(), logger); err != nil {
@@ -129,11 +130,11 @@ func openDB(config *pgx.ConnConfig) *sql.DB {
 	return db
 }
 
-// ServerID is the name under which this server takes leases.
+// ServerID returns the name under which this server takes leases.
 func (s *Store) ServerID() string { return s.serverID }
 
-// Close ends the store: changes under way are finished, and whoever waits gets
-// an error. Closing twice is fine.
+// Close closes the store. Changes in progress complete; waiting callers get an
+// error. It is safe to call Close twice.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shut() error {

@@ -31,7 +31,7 @@ func TestShared(t *testing.T) {
 
 var template sync.Once
 
-// newDatabase makes a database that has the schema already.
+// newDatabase creates a database with the schema.
 func newDatabase(t testing.TB) (url string) {
 	t.Helper()
 	s := postgrestest.Shared(t)
@@ -48,7 +48,7 @@ func newDatabase(t testing.TB) (url string) {
 	return s.Database(t, "template_aloft")
 }
 
-// openTest opens the database as a server of its own.
+// openTest opens the database as another server.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), url, "server-"+uuid.NewString(), slog.New(slog.DiscardHandler))

@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	// attempts is how often a change is tried that came to nothing by no fault of
+	// attempts is how often a change is tried that fails through no fault of
 	// its own.
 	attempts = 5
-	// pause is between attempts, at most, times their number.
+	// pause is the maximum pause between attempts, times the number of the
+	// attempt.
 	pause = 20 * time.Millisecond
-	// settleWithin is how long a database that was lost amid a commit may take to
-	// say what became of it: about what one takes to recover.
+	// settleWithin is how long to wait, after the connection was lost during a
+	// commit, for the database to report the outcome: about as long as recovery
+	// takes.
 	settleWithin = 20 * time.Second
 )
 
-// errAgain is of a change that came to nothing and may be tried again.
+// errAgain marks a change that wrote nothing and can be retried.
 var errAgain = errors.New("nothing was written")
 
 // Write implements [table.Database].
@@ -48,11 +50,11 @@ func (s *Store) Write(ctx context.Context, key string, do func(*table.Tx) error)
 		if !errors.Is(err, errAgain) || n == attempts {
 			return err
 		}
-		wait(ctx, rand.N(time.Duration(n)*pause)) //nolint:gosec // so that two do not meet again
+		wait(ctx, rand.N(time.Duration(n)*pause)) //nolint:gosec // random, so that two do not collide again
 	}
 }
 
-// wait returns after the time, or when ctx is done.
+// wait returns after the duration, or when ctx is done.
 func wait(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -62,13 +64,14 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// transact does it once. The caller's context does not end it: a transaction is
-// not to be cut in two, and the database's own patience is short.
+// transact makes one attempt. The end of the caller's context does not abort
+// it, so that no transaction is cut in two; the database's own timeouts are
+// short.
 func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) error) (*table.News, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
-	// Each statement sees what was committed before it; what must not change
-	// between two is behind the lock.
+	// Read committed: each statement sees what was committed before it. The
+	// lock protects what must not change between two statements.
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, passing(storeError(err))
@@ -84,13 +87,13 @@ func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) err
 		err = do(t)
 	}
 	if err != nil {
-		_ = tx.Rollback() // or the connection is gone, and it with it
+		_ = tx.Rollback() // fails only if the connection is gone, and the transaction with it
 		return nil, passing(err)
 	}
 	return t.News, s.settled(ctx, id, tx.Commit())
 }
 
-// begin waits for its turn, and returns the transaction's number.
+// begin waits for the lock and returns the transaction's number.
 func begin(ctx context.Context, tx *sql.Tx, key string) (id string, err error) {
 	var locked string
 	if key == "" {
@@ -100,14 +103,14 @@ func begin(ctx context.Context, tx *sql.Tx, key string) (id string, err error) {
 	return id, tx.QueryRowContext(ctx, take, key).Scan(&id, &locked)
 }
 
-// passing marks an error after which the same change may well succeed: another
-// was in its way, or the connection had gone stale.
+// passing marks errors after which the same change may succeed: a conflict with
+// another transaction, or a stale connection.
 func passing(err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if e.Code == serialization || e.Code == deadlock {
 			return fmt.Errorf("%w: %w", errAgain, err)
 		}
-		return err // it was asked, and has answered
+		return err // the database has processed the request
 	}
 	if errors.Is(err, driver.ErrBadConn) {
 		err = fmt.Errorf("%w: %w", store.ErrUnreachable, err)
@@ -118,14 +121,14 @@ func passing(err error) error {
 	return err
 }
 
-// settled judges how a commit ended. Where the answer was lost the database is
-// asked what became of the transaction.
+// settled determines the outcome of a commit. If the reply was lost, it asks
+// the database what happened to the transaction.
 func (s *Store) settled(ctx context.Context, id string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Severity == "ERROR" || errors.Is(err, pgx.ErrTxCommitRollback) {
-		return passing(storeError(err)) // it said no
+		return passing(storeError(err)) // the commit was rejected
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.settleWithin)
 	defer cancel()
@@ -138,7 +141,7 @@ func (s *Store) settled(ctx context.Context, id string, err error) error {
 		case asked == nil && became.String == "aborted":
 			return fmt.Errorf("%w: %w: %w", errAgain, store.ErrUnreachable, err)
 		case asked == nil && became.String != "in progress", asked != nil && !errors.Is(asked, store.ErrUnreachable) && !errors.Is(asked, driver.ErrBadConn):
-			return fmt.Errorf("%w: %w", store.ErrUnknown, errors.Join(err, asked)) // it knows no such transaction: a copy of the database, perhaps
+			return fmt.Errorf("%w: %w", store.ErrUnknown, errors.Join(err, asked)) // it does not know the transaction, for example because it is a copy
 		}
 		wait(ctx, min(time.Duration(n)*pause, time.Second))
 	}

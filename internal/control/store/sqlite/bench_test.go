@@ -15,7 +15,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// newTestAgent makes an agent with an open run.
+// newTestAgent creates an agent with an open run.
 func newTestAgent(t testing.TB, s *Store) (agentID, runID string) {
 	t.Helper()
 	agentID, runID = agent.NewID(), agent.NewRunID()
@@ -32,13 +32,13 @@ func newTestAgent(t testing.TB, s *Store) (agentID, runID string) {
 
 var delta = &agent.TextDelta{Text: "a sentence or so of what a model has to say about the matter, as they come in one batch of deltas"}
 
-// round is how many appends, and then plain inserts, are measured in turn:
-// what else the disk and the processors do is the same for both.
+// round is how many appends and then plain inserts are measured alternately, so
+// that other load on the host affects both.
 const round = 250
 
-// BenchmarkAppend has agents append one event at a time, each when its last is
-// on disk. p99 is of one append, and ns/yardstick of the same rows by one INSERT
-// after another, each its own transaction, with the same settings.
+// BenchmarkAppend has agents append one event at a time, each after its
+// previous one is on disk. p99 is for one append. ns/yardstick is for the same
+// rows written by one INSERT per transaction with the same settings.
 func BenchmarkAppend(b *testing.B) {
 	for _, agents := range []int{1, 16, 100} {
 		b.Run(fmt.Sprintf("agents=%d", agents), func(b *testing.B) {
@@ -79,7 +79,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// plainTable is the yardstick's.
+// plainTable is the table for the yardstick.
 type plainTable struct {
 	b      *testing.B
 	insert *sql.Stmt

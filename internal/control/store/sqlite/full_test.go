@@ -15,8 +15,9 @@ import (
 	"aloft/internal/need"
 )
 
-// TestDiskFull fills a small disk under the store, and wants what it
-// acknowledged, no more and no less, and that it goes on when there is room.
+// TestDiskFull fills a small disk under the store. Exactly what was
+// acknowledged must be there, and the store must continue when there is room
+// again.
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
@@ -90,12 +91,13 @@ func TestDiskFull(t *testing.T) {
 	}
 	s = openTest(t, dir)
 	whole()
-	if err := s.Close(); err != nil { // before the disk goes
+	if err := s.Close(); err != nil { // before the disk is unmounted
 		t.Error(err)
 	}
 }
 
-// checkWhole wants the journal to end at head, without gaps, and the row to say so.
+// checkWhole checks that the journal ends at head without gaps, and that the
+// agent's row agrees.
 func checkWhole(t *testing.T, s *Store, agentID string, head int64) {
 	t.Helper()
 	events, err := s.Read(t.Context(), agentID, 0, 1<<20)

@@ -19,10 +19,11 @@ import (
 	"aloft/internal/control/store"
 )
 
-// appendTo, in the environment, makes the test binary the server that is killed.
+// appendTo is the environment variable that makes the test binary act as the
+// server to be killed.
 const appendTo = "ALOFT_TEST_APPEND_TO"
 
-// batchOf is how many events the victim appends at a time.
+// batchOf is how many events that server appends at a time.
 const batchOf = 3
 
 func TestMain(m *testing.M) {
@@ -36,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim appends to several agents at once until it is killed, and says a line
-// for what was acknowledged: the agent's id and the last number.
+// victim appends to several agents concurrently until it is killed. For each
+// acknowledged append it prints the agent's id and the last number.
 func victim(dir string) error {
 	s, err := Open(context.Background(), filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -93,8 +94,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killAmidst lets a victim acknowledge so many appends, kills it, and records
-// all that it has said.
+// killAmidst kills a victim after the given number of acknowledged appends, and
+// records everything that it has printed.
 func killAmidst(t *testing.T, dir string, appends int, acknowledged map[string]int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

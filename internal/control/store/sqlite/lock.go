@@ -15,11 +15,13 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// handedOnWithin is how long what a killed server was just starting may hold its lock.
+// handedOnWithin is how long to wait for a killed server's child to release the
+// inherited lock.
 const handedOnWithin = 5 * time.Second
 
-// Lock takes the lock file of a data folder for this process, also where the store
-// itself is elsewhere. The kernel lets it go when the process ends, however it ends.
+// Lock takes the lock file of a data folder for this process, even if the
+// database is elsewhere. The kernel releases it when the process ends, however
+// it ends.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -30,7 +32,7 @@ func Lock(path string) (*os.File, error) {
 	if text, _ := io.ReadAll(io.LimitReader(f, 32)); len(text) > 0 {
 		holder = fmt.Sprintf(" (process %s)", strings.TrimSpace(string(text)))
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			patience = 0 // it lives
+			patience = 0 // the process is alive
 		}
 	}
 	switch err := lockfile.Exclusive(f, patience); {
@@ -40,8 +42,8 @@ func Lock(path string) (*os.File, error) {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
-	// The number is for the message above only: a disk that is too full for it
-	// must not keep a server from starting.
+	// The process id is only for the message above: a full disk must not
+	// prevent the server from starting.
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}

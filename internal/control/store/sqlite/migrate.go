@@ -20,7 +20,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date, over a connection of its own.
+// migrate migrates the schema, over a separate connection.
 func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	db, err := sql.Open("sqlite", dsn(path))
 	if err != nil {
@@ -55,9 +55,9 @@ func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) 
 	return nil
 }
 
-// ServerID is the name under which the server that has this store open takes
-// leases. It stays the same when the server comes back, so that it finds its
-// own leases and need not wait for them to lapse.
+// ServerID returns the name under which this server takes leases. It stays the
+// same across restarts, so that the server can take over its own leases without
+// waiting for them to expire.
 func (s *Store) ServerID() string { return s.serverID }
 
 func (s *Store) findServerID(ctx context.Context) (string, error) {

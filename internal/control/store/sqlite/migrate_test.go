@@ -10,8 +10,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// An agent that was made before its list was remembered has it after the upgrade,
-// as one that was made since.
+// The migration finds the todo lists of agents that were created before their
+// positions were stored.
 func TestTodosFromBeforeTheyWereRemembered(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir)

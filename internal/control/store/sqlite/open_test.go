@@ -85,10 +85,10 @@ func TestNobodyIsRememberedAfterWaiting(t *testing.T) {
 	}
 }
 
-// TestTenThousandAgents says how long the first answers of a server take that
-// has been used for a while. [TestPlansUseIndexes] fails where an index is missing.
+// TestTenThousandAgents measures the first queries of a server with much data.
+// [TestPlansUseIndexes] fails if an index is missing.
 func TestTenThousandAgents(t *testing.T) {
-	const agents, bound = 10_000, 2 * time.Minute // the host may have much to do
+	const agents, bound = 10_000, 2 * time.Minute // generous, since the host may be busy
 	dir := t.TempDir()
 	s := openTest(t, dir)
 	var wg sync.WaitGroup
@@ -134,7 +134,7 @@ func TestTenThousandAgents(t *testing.T) {
 	})
 }
 
-// TestPlansUseIndexes keeps the lists from becoming scans as they grow.
+// TestPlansUseIndexes checks that lists use an index and do not scan the table.
 func TestPlansUseIndexes(t *testing.T) {
 	s := openTest(t, t.TempDir())
 	for sql, index := range map[string]string{

@@ -1,11 +1,12 @@
-// Package sqlite is the store in one file on the server's own disk. It is the
-// default, and it needs nothing.
+// Package sqlite implements the store in one file on the server's disk. It is
+// the default and needs no configuration.
 //
-// One goroutine writes. While a transaction commits, the requests that arrive
-// are collected, and they become the next one: so a hundred agents share an
-// fsync. Reading goes over a pool of connections and waits for nobody.
+// One goroutine writes. Requests that arrive while a transaction commits are
+// collected into the next one, so a hundred agents share an fsync. Reads use a
+// pool of connections and never wait for the writer.
 //
-// One server at a time may have the file open; a second gets a clear error.
+// Only one server at a time can have the file open; a second one gets an error
+// that says so.
 package sqlite
 
 import (
@@ -19,24 +20,24 @@ import (
 	"path/filepath"
 	"sync"
 
-	_ "modernc.org/sqlite" // the driver
+	_ "modernc.org/sqlite" // registers the driver
 
 	"aloft/internal/account"
 	"aloft/internal/control/store/table"
 	"aloft/internal/control/store/table/query"
 )
 
-// readers is how many connections read at once. Reads are short, and more of
-// them than this would only take turns on the processors.
+// readers is the number of concurrent read connections. Reads are short, so
+// more would only compete for the processors.
 const readers = 8
 
-// Store is an open database. It is what a [table.Store] is; its methods are safe
+// Store is an open database. It embeds a [table.Store]. Its methods are safe
 // for concurrent use.
 type Store struct {
 	*table.Store
 
 	lock     *os.File
-	db       *sql.DB // reads
+	db       *sql.DB // for reading
 	read     *query.Queries
 	writer   *writer
 	watch    table.Watch
@@ -46,9 +47,9 @@ type Store struct {
 	users    cache[int64, account.User]
 }
 
-// Open opens the database file, which it makes if it is not there, and brings
-// its schema up to date. The error is a fault with advice where another server
-// has the file open, or where a newer version of Aloft has written it.
+// Open opens the database file, creating it if necessary, and migrates its
+// schema. The error is a fault with a hint if another server has the file open,
+// or if a newer version of Aloft has written it.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*Store, error) {
 	s, err := open(ctx, path, logger)
 	if err != nil {
@@ -97,8 +98,8 @@ func open(ctx context.Context, path string, logger *slog.Logger) (_ *Store, err 
 	return s, err
 }
 
-// Close ends the store: what was asked for before is still written, and whoever
-// waits gets an error. Closing twice is fine.
+// Close closes the store. Queued writes complete; waiting callers get an error.
+// It is safe to call Close twice.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shut() error {
@@ -119,22 +120,23 @@ func (s *Store) shut() error {
 	return errors.Join(errs...)
 }
 
-// dsn names the file to the driver, with the settings of every connection.
+// dsn returns the driver's name for the file, with the settings of every
+// connection.
 func dsn(path string, pragmas ...string) string {
 	all := append([]string{
-		"busy_timeout(5000)", // a reader may find the file busy for the moment in which the last one closes it
+		"busy_timeout(5000)", // the file may be briefly locked while its last connection closes
 		"journal_mode(WAL)",
-		"synchronous(FULL)", // a commit is an fsync: what was acknowledged survives the power
+		"synchronous(FULL)", // fsync on commit: acknowledged writes survive a power failure
 		"foreign_keys(1)",
 		"temp_store(memory)",
-		"journal_size_limit(67108864)", // a log that grew is cut back
+		"journal_size_limit(67108864)", // truncate a WAL that has grown
 	}, pragmas...)
 	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{"_pragma": all}.Encode()}
 	return u.String()
 }
 
-// makePrivate makes the file, or takes it away from others. SQLite gives the
-// files beside it the same permissions.
+// makePrivate creates the file, or restricts its permissions to the owner.
+// SQLite gives its other files the same permissions.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// maxBatch bounds how many requests share a transaction, and so how long the
+// maxBatch is how many requests share a transaction, which bounds how long the
 // first of them waits for the last.
 const maxBatch = 256
 
-// writer is the one connection that writes, and the goroutine that has it.
+// writer is the only connection that writes, with its goroutine.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
@@ -32,15 +32,15 @@ type writer struct {
 	makeRoom func() bool // see [Store.OnFull]; may be nil
 	queue    []*request
 	closed   bool
-	wake     chan struct{} // holds one: the queue is not empty, or closed
+	wake     chan struct{} // holds a token when the queue is not empty or was closed
 	done     chan struct{} // closed when the goroutine has ended
 }
 
-// request is one thing to write, whole or not at all.
+// request is one atomic write.
 type request struct {
 	do    func(*table.Tx) error // may be called again after a rollback
 	taken atomic.Bool           // by the writer, or by a caller who gave up
-	err   chan error            // holds one
+	err   chan error            // has a buffer of one
 }
 
 func newWriter(ctx context.Context, path string, w *table.Watch) (*writer, error) {
@@ -65,7 +65,7 @@ func newWriter(ctx context.Context, path string, w *table.Watch) (*writer, error
 	return wr, nil
 }
 
-// stop ends the writer after what is in its queue.
+// stop ends the writer after the queued requests.
 func (w *writer) stop() error {
 	w.mu.Lock()
 	w.closed = true
@@ -75,8 +75,8 @@ func (w *writer) stop() error {
 	return errors.Join(w.q.Close(), w.conn.Close(), w.db.Close())
 }
 
-// Write implements [table.Database]. There is one writer, so that no two run
-// beside each other, whatever their keys.
+// Write implements [table.Database]. There is only one writer, so the keys are
+// not needed.
 func (s *Store) Write(ctx context.Context, _ string, do func(*table.Tx) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Store) Write(ctx context.Context, _ string, do func(*table.Tx) error) e
 		if r.taken.CompareAndSwap(false, true) {
 			return context.Cause(ctx)
 		}
-		return <-r.err // it is being written: the answer is near
+		return <-r.err // the write has begun, so wait for the result
 	}
 }
 
@@ -129,7 +129,7 @@ func (w *writer) run() {
 	}
 }
 
-// take returns the requests that wait, less those whose callers gave up.
+// take returns the queued requests, except those whose callers have given up.
 func (w *writer) take() (batch []*request, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,16 +143,16 @@ func (w *writer) take() (batch []*request, closed bool) {
 	return batch, w.closed && len(w.queue) == 0
 }
 
-// OnFull sets what is asked to make room when the disk is full: it reports
-// whether a write is worth another try. It must not use the store, whose one
-// writer waits for it.
+// OnFull sets the function that is called to free space when the disk is full.
+// It reports whether a write should be retried. It must not use the store,
+// because the writer waits for it.
 func (s *Store) OnFull(makeRoom func() bool) {
 	s.writer.mu.Lock()
 	defer s.writer.mu.Unlock()
 	s.writer.makeRoom = makeRoom
 }
 
-// roomAgain reports whether there may be room now on a disk that was full.
+// roomAgain reports whether a full disk may have space now.
 func (w *writer) roomAgain() bool {
 	w.mu.Lock()
 	makeRoom := w.makeRoom
@@ -160,10 +160,10 @@ func (w *writer) roomAgain() bool {
 	return makeRoom != nil && makeRoom()
 }
 
-// commit writes the batch in one transaction and answers every request of it.
-// A request that is refused before it has written anything costs the others
-// nothing. If one fails halfway all is rolled back, and each is tried alone, so
-// that the fault stays with whose it is.
+// commit writes the batch in one transaction and answers all its requests. A
+// request that is rejected before it has written anything does not affect the
+// others. If one fails after writing, everything is rolled back and each
+// request is tried alone, so that only the faulty one fails.
 func (w *writer) commit(batch []*request) {
 	errs, news, err := w.transact(batch)
 	if errors.Is(err, store.ErrFull) && w.roomAgain() {
@@ -189,10 +189,10 @@ func (w *writer) commit(batch []*request) {
 	}
 }
 
-// transact returns the refusals by request, and what is to be told now that the
-// rest is on disk; or an error, and then nothing of the batch is.
+// transact returns the rejections by request, and the notifications for what is
+// now on disk. If it returns an error, nothing of the batch was written.
 func (w *writer) transact(batch []*request) (errs []error, news []table.News, err error) {
-	ctx := context.Background() // never done: a transaction is not to be cut in two
+	ctx := context.Background() // never cancelled, so that no transaction is cut in two
 	errs = make([]error, len(batch))
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return errs, nil, fmt.Errorf("begin: %w", writeError(err))
@@ -213,15 +213,15 @@ func (w *writer) transact(batch []*request) (errs []error, news []table.News, er
 	return errs, news, nil
 }
 
-// rollback undoes the transaction. SQLite may have done so already, when the
-// disk is full: then there is none, and the error of the rollback says so.
+// rollback undoes the transaction. It ignores errors, since SQLite has already
+// rolled back if the disk is full.
 func (w *writer) rollback(why error) error {
 	w.known.ForgetAll()
 	_, _ = w.conn.ExecContext(context.Background(), "ROLLBACK")
 	return writeError(why)
 }
 
-// refused turns SQLite's words for what it refuses into the store's.
+// refused converts SQLite's constraint errors to the store's errors.
 func refused(err error) error {
 	if e, ok := errors.AsType[*driver.Error](err); ok {
 		switch e.Code() {
@@ -239,13 +239,13 @@ func isDriver(err error) bool {
 	return ok
 }
 
-// writeError makes the failures of a disk into [store.ErrFull].
+// writeError converts disk errors to [store.ErrFull].
 func writeError(err error) error {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
 		return err
 	}
-	const primary = 0xff // the rest of a code is detail
+	const primary = 0xff // the higher bits are details
 	switch e.Code() & primary {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)

@@ -115,7 +115,7 @@ func testExpiringKeys(t *testing.T, s Store) {
 	}
 	forever := add("forever", time.Time{})
 	add("old", time.Now().Add(-time.Hour))
-	soon := add("soon", time.Now().Add(time.Hour)) // and what has expired is forgotten
+	soon := add("soon", time.Now().Add(time.Hour)) // adding a key deletes expired ones
 	for _, want := range []account.APIKey{forever, soon} {
 		if got, err := s.Key(t.Context(), want.Hash); err != nil || got != want {
 			t.Errorf("key %v, %v; want %v", got, err, want)
@@ -145,14 +145,14 @@ func testAddress(t *testing.T, s Store) {
 	wantError(t, "AddUser", err, store.ErrExists)
 	v.Email = strings.ToUpper(u.Email)
 	wantError(t, "UpdateUser", update(t, s, v), store.ErrExists)
-	for range 2 { // nobody's address is nobody's
+	for range 2 { // an empty address belongs to nobody
 		if u, err := s.AddUser(t.Context(), account.User{}); err != nil || u.Role != account.Member {
 			t.Errorf("a user without an address: %+v, %v", u, err)
 		}
 	}
 }
 
-// update makes a user what is given.
+// update replaces a user.
 func update(t *testing.T, s Store, u account.User) error {
 	t.Helper()
 	got, err := s.UpdateUser(t.Context(), u.ID, func(was *account.User) error { *was = u; return nil })
@@ -179,7 +179,8 @@ func testUpdateUser(t *testing.T, s Store) {
 	if k, err = s.Key(t.Context(), k.Hash); err != nil || k.Role != account.Viewer || !k.Disabled {
 		t.Errorf("the key of a user who has changed: %+v, %v", k, err)
 	}
-	// Of changes at once none undoes another, and one that is refused does nothing.
+	// Concurrent changes do not undo each other, and a rejected change has no
+	// effect.
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -330,7 +331,7 @@ func testLink(t *testing.T, s Store) {
 	if err := s.AddLink(t.Context(), late, u.ID, now.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []time.Time{now.Add(time.Hour), now} { // and it does not come back
+	for _, at := range []time.Time{now.Add(time.Hour), now} { // an expired link stays invalid
 		_, err = s.TakeLink(t.Context(), late, at)
 		wantError(t, "a link that has expired", err, store.ErrNotFound)
 	}

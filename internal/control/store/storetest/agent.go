@@ -43,7 +43,7 @@ func testNotThere(t *testing.T, s Store) {
 	wantError(t, "DeleteAgent", s.DeleteAgent(ctx, agent.NewID()), store.ErrNotFound)
 }
 
-// add makes an agent of that user and age.
+// add creates an agent with that user and creation time.
 func add(t *testing.T, s Store, user int64, at time.Time) string {
 	t.Helper()
 	id := agent.NewID()
@@ -116,7 +116,8 @@ func testListArchived(t *testing.T, s Store) {
 	}
 }
 
-// testFind asks for what each part of a filter leaves, in one list and in pages of two.
+// testFind lists agents with each field of a filter, in one page and in pages
+// of two.
 func testFind(t *testing.T, s Store) {
 	news := someDay.AddDate(0, 0, -10)
 	byName := map[string]string{}
@@ -191,9 +192,9 @@ func testFind(t *testing.T, s Store) {
 	}
 }
 
-// testAsksFirst walks over the list in pages of several sizes. Between two pages
-// one agent asks and another is answered: nobody may be missed, and nobody but the
-// answered one may come twice.
+// testAsksFirst lists agents in pages of several sizes. Between two pages one
+// agent makes a request and another's is answered. No agent may be missing, and
+// only the answered one may appear twice.
 func testAsksFirst(t *testing.T, s Store) {
 	at := someDay.Add(time.Hour)
 	byName := map[string]string{}
@@ -394,7 +395,7 @@ func testDelete(t *testing.T, s Store) {
 	if err != nil || len(open) != 1 || open[0].ID != keptRun {
 		t.Errorf("open runs are %v, %v; want that of %s", open, err, kept)
 	}
-	// The name is free again, and what was there before does not come back.
+	// The id can be used again, and what was there before does not come back.
 	mustAppend(t, s, store.Append{AgentID: agentID, IfHead: ptr(0), Events: []agent.Event{{Body: &agent.Created{Name: "again"}}, prompt(runID)}})
 	if all := readAll(t, s, agentID); len(all) != 2 {
 		t.Errorf("the new journal has %d events; want 2", len(all))
@@ -409,7 +410,7 @@ func testAwaitLayer(t *testing.T, s Store) {
 			t.Errorf("%q is awaited: %v, %v; want %v", layer, got, err, want)
 		}
 	}
-	newAgent(t, s) // which begins by itself
+	newAgent(t, s) // does not start from the layer
 	awaited("", false)
 	awaited(layer, false)
 	var ids []string
@@ -425,7 +426,7 @@ func testAwaitLayer(t *testing.T, s Store) {
 	if err := s.DeleteAgent(t.Context(), ids[1]); err != nil {
 		t.Fatal(err)
 	}
-	awaited(layer, true) // the machine that was made may not be there
+	awaited(layer, true) // the machine may not have been created
 	mustAppend(t, s, store.Append{AgentID: ids[0], Events: []agent.Event{{Body: &agent.MachineReady{MachineID: "m", BootID: "b"}}}})
 	awaited(layer, false)
 }

@@ -66,7 +66,7 @@ func testActiveBuild(t *testing.T, s Store) {
 		return b
 	}
 	first = end(first, environment.Succeeded)
-	end(second, environment.Failed) // never replaces the active one
+	end(second, environment.Failed) // a failed build never becomes active
 	open(other)
 	if got, err := s.ActiveBuild(t.Context(), "env-1"); err != nil || !cmp.Equal(got, first) {
 		t.Errorf("active is %v, %v", got, err)
@@ -81,7 +81,7 @@ func testActiveBuild(t *testing.T, s Store) {
 func testListBuilds(t *testing.T, s Store) {
 	var want []environment.Record
 	for i, id := range []string{"bld-c", "bld-a", "bld-b"} {
-		b := record(id, "env-1", min(i, 1)) // two of one moment
+		b := record(id, "env-1", min(i, 1)) // two with the same time
 		if err := s.AddBuild(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

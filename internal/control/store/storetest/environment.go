@@ -31,7 +31,7 @@ func testEnvironments(t *testing.T, s Store) {
 	if d := cmp.Diff([]environment.Saved{team, own}, list); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
 	}
-	own.Name = "renamed" // of the same version
+	own.Name = "renamed" // the same version
 	put(own)
 	own.VersionID, own.Text, own.UpdatedAt = "v2", `{"install": "x"}`, at.Add(time.Minute)
 	put(own)

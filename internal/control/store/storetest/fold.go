@@ -17,8 +17,8 @@ var foldTests = []test{
 	{"RowsAreTheFoldOfTheJournal", testFold},
 }
 
-// testFold lives random lives, and wants every row to be what the journal folds
-// to when it is read back.
+// testFold appends random events to agents, and checks that every row equals
+// the state folded from the journal.
 func testFold(t *testing.T, s Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := &journalModel{t: rt, store: s, id: agent.NewID()}

@@ -30,7 +30,7 @@ func acquire(t *testing.T, s Store, name, owner string, ttl time.Duration, want 
 func testLeaseOne(t *testing.T, s Store) {
 	acquire(t, s, "a", "one", time.Hour, true)
 	acquire(t, s, "a", "two", time.Hour, false)
-	acquire(t, s, "a", "one", time.Hour, true) // renewed
+	acquire(t, s, "a", "one", time.Hour, true) // renews the lease
 	acquire(t, s, "b", "two", time.Hour, true)
 }
 

@@ -85,7 +85,7 @@ func testSecretLimit(t *testing.T, s Store) {
 		mustPut(t, s, sealed(secret.TheTeam, fmt.Sprintf("S%d", i)))
 	}
 	wantError(t, "one more", s.PutSecret(t.Context(), sealed(secret.TheTeam, "MORE")), store.ErrTooMany)
-	mustPut(t, s, sealed(secret.TheTeam, "S7")) // one of them may change
+	mustPut(t, s, sealed(secret.TheTeam, "S7")) // an existing secret can still be replaced
 	mustPut(t, s, sealed(secret.Owner{Kind: secret.OfPerson, ID: "1"}, "MORE"))
 }
 
@@ -115,7 +115,7 @@ func testReseal(t *testing.T, s Store) {
 	mustPut(t, s, one)
 	again := one
 	again.Keeper, again.Key, again.Box = "vault", []byte("k"), []byte("b")
-	again.Type = secret.Build // is not its affair
+	again.Type = secret.Build // Reseal must ignore this field
 	if err := s.Reseal(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}

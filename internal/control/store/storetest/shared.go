@@ -14,8 +14,9 @@ import (
 	"aloft/internal/control/store"
 )
 
-// RunShared runs the suite of stores that several servers may have open at once.
-// make makes an empty one, and returns how a server opens it.
+// RunShared runs the tests for stores that several servers can open at once.
+// make creates an empty store, and returns a function that opens it as a
+// server.
 func RunShared(t *testing.T, make func(t *testing.T) (open func() Store)) {
 	for _, tt := range []struct {
 		name string
@@ -65,7 +66,7 @@ func testSharedGone(t *testing.T, one, two Store) {
 	wantError(t, "append to what another has deleted", err, store.ErrNotFound)
 }
 
-// testSharedFollow has both append to one journal, while each follows it.
+// testSharedFollow has two servers append to one journal while each follows it.
 func testSharedFollow(t *testing.T, one, two Store) {
 	agentID, runID := newAgent(t, one)
 	const each = 60
@@ -164,7 +165,7 @@ func testSharedSteal(t *testing.T, one, two Store) {
 	acquire(t, one, lease, "one", time.Hour, true)
 	acquire(t, two, lease, "two", time.Hour, false)
 	wantError(t, "append by a server without the lease", write(two, "two"), store.ErrLeaseLost)
-	acquire(t, one, lease, "one", time.Nanosecond, true) // the last that is heard of it
+	acquire(t, one, lease, "one", time.Nanosecond, true) // the server is silent from here on
 	acquire(t, two, lease, "two", time.Hour, true)
 	wantError(t, "append by the server that was taken for dead", write(one, "one"), store.ErrLeaseLost)
 	acquire(t, one, lease, "one", time.Hour, false)
@@ -213,8 +214,8 @@ func testSharedDeliveries(t *testing.T, one, two Store) {
 	}
 }
 
-// testSharedOwners has two owners step back at once, each before another's
-// server: one must stay.
+// testSharedOwners has two owners demote themselves at once on different
+// servers: one must remain.
 func testSharedOwners(t *testing.T, one, two Store) {
 	var ids []int64
 	for range 2 {

@@ -1,5 +1,5 @@
-// Package storetest holds every store to the words of package store. A new
-// store is done when this suite passes against it.
+// Package storetest checks implementations of package store. A new store is
+// complete when this suite passes against it.
 package storetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Store is all that a store can do.
+// Store is everything that a store implements.
 type Store interface {
 	store.Journal
 	store.Agents
@@ -31,7 +31,7 @@ type Store interface {
 	store.Replies
 }
 
-// Run runs the suite against the empty stores that open makes.
+// Run runs the suite against empty stores that open creates.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	for _, part := range []struct {
 		name  string
@@ -67,13 +67,13 @@ type test struct {
 	run  func(*testing.T, Store)
 }
 
-// patience is how long a test waits for what must come. It is only spent where
+// patience is how long a test waits for an event. It is only reached if
 // something is broken.
 const patience = 2 * time.Minute
 
 func ptr(n int64) *int64 { return &n }
 
-// newAgent makes an agent with an open run.
+// newAgent creates an agent with an open run.
 func newAgent(t testing.TB, s store.Journal) (agentID, runID string) {
 	t.Helper()
 	agentID, runID = agent.NewID(), agent.NewRunID()

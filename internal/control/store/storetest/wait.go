@@ -22,8 +22,8 @@ var waitTests = []test{
 	{"FollowerMissesNothing", testFollow},
 }
 
-// waiting starts to wait, and returns where the answer comes. There is no way to
-// know from outside that Wait has begun; the tests hold either way.
+// waiting calls Wait in a goroutine, and returns a channel for its result.
+// Nobody can tell from outside when Wait has begun; the tests work either way.
 func waiting(ctx context.Context, s Store, agentID string, after int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- s.Wait(ctx, agentID, after) }()
@@ -126,7 +126,7 @@ func testWaitThousand(t *testing.T, s Store) {
 	}
 }
 
-// testFollow is what a stream does: wait, read, and again.
+// testFollow does what a stream does: wait, read, and repeat.
 func testFollow(t *testing.T, s Store) {
 	agentID, runID := newAgent(t, s)
 	const events, followers = 200, 5

@@ -18,7 +18,8 @@ var webhookTests = []test{
 	{"DeliveryIsReplayed", testRedeliver},
 }
 
-// newHooked makes an agent that has a webhook, which hears of all unless said, with an open run.
+// newHooked creates an agent with an open run and a webhook that gets the given
+// events, or all if none are given.
 func newHooked(t *testing.T, s Store, hears ...string) (agentID, runID string) {
 	t.Helper()
 	agentID, runID = agent.NewID(), agent.NewRunID()
@@ -126,7 +127,7 @@ func testClaim(t *testing.T, s Store) {
 	if err := s.ReleaseDeliveries(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if again := claim(t, s, "b", 0); len(again) != 1 || again[0].ID != first[0].ID { // a claim that has run out
+	if again := claim(t, s, "b", 0); len(again) != 1 || again[0].ID != first[0].ID { // a claim that has expired
 		t.Fatalf("released: %v", again)
 	}
 	again := claim(t, s, "c", time.Hour)

@@ -84,7 +84,7 @@ func (s *Store) UpdateUser(ctx context.Context, id int64, change func(*account.U
 		if err = found(n, err); err != nil {
 			return err
 		}
-		tx.Wrote = true // so that an error undoes it
+		tx.Wrote = true // so that an error rolls it back
 		owners, err := tx.Q.CountOwners(tx.Ctx)
 		if err == nil && owners == 0 {
 			err = store.ErrLastOwner
@@ -97,7 +97,7 @@ func (s *Store) UpdateUser(ctx context.Context, id int64, change func(*account.U
 	return u, nil
 }
 
-// untaken returns [store.ErrExists] where another user has the address.
+// untaken returns [store.ErrExists] if another user has the email address.
 func (tx *Tx) untaken(u account.User) error {
 	if u.Email == "" {
 		return nil
@@ -118,8 +118,8 @@ func userOf(row query.User) account.User {
 	}
 }
 
-// AddKey implements [store.Accounts]. The error wraps [store.ErrExists] for a
-// key that is there already, and [store.ErrNotFound] for one of an unknown user.
+// AddKey implements [store.Accounts]. The error wraps [store.ErrExists] if the
+// key exists already, and [store.ErrNotFound] if the user does not.
 func (s *Store) AddKey(ctx context.Context, k account.APIKey) (account.APIKey, error) {
 	if k.CreatedAt.IsZero() {
 		k.CreatedAt = time.Now()
@@ -138,7 +138,7 @@ func (s *Store) AddKey(ctx context.Context, k account.APIKey) (account.APIKey, e
 		tx.Wrote = true
 		user, err := tx.Q.GetUser(tx.Ctx, k.UserID)
 		k.Role, k.Disabled = account.Role(user.Role), user.Disabled != 0
-		if err == nil && !k.ExpiresAt.IsZero() { // they come often, and nothing else would take them away
+		if err == nil && !k.ExpiresAt.IsZero() { // sessions are frequent, so delete expired ones here
 			err = tx.Q.ForgetKeys(tx.Ctx, time.Now().UnixNano())
 		}
 		return err

@@ -26,7 +26,7 @@ func (s *Store) Agent(ctx context.Context, id string) (agent.Agent, error) {
 
 // ListAgents implements [store.Agents].
 func (s *Store) ListAgents(ctx context.Context, q store.AgentQuery) ([]agent.Agent, error) {
-	var archived int64 // the most that is listed
+	var archived int64 // rows with a value up to this are listed
 	if q.IncludeArchived {
 		archived = 1
 	}
@@ -110,8 +110,8 @@ func (s *Store) DeleteAgent(ctx context.Context, id string) error {
 	})
 }
 
-// putAgent writes the agent's row; only its two numbers where no more has
-// changed, which is at nearly every append.
+// putAgent writes the agent's row, or only its two counters if nothing else has
+// changed, which is the case for nearly every append.
 func (tx *Tx) putAgent(f *folded) error {
 	row, err := agentRow(f.agent)
 	if err != nil {
@@ -211,7 +211,8 @@ func agentOf(row query.Agent) (agent.Agent, error) {
 	return a, nil
 }
 
-// bounds returns the key that a page's elements are below, and how many it has.
+// bounds returns the key before which a page's elements come, and the page's
+// length.
 func bounds(p store.Page) (time int64, id string, most int64) {
 	if p.BeforeTime.IsZero() {
 		return math.MaxInt64, "", int64(max(p.Limit, 0))
@@ -226,7 +227,7 @@ func number(b bool) int64 {
 	return 0
 }
 
-// readError makes a missing row into [store.ErrNotFound].
+// readError converts a missing row to [store.ErrNotFound].
 func readError(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound

@@ -77,7 +77,7 @@ func (s *Store) EnvironmentHistory(ctx context.Context, id string, q store.Page)
 	}))
 }
 
-// before is the time of a page's key.
+// before returns the time of a page's key.
 func before(q store.Page) int64 {
 	if q.BeforeTime.IsZero() {
 		return math.MaxInt64

@@ -11,9 +11,9 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// Append implements [store.Journal]. Events without a time get the clock's; no
-// event's time is before that of the one before it, though the clock, or the
-// caller, may say so.
+// Append implements [store.Journal]. Events without a time get the current
+// time. Times never decrease within a journal, even if the clock or the caller
+// says otherwise.
 func (s *Store) Append(ctx context.Context, a store.Append) ([]agent.Event, error) {
 	rows := make([]query.AddEventParams, len(a.Events))
 	for i, e := range a.Events {
@@ -58,7 +58,8 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 	return written, nil
 }
 
-// admit judges the conditions of the append, and returns the agent as it is.
+// admit checks the conditions of the append, and returns the agent's current
+// state.
 func (tx *Tx) admit(a store.Append) (*folded, error) {
 	if len(a.Secrets) > 0 && (a.IfHead == nil || *a.IfHead != 0) {
 		return nil, errors.New("secrets come with a new agent only")
@@ -77,8 +78,8 @@ func (tx *Tx) admit(a store.Append) (*folded, error) {
 		return nil, fmt.Errorf("%w: its last event is %d, not %d", store.ErrMoved, f.agent.Head, *a.IfHead)
 	}
 	if a.Owner != "" {
-		// A lease that has lapsed holds until another takes it: only then is
-		// there somebody else's work to guard.
+		// An expired lease still counts until another server takes it: only
+		// then could two servers conflict.
 		l, err := tx.lease(store.LeaseOn(a.AgentID))
 		if err != nil {
 			return nil, err
@@ -90,8 +91,8 @@ func (tx *Tx) admit(a store.Append) (*folded, error) {
 	return f, nil
 }
 
-// fold numbers and dates the events, and folds them into the agent and its
-// runs. On an error both are spoilt.
+// fold numbers the events, sets their times, and applies them to the agent and
+// its runs. On an error the states are invalid.
 func (tx *Tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
 	if len(events) == 0 {
 		return nil, errors.New("there is no event to append")
@@ -120,11 +121,11 @@ func (tx *Tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
 	return written, nil
 }
 
-// runFor returns the run that the event is of, which a first event makes.
+// runFor returns the run of the event. The first event of a run creates it.
 func (tx *Tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
 	var r *foldedRun
 	err := store.ErrNotFound
-	if f.stored.ID != "" || f.runs[e.RunID] != nil { // else the agent is new, and has none
+	if f.stored.ID != "" || f.runs[e.RunID] != nil { // otherwise the agent is new and has no runs
 		r, err = tx.run(f, e.RunID)
 	}
 	_, first := e.Body.(*agent.RunCreated)
@@ -141,8 +142,8 @@ func (tx *Tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
 	return r, err
 }
 
-// putFolded writes what has changed of the agent and its runs. Runs that are
-// over need not be remembered any longer.
+// putFolded writes what has changed of the agent and its runs, and drops ended
+// runs from the cache.
 func (tx *Tx) putFolded(f *folded) error {
 	if err := tx.putAgent(f); err != nil {
 		return err

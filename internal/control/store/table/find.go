@@ -14,8 +14,8 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// hasWords reports whether every word of wanted is somewhere in the text, in
-// whatever case.
+// hasWords reports whether the text contains every word of wanted, ignoring
+// case.
 func hasWords(text, wanted string) bool {
 	text = strings.ToLower(text)
 	for word := range strings.FieldsSeq(strings.ToLower(wanted)) {
@@ -26,13 +26,13 @@ func hasWords(text, wanted string) bool {
 	return true
 }
 
-// searched is the text of an agent's row that a search looks in.
+// searched returns the text of an agent's row that a search covers.
 func searched(row query.Agent) string {
 	text := []string{row.ID, row.Name, row.Model}
 	var repos []agent.Repo
 	var pulls []agent.PullRequest
 	_ = json.Unmarshal([]byte(row.Repos), &repos)
-	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // there may be none
+	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // the column may be empty
 	for _, r := range repos {
 		text = append(text, r.URL, r.StartingRef, r.PullRequest)
 	}
@@ -42,8 +42,8 @@ func searched(row query.Agent) string {
 	return strings.Join(text, " ")
 }
 
-// hasRepository reports whether one of the repositories, in JSON, is at the
-// address wanted, or at one that ends so.
+// hasRepository reports whether wanted is the URL of one of the repositories,
+// given as JSON, or the end of one.
 func hasRepository(repos, wanted string) bool {
 	var all []agent.Repo
 	if json.Unmarshal([]byte(repos), &all) != nil {
@@ -59,8 +59,8 @@ func hasRepository(repos, wanted string) bool {
 	})
 }
 
-// hasPullRequest reports whether the agent was started on the pull request at the
-// address wanted, or has opened it.
+// hasPullRequest reports whether the agent was started on the pull request with
+// the URL wanted, or has opened it.
 func hasPullRequest(row query.Agent, wanted string) bool {
 	plain := func(url string) string { return strings.TrimRight(strings.ToLower(url), "/") }
 	wanted = plain(wanted)
@@ -69,7 +69,7 @@ func hasPullRequest(row query.Agent, wanted string) bool {
 	if json.Unmarshal([]byte(row.Repos), &repos) != nil {
 		return false
 	}
-	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // there may be none
+	_ = json.Unmarshal([]byte(row.PullRequests), &pulls) // the column may be empty
 	return slices.ContainsFunc(repos, func(r agent.Repo) bool { return plain(r.PullRequest) == wanted }) ||
 		slices.ContainsFunc(pulls, func(p agent.PullRequest) bool { return plain(p.URL) == wanted })
 }
@@ -81,15 +81,16 @@ var statuses = map[store.ListStatus]string{
 	store.Stopped:  string(agent.Cancelled),
 }
 
-// findAmong is how many rows are read at once to find agents among.
+// findAmong is how many rows are read at once when filtering agents.
 const findAmong = 500
 
-// asking is FindAgents among the agents that wait for an answer, by their index.
+// asking is like FindAgents, for the agents with pending requests only. It uses
+// their index.
 func (s *Store) asking(ctx context.Context, in query.FindAgentsParams) ([]query.Agent, error) {
 	return s.read.FindAskingAgents(ctx, query.FindAskingAgentsParams(in))
 }
 
-// listAsksFirst lists the agents that wait for an answer, then the others.
+// listAsksFirst lists the agents with pending requests, then the others.
 func (s *Store) listAsksFirst(ctx context.Context, q store.AgentQuery) ([]agent.Agent, error) {
 	limit, at := max(q.Limit, 0), q.AsksFirst.At
 	var out []agent.Agent
@@ -120,13 +121,13 @@ func (s *Store) listAsksFirst(ctx context.Context, q store.AgentQuery) ([]agent.
 				break
 			}
 		}
-		q.BeforeTime, q.BeforeID = time.Time{}, "" // the second part begins at its top
+		q.BeforeTime, q.BeforeID = time.Time{}, "" // the second part starts from its beginning
 	}
 	return out, nil
 }
 
-// find lists the agents that a filter leaves, of those that read gives. What the text of a row has to say
-// is looked for here: databases differ in what they know of letters and of JSON.
+// find lists the agents from read that match the filter. Text is matched here,
+// because databases differ in how they handle letters and JSON.
 func (s *Store) find(ctx context.Context, q store.AgentQuery, read func(context.Context, query.FindAgentsParams) ([]query.Agent, error)) ([]query.Agent, error) {
 	in := query.FindAgentsParams{
 		UserID: q.UserID, Archived: number(q.IncludeArchived || slices.Contains(q.Statuses, store.Archived)), Since: math.MinInt64, Until: math.MaxInt64, AnyStanding: number(len(q.Statuses) == 0),

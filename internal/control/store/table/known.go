@@ -10,20 +10,20 @@ import (
 	"aloft/internal/control/store/table/query"
 )
 
-// maxKnown bounds the agents that the writer remembers. Past it all are
-// forgotten: to read them again costs little, and to choose costs more.
+// maxKnown is how many agents the writer caches. When it is exceeded, the cache
+// is cleared: reading them again is cheaper than choosing which to evict.
 const maxKnown = 20_000
 
-// Known is what a writer remembers of the rows it wrote, so that an append
-// reads nothing. Only the writer changes them, so it is never out of date; but
-// what belongs to a request that failed has to be forgotten.
+// Known is the writer's cache of the rows that it wrote, so that an append
+// reads nothing. Only the writer changes those rows, so the cache is never
+// stale; but after a failed request it must be invalidated.
 type Known struct {
 	agents map[string]*folded
-	leases map[string]query.Lease // without an owner where there is none
+	leases map[string]query.Lease // without an owner if there is none
 }
 
-// folded is an agent and its runs as the journal has them so far, and as they
-// were written last.
+// folded is the current state of an agent and its runs, and as they were last
+// written.
 type folded struct {
 	agent  agent.Agent
 	stored query.Agent
@@ -35,14 +35,14 @@ type foldedRun struct {
 	stored query.Run
 }
 
-// NewKnown returns one that remembers nothing yet.
+// NewKnown returns an empty cache.
 func NewKnown() *Known {
 	k := &Known{}
 	k.ForgetAll()
 	return k
 }
 
-// ForgetAll is for a writer whose transaction was undone.
+// ForgetAll clears the cache after a rollback.
 func (k *Known) ForgetAll() {
 	k.agents = map[string]*folded{}
 	k.leases = map[string]query.Lease{}
@@ -57,7 +57,7 @@ func (k *Known) keep(f *folded) {
 	k.agents[f.agent.ID] = f
 }
 
-// agent returns what the journal of the agent folds to so far, or
+// agent returns the state folded from the agent's journal, or
 // [store.ErrNotFound].
 func (tx *Tx) agent(id string) (*folded, error) {
 	if f := tx.Known.agents[id]; f != nil {
@@ -79,7 +79,7 @@ func (tx *Tx) agent(id string) (*folded, error) {
 	return f, nil
 }
 
-// run returns what the run folds to so far, or [store.ErrNotFound].
+// run returns the state folded from the run's events, or [store.ErrNotFound].
 func (tx *Tx) run(f *folded, id string) (*foldedRun, error) {
 	if r := f.runs[id]; r != nil {
 		return r, nil
@@ -99,7 +99,7 @@ func (tx *Tx) run(f *folded, id string) (*foldedRun, error) {
 	return f.runs[id], nil
 }
 
-// lease returns the lease of that name; without an owner where there is none.
+// lease returns the lease with that name; it has no owner if there is none.
 func (tx *Tx) lease(name string) (query.Lease, error) {
 	if l, ok := tx.Known.leases[name]; ok {
 		return l, nil

@@ -31,7 +31,7 @@ func (s *Store) ListRuns(ctx context.Context, agentID string, q store.Page) ([]a
 	if err != nil {
 		return nil, fmt.Errorf("list runs of %s: %w", agentID, err)
 	}
-	if len(rows) == 0 { // which may be for want of the agent
+	if len(rows) == 0 { // perhaps because the agent does not exist
 		if _, err := s.read.GetHead(ctx, agentID); err != nil {
 			return nil, fmt.Errorf("agent %s: %w", agentID, readError(err))
 		}
@@ -64,7 +64,8 @@ func (s *Store) Usage(ctx context.Context, userID int64, from, to time.Time) ([]
 	return out, nil
 }
 
-// putRun writes the run's row; only its two numbers where no more has changed.
+// putRun writes the run's row, or only its two counters if nothing else has
+// changed.
 func (tx *Tx) putRun(r *foldedRun) error {
 	row, err := runRow(r.run)
 	if err != nil {

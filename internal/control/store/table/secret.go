@@ -115,7 +115,7 @@ func (s *Store) ExternalID(ctx context.Context, team, proposed string) (id strin
 	return id, err
 }
 
-// putSealed keeps what came with a new agent.
+// putSealed stores the secrets of a new agent.
 func (tx *Tx) putSealed(all []secret.Sealed) error {
 	for _, sealed := range all {
 		row, err := secretRow(sealed)
@@ -129,7 +129,7 @@ func (tx *Tx) putSealed(all []secret.Sealed) error {
 	return nil
 }
 
-// found makes a change of no row into [store.ErrNotFound].
+// found returns [store.ErrNotFound] if a change affected no row.
 func found(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return store.ErrNotFound

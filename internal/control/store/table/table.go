@@ -1,11 +1,10 @@
-// Package table keeps what the server remembers in the tables of an SQL
-// database: what every such store does alike. The databases are its neighbours;
-// each brings a connection, a way to write, and the schema. The queries are one
-// text for all of them: SQLite's numbered parameters, upserts by ON CONFLICT,
-// and sums of what only one knows left to Go.
+// Package table implements the store in the tables of an SQL database, as far
+// as all databases have it in common. Each database package provides a
+// connection, a way to write, and the schema. All of them share the same
+// queries, which use SQLite's numbered parameters and ON CONFLICT.
 //
-// It is more than 2,000 lines with what sqlc has generated, and a file for each
-// noun without.
+// Including the code that sqlc generates, the package has more than 2,000
+// lines; without it, one file for each noun.
 package table
 
 import (
@@ -18,18 +17,20 @@ import (
 
 //go:generate go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1 generate
 
-// Database is where the tables are. Its methods are safe for concurrent use.
+// Database is the database that contains the tables. Its methods are safe for
+// concurrent use.
 type Database interface {
-	// Write has do make a change in one transaction, which no other of that key
-	// runs beside, and returns when it is on disk, or surely is not; it is also not
-	// where the error wraps [store.ErrUnknown]. do may be called again after a
-	// rollback. What it returns before it has written is returned, and undoes
-	// nothing of others. The key "" is of changes that may run beside any.
+	// Write runs do in a transaction. Transactions with the same key do not run
+	// concurrently; the key "" excludes none. When Write returns nil, the
+	// change is on disk; otherwise it was not written, unless the error wraps
+	// [store.ErrUnknown]. do may be called again after a rollback. If do
+	// returns an error before it has written anything, other changes are not
+	// affected.
 	Write(ctx context.Context, key string, do func(*Tx) error) error
 }
 
-// What changes beside nothing else of its kind. An agent and its lease have the
-// lease's name for a key.
+// Keys of [Database.Write]. Changes with the same key do not run concurrently.
+// For an agent and its lease, the key is the name of the lease.
 const (
 	accounts     = "accounts"
 	builds       = "builds"
@@ -37,11 +38,11 @@ const (
 	environments = "environments"
 	secrets      = "secrets"
 	snapshots    = "snapshots"
-	alone        = "" // one statement, which is whole by itself
+	alone        = "" // a single statement, which is atomic anyway
 )
 
-// Store is the tables of a database. It implements all that package store
-// speaks of; its methods are safe for concurrent use.
+// Store implements the interfaces of package store with the tables of a
+// database. Its methods are safe for concurrent use.
 type Store struct {
 	db    Database
 	read  *query.Queries
@@ -66,26 +67,27 @@ var (
 	_ store.Replies      = (*Store)(nil)
 )
 
-// New returns the tables of a database, which are read through read. The
-// database tells w what was written.
+// New returns the tables of a database. Reads use read. The database must tell
+// w what was written.
 func New(db Database, read *query.Queries, w *Watch) *Store {
 	return &Store{db: db, read: read, watch: w}
 }
 
-// Tx is what a change is written through.
+// Tx is a transaction that writes.
 type Tx struct {
-	Ctx   context.Context // of the statements
+	Ctx   context.Context // for the statements
 	Q     *query.Queries
 	Known *Known
-	Wrote bool  // something, so that a failure needs a rollback
-	News  *News // to be told once it is on disk; may be nil
-	// Refused turns the database's words for what it refuses into the store's:
-	// [store.ErrExists], and [store.ErrNotFound] for what a row refers to. Such a
-	// statement has written nothing.
+	Wrote bool  // something was written, so that a failure needs a rollback
+	News  *News // sent to waiters once the change is on disk; may be nil
+	// Refused converts a constraint error of the database to [store.ErrExists],
+	// or to [store.ErrNotFound] if a row that it refers to is missing. The
+	// failed statement has written nothing.
 	Refused func(error) error
-	// AddEvents writes rows of the journal at once; nil is one after the other.
+	// AddEvents writes several journal rows at once; if nil, they are written
+	// one after another.
 	AddEvents func([]query.AddEventParams) error
-	// Now is the clock that leases go by; nil is this host's.
+	// Now is the clock for leases; nil means this host's clock.
 	Now func() (time.Time, error)
 }
 

@@ -12,30 +12,31 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Watch tells those who wait for an agent's journal that it has grown. It
-// remembers agents only while somebody waits. Its zero value is ready.
+// Watch wakes callers that wait for an agent's journal to grow. It keeps data
+// only about agents with waiters. Its zero value is ready to use.
 type Watch struct {
 	mu     sync.Mutex
 	agents map[string]*watched
 	closed bool
 }
 
-// watched is one agent for which somebody waits.
+// watched is an agent with waiters.
 type watched struct {
 	waiting int
-	head    int64         // the last that was told
-	end     error         // why there will be no more
-	changed chan struct{} // closed at the next news
+	head    int64         // number of the last event that was announced
+	end     error         // why there will be no more events
+	changed chan struct{} // closed on the next change
 }
 
-// Wait implements [store.Journal]. It costs no goroutine.
+// Wait implements [store.Journal]. It needs no goroutine.
 func (s *Store) Wait(ctx context.Context, agentID string, after int64) error {
 	w, err := s.watch.join(agentID)
 	if err != nil {
 		return err
 	}
 	defer s.watch.leave(agentID, w)
-	// What was written before we joined was told to others: so look, once.
+	// Events written before the call to join were not announced to us, so check
+	// once.
 	switch head, err := s.read.GetHead(ctx, agentID); {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("agent %s: %w", agentID, store.ErrNotFound)
@@ -93,14 +94,14 @@ func (w *Watch) look(a *watched) (changed <-chan struct{}, head int64, end error
 	return a.changed, a.head, a.end
 }
 
-// News is what has become of an agent's journal.
+// News is a change of an agent's journal.
 type News struct {
 	AgentID string
-	Head    int64 // how far it reaches by now; 0 where the agent is gone
+	Head    int64 // number of its last event; 0 if the agent was deleted
 }
 
-// Tell tells those who wait for the agent. News that comes late is no news. One
-// of the same name as an agent that is gone is another, for others to wait for.
+// Tell wakes the agent's waiters. It ignores old news. If an agent was deleted,
+// a new agent with the same id has its own waiters.
 func (w *Watch) Tell(n News) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +119,8 @@ func (w *Watch) Tell(n News) {
 	}
 }
 
-// Waited returns which of the agents somebody waits for; of nil, all of those.
+// Waited returns the ids of those agents that have waiters; if ids is nil, of
+// all agents with waiters.
 func (w *Watch) Waited(ids []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +130,7 @@ func (w *Watch) Waited(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return w.agents[id] == nil })
 }
 
-// Close tells everybody that nothing more will come.
+// Close wakes all waiters with an error.
 func (w *Watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// addDeliveries makes what the agent's webhook is to be told of the events.
+// addDeliveries adds the webhook deliveries for the events.
 func (tx *Tx) addDeliveries(agentID string, events []agent.Event) error {
 	for _, e := range events {
 		kind, about := store.StatusChange, e.RunID
@@ -45,7 +45,7 @@ func (tx *Tx) addDeliveries(agentID string, events []agent.Event) error {
 	return nil
 }
 
-// webhookHears reports whether the agent's webhook is to be told of such events.
+// webhookHears reports whether the agent's webhook gets events of that kind.
 func (tx *Tx) webhookHears(agentID string, kind store.DeliveryEvent) (bool, error) {
 	rows, err := tx.Q.ReadEvents(tx.Ctx, query.ReadEventsParams{AgentID: agentID, Most: 1})
 	if err != nil || len(rows) == 0 {
@@ -74,7 +74,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, owner string, again time.Du
 	now := time.Now()
 	due := query.DueDeliveriesParams{Now: nanos(now), Most: int64(max(limit, 0))}
 	rows, err := s.read.DueDeliveries(ctx, due)
-	if err == nil && len(rows) > 0 { // else the writer need not be troubled
+	if err == nil && len(rows) > 0 { // otherwise there is nothing to write
 		err = s.db.Write(ctx, deliveries, func(tx *Tx) (err error) {
 			if rows, err = tx.Q.DueDeliveries(tx.Ctx, due); err != nil {
 				return err

@@ -1,5 +1,5 @@
-// Package postgrestest runs PostgreSQL for tests: a server of its own on a
-// socket of its own, as somebody who may do nothing else.
+// Package postgrestest runs PostgreSQL servers for tests, each with its own
+// data and socket, as an unprivileged user.
 package postgrestest
 
 import (
@@ -24,18 +24,19 @@ import (
 	"aloft/internal/need"
 )
 
-// Server is a PostgreSQL. Its methods are for one goroutine, but for Database.
+// Server is a PostgreSQL server. Except for Database, its methods must be
+// called from one goroutine.
 type Server struct {
-	Dir     string // with the socket in it
+	Dir     string // contains the socket
 	bin     string
 	durable bool
-	owner   *syscall.Credential // nil for whoever runs the test
+	owner   *syscall.Credential // nil for the user who runs the test
 	process *exec.Cmd
-	made    atomic.Int64 // databases
+	made    atomic.Int64 // number of databases created
 }
 
-// Start starts one, which is gone after the test. durable has it write to the
-// disk what it acknowledges; the rest is quicker.
+// Start starts a server that is removed after the test. If durable is true, it
+// flushes acknowledged writes to disk, which is slower.
 func Start(t testing.TB, durable bool) *Server {
 	t.Helper()
 	bin, err := find()
@@ -56,7 +57,7 @@ var shared struct {
 	err    error
 }
 
-// Shared returns one that all tests of the binary share, whose TestMain is to
+// Shared returns a server that all tests of the binary share. TestMain must
 // call [Stop]. It is not durable.
 func Shared(t testing.TB) *Server {
 	t.Helper()
@@ -75,7 +76,7 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Stop ends the shared server, if there is one.
+// Stop stops the shared server, if there is one.
 func Stop() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -84,7 +85,8 @@ func Stop() {
 	}
 }
 
-// find returns the folder of the programs, which Debian keeps out of the path.
+// find returns the folder of PostgreSQL's programs, which Debian keeps out of
+// the PATH.
 func find() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		path, err = filepath.EvalSymlinks(path)
@@ -98,7 +100,7 @@ func find() (string, error) {
 }
 
 func start(ctx context.Context, bin string, durable bool) (_ *Server, err error) {
-	dir, err := os.MkdirTemp("", "aloft-postgres-") // short: the address of a socket is
+	dir, err := os.MkdirTemp("", "aloft-postgres-") // short, because socket paths have a length limit
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,7 @@ func start(ctx context.Context, bin string, durable bool) (_ *Server, err error)
 			s.remove()
 		}
 	}()
-	if os.Geteuid() == 0 { // which it refuses to run as
+	if os.Geteuid() == 0 { // PostgreSQL refuses to run as root
 		if s.owner, err = nobody(); err != nil {
 			return nil, err
 		}
@@ -143,8 +145,8 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// Start starts it again after [Server.Kill] or [Server.Halt], and returns when it
-// takes connections.
+// Start restarts the server after [Server.Kill] or [Server.Halt], and returns
+// when it accepts connections.
 func (s *Server) Start(ctx context.Context) error {
 	args := []string{"-D", s.data(), "-k", s.Dir, "-c", "listen_addresses=", "-c", "max_connections=300", "-c", "shared_buffers=32MB", "-c", "log_min_messages=log"}
 	if !s.durable {
@@ -170,17 +172,17 @@ func (s *Server) Start(ctx context.Context) error {
 			}
 		}
 		err = cmd.Wait()
-		// What one that was killed leaves takes a moment to go.
+		// The processes of a killed server need a moment to exit.
 		if try > 1000 || !strings.Contains(log.String(), "in use") && !strings.Contains(log.String(), "Is another postmaster") {
 			return fmt.Errorf("postgres: %w\n%s", err, log.String())
 		}
 	}
 }
 
-// Kill ends it and all its processes at once, by kill -9.
+// Kill kills the server and all its processes with SIGKILL.
 func (s *Server) Kill() {
 	pid := s.process.Process.Pid
-	_ = s.process.Process.Signal(syscall.SIGSTOP) // so that it starts no more
+	_ = s.process.Process.Signal(syscall.SIGSTOP) // so that it starts no more processes
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for child := range strings.FieldsSeq(string(children)) {
 		if n, err := strconv.Atoi(child); err == nil {
@@ -192,7 +194,7 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// Halt ends it as its keeper does, who waits for nobody.
+// Halt stops the server without waiting for its clients, as an operator would.
 func (s *Server) Halt() {
 	_ = s.process.Process.Signal(syscall.SIGINT)
 	_ = s.process.Wait()
@@ -206,17 +208,16 @@ func (s *Server) remove() {
 	_ = os.RemoveAll(s.Dir)
 }
 
-// Patience are settings of a connection that has all the time it needs, for a
-// host that has much to do.
+// Patience contains connection settings without timeouts, for a busy host.
 const Patience = "connect_timeout=300&statement_timeout=0&lock_timeout=0"
 
-// URL is the address of a database, with [Patience].
+// URL returns the address of a database, with [Patience].
 func (s *Server) URL(database string) string {
 	return fmt.Sprintf("postgres://aloft@/%s?host=%s&%s", database, s.Dir, Patience)
 }
 
-// Database makes a database that is a copy of the template, which is as
-// PostgreSQL makes them where it is "", and returns its address.
+// Database creates a copy of the template database, or an empty database if
+// template is "", and returns its address.
 func (s *Server) Database(t testing.TB, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test%d", s.made.Add(1))
@@ -227,8 +228,8 @@ func (s *Server) Database(t testing.TB, template string) string {
 	return s.URL(name)
 }
 
-// Schema makes an empty schema in a database that others have theirs in, and
-// returns its address. It costs a tenth of what a database does.
+// Schema creates an empty schema in a shared database, and returns its address.
+// That takes a tenth of the time of creating a database.
 func (s *Server) Schema(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test%d", s.made.Add(1))
@@ -236,7 +237,7 @@ func (s *Server) Schema(t testing.TB) string {
 	return s.URL("postgres") + "&search_path=" + name
 }
 
-// Exec has the database do something.
+// Exec executes an SQL command.
 func (s *Server) Exec(t testing.TB, database, command string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
