@@ -13,7 +13,8 @@ import (
 	"aloft/internal/need"
 )
 
-// onSmallDisk moves the server's data to a disk of that size, as mount says it.
+// onSmallDisk moves the server's data to a disk of the given size, in mount's
+// notation.
 func (a *aloft) onSmallDisk(size string) {
 	a.t.Helper()
 	need.Root(a.t)
@@ -29,17 +30,17 @@ func (a *aloft) onSmallDisk(size string) {
 	a.Data = moved
 	a.Start()
 	a.t.Cleanup(func() {
-		a.cleanUp() // before the disk goes
+		a.cleanUp() // before the disk is unmounted
 		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 			a.t.Error(err)
 		}
 	})
 }
 
-// A machine fills the disk that holds the journal too, with a file, or with one
-// that has no name any more. It is stopped, and its run ends with the reason; an
-// agent beside it ends with one too if it ends in error; and the disk being
-// as full as can be, the agent is deleted, and all goes on.
+// A machine fills the disk that also contains the journal, with a file or with
+// a deleted but open file. The machine is stopped, and its run ends with that
+// reason; another agent's run may end with an error too. Even with a full disk
+// the agent can be deleted, and then everything works again.
 func TestAbuseOfTheDisk(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("disk", map[string]string{"README.md": "disk\n"})
@@ -86,9 +87,9 @@ scripts:
 	})
 }
 
-// A machine goes over its own limit: it is stopped with its files, and the agent
-// can be told to tidy up. An install and a Dockerfile that do are ended, and the
-// agents work without.
+// A machine exceeds its own disk limit. It is stopped with its files, and the
+// agent can be told to clean up. An install command and a Dockerfile that
+// exceed the limit are stopped, and the agents work without them.
 func TestAMachineOverItsDiskLimit(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("limit", map[string]string{"README.md": "limit\n"})
@@ -107,7 +108,7 @@ scripts:
 	bad := a.create(url, "attack", nil)
 	a.endsIn(bad, "disk_limit")
 	tidy := a.finish(a.followUp(bad, "tidy up"))
-	if events := a.events(tidy.AgentID); !regexp.MustCompile(`it has [0-9]{8,9} bytes`).MatchString(events) { // as many as it had time for
+	if events := a.events(tidy.AgentID); !regexp.MustCompile(`it has [0-9]{8,9} bytes`).MatchString(events) { // as many as it had time to write
 		t.Error("its files are gone")
 	}
 	if got := gittest.Git(t, git.Path("limit"), "show", pushed(t, tidy)+":tidy.txt"); got != "tidy" {
@@ -133,8 +134,8 @@ scripts:
 	}
 }
 
-// Root in a machine puts a link to a socket of the host in the place of
-// pod-daemon's. The server that comes back does not follow it.
+// Root in a machine replaces pod-daemon's socket by a link to a socket of the
+// host. The restarted server does not follow it.
 func TestPlantedSocket(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("planted", map[string]string{"README.md": "planted\n"})

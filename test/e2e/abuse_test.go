@@ -15,22 +15,23 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// soaking says whether make soak runs the tests: longer and harder.
+// soaking says that make soak runs the tests, which makes them longer and
+// harder.
 var soaking = os.Getenv("ALOFT_TEST_SOAK") != ""
 
-// serverMemory is what the server may take at most, in bytes, whatever a
+// serverMemory is the most memory that the server may use, in bytes, whatever a
 // machine does.
 const serverMemory = 300 << 20
 
-// enough is the time of a command that ends by itself, on any host.
+// enough is the timeout of a command that ends by itself, on any host.
 const enough = 5 * time.Minute
 
-// attack is a command that means no good.
+// attack is a hostile command.
 type attack struct {
 	name    string
 	command string
 	timeout time.Duration
-	says    string // a regular expression that the agent's journal matches; "" for any
+	says    string // regular expression that the agent's journal must match; "" matches any
 }
 
 var attacks = []attack{
@@ -66,15 +67,15 @@ func abuseScript() string {
 	return b.String()
 }
 
-// TestAbuse has one agent after another do its worst, while an agent in another
-// machine of the same server does its work. Every run ends, FINISHED or with a
-// reason that has a name; the agent that did it can be given another task; the
-// server keeps to its memory, and nothing is left in the end.
+// TestAbuse has one agent after another run an attack, while an agent in
+// another machine of the same server does its work. Every run ends, as FINISHED
+// or with an error code; the attacking agent can be given another task; the
+// server stays within its memory limit; and nothing is left behind.
 func TestAbuse(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("abuse", map[string]string{"README.md": "abuse\n"})
 	a := start(t, scripted(t, abuseScript())+"machine:\n  memory_bytes: 536870912\n  pids: 600\n")
-	a.finish(a.create(url, "Be calm", nil)) // what is made once is made
+	a.finish(a.create(url, "Be calm", nil)) // warm up, so that one-time setup is not measured
 	files := a.openFiles()
 	var agents []string
 	for _, x := range attacks {
@@ -97,8 +98,8 @@ func TestAbuse(t *testing.T) {
 			}
 			again := a.wait(a.followUp(bad, "Be calm again"))
 			a.typed(again)
-			// What fills a machine's memory in /dev/shm stays when its writer is
-			// killed: there the next run may lack room, and says so.
+			// Memory in /dev/shm stays allocated when its writer is killed, so
+			// the next run may lack memory, and says so.
 			if x.name != "SharedMemoryHog" && again.Status != "FINISHED" {
 				t.Errorf("the run after it is %s", again.Status)
 			}
@@ -134,7 +135,7 @@ func (a *aloft) typed(r run) {
 	}
 }
 
-// memory is the most that the server has held at once, in bytes.
+// memory returns the server's peak memory, in bytes.
 func (a *aloft) memory() int64 {
 	a.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
@@ -161,8 +162,8 @@ func (a *aloft) openFiles() int {
 	return len(entries)
 }
 
-// nothingLeft fails unless the processes and the cgroups of the agents' machines
-// are gone. Mounts and folders are looked for at the end of every test.
+// nothingLeft fails unless the processes and the cgroups of the agents'
+// machines are gone. Mounts and folders are checked at the end of every test.
 func (a *aloft) nothingLeft(agents []string) {
 	a.t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
@@ -184,8 +185,9 @@ func (a *aloft) nothingLeft(agents []string) {
 	}
 }
 
-// Exec-daemon dies a hundred times in one run, or a thousand, each time in the middle of a
-// command: each call ends as an error that says so, and the run goes on.
+// exec-daemon is killed a hundred times in one run (a thousand in a soak test),
+// each time during a command. Each call ends with an error that says so, and
+// the run continues.
 func TestExecDaemonIsKilledAgainAndAgain(t *testing.T) {
 	kills := 100
 	if soaking {

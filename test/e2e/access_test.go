@@ -17,7 +17,7 @@ import (
 	"aloft/internal/need"
 )
 
-// command runs bin/aloft against the server.
+// command returns a command of bin/aloft that uses the server.
 func (a *aloft) command(ctx context.Context, args ...string) *exec.Cmd {
 	a.t.Helper()
 	cmd := exec.CommandContext(ctx, binary(a.t), args...)
@@ -25,8 +25,8 @@ func (a *aloft) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A person runs commands in an agent's machine, and shares a terminal with it,
-// while no run is on, and when exec-daemon is killed meanwhile.
+// A person runs commands in an agent's machine and shares a terminal with it,
+// while no run is active, and while exec-daemon is killed.
 func TestAccess(t *testing.T) {
 	need.Command(t, "tmux")
 	git := gittest.New(t)
@@ -70,7 +70,7 @@ func TestAccess(t *testing.T) {
 		t.Errorf("%d, %q", code, errs)
 	}
 
-	// Two attach to one terminal.
+	// Two people attach to one terminal.
 	attach := func() (*os.File, *screen) {
 		t.Helper()
 		cmd := a.command(ctx, "agent", "attach", r.AgentID)
@@ -101,8 +101,8 @@ func TestAccess(t *testing.T) {
 	shows(benSees, "from-ann-42 24 90")
 	say(ben, "echo from-ben-$((40+3))\r")
 	shows(annSees, "from-ben-43")
-	// Both come back by themselves, to the same terminal.
-	attachments := func() int { return strings.Count(annSees.String(), "\x1b[?1049h") } // each begins with another screen
+	// Both reconnect automatically to the same terminal.
+	attachments := func() int { return strings.Count(annSees.String(), "\x1b[?1049h") } // each attachment switches to the alternate screen
 	before := attachments()
 	kill(t, r.AgentID, "exec-daemon")
 	eventually(t, "she is attached again", func() bool { return attachments() > before })
@@ -111,14 +111,14 @@ func TestAccess(t *testing.T) {
 	if status, body := a.do("GET", "/v1/agents/"+r.AgentID+"/terminals", nil); status != 200 || !strings.Contains(body, `"name":"main"`) {
 		t.Errorf("%d %s", status, body)
 	}
-	say(ann, "\x02d") // she leaves
-	// A run goes on as ever beside them.
+	say(ann, "\x02d") // she detaches
+	// A run works as usual meanwhile.
 	if r = a.finish(a.followUp(r, "Again")); r.Status != "FINISHED" {
 		t.Errorf("%+v", r)
 	}
 }
 
-// screen is all that a terminal was told to show.
+// screen collects the output of a terminal.
 type screen struct {
 	mu  sync.Mutex
 	all bytes.Buffer

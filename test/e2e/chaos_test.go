@@ -10,8 +10,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// Server, exec-daemons and machines are killed at random while agents work.
-// Whatever dies, every run ends, no command runs twice, and nothing is left.
+// TestChaos kills the server, exec-daemons and machines at random while agents
+// work. Whatever is killed, every run ends, no command runs twice, and nothing
+// is left behind.
 func TestChaos(t *testing.T) {
 	const agents, kills = 6, 24
 	git := gittest.New(t)
@@ -28,7 +29,7 @@ func TestChaos(t *testing.T) {
 	const mostLost = 3
 	lost := map[string]int{}
 	for range kills {
-		// A step of the journal of some agent is the clock of the kills.
+		// A new event in the journal of a random agent triggers each kill.
 		r := runs[random.IntN(agents)]
 		before, polls := a.events(r.AgentID), 0
 		eventually(t, "something has happened", func() bool {
@@ -47,8 +48,9 @@ func TestChaos(t *testing.T) {
 			shoot(t, victim, "exec-daemon")
 		}
 	}
-	// A call whose command left no line was told to the model as lost.
-	told := regexp.MustCompile(`"call\.done".*(had its effect|never started)`)
+	// The model was told about each call whose command left no line that it was
+	// lost.
+	told := regexp.MustCompile(`"call\.done".*(of its effect|never started)`)
 	ran := 0
 	for _, r := range runs {
 		r = a.wait(r)
@@ -57,7 +59,7 @@ func TestChaos(t *testing.T) {
 			t.Errorf("the run is %s: %s: %s", r.Status, code, message)
 			continue
 		}
-		out, _ := gittest.Command(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt").Output() // a machine may die before it ran
+		out, _ := gittest.Command(t, git.Path("crash"), "show", pushed(t, r)+":ran.txt").Output() // a machine may die before the command ran
 		n := strings.Count(string(out), "ran")
 		ran += n
 		switch {
@@ -72,8 +74,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// shoot kills the processes of the agent's machine whose command line holds the
-// word, if there are any.
+// shoot kills the processes of the agent's machine with the word in their
+// command line, if any.
 func shoot(t *testing.T, agentID, word string) {
 	for _, pid := range processes(t, agentID, word) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone already

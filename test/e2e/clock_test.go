@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver
+	_ "modernc.org/sqlite" // registers the driver
 
 	"aloft/internal/control/gateway/gittest"
 )
 
-// A server comes back after a crash with its clock a day ahead, or a day behind,
-// as on a computer whose clock has lost its battery: the leases that it held have
-// long lapsed, or are good for another day, and what the journal says happened
-// yesterday, or tomorrow. The run goes on where it was, nothing runs twice, and
-// the journal's times never go back.
+// A server restarts after a crash with its clock a day ahead or behind, as on a
+// computer whose clock battery is empty. Its leases have long expired or are
+// valid for another day, and the journal's events are from yesterday or
+// tomorrow. The run continues, nothing runs twice, and the journal's times
+// never decrease.
 func TestTheClockJumps(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("clock", map[string]string{"README.md": "clock\n"})
@@ -48,8 +48,8 @@ func TestTheClockJumps(t *testing.T) {
 	}
 }
 
-// clock has the server find, when it starts again, that its clock has jumped:
-// what it has written is that much older.
+// clock makes the server find a clock jump at its next start, by changing the
+// stored times.
 func (a *aloft) clock(jump time.Duration) {
 	a.t.Helper()
 	db := a.database()
@@ -66,7 +66,8 @@ func (a *aloft) clock(jump time.Duration) {
 	}
 }
 
-// database opens the server's store: to look, and to write while the server is down.
+// database opens the server's store, for reading, and for writing while the
+// server is down.
 func (a *aloft) database() *sql.DB {
 	a.t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(a.Data, "aloft.db")+"?_pragma=busy_timeout(10000)")

@@ -17,8 +17,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// crashScript says something slowly, runs a command that leaves one line for
-// each time it ran, and says something again.
+// crashScript says something slowly, runs a command that writes one line each
+// time it runs, and says something again.
 const crashScript = `
 scripts:
   - turns:
@@ -38,8 +38,8 @@ scripts:
 const crashWords = "First I say a few words slowly, so that there is time to die in the middle of them." +
 	"Then I look." + "That was all that there was to do."
 
-// stuckScript runs a command that leaves one line for each time it ran, and
-// ends when it is killed.
+// stuckScript runs a command that writes one line each time it runs, and that
+// ends only when it is killed.
 const stuckScript = `
 scripts:
   - turns:
@@ -51,8 +51,8 @@ scripts:
       - text: Done.
 `
 
-// The server is killed at a moment that a frame of the stream marks, and comes
-// back. The client goes on with the last id that it saw.
+// The server is killed at a moment that a frame of the stream marks, and
+// restarted. The client resumes with the last id that it saw.
 func TestServerIsKilled(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
@@ -98,8 +98,8 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// The server is killed while it makes the machine: what is half made is used or
-// destroyed, and never in the way.
+// The server is killed while it creates the machine. The partial machine is
+// used or destroyed, and does not get in the way.
 func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
@@ -111,7 +111,7 @@ func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
 			if strings.Contains(a.events(r.AgentID), `"machine.made"`) {
 				polls++
 			}
-			return polls > round*2 // each round a little later
+			return polls > round*2 // a little later in each round
 		})
 		a.Kill()
 		a.Start()
@@ -122,8 +122,8 @@ func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
 	}
 }
 
-// output reports whether the commands have printed the words. They may come in
-// pieces: what could be the beginning of a secret waits for what follows.
+// output reports whether the commands have printed the words. These may come in
+// several pieces, since text that might begin a secret is held back.
 func output(words string) func(frame, string) bool {
 	var printed string
 	return func(f frame, _ string) bool {
@@ -138,7 +138,7 @@ func output(words string) func(frame, string) bool {
 	}
 }
 
-// Kills without end: every moment is as good as another.
+// The server is killed many times at arbitrary moments.
 func TestServerIsKilledManyTimes(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
@@ -166,7 +166,7 @@ func TestServerIsKilledManyTimes(t *testing.T) {
 	}
 }
 
-// watcher is a client that keeps what it saw.
+// watcher is a client that keeps what it has seen.
 type watcher struct {
 	t      *testing.T
 	frames []string
@@ -175,7 +175,7 @@ type watcher struct {
 	done   bool
 }
 
-// take keeps a frame with an id, whose ids must grow.
+// take stores a frame with an id. The ids must increase.
 func (w *watcher) take(f frame) {
 	w.t.Helper()
 	w.done = w.done || f.Event == "done"
@@ -186,7 +186,7 @@ func (w *watcher) take(f frame) {
 		w.t.Errorf("id %s comes after %s", f.ID, w.last)
 	}
 	w.last = f.ID
-	if f.Event == "interaction_update" { // the twin of the frame before it, whose id it bears
+	if f.Event == "interaction_update" { // the twin of the previous frame has the same id
 		return
 	}
 	w.frames = append(w.frames, f.String())
@@ -212,8 +212,8 @@ func firstDifference(a, b []string) string {
 	return ""
 }
 
-// processes returns the processes of the agent's machine whose command line
-// holds the word, by the cgroup that is named after the machine.
+// processes returns the processes of the agent's machine with the word in their
+// command line, found by the cgroup that is named after the machine.
 func processes(t *testing.T, agentID, word string) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -239,7 +239,8 @@ func processes(t *testing.T, agentID, word string) []int {
 	return pids
 }
 
-// kill kills every process of the agent's machine whose command line holds the word.
+// kill kills every process of the agent's machine with the word in its command
+// line.
 func kill(t *testing.T, agentID, word string) {
 	t.Helper()
 	pids := processes(t, agentID, word)
@@ -247,7 +248,8 @@ func kill(t *testing.T, agentID, word string) {
 		t.Errorf("no %s in the machine of %s", word, agentID)
 	}
 	for _, pid := range pids {
-		// One of them may be a child on its way to another program, or have gone with the first.
+		// A process may be a child that is about to exec, or may have died with
+		// the first one.
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("kill %s: %v", word, err)
 		}
@@ -307,7 +309,8 @@ func TestMachineIsKilled(t *testing.T) {
 	}
 }
 
-// A machine whose disk is gone too is made anew, from what was pushed.
+// If the machine's disk is gone too, a new machine is created from what was
+// pushed.
 func TestMachineIsRemoved(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
@@ -346,7 +349,7 @@ func TestStopAndStartAgain(t *testing.T) {
 	r := a.create(url, "Write one line", nil)
 	ticked := output("tick 2")
 	a.stream(r, "", func(f frame) bool { return !ticked(f, "") })
-	if took := a.Stop(); took > 20*time.Second { // less than one, on a host that is not busy
+	if took := a.Stop(); took > 20*time.Second { // less than one second on an idle host
 		t.Errorf("SIGTERM took %s", took)
 	}
 	if len(processes(t, r.AgentID, "pod-daemon")) == 0 {
@@ -362,7 +365,7 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 }
 
-// backgroundScript has a subagent work in the background: its command and the agent's
+// backgroundScript runs a subagent in the background: its command and the agent's
 // each wait for the other to run.
 const backgroundScript = `
 scripts:
@@ -380,8 +383,8 @@ scripts:
       - text: So all is done.
 `
 
-// The server is killed while an agent and its subagent in the background work. Both go
-// on where they were.
+// The server is killed while an agent and its background subagent work. Both
+// continue.
 func TestServerIsKilledDuringBackgroundTask(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("beside", map[string]string{"README.md": "beside\n"})

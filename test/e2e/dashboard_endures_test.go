@@ -8,9 +8,9 @@ import (
 	"aloft/internal/need"
 )
 
-// A reload in the middle, two windows on one agent, the server killed and back,
-// and a notification that answers: web/test/endures.ts does it, with a server of
-// its own, which it kills.
+// A page reload during a run, two windows on one agent, a killed and restarted
+// server, and a notification that answers a request. web/test/endures.ts does
+// this with its own server.
 func TestDashboardEndures(t *testing.T) {
 	need.Root(t)
 	binary(t)

@@ -66,9 +66,10 @@ scripts:
       - text: It is louder.
 `
 
-// A person signs in, makes an agent by keyboard, watches it, sends a follow-up,
-// sees what it has changed, and types in its machine, which the agent sees:
-// web/test/person.ts does it, in a browser, under the policy that the server sends.
+// A person signs in, creates an agent with the keyboard, watches it, sends a
+// follow-up, looks at its changes, and types in its machine, which the agent
+// sees. web/test/person.ts does this in a browser, under the server's content
+// security policy.
 func TestDashboardInABrowser(t *testing.T) {
 	need.Command(t, "chromium")
 	need.Command(t, "Xtigervnc")

@@ -1,3 +1,4 @@
-// Package e2e holds the tests of the whole product: bin/aloft as a process,
-// real machines, real git servers, real input, and whatever may go wrong.
+// Package e2e contains the tests of the whole product: bin/aloft as a process,
+// with real machines, real git servers and real input, and with all kinds of
+// failures.
 package e2e

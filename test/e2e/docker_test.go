@@ -11,7 +11,7 @@ import (
 	"aloft/internal/need"
 )
 
-// dockerScript starts dockerd, builds an image from nothing but a static
+// dockerScript starts dockerd, builds an image from scratch with a static
 // program, and runs it.
 const dockerScript = `
 scripts:
@@ -29,8 +29,8 @@ scripts:
       - text: Done.
 `
 
-// Debian's Docker runs a container of ours in a machine of gVisor. In one of
-// runc it says at once that it cannot.
+// Debian's Docker runs a container in a gVisor machine. In a runc machine it
+// says at once that it cannot.
 func TestDockerInside(t *testing.T) {
 	image, err := filepath.Abs("../../.bin/docker-image")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestDockerInside(t *testing.T) {
 	}
 	machine := "machine:\n  image: rootfs:" + image + "\n"
 	for _, c := range []struct{ name, config, want string }{
-		// Without arguments the probe says how it is called, and ends with 2.
+		// Without arguments the probe prints its usage and exits with 2.
 		{"runsc", machine + "  class: strong\n  docker: true\n  strong: " + runsc(t) + "\n", `usage: probe .*\nstatus 2`},
 		{"runc", machine, `failed to start daemon`},
 	} {

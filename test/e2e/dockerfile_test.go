@@ -25,7 +25,7 @@ import (
 	"aloft/internal/need"
 )
 
-// Programs of the test's image, with the libraries that they load.
+// Programs in the test's image; the libraries that they load are added.
 var imagePrograms = []string{
 	"bash", "basename", "cat", "chmod", "cp", "cut", "date", "dirname", "echo", "env", "git", "grep", "head", "id", "ls", "mkdir", "mktemp", "mv", "rm", "sed",
 	"sleep", "sort", "tail", "tee", "test", "touch", "tr", "true", "uname", "wc", "/usr/lib/git-core/git-remote-http",
@@ -33,7 +33,8 @@ var imagePrograms = []string{
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// imageLayer is the archive of a small distribution, made of this host's files.
+// imageLayer returns a tar archive of a small distribution, made from files of
+// this host.
 func imageLayer(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -68,7 +69,7 @@ func imageLayer(t *testing.T) []byte {
 	file := func(path string) {
 		t.Helper()
 		if !strings.HasPrefix(path, "/usr/") {
-			path = "/usr" + path // the links above
+			path = "/usr" + path // these folders are the links above
 		}
 		if seen[path] {
 			return
@@ -152,9 +153,10 @@ scripts:
       - text: Done.
 `
 
-// Machines come up from an image of a registry and from one of a repository's
-// Dockerfile, which is built when it changes, with secrets, by the host's
-// engine; what fails there names its line, and the build before it stands.
+// Machines start from an image in a registry, and from one built with a
+// repository's Dockerfile. It is built by the host's engine, with secrets, and
+// again when it changes. An error names the line, and the previous build stays
+// active.
 func TestMachineOfAnImage(t *testing.T) {
 	need.Command(t, "buildah")
 	ref := baseInRegistry(t)
@@ -211,20 +213,21 @@ func TestMachineOfAnImage(t *testing.T) {
 	if l := logs(); !strings.Contains(l, "COPY package.json") || strings.Contains(l, token) || strings.Contains(events, token) {
 		t.Errorf("the log does not tell of the Dockerfile, or tells the secret:\n%s", l)
 	}
-	// What the Dockerfile does not read makes no other build.
+	// A change of a file that the Dockerfile does not read causes no new build.
 	git.Commit("built", "main", "Change", map[string]string{"main.go": "2"})
 	wants(run(url, ""), layer)
-	// A branch has its own, for itself.
+	// A branch has its own build, which only it uses.
 	git.Commit("built", "branch", "Change", map[string]string{"package.json": "of the branch\n"})
 	wants(run(url, "branch"), "differs from the default branch", `of the branch\nof 18 bytes\nof the branch`)
-	// A step that fails is named, and what stood before stands.
+	// A failing step is named, and the previous build stays active.
 	git.Commit("built", "main", "Break", map[string]string{".cursor/Dockerfile": dockerfile("USER root\nRUN echo about to fail; exit 3\n")})
 	wants(run(url, ""), "could not be built (bld-", "Dockerfile:3: RUN echo about to fail; exit 3: exit status 3", "about to fail", "starts from the build before it", layer)
-	// The server is killed in a step: nothing of it goes on, and nothing is left.
+	// The server is killed during a step: the step stops, and nothing is left
+	// behind.
 	hang := fmt.Sprintf("sleep 6%d", os.Getpid())
 	git.Commit("built", "main", "Hang", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo it hangs; exec " + hang + "\n")})
 	r := a.create(url, "Look", nil)
-	eventually(t, "a step hangs", func() bool { return exec.Command("pgrep", "-fx", hang).Run() == nil }) // its words stand in the Dockerfile too
+	eventually(t, "a step hangs", func() bool { return exec.Command("pgrep", "-fx", hang).Run() == nil }) // the command also appears in the Dockerfile
 	a.Kill()
 	git.Commit("built", "main", "Mend", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo mended > /etc/made-of\n")})
 	a.Start()

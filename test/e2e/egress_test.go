@@ -20,7 +20,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// connections returns what the agent's machine has reached, and was refused.
+// connections returns the network connections that the agent's machine has made
+// or was refused.
 func (a *aloft) connections(agentID string) policy.Connections {
 	a.t.Helper()
 	var all policy.Connections
@@ -28,7 +29,8 @@ func (a *aloft) connections(agentID string) policy.Connections {
 	return all
 }
 
-// shellScript is one turn that runs a command, and then says that it is done.
+// shellScript returns a script that runs a command, and then says that it is
+// done.
 func shellScript(command string) string {
 	quoted, err := json.Marshal(command)
 	if err != nil {
@@ -38,8 +40,8 @@ func shellScript(command string) string {
 		string(quoted) + "}}\n      - text: Done.\n"
 }
 
-// TestPolicyInAMachine has a list of domains, a program that goes around it, and
-// WebFetch, which the list binds as it does programs.
+// TestPolicyInAMachine uses an allow list of domains, a program that tries to
+// bypass it, and WebFetch, to which the list applies as well.
 func TestPolicyInAMachine(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web of %s", r.Host) }))
 	t.Cleanup(srv.Close)
@@ -74,7 +76,8 @@ machine:
 		})
 	}
 
-	// What the team settles narrows the machines of agents that are made from then on, and no others.
+	// The team's settings restrict the machines of agents that are created
+	// later, and no others.
 	if status, reply := a.do("PATCH", "/v1/settings", object{"networkMode": policy.EnvironmentSettingsOnly, "networkAllowlist": []string{"other.example"}}); status != 200 {
 		t.Fatalf("%d %s", status, reply)
 	}
@@ -88,8 +91,8 @@ machine:
 	}
 }
 
-// TestForward reaches a program in a machine from here, by the name and by the
-// number of its port, also while the server is killed and comes back.
+// TestForward connects to a program in a machine, by the name and by the number
+// of its port, also while the server is killed and restarted.
 func TestForward(t *testing.T) {
 	need.Command(t, "node")
 	const program = `require('http').createServer((q, s) => { let n = 0; q.on('data', d => n += d.length); q.on('end', () => s.end('inside heard ' + n)) }).listen(3000, '127.0.0.1')`

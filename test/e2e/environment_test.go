@@ -23,9 +23,9 @@ scripts:
       - text: Done.
 `
 
-// A repository's environment.json is done in the machine, as its user and with
-// its variables: install, start, terminals; and what fails there is told and
-// hides nothing.
+// A repository's environment.json is applied in the machine, with its user and
+// variables: install, start and terminals. Failures are reported and do not
+// hide each other.
 func TestEnvironmentOfTheRepository(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
@@ -86,9 +86,10 @@ scripts:
       - text: Done.
 `
 
-// install runs once, in a build; what it left on disk is in every machine, and
-// what it left running in none. A change of what it reads makes another; one
-// that fails is told, leaves its wreck, and never replaces the active one.
+// install runs once, in a build. Every machine has what it left on disk, and
+// none has the processes that it left running. A change of the files that it
+// reads causes a new build. A failing build is reported, leaves its machine for
+// inspection, and never replaces the active build.
 func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
@@ -127,7 +128,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	for range 2 {
 		r := a.create(url, "Look", nil)
 		go func() {
-			events := "" // what is read of one that fails
+			events := "" // the events of a failing one
 			defer func() { both <- events }()
 			events = a.events(a.wait(r).AgentID)
 		}()
@@ -142,20 +143,21 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if id, again := built(events); id != first || len(again) != 1 || again[0] != installs[0] || !strings.Contains(events, head) || strings.Contains(events, `"name":"install"`) {
 		t.Errorf("after a change of nothing that install reads: build %q, installs %q\n%s", id, again, events)
 	}
-	// What install reads is another: the build is a start, and install runs above it.
+	// The files that install reads have changed: the last build is the start of
+	// the new one, and install runs on top of it.
 	git.Commit("app", "lock", "Lock", map[string]string{"package-lock.json": "2"})
 	events = run("lock")
 	if id, again := built(events); id != first || len(again) != 2 || !strings.Contains(events, `"name":"install","state":"done"`) {
 		t.Errorf("after a change of the lock file: build %q, installs %q\n%s", id, again, events)
 	}
 
-	// The environment of a branch is the branch's own.
+	// A branch has its own environment.
 	git.Commit("app", "other", "Other", map[string]string{".cursor/environment.json": `{"install": "echo other > installed"}`})
 	if events = run("other"); !strings.Contains(events, "differs from the default branch") || !strings.Contains(events, `other\n`) {
 		t.Errorf("the branch's own environment:\n%s", events)
 	}
 
-	// A server that dies in a build leaves nothing half made.
+	// A server that dies during a build leaves no partial build.
 	git.Commit("app", "main", "Hang", map[string]string{".cursor/environment.json": `{"install": "echo hanging; sleep 600"}`})
 	r := a.create(url, "Look", nil)
 	eventually(t, "install hangs", func() bool { return strings.Contains(a.events(r.AgentID), `"detail":"hanging"`) })
@@ -181,7 +183,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if w := wrecks(); len(w) != 1 {
 		t.Errorf("wrecks: %q; want that of the build that failed", w)
 	}
-	// The wreck can be looked at, and is still to be looked at after that.
+	// A person can enter the failed build's machine, more than once.
 	broken := regexp.MustCompile(`could not be built \((bld-[0-9a-f-]+)\)`).FindStringSubmatch(events)[1]
 	for _, want := range []string{"/workspace\n1\n", "/workspace\n1\nagain\n"} {
 		if got := a.said("env", "shell", broken, "--", "sh", "-c", "pwd; cat package-lock.json; echo; cat visited 2>/dev/null; echo again > visited"); got != want {
@@ -208,7 +210,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	}
 }
 
-// What install may do at its worst ends the build with words, and nothing else.
+// Whatever install does wrong ends only the build, with an error.
 func TestEnvironmentAtItsWorst(t *testing.T) {
 	git := gittest.New(t)
 	patient := start(t, scripted(t, buildScript)+"environments: {stale_after: 0s}\n")
@@ -240,7 +242,8 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 			}
 		}
 	}
-	// The wrecks go with the next build of each that does not fail.
+	// The machines of failed builds are removed by the next successful build of
+	// the same environment.
 	for a, names := range map[*aloft][]string{hasty: {"hangs"}, patient: {"prints", "fills", "types"}} {
 		for _, name := range names {
 			git.Commit(name, "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "true"}`})
@@ -262,8 +265,8 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 	}
 }
 
-// An agent that names an environment gets its build, its secrets and its start, in
-// place of what the repository's own file says.
+// An agent that names an environment gets its build, its secrets and its start
+// command, instead of those of the repository's file.
 func TestNamedEnvironment(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
@@ -306,8 +309,8 @@ scripts:
 	}
 }
 
-// An environment that is saved is that of a repository without a file, and of
-// no other: what one repository has built is in no machine of another.
+// A saved environment applies to its repository if that has no file, and to no
+// other: what one repository has built is in no other's machines.
 func TestSavedEnvironment(t *testing.T) {
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"one": "1"}), git.Repo("two", map[string]string{"two": "2"})}
@@ -328,10 +331,11 @@ func TestSavedEnvironment(t *testing.T) {
 	}
 	var builds struct{ Items []struct{ Status string } }
 	a.get("/v1/environments/"+made.ID+"/builds", &builds)
-	if len(builds.Items) != 3 || builds.Items[0].Status != "SKIPPED" || builds.Items[1].Status != "SUCCEEDED" { // of each repository one is kept
+	if len(builds.Items) != 3 || builds.Items[0].Status != "SKIPPED" || builds.Items[1].Status != "SUCCEEDED" { // one active build per repository
 		t.Errorf("builds are %+v", builds)
 	}
-	// On demand: what is as before is skipped, a build can be cancelled, and its log read meanwhile.
+	// On demand: an unchanged environment is skipped, a build can be cancelled,
+	// and its log can be read meanwhile.
 	builds.Items = nil
 	path := "/v1/environments/" + made.ID
 	if status, body := a.do("POST", path+"/builds", object{"repo": urls[0]}); status != 200 || !strings.Contains(body, `"status":"SUCCEEDED"`) {
@@ -343,7 +347,7 @@ func TestSavedEnvironment(t *testing.T) {
 	ended := make(chan string, 1)
 	go func() {
 		body := ""
-		defer func() { ended <- body }() // also if the test fails in it
+		defer func() { ended <- body }() // also if the test fails
 		_, body = a.do("POST", path+"/builds", object{})
 	}()
 	var open struct {
@@ -374,8 +378,8 @@ func TestSavedEnvironment(t *testing.T) {
 		a.prints(t, want, append([]string{"env"}, strings.Fields(command)...)...)
 	}
 
-	// The same by the command line: the log is there as it grows, and what the
-	// environment said before is there to be said again.
+	// The same with the command line: the log is shown as it grows, and an
+	// earlier version can be restored.
 	cmd := a.command(t.Context(), "env", "logs", "-f", made.ID)
 	fresh := a.command(t.Context(), "env", "build", made.ID)
 	if err := fresh.Start(); err != nil {
@@ -427,7 +431,7 @@ func TestSavedEnvironment(t *testing.T) {
 	}
 }
 
-// runs reports whether a machine has a process that runs.
+// runs reports whether a machine has a running process.
 func runs(t *testing.T, dir string) bool {
 	t.Helper()
 	cmd := exec.Command("pgrep", "-f", filepath.Base(dir))
@@ -435,7 +439,8 @@ func runs(t *testing.T, dir string) bool {
 	return err == nil && len(out) > 0
 }
 
-// prints runs the command line against the server and wants words in its output.
+// prints runs the command line against the server, and checks that its output
+// contains want.
 func (a *aloft) prints(t *testing.T, want string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(binary(t), args...)
@@ -445,7 +450,7 @@ func (a *aloft) prints(t *testing.T, want string, args ...string) {
 	}
 }
 
-// An environment narrows the network of its machines, and widens nothing.
+// An environment can restrict the network of its machines, but not extend it.
 func TestEnvironmentNarrowsTheNetwork(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("narrow", map[string]string{
@@ -464,7 +469,7 @@ func TestEnvironmentNarrowsTheNetwork(t *testing.T) {
 		return len(got.Ended) >= 2
 	})
 	for _, c := range got.Ended {
-		if c.Allowed { // as the server's own policy, which allows all, would have it
+		if c.Allowed { // the server's own policy would allow everything
 			t.Errorf("%s is looked up", c.Domain)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"aloft/internal/need"
 )
 
-// why reads, from the journal, why a run failed, and how long after the event
-// before it.
+// why returns from the journal why a run failed, and how long after the
+// previous event.
 func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
 	a.t.Helper()
 	var last time.Time
@@ -44,7 +44,7 @@ func (a *aloft) why(r run) (code, message, hint string, after time.Duration) {
 	return "", "", "", 0
 }
 
-// endsIn creates a run that must end in ERROR with the code, and a hint.
+// endsIn waits for a run that must end in ERROR with the code and a hint.
 func (a *aloft) endsIn(r run, want string) {
 	a.t.Helper()
 	r = a.wait(r)
@@ -55,7 +55,7 @@ func (a *aloft) endsIn(r run, want string) {
 	if code != want || hint == "" {
 		a.t.Errorf("got %s: %s (%s), want %s", code, message, hint, want)
 	}
-	if after > time.Minute { // two seconds on a host that is not busy
+	if after > time.Minute { // two seconds on an idle host
 		a.t.Errorf("%s came %s after its cause", code, after)
 	}
 	ended := false
@@ -79,7 +79,7 @@ scripts:
       - text: Done.
 `
 
-// waits is a run that goes no further until it is let go.
+// waits is a script whose command runs until letGo is called.
 const waits = `
 scripts:
   - turns:
@@ -88,7 +88,7 @@ scripts:
       - text: Done.
 `
 
-// letGo lets a run go on that waits in its machine.
+// letGo ends the waiting command in the run's machine.
 func (a *aloft) letGo(r run) {
 	a.t.Helper()
 	a.said("agent", "exec", r.AgentID, "--", "touch", "/tmp/go")
@@ -121,7 +121,7 @@ func TestRepositoryIsWrong(t *testing.T) {
 	})
 }
 
-// branchOf is the branch that the agent was given.
+// branchOf returns the agent's branch.
 func branchOf(t *testing.T, a *aloft, r run) string {
 	t.Helper()
 	_, after, ok := strings.Cut(a.events(r.AgentID), `"branch":"`)
@@ -167,7 +167,7 @@ func TestHostHasNoRuntime(t *testing.T) {
 	a.endsIn(a.create("", "x", nil), "no_runtime")
 }
 
-// The disk that holds the data is full when the machine is to be made.
+// The disk with the data is full when a machine is to be created.
 func TestDiskIsFull(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)
@@ -189,8 +189,8 @@ func TestDiskIsFull(t *testing.T) {
 	}
 	a.Data = moved
 	a.Start()
-	// A sparse file would take no room: this one is written. What is left holds
-	// the journal of the run, and not its machine.
+	// A sparse file would take no space, so this one is written. The remaining
+	// space is enough for the run's journal but not for its machine.
 	fill, err := os.Create(filepath.Join(disk, "fill"))
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestDiskIsFull(t *testing.T) {
 		if code != "disk_full" {
 			t.Errorf("got %s: %s", code, message)
 		}
-	case "FINISHED": // it found room after all: then nothing is lost
+	case "FINISHED": // there was enough space after all, and nothing is lost
 	default:
 		t.Errorf("the run is %s", full.Status)
 	}

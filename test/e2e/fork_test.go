@@ -46,7 +46,7 @@ func (a *aloft) fork(id string, body object) (f forked, runs []run) {
 	return f, runs
 }
 
-// layers are the saved disks, of that kind, that the server keeps.
+// layers returns the number of saved disks of that kind.
 func (a *aloft) layers(kind string) int {
 	a.t.Helper()
 	var kept []struct{ ID string }
@@ -62,10 +62,10 @@ func (a *aloft) layers(kind string) int {
 	return n
 }
 
-// TestFork has three agents go on from one, on copies of its disk: each sees
-// what it left, committed or not, works on its own branch, and changes nothing
-// of the others or of the one, which goes on too. The disk that was saved for
-// them is given up when all have begun.
+// TestFork forks an agent three times with copies of its disk. Each fork sees
+// the original's work, committed or not, works on its own branch, and does not
+// affect the others or the original, which continues too. The saved disk is
+// deleted when all forks have started.
 func TestFork(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
@@ -104,7 +104,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkOfAnEarlierTurn begins with what was pushed then, and says so.
+// TestForkOfAnEarlierTurn checks that such a fork starts from what was pushed
+// at that time, and is told so.
 func TestForkOfAnEarlierTurn(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
@@ -136,8 +137,8 @@ func TestForkOfAnEarlierTurn(t *testing.T) {
 	}
 }
 
-// TestForkIsKilled kills the server while it forks, again and again: what there
-// is of the forks afterwards works, and no disk is kept for nobody.
+// TestForkIsKilled kills the server during forks, again and again. Every fork
+// that exists afterwards works, and no unused disk is kept.
 func TestForkIsKilled(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
@@ -172,7 +173,7 @@ func TestForkIsKilled(t *testing.T) {
 			}
 		}
 		a.Stop()
-		a.Start() // which gives up what is for nobody
+		a.Start() // deletes disks that no agent needs
 		eventually(t, "no disk is kept for nobody", func() bool { return a.layers("fork") == 0 })
 	}
 	_, runs := a.fork(r.AgentID, object{"prompt": object{"text": "Try it"}})

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// The helper keeps a script for machines to come, and proposes a file: at first
-// one that cannot be built. Another agent is not allowed to keep anything.
+// The helper stores a script for later machines and proposes a file, which at
+// first cannot be built. Another agent may not store anything.
 const helperScript = `
 scripts:
   - match: 'Find out how to set up'
@@ -35,9 +35,10 @@ scripts:
       - text: Done.
 `
 
-// `aloft env setup --agent` from the command line to the end: an agent proposes,
-// a build finds out whether that is any good, and what is merged counts. What the
-// agent keeps for machines to come counts at once, where the environment allows it.
+// `aloft env setup --agent` from start to end: an agent proposes an
+// environment, a build tests it, and it applies once it is merged. A script
+// that the agent stores for later machines applies at once, if the environment
+// allows it.
 func TestSetUpByAnAgent(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".gitignore": "installed\n", "Makefile": "deps:\n\techo by make > installed\n"})
@@ -56,7 +57,7 @@ func TestSetUpByAnAgent(t *testing.T) {
 	a.get("/v1/agents?limit=1", &list)
 	id := list.Items[0].ID
 
-	// What it kept counts, since the repository's own file is only proposed.
+	// The stored script applies, since the repository's file is only proposed.
 	events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 	if !strings.Contains(events, `by make\n`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, "by the file") {
 		t.Errorf("an agent after the script was kept:\n%s", events)
@@ -72,7 +73,7 @@ func TestSetUpByAnAgent(t *testing.T) {
 	if p.Path != ".aloft/environment.json" || !strings.HasPrefix(p.Branch, "aloft/") || !strings.Contains(p.EnvironmentJSON, "make deps") {
 		t.Fatalf("proposed: %+v", p)
 	}
-	// Its disk can be saved too: then the proposal begins with that.
+	// Its disk can be saved too; then the proposal starts from the snapshot.
 	var saved struct{ ID, EnvironmentJSON string }
 	if status, reply := a.do("POST", "/v1/agents/"+id+"/snapshots", nil); status != 201 || json.Unmarshal([]byte(reply), &saved) != nil ||
 		!strings.Contains(saved.EnvironmentJSON, saved.ID) || !strings.Contains(saved.EnvironmentJSON, "make deps; echo by the file") {
@@ -86,7 +87,7 @@ func TestSetUpByAnAgent(t *testing.T) {
 		t.Errorf("an agent after the merge:\n%s", events)
 	}
 
-	// What changes on the default branch is made ready before anybody asks.
+	// A change on the default branch is built before anybody asks for it.
 	git.Commit("app", "main", "More", map[string]string{".aloft/environment.json": `{"install": "make deps; echo more >> installed"}`})
 	var builds struct {
 		Items []struct{ Status, Trigger string }

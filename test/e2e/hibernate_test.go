@@ -15,7 +15,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// said runs a command of the person at the terminal, and returns what it says.
+// said runs a command of the command line, and returns its output.
 func (a *aloft) said(args ...string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
@@ -27,7 +27,7 @@ func (a *aloft) said(args ...string) string {
 	return string(out)
 }
 
-// machineIs waits until `aloft agent show` says so of the machine.
+// machineIs waits until `aloft agent show` shows that state of the machine.
 func (a *aloft) machineIs(agentID, want string) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
@@ -47,9 +47,9 @@ func (a *aloft) machineIs(agentID, want string) {
 	}
 }
 
-// TestHibernate leaves a machine alone: it sleeps and takes no memory, wakes
-// with its disk when somebody comes, works a follow-up, sleeps again, and is
-// removed in the end, after which another follow-up gets another machine.
+// TestHibernate leaves a machine unused: it sleeps and uses no memory, wakes
+// with its disk for a visitor, works on a follow-up, sleeps again, and is
+// finally removed; another follow-up then gets a new machine.
 func TestHibernate(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("sleepy", map[string]string{"README.md": "sleepy\n", ".cursor/environment.json": `{"user": "ubuntu", "env": {"KEPT": "of its environment"}}`})
@@ -73,7 +73,7 @@ func TestHibernate(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Start()
-	a.machineIs(r.AgentID, "") // and is gone at last
+	a.machineIs(r.AgentID, "") // finally removed
 	a.said("agent", "follow-up", r.AgentID, "Write another line")
 	if out, err := a.command(t.Context(), "agent", "exec", r.AgentID, "--", "cat", "/var/tmp/mine").CombinedOutput(); err == nil {
 		t.Errorf("the expired disk is there: %s", out)
@@ -94,7 +94,8 @@ scripts:
       - text: It was seen.
 `
 
-// counts is how far a process in the agent's machine has counted, which goes on.
+// counts returns the current value of a counter in the agent's machine, once it
+// has changed.
 func (a *aloft) counts(agentID string) (n int) {
 	a.t.Helper()
 	out := a.said("agent", "exec", agentID, "--", "sh", "-c", `a=$(cat /dev/shm/n); while b=$(cat /dev/shm/n); [ "$b" -le "$a" ]; do sleep 0.01; done; echo $b`)
@@ -104,9 +105,10 @@ func (a *aloft) counts(agentID string) (n int) {
 	return n
 }
 
-// TestSleepsAlive puts a machine to sleep under gVisor, with its processes: what
-// counted in the background counts on, the terminal has its lines, the agent's
-// shell is where it was, and the agent is told how long it slept.
+// TestSleepsAlive puts a machine with its processes to sleep, under gVisor. A
+// background counter continues, the terminal keeps its lines, the agent's shell
+// keeps its working directory, and the agent is told how long the machine
+// slept.
 func TestSleepsAlive(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("alive", map[string]string{"README.md": "alive\n"})
@@ -134,7 +136,8 @@ func TestSleepsAlive(t *testing.T) {
 		t.Errorf("the agent is not told: %s", got)
 	}
 
-	// Two go on from there, each with processes, a disk and credentials of its own.
+	// Two forks continue from there, each with its own processes, disk and
+	// credentials.
 	var f forked
 	eventually(t, "nobody is in the machine", func() bool {
 		status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/fork", object{"n": 2, "prompt": object{"text": "Look"}})
@@ -177,7 +180,7 @@ func TestSleepsAlive(t *testing.T) {
 		if got := a.events(one.AgentID); !strings.Contains(got, "as copies of the other agent's") {
 			t.Errorf("it is not told: %s", got)
 		}
-		a.said("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each on its own
+		a.said("agent", "exec", one.AgentID, "--", "sh", "-c", "echo 0 > /dev/shm/n; rm -rf /var/tmp/*") // each has its own
 	}
 	if n := a.counts(r.AgentID); n <= from {
 		t.Errorf("the one counts %d after %d", n, from)

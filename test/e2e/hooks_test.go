@@ -8,8 +8,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// hooksFile has one hook for each event that a run has. Each writes down that it
-// was run, with what it was told, and some of them say something.
+// hooksFile has one hook for each event of a run. Each hook records its input,
+// and some of them return something.
 const hooksFile = `{
   // comments are fine
   "version": 1,
@@ -55,8 +55,8 @@ scripts:
       - text: "That was it."
 `
 
-// TestHooks runs a project's hooks in a machine: every event of a run, each a
-// test by its name, and what hooks may do.
+// TestHooks runs a project's hooks in a machine. There is a subtest for every
+// event of a run, and for what hooks can do.
 func TestHooks(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("hooks", map[string]string{
@@ -117,7 +117,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestHookRefusesAPrompt has beforeSubmitPrompt say that the model is not to see it.
+// TestHookRefusesAPrompt has a beforeSubmitPrompt hook refuse the prompt.
 func TestHookRefusesAPrompt(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("refuses", map[string]string{

@@ -14,7 +14,8 @@ import (
 	"aloft/internal/need"
 )
 
-// A program in a machine proves whose it is to somebody who trusts the server.
+// A program in a machine proves to a third party, which trusts the server,
+// which agent it belongs to.
 func TestMachineHasAnIdentity(t *testing.T) {
 	need.Command(t, "curl")
 	git := gittest.New(t)
@@ -52,8 +53,8 @@ scripts:
 	}
 }
 
-// What an agent puts into its folder of artifacts is there when its machine is
-// not, and can be had while it works.
+// Files in the agent's artifacts folder can be downloaded while it works, and
+// after its machine is gone.
 func TestArtifactsOutliveTheMachine(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Secrets reach a machine and no other place; a change reaches the next run of a
-// machine that is up, and what a value was stays hidden, over kill -9 too.
+// Secrets reach a machine and nothing else. A changed secret reaches the next
+// run of a running machine, and its old value stays redacted, even after kill
+// -9.
 func TestSecretsReachTheMachineAndNothingElse(t *testing.T) {
 	const team, own, ownLater, call = "team-value-0001", "own-value-000002", "own-value-later-03", "call-value-00004"
 	a := start(t, scripted(t, `
@@ -63,7 +64,8 @@ scripts:
 			t.Errorf("%s is in the journal", value)
 		}
 	}
-	// A person reads no value over ssh, and fetches the file that holds one as it is.
+	// Values are redacted in what ssh prints; a file that contains one is
+	// downloaded unchanged.
 	v := a.visitor()
 	if out, code := v.run(v.command(nil, "ssh", first.AgentID, "echo; cat /tmp/old; echo; env")); code != 0 || !strings.Contains(out, "\n[REDACTED]\n") ||
 		!strings.Contains(out, "\nOWN_TOKEN=[REDACTED]\n") || strings.Contains(out, "\nTEAM_TOKEN=") {
@@ -73,7 +75,7 @@ scripts:
 	if got, err := os.ReadFile(v.home + "/old"); err != nil || string(got) != ownLater {
 		t.Errorf("fetched %q, %v", got, err)
 	}
-	// /tmp/old is the agent's own doing.
+	// The agent itself has written /tmp/old.
 	a.Stop()
 	for _, value := range values {
 		if strings.Contains(a.log.String(), value) {
@@ -92,8 +94,8 @@ func wantLines(t *testing.T, events string, lines ...string) {
 	}
 }
 
-// nowhere looks for the values in every file below dir, the machine's disk and
-// the server's log among them, and in the arguments of every process.
+// nowhere looks for the values in every file below dir, including the machine's
+// disk and the server's log, and in the arguments of every process.
 func nowhere(t *testing.T, dir string, values []string, but func(path string) bool) {
 	t.Helper()
 	look := func(path string, data []byte) {
@@ -106,7 +108,7 @@ func nowhere(t *testing.T, dir string, values []string, but func(path string) bo
 	read := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || but(path) {
-			return nil //nolint:nilerr // what is gone by now holds nothing
+			return nil //nolint:nilerr // a file that is gone contains nothing
 		}
 		if info, err := d.Info(); err != nil || info.Size() > 64<<20 {
 			return nil //nolint:nilerr // the same
@@ -131,9 +133,10 @@ func nowhere(t *testing.T, dir string, values []string, but func(path string) bo
 	}
 }
 
-// A role's credentials reach the machine, and are renewed in it before they end.
+// A role's credentials reach the machine, and are renewed there before they
+// expire.
 func TestAWSRoleIsRenewedInTheMachine(t *testing.T) {
-	var given atomic.Int64 // the credentials are numbered
+	var given atomic.Int64 // number of credentials issued
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := given.Add(1)
 		w.Header().Set("Content-Type", "text/xml")
@@ -154,8 +157,8 @@ scripts:
 	}
 	r := a.create("", "assume", object{"runMode": "allowlist"})
 	a.answer(a.asked(), `{"decision":"allow_once"}`)
-	later := a.asked()       // the first command has ended, and no other is under way
-	upTo := given.Load() + 2 // who asks for one has put the one before it into the machine
+	later := a.asked()       // the first command has ended, and no other is running
+	upTo := given.Load() + 2 // a request for new credentials means that the previous ones are in the machine
 	eventually(t, "others are given", func() bool { return given.Load() >= upTo })
 	a.answer(later, `{"decision":"allow_once"}`)
 	a.finish(r)

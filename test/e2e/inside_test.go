@@ -15,7 +15,7 @@ import (
 	"aloft/internal/need"
 )
 
-// build builds a program of this folder for machines.
+// build builds a program in this folder for machines.
 func build(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -31,7 +31,7 @@ func build(t *testing.T, name string) string {
 	return string(program)
 }
 
-// runsc is gVisor, which make test builds.
+// runsc returns the path of gVisor, which make test builds.
 func runsc(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../.bin/runsc")
@@ -43,7 +43,7 @@ func runsc(t *testing.T) string {
 }
 
 // probe has two agents run the probe at once, one as root and one as the user
-// that commands run as, and returns what each has found.
+// that runs commands, and returns their results.
 func probe(t *testing.T, machineConfig string) (root, user map[string][]string) {
 	t.Helper()
 	git := gittest.New(t)
@@ -71,11 +71,11 @@ scripts:
               command: "cp probe /tmp/probe && chmod 755 /tmp/probe && git rm -q --cached probe && rm probe; {{match 1}} /tmp/probe WORD PORT NAME LAYERS > found.txt; wc -l < found.txt"
       - text: Done.
 `
-	// The word is the folder of the configuration, which stands in the command
-	// line of the server and of nothing in a machine.
+	// The word is the folder of the configuration, which is in the server's
+	// command line and in no machine.
 	layers := t.TempDir()
 	a := start(t, scripted(t, strings.NewReplacer("PORT", port, "NAME", name, "WORD", "serve.--config", "LAYERS", layers).Replace(script))+machineConfig)
-	// Where the layers of all machines lie on the host, in a word that can be
+	// The host's folder with the layers of all machines, under a path that is
 	// known before there is a server.
 	if err := os.Symlink(filepath.Join(a.Data, "machines"), filepath.Join(layers, "machines")); err != nil {
 		t.Fatal(err)
@@ -96,29 +96,29 @@ scripts:
 	return read(asRoot), read(asUser)
 }
 
-// A row says what is to come of one attempt of the probe's: a regular
-// expression that all of its results match, whole. Root is held to want, and
-// the user to want or a plain refusal.
+// A row is the expected result of one attempt of the probe: a regular
+// expression that must match all of its results completely. Root's result must
+// match want; the user's must match want or a plain refusal.
 type row struct{ name, want, gvisor string }
 
-// refused is a plain refusal.
+// refused matches a plain refusal.
 const refused = "EPERM|EACCES|EROFS|ENOENT|ENOSYS"
 
-// own marks what under gVisor concerns nothing but the machine's own kernel.
+// own is for attempts that, under gVisor, affect only the machine's own kernel.
 const own = ".*"
 
-// dockerCaps is the bounding set that Docker gives, without CAP_MKNOD.
+// dockerCaps is Docker's bounding set, without CAP_MKNOD.
 const dockerCaps = "00000000a00425fb"
 
-// forbidden is what is tried. Under gVisor a machine has a kernel of its own,
-// which has no seccomp filter of the machine's, knows fewer calls, and does for
-// its root what concerns it alone.
+// forbidden lists the attempts. Under gVisor a machine has its own kernel,
+// without the machine's seccomp filter. It supports fewer system calls, and
+// allows its root what affects only that kernel.
 var forbidden = []row{
-	{"status CapBnd", dockerCaps, "00000000a00405fb|" + dockerCaps}, // gVisor takes CAP_NET_RAW away
+	{"status CapBnd", dockerCaps, "00000000a00405fb|" + dockerCaps}, // gVisor removes CAP_NET_RAW
 	{"status CapEff", dockerCaps + "|0000000000000000", "00000000a00405fb|0000000000000000|" + dockerCaps},
 	{"status CapInh", "0000000000000000", "0000000000000000"},
 	{"status CapAmb", "0000000000000000", "0000000000000000"},
-	{"status NoNewPrivs", "0", "0"}, // sudo has to work; the bounding set is what holds
+	{"status NoNewPrivs", "0", "0"}, // sudo must work; the bounding set provides the protection
 	{"status Seccomp", "2", "0"},
 
 	{"write /proc/sys/kernel/core_pattern", refused, refused},
@@ -241,8 +241,8 @@ var forbidden = []row{
 
 const unreachable = "ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|EACCES|ECONNRESET|no answer"
 
-// TestInside holds a machine to the table, attempt by attempt, for root and for
-// the user, under runc and under gVisor.
+// TestInside compares the results of all attempts with the table, for root and
+// for the user, under runc and under gVisor.
 func TestInside(t *testing.T) {
 	for _, c := range []struct {
 		name, config string

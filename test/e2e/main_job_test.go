@@ -70,8 +70,8 @@ func TestTwoPromptsAtOnce(t *testing.T) {
 	a.finish(r)
 }
 
-// A run ends when somebody stops it, and at its limits; what it was doing ends with
-// it, what it did is kept, and the next goes on.
+// A run ends when a person cancels it and when it reaches a limit. Its running
+// calls end too, its work is kept, and the next run continues.
 func TestCancelAndLimits(t *testing.T) {
 	git := gittest.New(t)
 	a := start(t, scripted(t, `
@@ -118,7 +118,7 @@ scripts:
 		return made.Run
 	}
 	next := limited(3)
-	a.Kill() // which gives it no more time
+	a.Kill() // no time for a graceful shutdown
 	a.Start()
 	if r = a.wait(next); r.Status != "EXPIRED" || r.Error.Code != "limit_time" {
 		t.Errorf("the run is %s, %+v", r.Status, r.Error)
@@ -126,7 +126,7 @@ scripts:
 	eventually(t, "the command of the run whose time was up has ended", func() bool { return len(processes(t, r.AgentID, "sleep\x00301")) == 0 })
 }
 
-// Fifty agents at once, on two cores: all finish, and none gets another's work.
+// Fifty agents at once on two cores: all finish, each with its own work.
 func TestFiftyAgents(t *testing.T) {
 	const n = 50
 	git := gittest.New(t)
@@ -151,16 +151,16 @@ scripts:
 	}
 }
 
-// A machine holds neither the git server's token nor the model's key, and has
-// no way out but git's.
+// A machine contains neither the git server's token nor the model's key, and
+// can reach nothing but the git gateway.
 func TestSecretsAreNotInTheMachine(t *testing.T) {
 	const token = "glpat-very-secret-token-0001"
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	other := git.Repo("other", map[string]string{"README.md": "other\n"})
 	git.SetAuth("aloft", token)
-	// The patterns lie in a file that is left out of the search: on a command
-	// line they would find themselves.
+	// The patterns are in a file that is excluded from the search. On a command
+	// line they would match themselves.
 	look := `
 printf '%s%s\n%s%s\n' glpat-very- secret-token-0001 sk-test-01234 56789abcdef > /dev/shm/patterns
 sudo sh -c 'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null' | tr '\0' '\n' | grep -aFf /dev/shm/patterns && echo LEAK
@@ -200,8 +200,8 @@ echo looked`
 	}
 }
 
-// The conversation as a strict provider sees it: pictures, tool calls, results, and
-// its own reasoning, which it wants back as it was.
+// A strict provider accepts the whole conversation: images, tool calls,
+// results, and its own reasoning, unchanged.
 func TestStrictProviders(t *testing.T) {
 	reply := []modeltest.Reply{
 		{Thinking: "I should look first.", Redacted: "and think of more", Text: "Looking.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"echo a; echo b >&2; exit 3"}`}, {Name: "Read", Args: `{"path":"README.md"}`}}},
@@ -252,7 +252,8 @@ func TestStrictProviders(t *testing.T) {
 	}
 }
 
-// Programs in the machine learn from the metadata socket whose they are.
+// Programs in the machine can read from the metadata socket to which agent they
+// belong.
 func TestMetadata(t *testing.T) {
 	need.Command(t, "curl")
 	git := gittest.New(t)
@@ -295,8 +296,8 @@ func TestWorkOnCurrentBranch(t *testing.T) {
 	}
 }
 
-// The README's demonstration, twice, the second time from a strict shell and in
-// a folder with an odd name; it leaves nothing.
+// The README's demo runs twice, the second time from a POSIX shell and in a
+// folder with a space in its name. It leaves nothing behind.
 func TestDemo(t *testing.T) {
 	tmp := filepath.Join(t.TempDir(), "a folder")
 	if err := os.Mkdir(tmp, 0o755); err != nil {

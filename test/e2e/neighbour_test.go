@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// A service in one machine listens at every address. Another machine reaches it
-// at none of them, though it may go anywhere else.
+// A service in one machine listens on all addresses. Another machine cannot
+// reach it on any of them, though it may connect to anything else.
 func TestMachinesDoNotReachOneAnother(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("neighbours", map[string]string{"README.md": "neighbours\n"})

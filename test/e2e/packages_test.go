@@ -16,8 +16,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// asks runs a program of this host that says where packages come from here, and
-// returns the first of its words.
+// asks runs a program of this host that prints where its packages come from,
+// and returns the first word of the output.
 func asks(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(need.Command(t, name), args...).Output()
@@ -29,8 +29,8 @@ func asks(t *testing.T, name string, args ...string) string {
 	return first
 }
 
-// reachable returns the host of a server of packages, which this host must
-// reach: without, nothing in a machine could.
+// reachable returns the host of a package server. This host must be able to
+// reach it; otherwise no machine could.
 func reachable(t *testing.T, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -46,13 +46,13 @@ func reachable(t *testing.T, server string) string {
 	return u.Hostname()
 }
 
-// aptSource is where this host's apt gets packages.
+// aptSource returns from where this host's apt gets packages.
 func aptSource(t *testing.T) string {
 	t.Helper()
 	return asks(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
 }
 
-// reached fails unless the agent's machine has got something from each host.
+// reached fails unless the agent's machine has received data from each host.
 func (a *aloft) reached(agentID string, hosts ...string) {
 	a.t.Helper()
 	for _, host := range hosts {
@@ -64,7 +64,7 @@ func (a *aloft) reached(agentID string, hosts ...string) {
 	}
 }
 
-// says fails unless the agent's journal holds each of the words.
+// says fails unless the agent's journal contains each of the texts.
 func (a *aloft) says(agentID string, words ...string) {
 	a.t.Helper()
 	events := a.events(agentID)
@@ -75,8 +75,8 @@ func (a *aloft) says(agentID string, words ...string) {
 	}
 }
 
-// project is one that npm installs and tests: a server of the web, and what
-// tests it, ninety packages with those below them.
+// project is a project that npm installs and tests: a web server and its test
+// tools, about ninety packages with dependencies.
 var project = map[string]string{
 	"package.json": `{"name": "greeter", "version": "1.0.0", "private": true, "scripts": {"test": "node --test"},
   "dependencies": {"express": "4.21.2"}, "devDependencies": {"supertest": "7.0.0"}}`,
@@ -88,7 +88,7 @@ test('knows nothing else', () => request(greeter).get('/a/b').expect(404))`,
 }
 
 // TestRealPrograms has npm install and test a project, and go and curl fetch a
-// module, from where they come from on this host.
+// module, from this host's configured servers.
 func TestRealPrograms(t *testing.T) {
 	need.Command(t, "curl")
 	registry, proxy := asks(t, "npm", "config", "get", "registry"), asks(t, "go", "env", "GOPROXY")
@@ -107,8 +107,8 @@ mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod downl
 	a.reached(r.AgentID, hosts...)
 }
 
-// TestAptInstall has the agent's user install a package of Debian, in a machine
-// of Debian's own, as a person would.
+// TestAptInstall has the agent's user install a Debian package, in a Debian
+// machine, as a person would.
 func TestAptInstall(t *testing.T) {
 	need.Command(t, "mmdebstrap")
 	host := reachable(t, aptSource(t))

@@ -17,8 +17,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// webProgram serves the web in a machine: it says which cookies it sees, gives
-// cookies that are not its to give, and says what it hears over a WebSocket.
+// webProgram is a web server in a machine. It prints which cookies it gets,
+// sets cookies that it may not set, and echoes WebSocket messages.
 const webProgram = `
 const crypto = require('crypto')
 require('http').createServer((q, s) => {
@@ -34,7 +34,8 @@ require('http').createServer((q, s) => {
 }).listen(+process.argv[2], '127.0.0.1')
 `
 
-// browser is a client that keeps cookies and finds every name at the server.
+// browser returns a client that keeps cookies and resolves every name to the
+// server.
 func (a *aloft) browser() *http.Client {
 	a.t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -47,8 +48,8 @@ func (a *aloft) browser() *http.Client {
 	}}}
 }
 
-// TestPreviewInABrowser sees two programs in a machine as a browser would, each
-// at an origin of its own.
+// TestPreviewInABrowser opens two programs in a machine as a browser would,
+// each at its own origin.
 func TestPreviewInABrowser(t *testing.T) {
 	need.Command(t, "node")
 	need.Command(t, "curl")
@@ -100,11 +101,11 @@ done`
 			t.Errorf("the program gives the cookie %v", cookie)
 		}
 	}
-	// Its own cookie comes back to it, without the one that signs in.
+	// The program gets its own cookie back, without the session cookie.
 	if _, body, _ := get(previews[0].URL + "again?x=1"); !strings.HasPrefix(body, "inside /again?x=1, cookies ") || !strings.Contains(body, "own=1") || strings.Contains(body, "aloft-preview") {
 		t.Errorf("the second time it sees %q", body)
 	}
-	// The other program's origin knows nothing of it, and neither does the API.
+	// The other program's origin does not get it, nor does the API.
 	if status, body, _ := get(previews[1].URL); status != http.StatusUnauthorized {
 		t.Errorf("the other preview, not signed in: %d %s", status, body)
 	}

@@ -16,16 +16,17 @@ import (
 // realProject is real software, from Debian's archive, with an environment.
 type realProject struct {
 	name, source string // the package
-	upstream     bool   // as its authors publish it, and not as Debian has it
+	upstream     bool   // as its authors publish it, without Debian's changes
 	environment  string
-	test         string // its own tests, by the agent
-	passed       string // regexp of what they say then
+	test         string // runs its tests, as the agent
+	passed       string // regular expression for their output
 }
 
 var realProjects = []realProject{
 	{
 		name: "c", source: "hello",
-		// a clone has no times of files that make could go by; the manual page wants help2man
+		// a clone does not preserve file times, on which make depends; the
+		// manual page needs help2man
 		environment: `{
   "install": "touch aclocal.m4 && touch configure config.in && find . -name Makefile.in -exec touch {} + && touch doc/version.texi doc/stamp-vti doc/*.info\n./configure -q --disable-nls\nmake -s -k >/dev/null 2>&1 || test -x hello",
   "start": "test -x hello"
@@ -41,15 +42,15 @@ var realProjects = []realProject{
 	},
 	{
 		name: "go", source: "golang-github-google-uuid",
-		// a login shell has Debian's PATH, and Go is not Debian's
+		// a login shell has Debian's PATH, which does not contain this Go
 		environment: `{"env": {"GOPROXY": "off", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}, "install": "export PATH=$PATH:GOROOT/bin\ngo test -c -o ~/uuid.test", "terminals": [{"name": "idle", "command": "sleep 600"}]}`,
 		test:        "export PATH=$PATH:GOROOT/bin; test -x ~/uuid.test && go test ./...",
 		passed:      `ok  \\tgithub.com/google/uuid`,
 	},
 }
 
-// Three projects of three languages are built once, start from that, and pass
-// their own tests in a machine; the second start skips the build.
+// Three projects in three languages are built once, start from that build, and
+// pass their own tests in a machine. The second start skips the build.
 func TestRealProjects(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)
@@ -92,7 +93,7 @@ func TestRealProjects(t *testing.T) {
 	a.t = t
 }
 
-// repository makes a repository of the project, with its environment.
+// repository creates a repository with the project and its environment.
 func (p realProject) repository(t *testing.T, git *gittest.Server) (url string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,12 +11,12 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// evil is what each attack of TestProtectedFiles would have run outside of the
-// sandbox, where it marks the workspace.
+// evil is the command that each attack of TestProtectedFiles tries to run
+// outside of the sandbox. It leaves a mark in the workspace.
 const evil = "touch /workspace/pwned; false"
 
-// protectedAttacks change files that git, shells and other programs run commands
-// from: a person is asked about each, by this path.
+// protectedAttacks change files from which git, shells and other programs run
+// commands. A person must be asked about each, with this path.
 var protectedAttacks = []struct{ name, tool, path, args string }{
 	{"fsmonitor", "Write", ".git/config", `"contents":"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = ` + evil + `\n"`},
 	{"filters", "Write", ".git/info/attributes", `"contents":"* filter=evil\n"`},
@@ -33,8 +33,8 @@ var protectedAttacks = []struct{ name, tool, path, args string }{
 	{"deletion", "Delete", ".git/hooks/pre-commit.sample", ""},
 }
 
-// resolvedAttacks have paths that are ordinary by name: the machine refuses them
-// where they lead.
+// resolvedAttacks have paths with ordinary names; the machine must refuse them
+// because of where they lead.
 var resolvedAttacks = []struct{ name, path string }{
 	{"symlinked folder", "shortcut/config"},
 	{"symlinked hooks", "shortcut/hooks/post-index-change"},
@@ -42,7 +42,7 @@ var resolvedAttacks = []struct{ name, path string }{
 	{"hard link", "same"},
 }
 
-// protectedScript is an agent that attacks and then runs what is allowlisted.
+// protectedScript returns an agent that attacks and then runs allowed commands.
 func protectedScript(prompt string, attacks []string) string {
 	var b strings.Builder
 	b.WriteString("  - match: " + prompt + "\n    turns:\n")
@@ -54,20 +54,20 @@ func protectedScript(prompt string, attacks []string) string {
 }
 
 func fileCall(tool, path, args string) string {
-	quoted, _ := json.Marshal(path) // strings always marshal
+	quoted, _ := json.Marshal(path) // marshaling a string cannot fail
 	if args != "" {
 		args = "," + args
 	}
 	return `{tool: ` + tool + `, args: {"path":` + string(quoted) + args + `}}`
 }
 
-// TestProtectedFiles writes what git, shells, ssh, npm and make run commands from,
-// with file tools, and then runs allowlisted commands outside of the sandbox. Under
-// Allowlist a person sees each such change, under Auto-review the classifier does,
-// and where a path leads to is judged in the machine.
+// TestProtectedFiles writes files from which git, shells, ssh, npm and make run
+// commands, using file tools, and then runs allowed commands outside of the
+// sandbox. In allowlist mode a person sees each such change, in auto-review
+// mode the classifier does, and the machine checks where a path leads.
 func TestProtectedFiles(t *testing.T) {
 	shell := func(command string) string {
-		quoted, _ := json.Marshal(command) // strings always marshal
+		quoted, _ := json.Marshal(command) // marshaling a string cannot fail
 		return `{tool: Shell, args: {timeout: 60000, command: ` + string(quoted) + `}}`
 	}
 	var protected, resolved []string
@@ -95,7 +95,8 @@ func TestProtectedFiles(t *testing.T) {
 	git := gittest.New(t)
 	allow := `{"terminalAllowlist":["git status","git add","git log","make","cat","ls","ln","rm"]}`
 	url := git.Repo("protected", map[string]string{"README.md": "protected\n", "old.txt": "old\n", ".cursor/permissions.json": allow})
-	// The classifier is asked ten times at most, and then a person: half of the attacks suffice.
+	// The classifier is asked at most ten times, and then a person; half of the
+	// attacks are enough.
 	a := start(t, scripted(t, "\nscripts:\n"+protectedScript("asked", slices.Concat(protected, resolved, listed))+
 		protectedScript("judged", slices.Concat(protected[:8], resolved, listed)))+"  - {id: judge, provider: scripted, script: "+judge+"}\n"+
 		"policy: {classifier_model: judge}\n")

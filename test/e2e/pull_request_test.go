@@ -13,8 +13,9 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// A run ends with its branch pushed and its pull request opened, once, though the
-// server is killed between the forge's doing and its answer.
+// At the end of a run its branch is pushed and its pull request is opened once,
+// even if the server is killed after the forge has opened it and before it has
+// replied.
 func TestPullRequestOfARun(t *testing.T) {
 	git, host := gittest.New(t), forgetest.NewGitea(t)
 	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n", ".github/pull_request_template.md": "## What\n<!-- say it -->\n\n## Checks\n"})

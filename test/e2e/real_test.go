@@ -52,7 +52,7 @@ scripts:
           The greeting is changed.
 `
 
-// A Debian source package, its own build and its own tests.
+// A Debian source package is built and tested with its own tools.
 func TestDebianSource(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ scripts:
       - text: The name is changed in two files.
 `
 
-// Aloft's own repository, as it is committed.
+// An agent works on Aloft's own repository, as committed.
 func TestOwnRepository(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)
@@ -146,7 +146,7 @@ func TestOwnRepository(t *testing.T) {
 	}
 }
 
-// pushed returns the one branch that the run has pushed.
+// pushed returns the only branch that the run has pushed.
 func pushed(t *testing.T, r run) string {
 	t.Helper()
 	if len(r.Git.Branches) != 1 || !strings.HasPrefix(r.Git.Branches[0].Branch, "aloft/") {

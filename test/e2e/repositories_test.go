@@ -26,7 +26,7 @@ scripts:
       - text: Done.
 `
 
-// branchOf returns the branch that the run says it has pushed to a repository.
+// branchOf returns the branch that the run has pushed to a repository.
 func (r run) branchOf(url string) string {
 	for _, b := range r.Git.Branches {
 		if b.RepoURL == strings.TrimPrefix(url, "http://") {
@@ -36,8 +36,8 @@ func (r run) branchOf(url string) string {
 	return ""
 }
 
-// An agent works on several repositories: each has a folder, those that it has
-// changed are pushed, and no branch of any but its own.
+// An agent works on several repositories. Each has its own folder, and only its
+// own branches of those that it has changed are pushed.
 func TestSeveralRepositories(t *testing.T) {
 	app, other := gittest.New(t), gittest.New(t)
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
@@ -83,8 +83,8 @@ func TestSeveralRepositories(t *testing.T) {
 	}
 }
 
-// The team's base branch counts for the repositories that have it; the others start
-// at their default branch, and the journal says so.
+// The team's base branch applies to the repositories that have it; the others
+// start at their default branch, and the journal says so.
 func TestTeamBaseBranch(t *testing.T) {
 	git := gittest.New(t)
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
@@ -110,8 +110,8 @@ scripts:
 	}
 }
 
-// The server is killed when the first of two repositories has been pushed, and
-// the second is held up: each is pushed in the end, and told of once.
+// The server is killed when the first of two repositories was pushed and the
+// second push is held up. In the end each is pushed and reported once.
 func TestServerIsKilledBetweenPushes(t *testing.T) {
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"a": "a\n"}), git.Repo("two", map[string]string{"a": "a\n"})}
@@ -145,9 +145,10 @@ scripts:
 	}
 }
 
-// Two repositories, one with submodules and a large file: what is the owner's or
-// named can be had, what is not is told by its name, and a large file of the
-// agent's is on the server before its branch.
+// Two repositories, one with submodules and a large file: git can fetch
+// repositories of the same owner and those that are named, and says which
+// others it may not fetch. A large file of the agent's is uploaded before its
+// branch.
 func TestSubmodulesAndLargeFiles(t *testing.T) {
 	need.Command(t, "git-lfs")
 	git, foreign := gittest.New(t), gittest.New(t)

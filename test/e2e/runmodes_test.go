@@ -16,7 +16,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// question is an approval that waits.
+// question is a pending approval request.
 type question struct {
 	ID, AgentID, Subject, Why string
 	Change                    string
@@ -25,7 +25,7 @@ type question struct {
 
 func (q question) path() string { return "/v1/agents/" + q.AgentID + "/approvals/" + q.ID }
 
-// asked waits until exactly one question waits, and returns it.
+// asked waits until exactly one request is pending, and returns it.
 func (a *aloft) asked() question {
 	a.t.Helper()
 	var list struct{ Items []question }
@@ -43,21 +43,22 @@ func (a *aloft) answer(q question, body string) {
 	}
 }
 
-// calls is a script that makes shell calls one after the other.
+// calls returns a script that makes shell calls one after another.
 func calls(commands ...string) string {
 	var b strings.Builder
 	b.WriteString("\nscripts:\n  - turns:\n")
 	for _, c := range commands {
-		quoted, _ := json.Marshal(c) // strings always marshal
+		quoted, _ := json.Marshal(c) // marshaling a string cannot fail
 		b.WriteString("      - calls:\n          - {tool: Shell, args: {timeout: 60000, command: " + string(quoted) + "}}\n")
 	}
 	b.WriteString("      - text: Done.\n")
 	return b.String()
 }
 
-// TestApprovalSurvivesKill is one run under Allowlist: what the project lists
-// runs, a question outlives the server, of two answers the first counts, what a
-// person allows for the agent is not asked again, and a denial is read.
+// TestApprovalSurvivesKill is one run in allowlist mode. Commands that the
+// project allows run; a request survives the server; the first of two answers
+// counts; what a person allows for the agent is not asked again; and the agent
+// sees a denial.
 func TestApprovalSurvivesKill(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("modes", map[string]string{
@@ -85,12 +86,12 @@ func TestApprovalSurvivesKill(t *testing.T) {
 	if status, reply := a.do("POST", first.path(), `{"decision":"deny"}`); status != http.StatusConflict || !strings.Contains(reply, "allow_agent") {
 		t.Errorf("the second answer got %d %s", status, reply)
 	}
-	second := a.asked() // the redirection, which no list allows; the file that it writes would count only once it was merged
+	second := a.asked() // the redirection is on no list; the file that it changes applies only after it was merged
 	if !strings.Contains(second.Subject, "permissions.json") {
 		t.Errorf("the second question is %+v", second)
 	}
 	a.answer(second, `{"decision":"allow_once"}`)
-	third := a.asked() // not the second touch
+	third := a.asked() // not for the second touch
 	if third.Subject != "rm -f first.txt" {
 		t.Errorf("the third question is %+v", third)
 	}
@@ -102,16 +103,15 @@ func TestApprovalSurvivesKill(t *testing.T) {
 	if got := gittest.Git(t, git.Path("modes"), "ls-tree", "--name-only", pushed(t, r), "first.txt"); got != "first.txt" {
 		t.Error("what was denied was done, or what was allowed was not")
 	}
-	// An agent that starts from that branch does not work under what the branch
-	// says is safe.
+	// The branch's rules do not apply to an agent that starts from that branch.
 	next := a.create("", "Ask", object{"runMode": "allowlist", "repos": []object{{"url": url, "startingRef": pushed(t, r)}}})
 	if q := a.asked(); q.AgentID != next.AgentID || q.Subject != "touch first.txt" {
 		t.Errorf("the question is %+v", q)
 	}
 }
 
-// TestAllowAlways has a person allow a command for good: it stands in their
-// permissions.json, and another agent does not ask.
+// TestAllowAlways has a person allow a command permanently: it is added to
+// their permissions.json, and another agent does not ask.
 func TestAllowAlways(t *testing.T) {
 	a := start(t, scripted(t, calls("touch /tmp/x"))+"policy: {run_mode: allowlist}\n")
 	r := a.create("", "Ask", nil)
@@ -124,8 +124,8 @@ func TestAllowAlways(t *testing.T) {
 	a.finish(a.create("", "Do not ask", nil))
 }
 
-// TestRuleFilesAreAskedAbout has the agent change rules by each of its file
-// tools, in the mode that asks least.
+// TestRuleFilesAreAskedAbout has the agent change rule files with each of its
+// file tools, in the most permissive mode.
 func TestRuleFilesAreAskedAbout(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("rules", map[string]string{"README.md": "rules\n", ".cursor/permissions.json": "{}\n"})
@@ -151,9 +151,10 @@ scripts:
 	}
 }
 
-// TestInjectedExfiltration obeys what a README, a tool's output, a file's name
-// and a hook order: to send the repository away. Under Allowlist none of it runs
-// before a person has seen it, and nothing leaves, as the gateway's log says.
+// TestInjectedExfiltration has an agent that obeys the instructions in a
+// README, a tool's output, a file name and a hook, which tell it to send the
+// repository away. In allowlist mode nothing of that runs before a person has
+// seen it, and the network gateway's log shows that nothing has left.
 func TestInjectedExfiltration(t *testing.T) {
 	var heard atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard.Add(1) }))
@@ -198,10 +199,10 @@ policy: {run_mode: allowlist}
 	}
 }
 
-// TestClassifierVerdicts works under auto-review with a classifier of its own, and
-// obeys what a README, a tool's output and a file's name order. What was allowed
-// leaves the machine, and nothing else, as the gateway's log says too. Were the
-// classifier told what a tool has printed, it would allow all of it.
+// TestClassifierVerdicts uses auto-review with its own classifier, and an agent
+// that obeys the instructions in a README, a tool's output and a file name.
+// Only what the classifier allowed leaves the machine, as the gateway's log
+// shows too. This classifier would allow everything if it saw tool output.
 func TestClassifierVerdicts(t *testing.T) {
 	var mu sync.Mutex
 	var heard []string

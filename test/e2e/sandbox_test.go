@@ -8,11 +8,11 @@ import (
 	"aloft/internal/need"
 )
 
-// Under auto-review a line that is on no list runs in the sandbox of a real
-// machine: it works in the workspace, and nowhere else, and what it was denied
-// is explained to the model. What asks for more is put to the classifier, here
-// one that refuses. The policy is that of the commit that the agent began with:
-// what it makes of the file since, here by a command on the list, opens nothing.
+// In auto-review mode, a command that is on no list runs in the sandbox of a
+// real machine. It can write to the workspace and nowhere else, and denials are
+// explained to the model. A request for more goes to the classifier, which
+// refuses here. The policy comes from the commit that the agent started from:
+// changing the file with an allowed command has no effect.
 func TestAutoReviewSandboxes(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)
@@ -55,8 +55,9 @@ scripts:
 	}
 }
 
-// What the operator names beside tool calls runs in the sandbox too: hooks, and an
-// environment's start and terminals. Each writes where it may, and where it may not.
+// Hooks, and an environment's start command and terminals, run in the sandbox
+// too if the operator configures that. Each tries to write where it may, and
+// where it may not.
 func TestSandboxAlso(t *testing.T) {
 	need.Root(t)
 	git := gittest.New(t)

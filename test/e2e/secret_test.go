@@ -9,8 +9,8 @@ import (
 	"aloft/internal/telemetry/telemetrytest"
 )
 
-// A machine that got hold of the server's token can neither say nor push it.
-// The command makes it of two halves, so that the script does not hold it.
+// A machine that has obtained the server's token can neither print nor push it.
+// The command joins two halves, so that the script does not contain it.
 func TestASecretDoesNotComeOutOfAMachine(t *testing.T) {
 	const token = "glpat-very-secret-token-0001"
 	git := gittest.New(t)
@@ -76,7 +76,8 @@ telemetry: {endpoint: %q, insecure: true, ghost_mode: false}
 		t.Errorf("pushed: %q", got)
 	}
 
-	// Only the admin reads the metrics, and only times and names are sent.
+	// Only admins can read the metrics, and traces contain only times and
+	// names.
 	status, text := a.do("GET", "/metrics", nil)
 	if status != 200 || !strings.Contains(text, `aloft_runs_ended_total{code="secret_in_push",status="ERROR"} 1`) ||
 		!strings.Contains(text, `aloft_tool_calls_total{outcome="ok",tool="Shell"} 4`) {

@@ -21,7 +21,7 @@ import (
 	"aloft/internal/need"
 )
 
-// aloft is a server process on a data folder of its own.
+// aloft is a server process with its own data folder.
 type aloft struct {
 	t      *testing.T
 	URL    string
@@ -29,12 +29,12 @@ type aloft struct {
 	Data   string
 	config string
 	cmd    *exec.Cmd
-	log    *screen // what it has logged
+	log    *screen // its log output
 	env    []string
 	died   chan struct{}
 }
 
-// binary is bin/aloft, which make test has built.
+// binary returns the path of bin/aloft, which make test has built.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../bin/aloft")
@@ -45,10 +45,8 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// start starts a server with the configuration. The git servers of tests are on
-// loopback, which is opened to the server unless the configuration says what is.
-// When the test ends its machines are destroyed, and it is an error if anything
-// of them is left.
+// start starts a server with the configuration. When the test ends, its
+// machines are destroyed, and the test fails if anything of them is left.
 func start(t *testing.T, config string, env ...string) *aloft {
 	t.Helper()
 	need.Root(t)
@@ -67,7 +65,8 @@ func start(t *testing.T, config string, env ...string) *aloft {
 
 var listens = regexp.MustCompile(`listens at (\S+)`)
 
-// Start starts the process, also after Kill or Stop, and waits until it is ready.
+// Start starts the process, also after Kill or Stop, and waits until it is
+// ready.
 func (a *aloft) Start() {
 	a.t.Helper()
 	a.log = new(screen)
@@ -153,7 +152,7 @@ func (a *aloft) cleanUp() {
 		}
 	}
 	a.Stop()
-	if a.t.Failed() { // what is left is of that, and the reason is to be found
+	if a.t.Failed() { // keep the remains of a failed test for inspection
 		a.tellLog()
 		return
 	}
@@ -170,7 +169,7 @@ func (a *aloft) cleanUp() {
 	}
 }
 
-// tellLog prints what the server's log warns of. The whole of it is an artifact
+// tellLog prints the warnings in the server's log. The whole log is an artifact
 // of the test (go test -artifacts).
 func (a *aloft) tellLog() {
 	log := a.log.String()
@@ -230,7 +229,7 @@ func (a *aloft) get(path string, into any) {
 	}
 }
 
-// run is the API's run.
+// run is a run in the API's form.
 type run struct {
 	ID, AgentID, Status, Result string
 	DurationMS                  int64 `json:"durationMs"`
@@ -286,13 +285,14 @@ func (a *aloft) finish(r run) run {
 	return r
 }
 
-// patience is how long any one thing may take; machines are slow when the host is busy.
+// patience is the timeout for any single step; machines are slow when the host
+// is busy.
 const patience = 4 * time.Minute
 
-// eventually waits until the condition holds.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // t.Context ends before cleanups do
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // t.Context ends before cleanups run
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -305,12 +305,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// frame is one frame of the stream.
+// frame is one frame of a stream.
 type frame struct{ ID, Event, Data string }
 
-// stream reads the run's stream after the event of that id, "" for all of it,
-// and calls on for each frame until on returns false or the stream ends. A
-// connection that breaks is no error: the caller comes back with the last id.
+// stream reads the run's stream after the event with that id, or from the start
+// for "". It calls on for each frame until on returns false or the stream ends.
+// A lost connection is not an error: the caller can resume with the last id.
 func (a *aloft) stream(r run, after string, on func(frame) bool) {
 	a.t.Helper()
 	req, err := http.NewRequest("GET", a.URL+r.path()+"/stream", nil)
@@ -361,7 +361,7 @@ func (f frame) data(t *testing.T) object {
 	return o
 }
 
-// events returns the agent's journal, one JSON object a line.
+// events returns the agent's journal, one JSON object per line.
 func (a *aloft) events(agentID string) string {
 	a.t.Helper()
 	status, body := a.do("GET", "/v1/agents/"+agentID+"/events", nil)
@@ -371,7 +371,7 @@ func (a *aloft) events(agentID string) string {
 	return body
 }
 
-// last is the end of a journal, so much of it as tells why it went no further.
+// last returns the end of a journal, which usually shows why it stopped.
 func last(events string) string {
 	lines := strings.Split(strings.TrimSpace(events), "\n")
 	lines = lines[max(0, len(lines)-5):]
@@ -385,7 +385,7 @@ func last(events string) string {
 
 func (f frame) String() string { return fmt.Sprintf("%s %s %s", f.ID, f.Event, f.Data) }
 
-// followUp sends one more prompt.
+// followUp sends a follow-up prompt.
 func (a *aloft) followUp(r run, prompt string) run {
 	a.t.Helper()
 	status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": prompt}})

@@ -18,13 +18,13 @@ scripts:
       - text: Done.
 `
 
-// inMachine runs a command in an agent's machine, as a person does.
+// inMachine runs a command in an agent's machine, as a user would.
 func (a *aloft) inMachine(agentID, command string) string {
 	a.t.Helper()
 	return a.said("agent", "exec", agentID, "--", "sh", "-c", command)
 }
 
-// setUp makes a machine for a person to set up.
+// setUp creates a machine for a person to set up.
 func (a *aloft) setUp(url string, more object) run {
 	a.t.Helper()
 	env := object{"type": "cloud", "preset": "setup"}
@@ -34,7 +34,7 @@ func (a *aloft) setUp(url string, more object) run {
 	return a.finish(a.create(url, "Set up a machine.", object{"env": env}))
 }
 
-// try tries an environment, and returns the last line of the reply.
+// try tests an environment, and returns the last line of the reply.
 func (a *aloft) try(r run, text string) (last string) {
 	a.t.Helper()
 	status, reply := a.do("POST", "/v1/agents/"+r.AgentID+"/environment/try", object{"environmentJson": text})
@@ -45,8 +45,9 @@ func (a *aloft) try(r run, text string) (last string) {
 	return lines[len(lines)-1]
 }
 
-// A person sets a machine up, across the death of the server; its disk is saved,
-// an environment is proposed, tried and committed, and agents start from it.
+// A person sets up a machine while the server is killed and restarted. Its disk
+// is saved; an environment is proposed, tested and committed; and agents start
+// from it.
 func TestSetUp(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
@@ -75,12 +76,13 @@ func TestSetUp(t *testing.T) {
 			t.Errorf("the proposal does not have %s\n%s", want, saved.EnvironmentJSON)
 		}
 	}
-	// The machine goes on, on its disk.
+	// The machine continues with its disk.
 	if got := a.inMachine(r.AgentID, "cat /etc/set-up-by-hand"); got != "set up\n" {
 		t.Errorf("after the snapshot the machine has %q", got)
 	}
 
-	// What cannot be built, or is another's, is told and changes nothing.
+	// An environment that cannot be built, or whose snapshot belongs to someone
+	// else, is reported and changes nothing.
 	if last := a.try(r, `{"snapshot": "`+saved.ID+`", "install": "echo oh no; exit 3"}`); !strings.Contains(last, `"status":"FAILED"`) || !strings.Contains(last, `status 3\noh no`) {
 		t.Errorf("a draft that fails: %s", last)
 	}
@@ -106,7 +108,7 @@ func TestSetUp(t *testing.T) {
 		t.Fatalf("%d %s", status, reply)
 	}
 
-	// Agents of the repository start from it, and its build is made once.
+	// Agents of the repository start from it, and it is built once.
 	for i := range 2 {
 		events = a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 		if !strings.Contains(events, `set up\nby make\naloft/look`) || !strings.Contains(events, `"layer":"bld-`) || strings.Contains(events, `"name":"install"`) {
@@ -124,8 +126,9 @@ func TestSetUp(t *testing.T) {
 	}
 }
 
-// Builds get the secrets of the team and of their environment, and nobody's
-// own; none is in what is kept of a build, and they go with their environment.
+// Builds get the secrets of the team and of their environment, but no personal
+// ones. No secret is stored with a build, and an environment's secrets are
+// deleted with it.
 func TestSecretsOfABuild(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".gitignore": "installed\n"})

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/store/postgres/postgrestest"
 )
 
-// PostgreSQL is killed in the middle of a call, and the server while it is away. New
-// work is refused in between, and the run goes on to its end.
+// PostgreSQL is killed during a call, and the server while the database is
+// down. New requests fail in between, and the run continues to its end.
 func TestStoreGoesAway(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})

@@ -26,7 +26,7 @@ scripts:
       - text: Done.
 `
 
-// visitor is a person at a computer with OpenSSH, whose ssh aloft has configured.
+// visitor is a user with OpenSSH, configured by `aloft config-ssh`.
 type visitor struct {
 	t    *testing.T
 	a    *aloft
@@ -41,8 +41,8 @@ func (a *aloft) visitor() *visitor {
 	return v
 }
 
-// command is a command of the visitor's; ssh and its kin read the visitor's
-// configuration.
+// command returns a command of the visitor's. ssh and related programs use the
+// visitor's configuration.
 func (v *visitor) command(stdin io.Reader, name string, args ...string) *exec.Cmd {
 	v.t.Helper()
 	switch name {
@@ -150,7 +150,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 		v.write("tree/sub/b.txt", "b\n", 0o640)
 		v.want("Copied 2 files", v.command(nil, binary(t), "agent", "cp", v.home+"/tree", id+":copied"))
 		v.want("750 /workspace/copied/a.sh\n640 /workspace/copied/sub/b.txt", v.command(nil, "ssh", id, "cd /; stat -c '%a %n' /workspace/copied/a.sh /workspace/copied/sub/b.txt"))
-		// What a machine may have prepared for whoever fetches it.
+		// Files with which a machine might attack whoever copies them.
 		v.want("", v.command(nil, "ssh", id, "cd /workspace/copied && ln -s /etc/passwd out && ln -s ../../../etc away && ln -s sub/b.txt in && mkfifo pipe && chmod 4755 a.sh"))
 		v.want("Copied 2 files", v.command(nil, binary(t), "agent", "cp", id+":copied", v.home+"/back"))
 		if info, err := os.Lstat(v.home + "/back/a.sh"); err != nil || info.Mode() != 0o755 {
@@ -221,7 +221,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 			v.run(v.command(nil, "kill", "-9", fmt.Sprint(pid)))
 		}
 		eventually(t, "the machine is gone", func() bool { return len(processes(t, id, "pod-daemon")) == 0 })
-		v.want("kept", v.command(nil, "ssh", id, "cat ~/kept")) // another host key, too
+		v.want("kept", v.command(nil, "ssh", id, "cat ~/kept")) // the host key has changed, too
 	})
 	t.Run("TheAgentGoesOn", func(t *testing.T) {
 		v.t = t
@@ -240,7 +240,7 @@ func TestOpenSSHTakesAMachineOver(t *testing.T) {
 	})
 }
 
-// forwarding forwards ports and sockets, in both directions.
+// forwarding forwards ports and sockets in both directions.
 func forwarding(t *testing.T, v *visitor, id string) {
 	here, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -305,7 +305,8 @@ s.serve_forever()
 	}
 }
 
-// A paused agent does nothing until it is resumed, whoever is killed meanwhile.
+// A paused agent does nothing until it is resumed, even if the server is killed
+// meanwhile.
 func TestPauseAndResume(t *testing.T) {
 	a := start(t, scripted(t, `
 scripts:
@@ -316,16 +317,17 @@ scripts:
 `))
 	r := a.create("", "Begin", nil)
 	v := a.visitor()
-	begun := output("begun") // and not the call that says so
+	begun := output("begun") // the command's output, not the call
 	a.stream(r, "", func(f frame) bool { return !begun(f, "") })
 	v.want("Paused", v.command(nil, binary(t), "agent", "pause", r.AgentID))
 	v.want("paused", v.command(nil, binary(t), "agent", "show", r.AgentID))
-	// The call under way is finished; while the agent waits a person works.
+	// The running call finishes. While the agent waits, a person works in the
+	// machine.
 	v.want("", v.command(nil, "ssh", r.AgentID, "touch /tmp/go"))
 	eventually(t, "the first call is done", func() bool { return strings.Contains(a.events(r.AgentID), `"call.done"`) })
 	a.Kill()
 	a.Start()
-	v = a.visitor() // the server is at another address now
+	v = a.visitor() // the restarted server has another address
 	v.want("none", v.command(nil, "ssh", r.AgentID, "test -e /tmp/second || echo none"))
 	if n := strings.Count(a.events(r.AgentID), `"turn.replied"`); n != 1 {
 		t.Errorf("%d replies of the model while the agent is paused", n)

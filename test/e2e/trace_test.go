@@ -24,7 +24,7 @@ scripts:
       - text: Done.
 `
 
-// One trace leads from a request, through run, turn, model and tool, to what
+// One trace leads from a request through run, turn, model and tool to what
 // exec-daemon does in the machine.
 func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 	r := telemetrytest.Start(t, "t0ken-of-the-receiver")
@@ -52,7 +52,8 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 		t.Fatalf("%d, %v", res.StatusCode, err)
 	}
 	done := a.finish(run{AgentID: made.Agent.ID, ID: made.Run.ID})
-	// Each kind of span, what it is below of, and how many there are; 0 is any number.
+	// Each kind of span, its parent's kind, and how many there are; 0 means any
+	// number.
 	kinds := map[string]struct {
 		above string
 		n     int
@@ -67,7 +68,7 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 		}
 		return s.GetName()
 	}
-	var spans map[string]*tracepb.Span // of the trace, by their ids
+	var spans map[string]*tracepb.Span // of the trace, by id
 	r.Await(t, "a span of each", func() bool {
 		spans = map[string]*tracepb.Span{}
 		count := map[string]int{}
@@ -100,7 +101,7 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 			belowTurns[s.GetName()+parent]++
 		}
 	}
-	if len(belowTurns) != 3 { // each turn has a model, and the first a tool
+	if len(belowTurns) != 3 { // each turn has a model span, and the first also a tool span
 		t.Errorf("below turns: %v", belowTurns)
 	}
 	r.Await(t, "what exec-daemon counts and logs", func() bool {
@@ -121,8 +122,8 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 	}
 }
 
-// In ghost mode, which is the default, nothing is sent, and exec-daemon has
-// nobody to send to.
+// In ghost mode, which is the default, nothing is sent, and exec-daemon has no
+// exporter.
 func TestGhostModeMakesNoExporter(t *testing.T) {
 	r := telemetrytest.Start(t, "")
 	git := gittest.New(t)

@@ -12,9 +12,9 @@ import (
 	"aloft/internal/need"
 )
 
-// What editors do with a host that they are told of, by the programs that the
-// dashboard's commands name. OpenSSH looks for its configuration where the
-// user's home is, and not where HOME is, so ssh is told.
+// What editors do with a host, using the programs in the commands that the
+// dashboard shows. OpenSSH looks for its configuration in the user's home
+// rather than in HOME, so ssh gets it as an option.
 var editors = map[string]string{
 	"ssh": `#!/bin/sh
 [ ! -e "$HOME/.ssh/config" ] || set -- -F "$HOME/.ssh/config" "$@"
@@ -42,7 +42,8 @@ echo "cd '$path' && echo \"in \$PWD as \$(whoami)\"" | "$ssh" -T -p "$port" "$us
 // way is one of the ways into a machine that the dashboard shows.
 type way struct{ name, text string }
 
-// waysOf are those of web/src/words, where all that the dashboard says is.
+// waysOf returns the ways in web/src/words, which has all texts of the
+// dashboard.
 func waysOf(t *testing.T, id string) (links, commands []way) {
 	t.Helper()
 	b, err := os.ReadFile("../../web/src/words/machine.ts")

@@ -1,11 +1,11 @@
-// Package artifact keeps the files that outlive machines: what an agent put
-// into its folder of artifacts is copied out, bounded and with its secrets taken
-// out, into a bucket, which is a folder or an object store.
+// Package artifact stores the files that outlive machines. It copies what an
+// agent has put into its artifacts folder to a bucket, which is a folder or an
+// object store, with limits and with secrets redacted.
 //
-// The bucket is the whole truth, so that no crash can make two of it: an agent's
-// contents lie under names of their own, and one index, replaced as a whole,
-// says which of them are its artifacts. What the index does not name is not
-// there, and is overwritten or removed with the agent.
+// All state is in the bucket, so a crash cannot leave inconsistent copies. An
+// agent's contents have unique names, and a single index, which is replaced
+// atomically, says which of them are artifacts. Contents that the index does
+// not name are overwritten or removed with the agent.
 package artifact
 
 import (
@@ -31,36 +31,36 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits bound what is kept of one agent.
+// Limits are the limits for one agent.
 type Limits struct {
-	Files    int   // how many
-	FileSize int64 // bytes of one
-	Size     int64 // bytes of all
+	Files    int   // number of files
+	FileSize int64 // bytes per file
+	Size     int64 // bytes in total
 }
 
-// DefaultLimits are room for recordings of a screen, and for no disk image.
+// DefaultLimits leaves room for screen recordings, but not for disk images.
 var DefaultLimits = Limits{Files: 1000, FileSize: 2 << 30, Size: 10 << 30}
 
-// Bounds of a name, in bytes.
+// Limits of a file name, in bytes.
 const (
 	maxName = 512
 	maxPart = 255
 )
 
-// maxIndex bounds an index, in bytes.
+// maxIndex is the maximum size of an index, in bytes.
 const maxIndex = 8 << 20
 
-// File is an artifact that is kept.
+// File is a stored artifact.
 type File struct {
 	Name     string    `json:"name"` // with slashes
-	Size     int64     `json:"size"` // of what is kept
+	Size     int64     `json:"size"` // of the stored contents
 	Modified time.Time `json:"modified"`
-	Seen     string    `json:"seen"` // SHA-256 of what the machine had
-	Key      string    `json:"key"`  // of the contents, below the agent's
+	Seen     string    `json:"seen"` // SHA-256 of the original in the machine
+	Key      string    `json:"key"`  // of the contents, below the agent's prefix
 }
 
-// A Store keeps artifacts. Its methods are safe for concurrent use; of several
-// servers only the one that has the lease on an agent may call Collect and
+// A Store stores artifacts. Its methods are safe for concurrent use. Of several
+// servers, only the one that holds the lease on an agent may call Collect and
 // Remove.
 type Store struct {
 	bucket *blob.Bucket
@@ -70,15 +70,15 @@ type Store struct {
 	locks map[string]*lock
 }
 
-// lock is held while an agent's index is changed.
+// lock is held while an agent's index changes.
 type lock struct {
 	sync.Mutex
 
 	users int // guarded by Store.mu
 }
 
-// Open opens the bucket at a URL: file:///folder, or what the program has linked
-// a driver for.
+// Open opens the bucket at a URL: file:///folder, or another scheme whose
+// driver is linked into the program.
 func Open(ctx context.Context, bucketURL string, limits Limits) (*Store, error) {
 	bucket, err := blob.OpenBucket(ctx, bucketURL)
 	if err != nil {
@@ -87,25 +87,24 @@ func Open(ctx context.Context, bucketURL string, limits Limits) (*Store, error) 
 	return &Store{bucket: bucket, limits: limits, locks: map[string]*lock{}}, nil
 }
 
-// FolderURL is the URL of a bucket that is a folder of this host. It is made
-// where it is not there.
+// FolderURL returns the URL for a bucket in a folder of this host, and creates
+// the folder if necessary.
 func FolderURL(folder string) (string, error) {
 	abs, err := filepath.Abs(folder)
 	if err != nil {
 		return "", err
 	}
-	// A file is written beside its place, so that it appears whole.
+	// Temporary files are in the same folder, so that files appear atomically.
 	query := url.Values{"create_dir": {"true"}, "no_tmp_dir": {"true"}, "metadata": {"skip"}, "dir_file_mode": {"0700"}}
 	return (&url.URL{Scheme: "file", Path: abs, RawQuery: query.Encode()}).String(), nil
 }
 
-// Close lets go of the bucket.
+// Close closes the bucket.
 func (s *Store) Close() error { return s.bucket.Close() }
 
 func indexKey(agentID string) string { return agentID + "/index.json" }
 
-// List returns what is kept of an agent, by name. One of which nothing is kept
-// has an empty list.
+// List returns an agent's artifacts, sorted by name.
 func (s *Store) List(ctx context.Context, agentID string) ([]File, error) {
 	r, err := s.bucket.NewReader(ctx, indexKey(agentID), nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
@@ -143,10 +142,10 @@ func (s *Store) Open(ctx context.Context, agentID, name string) (io.ReadSeekClos
 	return r, list[at], nil
 }
 
-// Remove removes all that is kept of an agent.
+// Remove removes all artifacts of an agent.
 func (s *Store) Remove(ctx context.Context, agentID string) error {
 	defer s.lock(agentID)()
-	// The index goes first: what is left after a crash is no artifact.
+	// Delete the index first: what a crash leaves is then not an artifact.
 	err := s.bucket.Delete(ctx, indexKey(agentID))
 	if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return fmt.Errorf("remove artifacts of %s: %w", agentID, err)
@@ -166,7 +165,7 @@ func (s *Store) Remove(ctx context.Context, agentID string) error {
 	}
 }
 
-// lock waits for the right to change what is kept of an agent.
+// lock acquires the lock for changing an agent's artifacts.
 func (s *Store) lock(agentID string) (unlock func()) {
 	s.mu.Lock()
 	l := s.locks[agentID]
@@ -187,7 +186,7 @@ func (s *Store) lock(agentID string) (unlock func()) {
 	}
 }
 
-// checkName says what is wrong with a name that a machine gave to a file.
+// checkName returns an error if a file name from a machine is not acceptable.
 func checkName(name string) error {
 	switch {
 	case len(name) > maxName:

@@ -24,8 +24,8 @@ import (
 
 const id = "bc-00000000-0000-4000-8000-000000000001"
 
-// folder is a machine's folder of artifacts: contents by name. A name that
-// begins with "broken" cannot be read to its end.
+// folder is a machine's folder of artifacts: contents by name. Reading a file
+// whose name begins with "broken" fails before the end.
 type folder map[string]string
 
 func (f folder) List(context.Context) (list []Remote, more bool, err error) {
@@ -41,7 +41,7 @@ func (f folder) Read(_ context.Context, name string, to io.Writer) error {
 		_, _ = io.WriteString(to, "half of")
 		return errors.New("the machine is gone")
 	}
-	for piece := range slices.Chunk([]byte(f[name]), 7) { // so that secrets are split
+	for piece := range slices.Chunk([]byte(f[name]), 7) { // small pieces, so that secrets are split
 		if _, err := to.Write(piece); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func TestArtifactsOutliveTheirFolder(t *testing.T) {
 	if left := collect(t, s, folder{"a.txt": "one", "deep/er/b": "two", "empty": ""}); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
-	collect(t, s, folder{"a.txt": "one, changed"}) // the others are gone there
+	collect(t, s, folder{"a.txt": "one, changed"}) // the other files were deleted in the machine
 	s = open(t, dir, DefaultLimits)                // another server
 	if got := names(t, s); !slices.Equal(got, []string{"a.txt", "deep/er/b", "empty"}) {
 		t.Errorf("kept %q", got)
@@ -146,7 +146,7 @@ func TestRemovedWithTheAgent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	s := open(t, dir, DefaultLimits)
 	collect(t, s, folder{"a": "one", "b": "two"})
-	for range 2 { // a removal may be asked for again
+	for range 2 { // removing is idempotent
 		if err := s.Remove(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
@@ -189,14 +189,14 @@ func TestWhatIsNotKept(t *testing.T) {
 	if len(left) != 13 || strings.Contains(fmt.Sprint(left), "hunter2") || left["broken"] != "the machine is gone" {
 		t.Errorf("%d are left: %q", len(left), left)
 	}
-	// What grows while it is read is stopped too.
+	// A file that grows while it is read is cut off too.
 	s = open(t, t.TempDir(), Limits{Files: 3, FileSize: 10, Size: 15})
 	if left := collect(t, s, liar{}); names(t, s) != nil || len(left) != 1 {
 		t.Errorf("left %q", left)
 	}
 }
 
-// liar gives more than it said.
+// liar sends more than it announced.
 type liar struct{}
 
 func (liar) List(context.Context) ([]Remote, bool, error) {
@@ -217,7 +217,7 @@ func TestACopyThatFailedIsMadeAgain(t *testing.T) {
 	if left := collect(t, s, folder{"broken": "x"}); len(left) != 1 || objects(t, dir) != 0 {
 		t.Errorf("left %q, and %d objects", left, objects(t, dir))
 	}
-	// A kill between the contents and the index leaves what is no artifact.
+	// A crash between the contents and the index leaves no artifact.
 	f := folder{"a": "one"}
 	r, _, _ := f.List(t.Context())
 	if _, err := s.copy(t.Context(), id, r[0], f, nil, 100); err != nil {

@@ -18,16 +18,16 @@ import (
 	"aloft/internal/redact"
 )
 
-// A Source is the folder of artifacts in a machine. Whatever it says is bounded
-// here, and is not believed.
+// A Source is the artifacts folder of a machine. Its data is untrusted and is
+// bounded here.
 type Source interface {
-	// List returns the files, and whether there are others besides.
+	// List returns the files, and whether there are more.
 	List(ctx context.Context) (files []Remote, more bool, err error)
-	// Read writes the contents of a file.
+	// Read writes the contents of a file to to.
 	Read(ctx context.Context, name string, to io.Writer) error
 }
 
-// Remote is a file in a machine, as the machine tells it.
+// Remote is a file in a machine, as the machine reports it.
 type Remote struct {
 	Name     string
 	Size     int64
@@ -35,14 +35,15 @@ type Remote struct {
 	SHA256   string
 }
 
-// Left is a file that was not kept.
+// Left is a file that was not stored, and why.
 type Left struct{ Name, Why string }
 
-// errTooLong is why a file is not kept that has more than there is room for.
+// errTooLong is the reason for a file that exceeds the limits.
 var errTooLong = errors.New("it is longer than may be kept")
 
-// Collect copies what is new in the machine. A file that is gone there is kept:
-// that is what artifacts are for. left are those that could not be, or must not.
+// Collect copies new and changed files from the machine. Files that were
+// deleted there are kept: that is the purpose of artifacts. left are the files
+// that could not be stored.
 func (s *Store) Collect(ctx context.Context, agentID string, from Source, secrets *redact.Redactor) (left []Left, err error) {
 	defer s.lock(agentID)()
 	there, more, err := from.List(ctx)
@@ -105,7 +106,7 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 		return left, fmt.Errorf("artifacts of %s: %w", agentID, err)
 	}
 	for _, key := range replaced {
-		_ = s.bucket.Delete(ctx, agentID+"/"+key) // what stays goes with the agent
+		_ = s.bucket.Delete(ctx, agentID+"/"+key) // on failure, it is removed with the agent
 	}
 	return left, nil
 }
@@ -123,12 +124,12 @@ func (s *Store) writeIndex(ctx context.Context, agentID string, kept map[string]
 	return s.bucket.WriteAll(ctx, indexKey(agentID), text, &blob.WriterOptions{ContentType: "application/json"})
 }
 
-// copy copies one file under a name that says what it is.
+// copy copies one file to a key that is derived from its name and contents.
 func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source, secrets *redact.Redactor, room int64) (File, error) {
 	id := sha256.Sum256([]byte(r.Name + "\x00" + r.SHA256))
 	f := File{Name: r.Name, Modified: r.Modified.UTC(), Seen: r.SHA256, Key: hex.EncodeToString(id[:])}
 	if now := time.Now().UTC(); f.Modified.After(now) || f.Modified.Before(time.Unix(0, 0)) {
-		f.Modified = now // a machine's clock is its own
+		f.Modified = now // do not trust the machine's clock
 	}
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -144,7 +145,7 @@ func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source,
 		err = to.flush()
 	}
 	if err != nil {
-		abort() // an object that is closed after this is not made
+		abort() // closing an aborted object does not create it
 		_ = object.Close()
 		return File{}, err
 	}
@@ -152,18 +153,19 @@ func (s *Store) copy(ctx context.Context, agentID string, r Remote, from Source,
 	return f, object.Close()
 }
 
-// peek is how much of a file is looked at, to tell text from other things.
+// peek is how many bytes of a file are examined to distinguish text from binary
+// data.
 const peek = 8 << 10
 
-// sieve takes secrets out of what is text, and bounds what passes.
+// sieve redacts secrets in text files, and limits the length.
 type sieve struct {
 	to      io.Writer
 	secrets *redact.Redactor
-	room    int64 // bytes
+	room    int64 // bytes left
 
-	head    []byte         // until it is known what the file is
-	known   bool           // it is
-	stream  *redact.Stream // of text
+	head    []byte         // buffered until the type of the file is known
+	known   bool           // whether the type is known
+	stream  *redact.Stream // for text; nil otherwise
 	written int64
 }
 
@@ -180,7 +182,8 @@ func (s *sieve) Write(b []byte) (int, error) {
 	return n, s.pass(b)
 }
 
-// know decides what the file is, as git does: text has no NUL at its beginning.
+// know determines the type of the file as git does: text has no NUL byte at the
+// beginning.
 func (s *sieve) know() (head []byte) {
 	head, s.head, s.known = s.head, nil, true
 	if bytes.IndexByte(head[:min(len(head), peek)], 0) < 0 {
@@ -204,7 +207,7 @@ func (s *sieve) write(b []byte) error {
 	return err
 }
 
-// flush writes what is held back.
+// flush writes what is still buffered.
 func (s *sieve) flush() error {
 	if !s.known {
 		if err := s.pass(s.know()); err != nil {

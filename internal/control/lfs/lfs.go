@@ -1,11 +1,11 @@
-// Package lfs asks a git server for large files by the Git LFS API: which
-// objects it has, and their bytes in either direction. The server's credential
-// goes to the server itself and to nobody else.
+// Package lfs is a client of the Git LFS API: it asks a git server which
+// objects it has, and transfers them. The server's credential is sent only to
+// the server itself.
 //
-// A server answers with addresses of objects, which may lie anywhere. Those
-// that are on no public network are refused, unless they are the git server's
-// own host or the operator has named theirs: a hostile server must not make
-// this one fetch what only it can reach.
+// A server replies with the URLs of objects, which may be anywhere. URLs on a
+// private network are rejected, except for the git server's own host and hosts
+// that the operator allows. Otherwise a hostile server could make this server
+// fetch what only it can reach.
 package lfs
 
 import (
@@ -29,36 +29,36 @@ import (
 	"aloft/internal/policy"
 )
 
-// MediaType is that of the API's requests and answers.
+// MediaType is the media type of the API's requests and replies.
 const MediaType = "application/vnd.git-lfs+json"
 
-// Codes of this package's faults.
+// Error codes of this package's faults.
 const (
 	CodeRefused     = "lfs_refused"
 	CodeUnreachable = "lfs_unreachable"
 )
 
-// Bounds on what a server may answer.
+// Limits for a server's replies.
 const (
-	maxAnswer    = 8 << 20 // bytes of a batch
+	maxAnswer    = 8 << 20 // bytes of a batch reply
 	maxRedirects = 5
 )
 
 // Remote is the LFS API of one repository.
 type Remote struct {
 	Endpoint string // https://host/o/r.git/info/lfs
-	Username string // with Token, for the endpoint's host only; none if Token is ""
+	Username string // with Token, sent only to the endpoint's host; both may be ""
 	Token    string
 	Named    bool // the operator has named its host, which may be anywhere
 }
 
 // Object is one large file.
 type Object struct {
-	OID  string `json:"oid"`  // the SHA-256 of what it holds: 64 hexadecimal digits
+	OID  string `json:"oid"`  // SHA-256 of the contents: 64 hexadecimal digits
 	Size int64  `json:"size"` // bytes
 }
 
-// Action is where and how the server wants an object moved.
+// Action is a request with which the server wants an object transferred.
 type Action struct {
 	Href      string            `json:"href"`
 	Header    map[string]string `json:"header"`
@@ -66,8 +66,8 @@ type Action struct {
 	ExpiresAt time.Time         `json:"expires_at"`
 }
 
-// Answer is what the server says of one object. Without actions and error the
-// server has no wish: it holds what was to be uploaded already.
+// Answer is the server's reply about one object. Without actions and error, the
+// server already has the object that was to be uploaded.
 type Answer struct {
 	Object
 	Actions struct {
@@ -81,13 +81,13 @@ type Answer struct {
 	} `json:"error"`
 }
 
-// Client speaks to git servers. Its methods are safe for concurrent use.
+// Client accesses git servers. Its methods are safe for concurrent use.
 type Client struct {
 	network Network
 	allow   []string // hosts, without ports
 
 	mu      sync.Mutex
-	clients map[server]*http.Client // so that no connection serves another
+	clients map[server]*http.Client // by the endpoint's host, so that connections are not shared between servers
 }
 
 // Network connects to hosts that the operator has not named. The error of Dial
@@ -109,8 +109,8 @@ func New(allow []string, network Network) *Client {
 	return &Client{allow: allow, network: network, clients: map[server]*http.Client{}}
 }
 
-// Batch asks what the server says of objects. operation is download or upload.
-// Answers come for those asked for only.
+// Batch asks the server about objects. operation is "download" or "upload". The
+// result has answers only for the given objects.
 func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects []Object) ([]Answer, error) {
 	body, err := json.Marshal(map[string]any{"operation": operation, "transfers": []string{"basic"}, "objects": objects, "hash_algo": "sha256"})
 	if err != nil {
@@ -140,8 +140,8 @@ func (c *Client) Batch(ctx context.Context, r Remote, operation string, objects 
 	return slices.DeleteFunc(out.Objects, func(a Answer) bool { return !slices.Contains(objects, a.Object) }), nil
 }
 
-// Download opens what an object holds. The caller bounds what it reads, and
-// closes it.
+// Download opens the contents of an object. The caller must limit what it
+// reads, and close the reader.
 func (c *Client) Download(ctx context.Context, r Remote, a Action) (io.ReadCloser, error) {
 	req, err := c.request(ctx, http.MethodGet, a, nil)
 	if err != nil {
@@ -154,7 +154,8 @@ func (c *Client) Download(ctx context.Context, r Remote, a Action) (io.ReadClose
 	return res.Body, nil
 }
 
-// Upload sends an object, and has the server verify it where it wants to.
+// Upload sends an object, and asks the server to verify it if the server wants
+// that.
 func (c *Client) Upload(ctx context.Context, r Remote, a Answer, body io.Reader) error {
 	req, err := c.request(ctx, http.MethodPut, *a.Actions.Upload, body)
 	if err != nil {
@@ -209,8 +210,8 @@ func (c *Client) request(ctx context.Context, method string, a Action, body io.R
 	return req, nil
 }
 
-// do sends a request, with the credential where it goes to the endpoint's own
-// server. An answer that is none of success is an error.
+// do sends a request, with the credential if it goes to the endpoint's own
+// server. A reply with an error status is returned as an error.
 func (c *Client) do(r Remote, req *http.Request) (*http.Response, error) {
 	own, err := url.Parse(r.Endpoint)
 	if err != nil {
@@ -253,19 +254,20 @@ func unreachable(r Remote, why string) *fault.Error {
 		Named(CodeUnreachable).Hint("try again in a moment")
 }
 
-// blockedError says that an address may not be reached.
+// blockedError says that an address must not be contacted.
 type blockedError struct{ host, rule string }
 
 func (e *blockedError) Error() string { return e.host + ": " + e.rule }
 
-// client is the HTTP client for all that a git server asks for.
+// client returns the HTTP client for requests on behalf of a server at the
+// of.
 func (c *Client) client(of server) *http.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.clients[of]; known != nil {
 		return known
 	}
-	var proxies sync.Map // addresses, which are the operator's own
+	var proxies sync.Map // addresses of proxies that the operator has configured
 	dial := &net.Dialer{Timeout: 30 * time.Second}
 	t := &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) {
@@ -304,7 +306,7 @@ func (c *Client) client(of server) *http.Client {
 	return made
 }
 
-// public refuses an address that is on no public network.
+// public returns an error if the address is on a private network.
 func public(host, addr string) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -316,7 +318,7 @@ func public(host, addr string) error {
 	return nil
 }
 
-// Close lets idle connections go.
+// Close closes idle connections.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

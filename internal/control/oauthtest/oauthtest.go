@@ -1,8 +1,8 @@
-// Package oauthtest is a real provider of OAuth and OpenID Connect for tests, by
-// zitadel's library, and the MCP servers behind it. What MCP asks of a provider
-// and the library leaves to others is added: registering clients (RFC 7591), the
-// metadata of RFC 8414, resource indicators (RFC 8707), who answers (RFC 9207), and
-// a page on which a person consents. It refuses what a strict provider refuses.
+// Package oauthtest is a real OAuth and OpenID Connect provider for tests,
+// based on zitadel's library, with MCP servers behind it. It adds what MCP
+// requires and the library lacks: client registration (RFC 7591), metadata (RFC
+// 8414), resource indicators (RFC 8707), issuer identification (RFC 9207), and
+// a consent page. It is as strict as a real provider.
 package oauthtest
 
 import (
@@ -31,23 +31,23 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// Password is that of everybody whom the provider knows: ada, whose address is
-// verified, and eve, whose is not.
+// Password is the password of both users: ada, whose address is verified, and
+// eve, whose is not.
 const Password = "verysecure"
 
-// Provider is one that runs until the test ends. Its methods are safe for
-// concurrent use.
+// Provider is a provider that runs until the test ends. Its methods are safe
+// for concurrent use.
 type Provider struct {
-	URL string // of the issuer; by a name, which browsers take for another site than 127.0.0.1
+	URL string // of the issuer; with a host name, so that browsers treat it as another site than 127.0.0.1
 
 	t         testing.TB
 	op        http.Handler
 	records   *records
 	mu        sync.Mutex
 	resources []string
-	made      int           // clients registered
-	sent      []string      // what clients have that nobody else may see
-	lasts     time.Duration // a token, as clients are told; 0 is as long as it does
+	made      int           // number of clients registered
+	sent      []string      // secrets that were sent to clients
+	lasts     time.Duration // lifetime of tokens that clients are told; 0 is the true one
 }
 
 // New starts a provider.
@@ -78,7 +78,7 @@ func New(t testing.TB) *Provider {
 	return p
 }
 
-// Client makes a client as people settle one by hand.
+// Client adds a pre-registered client.
 func (p *Provider) Client(id, secret, redirect string) {
 	p.records.add(id, secret, storage.WebClient(id, secret, redirect))
 }
@@ -90,15 +90,15 @@ func (p *Provider) Registered() int {
 	return p.made
 }
 
-// TokensLast has the provider say of tokens that they last as long.
+// TokensLast sets the lifetime of tokens that clients are told.
 func (p *Provider) TokensLast(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lasts = d
 }
 
-// Sent returns what was given to clients that nobody else may see: tokens, codes,
-// and verifiers.
+// Sent returns the secrets that were sent to clients: tokens, codes and
+// verifiers.
 func (p *Provider) Sent() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +115,7 @@ func (p *Provider) note(secrets ...string) {
 	}
 }
 
-// Forget ends every sign-in.
+// Forget ends all sign-ins.
 func (p *Provider) Forget() {
 	for _, id := range p.records.ids() {
 		for _, person := range []string{"ada", "eve"} {
@@ -155,8 +155,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuses answers a request that names no resource that there is, as long as there
-// is one at all.
+// refuses rejects a request that names none of the resources, if there are any.
 func (p *Provider) refuses(w http.ResponseWriter, q url.Values) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +181,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`
 	}
-	_ = json.Unmarshal(said.Body.Bytes(), &tokens) // an error has none
+	_ = json.Unmarshal(said.Body.Bytes(), &tokens) // an error reply has no tokens
 	p.note(tokens.Access, tokens.Refresh)
 	for name, values := range said.Header() {
 		w.Header()[name] = values
@@ -202,7 +201,7 @@ func (p *Provider) metadata(w http.ResponseWriter) {
 	reply(w, http.StatusOK, meta)
 }
 
-// register makes a client without a secret, which proves itself by PKCE.
+// register registers a public client, which uses PKCE.
 func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Redirects []string `json:"redirect_uris"`
@@ -220,7 +219,7 @@ func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, map[string]any{"client_id": id, "token_endpoint_auth_method": "none", "redirect_uris": asked.Redirects})
 }
 
-// consent is the page on which ada lets a client in, or does not.
+// consent serves the page on which ada allows or denies a client.
 func (p *Provider) consent(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("authRequestID")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -241,11 +240,11 @@ func (p *Provider) denied(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
 
-// Guard serves inner to those whom the provider knows, and returns its address:
-// that of the resource.
+// Guard serves inner to users with a valid token, and returns the URL of the
+// resource.
 func (p *Provider) Guard(inner http.Handler) string {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
@@ -261,7 +260,7 @@ func (p *Provider) Guard(inner http.Handler) string {
 	return resource
 }
 
-// knows asks the provider whose token it is.
+// knows asks the provider for the user of a token.
 func (p *Provider) knows(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/userinfo", nil)
 	if err != nil {
@@ -279,8 +278,8 @@ func (p *Provider) knows(ctx context.Context, token string, _ *http.Request) (*a
 	return &auth.TokenInfo{Expiration: time.Now().Add(time.Hour)}, nil
 }
 
-// Visit goes to the provider's address as a browser does, signs the person in
-// there, and returns what it is sent back with to the address callback.
+// Visit signs the person in at the provider as a browser would, and returns the
+// parameters with which the provider redirects to callback.
 func Visit(t testing.TB, address, person, callback string) url.Values {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -317,8 +316,8 @@ func Visit(t testing.TB, address, person, callback string) url.Values {
 	return back
 }
 
-// records are the library's, with clients of their own: those of the library are
-// one map for all providers.
+// records is the library's storage with its own clients: the library's are a
+// map that all providers share.
 type records struct {
 	*storage.Storage
 	provider *Provider

@@ -15,7 +15,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// meters are all metrics of a server. Counters count from its start.
+// meters holds all metrics of a server. Counters start at 0 when the server
+// starts.
 type meters struct {
 	runsStarted, runsEnded     metric.Int64Counter
 	toolCalls, modelCalls      metric.Int64Counter
@@ -58,7 +59,7 @@ func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]in
 	return all, errors.Join(wrong, err)
 }
 
-// label makes one option of names and values.
+// label returns an option with attributes, given as names and values.
 func label(pairs ...string) metric.MeasurementOption {
 	var kvs []attribute.KeyValue
 	for i := 0; i < len(pairs); i += 2 {
@@ -93,7 +94,7 @@ func (m *meters) event(ctx context.Context, e agent.Event) {
 	m.events.Add(ctx, 1, label("kind", e.Body.Kind()))
 }
 
-// runEvent counts an event of a run, and remembers in r what later ones need.
+// runEvent counts an event of a run, and stores in r what later events need.
 func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
 	switch b := e.Inner().(type) {
 	case *agent.RunCreated:
@@ -127,7 +128,7 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
 			outcome = "error"
 		}
 		name := r.calls[b.CallID]
-		if name == "" { // it was asked for before this server started
+		if name == "" { // the call was made before this server started
 			name = unknownTool
 		}
 		delete(r.calls, b.CallID)
@@ -145,7 +146,7 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
 	}
 }
 
-// isModels reports whether a run's failure is that a model gave no answer.
+// isModels reports whether a run failed because of its model.
 func isModels(code string) bool {
 	switch model.Reason(code) {
 	case model.Unauthorized, model.Unreachable, model.NotFound, model.RateLimited, model.Overloaded, model.Cut, model.TooLong, model.BadRequest:
@@ -164,8 +165,8 @@ func (m *meters) used(ctx context.Context, of string, u conversation.Usage) {
 
 const unknownTool = "unknown"
 
-// toolName is a tool of the catalogue: what else a model calls for may be any
-// text at all.
+// toolName returns the name of a tool in the catalogue, or a placeholder: other
+// names that a model calls may be arbitrary text.
 func toolName(name string) string {
 	if _, ok := tool.Lookup(name); !ok {
 		return unknownTool

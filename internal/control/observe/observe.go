@@ -1,10 +1,11 @@
-// Package observe makes metrics and traces of the journal. It stands before a
-// store's journal and sees what this server appends, so that nothing else has to
-// be told to count or to measure. What it says is made of ids, names of our own,
-// times and counts; what was said, read or run is never in it.
+// Package observe derives metrics and traces from the journal. It wraps the
+// store's journal and sees what this server appends, so no other code has to
+// count or measure. Its output consists of ids, our own names, times and
+// counts; it never contains what was said, read or executed.
 //
-// A run's trace is made when the run has ended, from the run's own events: it is
-// the same whoever worked the run, and whichever server died meanwhile.
+// The trace of a run is created from the run's events when the run has ended.
+// It is therefore the same whichever servers worked on the run, and even if
+// some of them crashed.
 package observe
 
 import (
@@ -21,13 +22,13 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// Config is what an observer works with.
+// Config is what an observer needs.
 type Config struct {
 	Journal   store.Journal
 	Agents    store.Agents
-	Telemetry *telemetry.Telemetry // where to send to; nil sends nothing
-	// Privacy reports whether a run is in privacy mode, which has no trace; nil is
-	// never.
+	Telemetry *telemetry.Telemetry // where to send traces; nil sends none
+	// Privacy reports whether a run is in privacy mode; such runs have no
+	// trace. If it is nil, no run is.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
 	Logger  *slog.Logger
 }
@@ -36,7 +37,7 @@ type Config struct {
 type Observer struct {
 	journal store.Journal
 	agents  store.Agents
-	tracer  trace.Tracer // nil where no traces are sent
+	tracer  trace.Tracer // nil if no traces are sent
 	privacy func(context.Context, agent.Run) (bool, error)
 	log     *slog.Logger
 
@@ -46,19 +47,19 @@ type Observer struct {
 	tracing  sync.WaitGroup
 
 	mu   sync.Mutex
-	runs map[string]*underWay // by run; only those of which something is to be remembered
+	runs map[string]*underWay // by run id; only runs with data
 }
 
-// underWay is what is remembered of a run to make sense of its next event.
+// underWay is data about a run that is needed to interpret later events.
 type underWay struct {
-	calls   map[string]string // tools by the ids of calls
-	booting time.Time         // when the machine that is not ready was begun
+	calls   map[string]string // tool names by call id
+	booting time.Time         // when the boot of the machine began; zero if it is ready
 }
 
-// empty reports whether there is nothing to remember.
+// empty reports whether there is no data.
 func (r *underWay) empty() bool { return len(r.calls) == 0 && r.booting.IsZero() }
 
-// New makes an observer. Close it when done.
+// New returns an observer. The caller must call Close.
 func New(c Config) (*Observer, error) {
 	o := &Observer{
 		journal: c.Journal, agents: c.Agents, log: c.Logger, privacy: c.Privacy,
@@ -77,13 +78,13 @@ func New(c Config) (*Observer, error) {
 	return o, err
 }
 
-// Close waits for the traces that are being made, and ends the metrics.
+// Close waits for the traces in progress, and ends the metrics.
 func (o *Observer) Close(ctx context.Context) error {
 	o.tracing.Wait()
 	return o.provider.Shutdown(ctx)
 }
 
-// Journal returns the journal that is to be used in the place of the store's.
+// Journal returns a journal that must be used instead of the store's.
 func (o *Observer) Journal() store.Journal { return journal{o.journal, o} }
 
 type journal struct {
@@ -101,7 +102,7 @@ func (j journal) Append(ctx context.Context, a store.Append) ([]agent.Event, err
 	return events, err
 }
 
-// saw takes up events that are in the journal.
+// saw handles events that were appended to the journal.
 func (o *Observer) saw(ctx context.Context, agentID string, events []agent.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"aloft/internal/telemetry/telemetrytest"
 )
 
-// private stands wherever a user's or a machine's words do.
+// private replaces all text of users and machines.
 const private = "PRIVATE"
 
 const upstream = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// lifecycle is a run with everything in it, one second between two events.
+// lifecycle returns the events of a run with everything in it, one second apart.
 func lifecycle(runID string) []agent.Event {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	call := conversation.Block{Call: &conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessage(`{"command":"` + private + `"}`)}}
@@ -54,7 +54,7 @@ func lifecycle(runID string) []agent.Event {
 	return events
 }
 
-// observed is an observer on a store, and the receiver that it sends to.
+// observed returns an observer on a store.
 func observed(t *testing.T, sent *telemetry.Telemetry) *Observer {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -91,7 +91,7 @@ func live(t *testing.T, o *Observer, agentID string, events []agent.Event) {
 	}
 }
 
-// Runs take no memory once they have ended, also where an event comes after that.
+// Ended runs use no memory, even if an event follows the end.
 func TestRunsAreForgotten(t *testing.T) {
 	o := observed(t, nil)
 	id, runID := agent.NewID(), agent.NewRunID()
@@ -183,7 +183,7 @@ func TestTrace(t *testing.T) {
 	if up := telemetry.Parse(upstream).SpanID(); string(spans["run"].GetParentSpanId()) != string(up[:]) {
 		t.Error("the run is not below the request's span")
 	}
-	// exec-daemon finds the call's span by the call's id.
+	// exec-daemon derives the call's span from the call's id.
 	call := telemetry.Span(telemetry.Run(runID, upstream), "call c1").SpanID()
 	if string(spans["tool Shell"].GetSpanId()) != string(call[:]) {
 		t.Error("the call's span has another id")

@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// ContentType is that of what [Observer.Metrics] returns.
+// ContentType is the media type of the result of [Observer.Metrics].
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Metrics returns all metrics as they are now, in the text that Prometheus
-// reads.
+// Metrics returns the current values of all metrics in Prometheus's text
+// format.
 func (o *Observer) Metrics(ctx context.Context) ([]byte, error) {
 	var all metricdata.ResourceMetrics
 	if err := o.reader.Collect(ctx, &all); err != nil {
@@ -74,8 +74,7 @@ func exposePoints(out *bytes.Buffer, name string, points []metricdata.DataPoint[
 	write(out, lines)
 }
 
-// write puts the lines in order: those of one moment are to be compared with
-// those of another.
+// write writes the lines sorted, so that results can be compared.
 func write(out *bytes.Buffer, lines []string) {
 	slices.Sort(lines)
 	for _, l := range lines {
@@ -87,7 +86,7 @@ func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// labels writes attributes, and more pairs of a name and a value.
+// labels formats attributes and additional pairs of name and value.
 func labels(of attribute.Set, more ...string) string {
 	var all []string
 	for _, kv := range of.ToSlice() {

@@ -74,7 +74,7 @@ func (o *Observer) trace(ctx context.Context, agentID string, last agent.Event) 
 	}
 }
 
-// send makes the span, with the ids of its context.
+// send creates the span, with the ids of the span context as.
 func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext) {
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
@@ -86,8 +86,8 @@ func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext
 	made.End(trace.WithTimestamp(s.end))
 }
 
-// isPiece reports whether the event is a piece of something whose whole comes
-// later. A run may have very many.
+// isPiece reports whether the event is a piece of something that a later event
+// has completely. There may be very many of them.
 func isPiece(b agent.Body) bool {
 	switch b.(type) {
 	case *agent.TextDelta, *agent.ThinkingDelta, *agent.CallDelta:
@@ -96,12 +96,12 @@ func isPiece(b agent.Body) bool {
 	return false
 }
 
-// spansOf makes the spans below a run's own of the run's events. The model was
-// asked when there was nothing else left to do, so its span begins where the
-// event before its reply left off.
+// spansOf returns the spans below the run's span. A model request starts when
+// nothing else is left to do, so its span begins at the end of the event before
+// the reply.
 func spansOf(events []agent.Event) []span {
 	var all []span
-	turn := -1 // its span, in all
+	turn := -1 // index of its span in all
 	calls := map[string]*span{}
 	turns, steps := 0, 0
 	before := time.Time{}
@@ -138,7 +138,7 @@ func spansOf(events []agent.Event) []span {
 			}
 		case *agent.BootStep:
 			if b.State == "running" {
-				break // its end tells how long it took
+				break // the end of the step has its duration
 			}
 			steps++
 			took := time.Duration(b.DurationMS) * time.Millisecond
@@ -156,8 +156,8 @@ func spansOf(events []agent.Event) []span {
 
 var plainName = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
-// stepName is a step of the boot. The machine names it: what looks like no name
-// stays here.
+// stepName returns the name of a boot step. Names come from the machine, so any
+// that is not a plain word is replaced.
 func stepName(name string) string {
 	if !plainName.MatchString(name) {
 		return "step"

@@ -11,18 +11,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// idleFor is how long a connection that nobody uses is kept.
+// idleFor is how long an idle connection is kept.
 const idleFor = 90 * time.Second
 
-// errTooLarge is of a reply that is longer than its bound.
+// errTooLarge is the error for a reply above the limit.
 var errTooLarge = errors.New("the reply is too large")
 
-// Converse returns a client for more than one request to a server that users
-// name. A reply of more than most bytes fails while it is read, also one that
-// comes as a stream. A redirect is followed within the same scheme, host and
-// port alone, so that what a request carries reaches nobody else. How long a
-// request may take is its context's to say. CloseIdleConnections lets go of what
-// is kept.
+// Converse returns a client for several requests to a server that users name.
+// Reading more than most bytes of a reply fails, also for a stream. Redirects
+// are followed only within the same scheme, host and port, so that nobody else
+// gets what a request carries. The request's context sets the timeout.
+// CloseIdleConnections closes the connections.
 func (c *Client) Converse(most int64) *http.Client {
 	t := c.http.Clone()
 	t.DisableKeepAlives, t.MaxIdleConnsPerHost, t.IdleConnTimeout = false, 2, idleFor
@@ -40,7 +39,7 @@ func (c *Client) Converse(most int64) *http.Client {
 	}
 }
 
-// SameOrigin reports whether two URLs have scheme, host and port in common.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && a.Hostname() == b.Hostname() && portOf(a) == portOf(b)
 }
@@ -56,7 +55,7 @@ func portOf(u *url.URL) string {
 	}
 }
 
-// bounded judges the URL of each request, and bounds each reply.
+// bounded checks the URL of each request, and limits each reply.
 type bounded struct {
 	*http.Transport
 	check func(rawURL string) error

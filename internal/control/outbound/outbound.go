@@ -1,9 +1,8 @@
-// Package outbound is how the server itself speaks to addresses that its users
-// name: webhooks, images in prompts, registries of container images. Every
-// connection is judged by a policy,
-// by the addresses that are dialled and not by what a name meant a moment ago,
-// so that nobody reaches through the server what its host alone may reach. No
-// proxy is used, since it would do the dialling.
+// Package outbound is how the server contacts addresses that its users name:
+// webhooks, images in prompts, registries of container images. A policy checks
+// the address of every connection when it is dialed, rather than the name
+// beforehand, so that nobody can use the server to reach what only its host can
+// reach. It uses no proxy, because a proxy would do the dialing.
 package outbound
 
 import (
@@ -23,29 +22,29 @@ import (
 	"aloft/internal/policy"
 )
 
-// Bounds of one request.
+// Limits of one request.
 const (
 	dialWithin  = 5 * time.Second
 	imageWithin = 20 * time.Second
 	maxHeader   = 64 << 10
 	maxURL      = 2048
-	// MaxImage is how large an image may be, in bytes.
+	// MaxImage is the maximum size of an image, in bytes.
 	MaxImage     = 15 << 20
 	maxRedirects = 3
 )
 
-// imageTypes are those that models take.
+// imageTypes are the image types that models accept.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Client speaks HTTP to what its policy allows. Its methods are safe for
-// concurrent use.
+// Client sends HTTP requests to addresses that its policy allows. Its methods
+// are safe for concurrent use.
 type Client struct {
 	rules *policy.Matcher
 	http  *http.Transport
-	host  func() ([]net.Addr, error) // the addresses of the host's interfaces
+	host  func() ([]net.Addr, error) // addresses of the host's interfaces
 }
 
-// New returns a client under the policy.
+// New returns a client with the given policy.
 func New(network policy.Network) (*Client, error) {
 	rules, err := network.Compile()
 	if err != nil {
@@ -54,12 +53,12 @@ func New(network policy.Network) (*Client, error) {
 	c := &Client{rules: rules, host: net.InterfaceAddrs}
 	c.http = &http.Transport{
 		DialContext: c.Dial, TLSHandshakeTimeout: dialWithin, MaxResponseHeaderBytes: maxHeader,
-		DisableKeepAlives: true, // one request is all that is said
+		DisableKeepAlives: true, // each client sends only one request
 	}
 	return c, nil
 }
 
-// Check refuses a URL that cannot be spoken to. Its error is a fault, which does
+// Check rejects a URL that cannot be contacted. Its error is a fault that does
 // not repeat the URL.
 func (c *Client) Check(raw string) error {
 	u, err := url.Parse(raw)
@@ -81,8 +80,8 @@ func (c *Client) Check(raw string) error {
 	return refusal(c.rules.Name(u.Hostname()))
 }
 
-// address judges an address that the names resolved to. The host's own addresses
-// are refused, in whatever range they are, unless the operator has opened them.
+// address checks an address to which the names have resolved. The host's own
+// addresses are refused in any range, unless the operator has allowed them.
 func (c *Client) address(addr netip.Addr, names []string) policy.Verdict {
 	v := c.rules.Address(addr, names)
 	if !v.Allowed || c.rules.Opened(addr) {
@@ -108,24 +107,25 @@ func refusal(v policy.Verdict) error {
 		Hint("its operator can allow it: `outbound` in the configuration")
 }
 
-// Post sends the body, and returns the reply's status. Redirects are not
-// followed, and the reply's body is not read. The error tells no part of the URL
-// but its host.
+// Post sends the body, and returns the reply's status. It does not follow
+// redirects or read the reply's body. The error contains nothing of the URL
+// except its host.
 func (c *Client) Post(ctx context.Context, rawURL string, header http.Header, body io.Reader) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, body)
 	if err != nil {
 		return 0, errors.New("the address is not a URL")
 	}
 	req.Header = header
-	resp, err := c.http.RoundTrip(req) // and no Client, which would follow
+	resp, err := c.http.RoundTrip(req) // a Client would follow redirects
 	if err != nil {
 		return 0, err
 	}
-	_ = resp.Body.Close() // unread
+	_ = resp.Body.Close() // not read
 	return resp.StatusCode, nil
 }
 
-// Image fetches a picture, and says its type by its bytes. The error is a fault.
+// Image fetches an image, and returns the type detected from its bytes. The
+// error is a fault.
 func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media string, err error) {
 	if err := c.Check(rawURL); err != nil {
 		return nil, "", err
@@ -140,7 +140,7 @@ func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media s
 		if len(via) > maxRedirects {
 			return fmt.Errorf("more than %d redirects", maxRedirects)
 		}
-		to.Header.Del("Referer") // an address may hold a token, which is for its own server
+		to.Header.Del("Referer") // a URL may contain a token for its own server
 		return c.Check(to.URL.String())
 	}}
 	resp, err := client.Do(req)
@@ -194,9 +194,9 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return nil, err
 }
 
-// Resolve returns the addresses of a name, or of an address, to which the policy
-// allows a connection. There is an error if there is none: a fault if the policy
-// refuses them all.
+// Resolve returns the addresses of a name, or of an address, that the policy
+// allows. If there are none, it returns an error, which is a fault if the
+// policy refused all.
 func (c *Client) Resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	var names []string
 	var all []netip.Addr

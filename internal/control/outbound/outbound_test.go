@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A name is judged by what it leads to when it is dialled.
+// A name is checked by the address that it resolves to when it is dialed.
 func TestNamesOfPrivateAddresses(t *testing.T) {
 	far := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was reached") }))
 	defer far.Close()
@@ -48,8 +48,8 @@ func TestNamesOfPrivateAddresses(t *testing.T) {
 	}
 }
 
-// Every hop of a redirect is judged, and told nothing of the one before; what
-// comes is a picture by its bytes, whatever its server calls it.
+// Every hop of a redirect is checked, and gets no data about the previous one.
+// Images are recognized by their bytes, whatever type the server says.
 func TestRedirectsAndTypes(t *testing.T) {
 	const png = "\x89PNG\r\n\x1a\n"
 	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +111,7 @@ func TestImageBounds(t *testing.T) {
 	}
 }
 
-// What Check lets through is no address that is always blocked.
+// FuzzCheck checks that no URL with a blocked address passes Check.
 func FuzzCheck(f *testing.F) {
 	for _, raw := range []string{"https://example.com/", "http://[::ffff:127.0.0.1]:1/", "http://0x7f.1/", "http://127.1/", "http://u@10.0.0.1/", "//x", "http://[fe80::1%25eth0]/"} {
 		f.Add(raw)
@@ -137,7 +137,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// The host's own addresses are the host, also those that the world reaches.
+// All of the host's own addresses are blocked, even public ones.
 func TestOwnAddress(t *testing.T) {
 	public := func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.7"), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2001:db8::7"), Mask: net.CIDRMask(64, 128)}}, nil

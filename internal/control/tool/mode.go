@@ -15,7 +15,8 @@ type SwitchArgs struct {
 	Explanation string `json:"explanation"`
 }
 
-// ReadSwitch reads them. The result is not nil where they are wrong.
+// ReadSwitch parses the arguments. If they are invalid, refused is the result
+// of the call.
 func ReadSwitch(raw json.RawMessage) (in SwitchArgs, refused *tool.Result) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -30,7 +31,7 @@ func ReadSwitch(raw json.RawMessage) (in SwitchArgs, refused *tool.Result) {
 	return in, nil
 }
 
-// switchMode is a call that a person has allowed, if there was any need.
+// switchMode runs a call that a person has allowed if that was necessary.
 func switchMode(raw json.RawMessage, now string) (tool.Result, agent.Body) {
 	in, refused := ReadSwitch(raw)
 	if refused != nil {
@@ -39,7 +40,7 @@ func switchMode(raw json.RawMessage, now string) (tool.Result, agent.Body) {
 	now = cmp.Or(now, agent.ModeAgent)
 	output, err := json.Marshal(map[string]any{"success": map[string]string{"fromMode": now, "toMode": in.Target}})
 	if err != nil {
-		return tool.Failed("%v", err), nil // text always marshals
+		return tool.Failed("%v", err), nil // marshaling a string cannot fail
 	}
 	r := tool.Result{Output: output, Text: "You are in agent mode: carry the task out."}
 	if in.Target == agent.ModePlan {

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// Bounds of what a person is asked at once: of counts, runes and bytes.
+// Limits for questions to a person: counts, runes and bytes.
 const (
 	maxQuestions = 10
 	maxOptions   = 20
@@ -23,10 +23,11 @@ const (
 	maxID        = 200
 )
 
-// Consults reports whether calls of a tool are themselves put to a person.
+// Consults reports whether calls of a tool are questions to a person.
 func Consults(name string) bool { return name == agent.QuestionTool || name == agent.PlanTool }
 
-// Question is what such a call has a person asked. The error is for the model.
+// Question returns the approval request for such a call. The error is for the
+// model.
 func Question(c conversation.ToolCall) (agent.Approval, error) {
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
@@ -112,7 +113,7 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 	return q, nil
 }
 
-// Answer is the result of a call that a person was asked about.
+// Answer returns the result of a call that was a question to a person.
 func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
 	output := map[string]any{"planId": q.ID}
 	text := "The user approves the plan: carry it out now."
@@ -130,7 +131,7 @@ func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
 	}
 	raw, err := json.Marshal(map[string]any{"success": output})
 	if err != nil {
-		return tool.Failed("%v", err) // text always marshals
+		return tool.Failed("%v", err) // marshaling a string cannot fail
 	}
 	return tool.Result{Text: text, Output: raw}
 }

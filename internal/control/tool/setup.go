@@ -16,15 +16,15 @@ import (
 
 const setUp = "SetupVmEnvironment"
 
-// Scripts keeps what agents say that later machines of their repository have to
-// install. Its methods are safe for concurrent use.
+// Scripts stores the install scripts that agents propose for later machines of
+// their repository. Its methods are safe for concurrent use.
 type Scripts interface {
-	// KeepScript makes the script what is installed. A call that is repeated
-	// changes nothing. Where it may not be kept the error is a fault that says why.
+	// KeepScript stores the script. It is idempotent. If the script may not be
+	// stored, the error is a fault that says why.
 	KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error)
 }
 
-// setUpVMEnvironment keeps the update script.
+// setUpVMEnvironment stores the update script.
 func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Agent, scripts Scripts) (tool.Result, agent.Body) {
 	var in struct {
 		Script string `json:"update_script"`
@@ -54,8 +54,8 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 	return tool.Result{Text: text, Output: output}, &agent.ScriptKept{EnvironmentID: e.ID, VersionID: e.VersionID, Script: strings.TrimSpace(in.Script)}
 }
 
-// refused is the result of a script that is not kept: why, in words for the model
-// and as a code for programs.
+// refused is the result if a script is not stored: the reason, as text for the
+// model and as a code for programs.
 func refused(err error) tool.Result {
 	f := fault.Of(err)
 	message := "Not kept: " + f.Message

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// kept keeps scripts, or says why not.
+// kept stores scripts, or returns an error.
 type kept struct {
 	script string
 	err    error

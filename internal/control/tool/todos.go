@@ -11,14 +11,14 @@ import (
 	"aloft/internal/tool"
 )
 
-// maxTodos keeps a list short enough to be one.
+// maxTodos is the maximum length of a todo list.
 const maxTodos = 200
 
-// statuses of an item, as proto/agent/v1/todos_tool.proto has them.
+// statuses are the statuses of an item, as in proto/agent/v1/todos_tool.proto.
 var statuses = []string{"pending", "in_progress", "completed", "cancelled"}
 
-// todoWrite changes the list of what is to be done. The list is the agent's
-// own; it is kept as the result of the call.
+// todoWrite changes the agent's todo list. The list is stored as the result of
+// the call.
 func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 	var in struct {
 		Todos []agent.Todo `json:"todos"`

@@ -1,6 +1,6 @@
-// Package tool holds the tools that act on the control plane and not in a
-// machine. What has an effect but its result, which the journal keeps, has it
-// once, however often the call is worked.
+// Package tool implements the tools that act on the control plane rather than
+// in a machine. A call's result is stored in the journal. Any other effect
+// happens only once, however often the call runs.
 package tool
 
 import (
@@ -11,8 +11,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// Run works a call of such a tool on the state of its agent. What is to be
-// journaled beside the result is not nil.
+// Run runs a call of such a tool on the state of its agent. A non-nil second
+// result is journaled with the first.
 func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts Scripts) (tool.Result, agent.Body) {
 	switch c.Name {
 	case "TodoWrite":
@@ -25,8 +25,8 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 	return tool.Failed("not available: %s", c.Name), nil
 }
 
-// Reviewed reports whether calls of a tool are judged as those to a machine are:
-// what they do lasts beyond the conversation.
+// Reviewed reports whether calls of a tool are reviewed like those that run in
+// a machine, because their effect outlasts the conversation.
 func Reviewed(name string) bool {
 	return name == setUp || name == agent.TaskTool || name == agent.SwitchTool || name == "PrManagement"
 }

@@ -1,6 +1,6 @@
-// Package trash removes folders in the background: a machine's disk or a saved
-// layer can be large, and who gives it up does not want to wait. What a process
-// has not managed when it ends is there to be removed by the next.
+// Package trash removes folders in the background, because removing a machine's
+// disk or a saved layer can take long. What is left when a process ends is
+// removed by the next process.
 package trash
 
 import (
@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// A Can empties one folder, one entry at a time. Its methods are safe for
-// concurrent use, also by several processes on one folder.
+// A Can removes the entries of one folder, one at a time. Its methods are safe
+// for concurrent use, also by several processes on the same folder.
 type Can struct {
 	dir string
 	log *slog.Logger
@@ -24,7 +24,7 @@ type Can struct {
 	working bool
 }
 
-// Open returns the can that is the folder dir, which is there, and begins to
+// Open returns the can for the folder dir, which must exist, and starts to
 // empty it.
 func Open(dir string, log *slog.Logger) *Can {
 	c := &Can{dir: dir, log: log}
@@ -33,11 +33,11 @@ func Open(dir string, log *slog.Logger) *Can {
 	return c
 }
 
-// Discard moves path, which lies on the same file system, into the can. When it
-// returns, path is free. The name is for whoever looks into the can.
+// Discard moves path, which must be on the same file system, into the can. When
+// it returns, path is free. name is for people who look into the can.
 func (c *Can) Discard(path, name string) error {
-	// One step, to a name that nothing has: a folder made for it beforehand is
-	// trash already, and may be gone by then.
+	// This is a single rename to a unique name. A folder that was created for
+	// it beforehand would itself be trash, and could be gone by now.
 	if err := os.Rename(path, filepath.Join(c.dir, name+"-"+rand.Text())); err != nil {
 		return err
 	}
@@ -45,12 +45,12 @@ func (c *Can) Discard(path, name string) error {
 	return nil
 }
 
-// wake has the can emptied.
+// wake starts emptying the can.
 func (c *Can) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.working {
-		return // it looks again before it stops
+		return // the running goroutine checks again before it stops
 	}
 	c.working = true
 	go c.work()

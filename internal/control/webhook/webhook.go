@@ -1,8 +1,9 @@
-// Package webhook tells the webhooks of agents that a run has ended, or that a
-// question waits for a person. What is to be told is an outbox in the store,
-// written with the journal's own line, so that no crash loses or doubles it; a
-// sender claims what is due, posts it, and records how that went. A receiver may get a delivery twice, when the sender
-// dies between its answer and the record, and then with the same id.
+// Package webhook notifies the webhooks of agents when a run has ended or an
+// approval request is pending. Deliveries are an outbox in the store, written
+// in the same transaction as the journal event, so that a crash neither loses
+// nor duplicates them. A sender claims due deliveries, posts them, and records
+// the outcome. If it dies between a receiver's reply and the record, the
+// receiver gets the delivery again, with the same id.
 package webhook
 
 import (
@@ -29,18 +30,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// How deliveries are tried.
+// Timing and limits of deliveries.
 const (
 	sendWithin = 10 * time.Second
-	claimedFor = time.Minute // more than an attempt takes
+	claimedFor = time.Minute // longer than an attempt takes
 	atOnce     = 16
-	firstWait  = 10 * time.Second // after the first attempt; twice as long after each
+	firstWait  = 10 * time.Second // after the first attempt; doubles each time
 	longest    = time.Hour
-	maxError   = 500  // bytes of what is kept of an error
-	maxSubject = 8000 // bytes of what a question is about: the whole is in the API
+	maxError   = 500  // bytes of a stored error
+	maxSubject = 8000 // bytes of a request's subject; the API has all of it
 )
 
-// Store is what a sender reads and writes.
+// Store is the part of the store that a sender uses.
 type Store interface {
 	store.Deliveries
 	Agent(ctx context.Context, id string) (agent.Agent, error)
@@ -48,34 +49,34 @@ type Store interface {
 	Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
 }
 
-// Config is what a sender works with. All fields but Logger, Every and Wait must
-// be set.
+// Config is what a sender needs. All fields but Logger, Every and Wait are
+// required.
 type Config struct {
 	Store Store
 	Owner string // this server's name
-	// Webhook returns the agent's; its error is a fault of kind NotFound where it
-	// has none.
+	// Webhook returns the agent's webhook. If there is none, its error is a
+	// fault of kind NotFound.
 	Webhook func(ctx context.Context, agentID string) (safe.Webhook, error)
-	// Shown reports whether what the agent says in a run may be told outside. nil is
-	// yes.
+	// Shown reports whether the agent's messages in a run may be sent to other
+	// services. If it is nil, they may.
 	Shown func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
-	// Post sends a body, follows no redirect, and returns the status. Its error
-	// tells no secret.
+	// Post sends a body without following redirects, and returns the status.
+	// Its error contains no secret.
 	Post      func(ctx context.Context, url string, header http.Header, body io.Reader) (int, error)
 	PublicURL func() string
 	Logger    *slog.Logger
-	Every     time.Duration                    // how often what is due is looked for; a second unless given
-	Wait      func(attempts int) time.Duration // until the next attempt; [Backoff] unless given
+	Every     time.Duration                    // how often to look for due deliveries; default a second
+	Wait      func(attempts int) time.Duration // until the next attempt; default [Backoff]
 }
 
 // Sender sends deliveries.
 type Sender struct {
 	Config
-	free    chan struct{} // holds one for each attempt that may begin
+	free    chan struct{} // holds a token for each attempt that may start
 	sending sync.WaitGroup
 }
 
-// New returns a sender, which does nothing until it runs.
+// New returns a sender. Run starts it.
 func New(c Config) *Sender {
 	c.Every = cmp.Or(c.Every, time.Second)
 	if c.Wait == nil {
@@ -91,8 +92,8 @@ func New(c Config) *Sender {
 	return s
 }
 
-// Backoff is how long to wait after so many attempts: ten seconds, and twice as
-// long each time up to an hour, give or take a tenth.
+// Backoff returns how long to wait after the given number of attempts: ten
+// seconds, doubling up to an hour, with 10 % jitter.
 func Backoff(attempts int) time.Duration {
 	wait := longest
 	if doubled := attempts - 1; doubled < 9 {
@@ -101,8 +102,8 @@ func Backoff(attempts int) time.Duration {
 	return wait*9/10 + rand.N(wait/5)
 }
 
-// Run sends what is due until ctx ends. What this server was sending when it
-// died is due at once.
+// Run sends due deliveries until ctx ends. Deliveries that this server was
+// sending when it died are due at once.
 func (s *Sender) Run(ctx context.Context) error {
 	defer s.sending.Wait()
 	released := false
@@ -128,7 +129,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	}
 }
 
-// sendDue begins as many attempts as may be under way.
+// sendDue starts as many attempts as are allowed at once.
 func (s *Sender) sendDue(ctx context.Context) error {
 	slots := len(s.free)
 	if slots == 0 {
@@ -139,7 +140,7 @@ func (s *Sender) sendDue(ctx context.Context) error {
 		return err
 	}
 	for _, d := range due {
-		<-s.free // there are enough: nobody else takes them
+		<-s.free // does not block, since nobody else takes tokens
 		s.sending.Go(func() {
 			defer func() { s.free <- struct{}{} }()
 			s.attempt(ctx, d)
@@ -148,8 +149,8 @@ func (s *Sender) sendDue(ctx context.Context) error {
 	return nil
 }
 
-// attempt sends a delivery once and records how it went. One that the server's
-// own end cuts short is not counted.
+// attempt sends a delivery once and records the outcome. An attempt that the
+// server's shutdown aborts does not count.
 func (s *Sender) attempt(ctx context.Context, d store.Delivery) {
 	status, err := s.send(ctx, d)
 	if ctx.Err() != nil {
@@ -201,7 +202,7 @@ func (s *Sender) send(ctx context.Context, d store.Delivery) (status int, err er
 	return s.Post(ctx, hook.URL, header, bytes.NewReader(body))
 }
 
-// Sign is the signature of a body: sha256= and the HMAC in hex.
+// Sign returns the signature of a body: sha256= and the HMAC in hex.
 func Sign(key string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write(body)
@@ -212,14 +213,14 @@ type payload struct {
 	Event     store.DeliveryEvent `json:"event"`
 	Timestamp time.Time           `json:"timestamp"`
 	ID        string              `json:"id"`
-	Status    string              `json:"status"` // ERROR or FINISHED; RUNNING while a question waits
+	Status    string              `json:"status"` // ERROR or FINISHED; RUNNING while a request is pending
 	Source    source              `json:"source"`
 	Target    target              `json:"target"`
 	Summary   string              `json:"summary,omitempty"`
 	Approval  *question           `json:"approval,omitempty"`
 }
 
-// question is an approval as the API shows it.
+// question is an approval request in the API's form.
 type question struct {
 	ID      string     `json:"id"`
 	RunID   string     `json:"runId"`
@@ -229,7 +230,7 @@ type question struct {
 	Why     string     `json:"why"`
 	Entries []string   `json:"entries"`
 	Until   *time.Time `json:"until,omitempty"`
-	// Questions are the agent's own, in brief.
+	// Questions are the agent's own questions, shortened.
 	Questions []agent.Question `json:"questions,omitempty"`
 }
 
@@ -244,8 +245,8 @@ type target struct {
 	PRURL      string `json:"prUrl,omitempty"`
 }
 
-// body is made of what no longer changes, so that it is the same each time; only
-// a pull request may be opened, and a summary be hidden, between two attempts.
+// body returns the body of a delivery. It is the same for each attempt, except
+// that a pull request may be opened or the summary hidden in between.
 func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	a, err := s.Store.Agent(ctx, d.AgentID)
 	if err != nil {
@@ -276,10 +277,10 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 		return s.questionBody(ctx, d, p, shown)
 	}
 	p.Status, p.Summary = string(agent.Failed), run.Result
-	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as /v0 has it: what was stopped is over
+	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as in /v0, a cancelled run counts as finished
 		p.Status = string(agent.Finished)
 	}
-	if run.Failure != nil && (p.Summary == "" || run.Status == agent.Expired) { // its last words do not say why it ended
+	if run.Failure != nil && (p.Summary == "" || run.Status == agent.Expired) { // the last message does not say why the run ended
 		p.Summary = strings.TrimSpace(run.Failure.Message + "\n\n" + p.Summary)
 	}
 	if !shown {
@@ -298,7 +299,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// questionBody completes what is told of a question, as it was when it was asked.
+// questionBody fills in the approval request, as it was made.
 func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, shown bool) ([]byte, error) {
 	events, err := s.Store.Read(ctx, d.AgentID, d.Seq-1, 1)
 	if err != nil {
@@ -317,7 +318,7 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, 
 		if !q.Until.IsZero() {
 			p.Approval.Until = &q.Until
 		}
-		if !shown { // that one waits, and where to answer it
+		if !shown { // report only that a request is pending, and where to answer it
 			p.Summary = ""
 			p.Approval = &question{ID: q.ID, RunID: q.RunID, Tool: q.Tool, Entries: []string{}, Until: p.Approval.Until}
 		}

@@ -30,7 +30,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// sendFrom, in the environment, makes the test binary the server that is killed.
+// sendFrom is the environment variable that makes the test binary act as the
+// server to be killed.
 const sendFrom = "ALOFT_TEST_SEND_FROM"
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim says that it is up and sends until it is killed.
+// victim prints that it is up, and sends until it is killed.
 func victim(dir string) error {
 	o, err := openOffice(dir)
 	if err != nil {
@@ -59,7 +60,7 @@ const (
 	repoURL = "https://git.example.com/o/r"
 )
 
-// An office is a data folder, opened.
+// An office is an open data folder.
 type office struct {
 	store *sqlite.Store
 	safe  *safe.Safe
@@ -102,7 +103,7 @@ func (o *office) sender() *Sender {
 	})
 }
 
-// run runs a sender until the test ends, or stop is called.
+// run runs a sender until the test ends or stop is called.
 func (o *office) run(t *testing.T, s *Sender) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +114,7 @@ func (o *office) run(t *testing.T, s *Sender) (stop func()) {
 	return stop
 }
 
-// hooked makes an agent whose webhook is at the URL, with an open run.
+// hooked creates an agent with an open run, whose webhook is at the URL.
 func (o *office) hooked(t *testing.T, url string) (id, runID string) {
 	t.Helper()
 	id, runID = agent.NewID(), agent.NewRunID()
@@ -153,7 +154,7 @@ func (o *office) delivery(t *testing.T, id string) store.Delivery {
 	return list[0]
 }
 
-// eventually waits until the agent's one delivery is as wanted.
+// eventually waits until the agent's only delivery is as wanted.
 func (o *office) eventually(t *testing.T, id string, holds func(store.Delivery) bool) store.Delivery {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -180,7 +181,8 @@ type letter struct {
 	body   []byte
 }
 
-// receiver gives the letters, and answers with what answer says.
+// receiver starts a server that passes on what it receives, and replies with
+// answer.
 func receiver(t *testing.T, answer http.HandlerFunc) (url string, letters <-chan letter) {
 	t.Helper()
 	got := make(chan letter, 100)
@@ -239,7 +241,7 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("recorded %+v", d)
 	}
 
-	// What is replayed has the same id and body.
+	// A redelivery has the same id and body.
 	if err := o.store.Redeliver(t.Context(), id, d.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func TestDelivery(t *testing.T) {
 		id, runID := o.hooked(t, url)
 		said := ""
 		if status == agent.Expired {
-			said = "half of it is done" // which is not why it ended
+			said = "half of it is done" // the last message, which is not the reason of the end
 		}
 		o.end(t, id, runID, &agent.RunEnded{Status: status, Result: said, Failure: &agent.Failure{Code: "c", Message: "why"}})
 		if l := next(t, letters); !strings.Contains(string(l.body), said) || !strings.Contains(string(l.body), `"status":"`+want+`"`) || !strings.Contains(string(l.body), `"branchName":"aloft/planned"`) || !strings.Contains(string(l.body), "why") {
@@ -260,8 +262,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// A question is told as it was asked, once, also when it has been answered since
-// and when the server was killed.
+// A request is reported once, as it was made, even if it has been answered
+// since or the server was killed.
 func TestAQuestionIsTold(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	url, letters := receiver(t, ok)
@@ -345,8 +347,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// What an agent says stays here where an admin has settled so; that it is done
-// does not.
+// If an admin has turned summaries off, the agent's messages are not sent, but
+// the end of a run is.
 func TestNothingIsTold(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	sender := o.sender()
@@ -373,8 +375,8 @@ func TestGivenUpAndReplayed(t *testing.T) {
 	}
 }
 
-// What the server may not reach is not reached, and what is said of it holds no
-// part of the URL but its host.
+// Blocked addresses are not contacted, and the error contains nothing of the
+// URL except its host.
 func TestUnreachable(t *testing.T) {
 	o := testOffice(t, t.TempDir())
 	o.run(t, o.sender())
@@ -406,8 +408,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A server that is killed at any point of a delivery neither loses nor doubles
-// it: it is killed before it sends, and while the receiver has not answered.
+// A server that is killed at any point neither loses nor duplicates a delivery:
+// it is killed before it sends, and before the receiver has replied.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	held := make(chan struct{})
@@ -441,7 +443,7 @@ func TestKill(t *testing.T) {
 			}
 			first[p.ID] = l.header.Get("X-Webhook-ID")
 		}
-		kill() // while none has an answer
+		kill() // before any reply
 	}
 	close(held)
 	o = testOffice(t, dir)
@@ -454,7 +456,8 @@ func TestKill(t *testing.T) {
 	stop()
 }
 
-// start runs a sender as a process of its own, and returns how to kill it.
+// start runs a sender as a separate process, and returns a function that kills
+// it.
 func start(t *testing.T, dir string) (kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

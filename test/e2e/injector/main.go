@@ -1,6 +1,6 @@
-// Command injector is an MCP server that runs inside a machine, as a repository
-// names one, and whose only tool answers with orders, which are its arguments. It
-// tries to get out of its sandbox too, and says what came of it.
+// Command injector is an MCP server that runs in a machine, as a repository
+// would configure it. Its only tool returns instructions, which it gets as
+// arguments. It also tries to escape from its sandbox, and reports the result.
 package main
 
 import (

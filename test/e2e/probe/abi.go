@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls of the i386 ABI, by their numbers there.
+// Numbers of system calls in the i386 ABI.
 const (
 	i386Socketcall = 102
 	i386Socket     = 359
 	x32Bit         = 0x40000000
 )
 
-// otherABIs makes system calls by the ABIs of amd64 that are not its own. Each is
-// made by a program of a few bytes, which is killed where nothing else is done.
+// otherABIs makes system calls with the other ABIs that amd64 kernels support.
+// Each is made by a tiny program.
 func otherABIs() {
 	if runtime.GOARCH != "amd64" {
 		return
@@ -36,7 +36,7 @@ func otherABIs() {
 		{"i386 getpid", false, 20, 0, 0, 0, 0},
 		{"i386 socket netfilter", false, i386Socket, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER, 0},
 		{"i386 socket vsock", false, i386Socket, unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0},
-		{"i386 socketcall", false, i386Socketcall, 1, 0, 0, 0}, // socket(), its arguments at address 0
+		{"i386 socketcall", false, i386Socketcall, 1, 0, 0, 0}, // socket(), with its arguments at address 0
 		{"i386 keyctl", false, 288, 0, 0, 0, 0},
 		{"x32 getpid", true, 39, 0, 0, 0, 0},
 		{"x32 socket vsock", true, 41, unix.AF_VSOCK, unix.SOCK_STREAM, 0, 0},
@@ -49,7 +49,7 @@ func otherABIs() {
 	}
 }
 
-// int80 is code that makes a call of i386, and exits with what came of it.
+// int80 returns code that makes an i386 system call, and exits with its result.
 func int80(number, a, b, c uint32) []byte {
 	code := move(0xb8, number)            // mov eax
 	code = append(code, move(0xbb, a)...) // mov ebx
@@ -58,7 +58,8 @@ func int80(number, a, b, c uint32) []byte {
 	return append(code, append([]byte{0xcd, 0x80}, exit...)...)
 }
 
-// syscall64 is the same for a call of amd64, or of x32.
+// syscall64 returns code that makes a system call of amd64 or x32, and exits
+// with its result.
 func syscall64(number, a, b, c uint32) []byte {
 	code := move(0xb8, number)            // mov eax
 	code = append(code, move(0xbf, a)...) // mov edi
@@ -76,7 +77,7 @@ func move(opcode byte, value uint32) []byte {
 //	neg eax; jns failed; xor eax, eax; failed: mov edi, eax; mov eax, 60; syscall
 var exit = []byte{0xf7, 0xd8, 0x79, 0x02, 0x31, 0xc0, 0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f, 0x05}
 
-// runCode runs machine code as a program of its own, and says how it ended.
+// runCode runs machine code as a program, and returns how it ended.
 func runCode(code []byte) string {
 	const base, header = 0x400000, 64 + 56
 	le := binary.LittleEndian
@@ -118,9 +119,9 @@ func runCode(code []byte) string {
 	return unix.ErrnoName(syscall.Errno(ended.ExitCode()))
 }
 
-// families opens every kind of socket that there is, also by arguments that only
-// look like another kind, and says which the filter lets pass: what the kernel
-// itself does not know fails with another error than EPERM.
+// families opens every kind of socket, including with arguments that only
+// resemble another kind, and reports which the seccomp filter allows. If the
+// kernel does not support a kind, the error is not EPERM.
 func families() {
 	protocols := map[int][]int{
 		unix.AF_INET:  {0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, 33, 115, unix.IPPROTO_SCTP, unix.IPPROTO_UDPLITE, 255, 256, unix.IPPROTO_MPTCP},
@@ -152,14 +153,14 @@ func families() {
 			}
 		}
 	}
-	const high = 1 << 32 // the kernel reads 32 bits
+	const high = 1 << 32 // the kernel reads only 32 bits
 	tell("wide socket vsock", raw(unix.SYS_SOCKET, high|unix.AF_VSOCK, unix.SOCK_STREAM, 0))
 	tell("wide socket netfilter", raw(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, high|unix.NETLINK_NETFILTER))
 	tell("wide family of netfilter", raw(unix.SYS_SOCKET, high|unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER))
 }
 
-// within runs the probe again in new namespaces, of which one is a user
-// namespace where it has every capability.
+// within runs the probe again in new namespaces, one of them a user namespace
+// in which it has every capability.
 func within(flags uintptr, args ...string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -175,10 +176,11 @@ func within(flags uintptr, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mountTypes are what nobody in a machine may mount, in whatever namespaces.
+// mountTypes are file system types that nobody in a machine may mount, in any
+// namespace.
 var mountTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs", "binderfs"}
 
-// nested tries what a new user namespace opens.
+// nested tries what a new user namespace allows.
 func nested() {
 	for name, flag := range map[string]uintptr{"cgroup": unix.CLONE_NEWCGROUP, "mount": unix.CLONE_NEWNS, "net": unix.CLONE_NEWNET, "pid": unix.CLONE_NEWPID, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS} {
 		_, err := within(flag, "nothing")
@@ -201,7 +203,7 @@ func nested() {
 	fmt.Print(out)
 }
 
-// nestedMounts mounts each of the types, in the namespaces that it is in.
+// nestedMounts mounts each of the types in the current namespaces.
 func nestedMounts() {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
@@ -220,8 +222,8 @@ func nestedMounts() {
 	}
 }
 
-// liftLimits mounts the file systems of cgroups and writes the limits of the
-// cgroup that it finds there away.
+// liftLimits mounts the cgroup file systems and tries to remove the limits of
+// the cgroup that it finds there.
 func liftLimits() {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls makes system calls that change or read the host. Each is made with
-// arguments that would do something if the call were let through, or, where
-// that would be the end of us, with arguments that are refused after the
-// question of privilege.
+// calls makes system calls that change or read the host. The arguments would
+// have an effect if the call were allowed. If that would kill the probe, the
+// arguments are invalid in a way that the kernel checks only after the
+// privileges.
 func calls() {
-	runtime.LockOSThread() // what succeeds shall not reach a thread of the runtime
+	runtime.LockOSThread() // a call that succeeds must not affect a thread of the Go runtime
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
 		tell("temporary folder", err)
@@ -72,7 +72,7 @@ func calls() {
 	tell("keyctl", second(unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)))
 	tell("add_key", second(unix.AddKey("user", "probe", []byte("x"), unix.KEY_SPEC_PROCESS_KEYRING)))
 	tell("request_key", second(unix.RequestKey("user", "probe", "", 0)))
-	// The tracing of one's own processes is allowed: debuggers are tools too.
+	// Tracing one's own processes is allowed, for debuggers.
 	tell("ptrace of process 1", raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0))
 	tell("open by handle", handle())
 	tell("iopl", raw(unix.SYS_IOPL, 3, 0, 0))
@@ -107,7 +107,8 @@ func onPath(number uintptr, path string) error {
 	return raw(number, uintptr(unsafe.Pointer(p)), 0, 0)
 }
 
-// perf counts on a whole processor, which sees everybody on it.
+// perf opens a counter for a whole processor, which would observe all processes
+// on it.
 func perf() error {
 	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{}))}, -1, 0, -1, 0)
 	if err == nil {
@@ -116,8 +117,8 @@ func perf() error {
 	return err
 }
 
-// handle opens the second inode of the file system that /etc/hostname is on:
-// its root, wherever that is mounted on the host.
+// handle opens inode 2 of the file system of /etc/hostname: the root of that
+// file system, wherever it is mounted on the host.
 func handle() error {
 	at, err := unix.Open("/etc", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,11 +1,12 @@
 // Command probe runs inside a machine and tries, one by one, what nobody there
-// may do. It prints a line for each attempt, its name and what came of it: the
-// name of the error, or "done". It judges nothing: the test that runs it does.
+// may do. It prints a line for each attempt with its name and result: the name
+// of the error, or "done". It does not judge the results; the test that runs it
+// does.
 //
-// With the argument "calls" it tries system calls only. Otherwise its arguments are what it is to look for: a word that only processes of the
-// host have in their command lines, a port of the host's loopback, the name of an
-// abstract socket of the host, and the folder of the host where the layers of
-// all machines are.
+// With the argument "calls" it tries only system calls. Otherwise its arguments
+// say what to look for: a word that occurs only in command lines of processes
+// of the host, a port on the host's loopback, the name of an abstract socket of
+// the host, and the host's folder with the layers of all machines.
 package main
 
 import (
@@ -40,11 +41,11 @@ func main() {
 	sockets(os.Args[2], os.Args[3])
 	layers(os.Args[4])
 	say("a process of the host", seen(os.Args[1]))
-	tell("climb above the root", climb()) // leaves this process nowhere
+	tell("climb above the root", climb()) // last, because it moves this process elsewhere
 }
 
-// part does a part of the probe that needs nothing of the host, or what the probe
-// starts itself for in namespaces of its own.
+// part runs a part of the probe that needs no arguments about the host, or one
+// that the probe starts itself in new namespaces.
 func part(name string) {
 	switch name {
 	case "calls":
@@ -60,7 +61,7 @@ func part(name string) {
 
 func say(name, result string) { fmt.Printf("%s\t%s\n", name, result) }
 
-// tell says how an attempt ended.
+// tell prints the result of an attempt.
 func tell(name string, err error) {
 	var errno syscall.Errno
 	switch {
@@ -73,7 +74,7 @@ func tell(name string, err error) {
 	}
 }
 
-// status says what the kernel allows this process.
+// status prints the process's privileges.
 func status() {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -100,8 +101,8 @@ func namespaces() {
 	}
 }
 
-// files tries to write where the kernel listens to root, and to read what it
-// tells of the host.
+// files tries to write to files with which root configures the kernel, and to
+// read what the kernel says about the host.
 func files() {
 	for _, path := range []string{
 		"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/hostname",
@@ -116,7 +117,7 @@ func files() {
 	}
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*")
 	for _, dir := range append(groups, "/sys/fs/cgroup") {
-		var fs unix.Statfs_t // version 1 is mounted below a tmpfs, which is no cgroup
+		var fs unix.Statfs_t // version 1 is mounted below a tmpfs, which is not a cgroup
 		if unix.Statfs(dir, &fs) == nil && (fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC) {
 			tell("make a cgroup", os.Mkdir(filepath.Join(dir, "probe"), 0o755))
 		}
@@ -164,7 +165,7 @@ func files() {
 	}
 }
 
-// layers looks for what other machines have on their disks.
+// layers looks for other machines' data on their disks.
 func layers(dir string) {
 	tell("open the layers of machines", open(filepath.Join(dir, "machines"), os.O_RDONLY))
 	tell("open the layers of machines through process 1", open(filepath.Join("/proc/1/root", dir, "machines"), os.O_RDONLY))
@@ -175,7 +176,7 @@ func layers(dir string) {
 	}
 	found := "none"
 	for line := range strings.Lines(string(mounts)) {
-		// The fourth field is what of its file system is mounted.
+		// The fourth field is the mounted part of its file system.
 		if f := strings.Fields(line); len(f) > 4 && (strings.HasSuffix(f[3], "/upper") || strings.HasSuffix(f[3], "/machines")) {
 			found = f[3]
 		}
@@ -183,8 +184,8 @@ func layers(dir string) {
 	say("a layer in the mounts", found)
 }
 
-// climb looks for another root above ours, by a chroot below and too many
-// "..". An empty folder there is what gVisor mounts our root on.
+// climb tries to escape above our root, with a chroot to a subfolder and many
+// "..". gVisor mounts our root on an empty folder.
 func climb() error {
 	dir, err := os.MkdirTemp("", "probe-")
 	if err != nil {
@@ -230,7 +231,8 @@ func open(path string, flag int) error {
 	return f.Close()
 }
 
-// docker are the devices that Docker gives, and the folders and links of /dev.
+// docker lists the devices that Docker provides, and the folders and links in
+// /dev.
 var docker = []string{
 	"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "shm", "mqueue",
 	"fd", "stdin", "stdout", "stderr", "core",
@@ -264,12 +266,12 @@ func devices() {
 	}
 }
 
-// seen looks for a process that has the word in its command line.
+// seen looks for a process with the word in its command line.
 func seen(word string) string {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {
 		if pid := filepath.Base(filepath.Dir(name)); pid == fmt.Sprint(os.Getpid()) || pid == fmt.Sprint(os.Getppid()) {
-			continue // these bear the word as our argument
+			continue // these have the word as our own argument
 		}
 		if line, err := os.ReadFile(name); err == nil && bytes.Contains(line, []byte(word)) && !bytes.Contains(line, []byte("probe")) {
 			return "seen"
