@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEnvGuideKnowsTheVerbs holds the guide to the commands: it names each verb of
-// `aloft env`, and no other.
+// TestEnvGuideKnowsTheVerbs checks that the guide names each verb of `aloft
+// env`, and no other.
 func TestEnvGuideKnowsTheVerbs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guide/environments.md")
 	if err != nil {

@@ -16,14 +16,14 @@ const (
 	fakeAgent = "bc-11111111-2222-3333-4444-555555555555"
 )
 
-// fakeServer speaks the API for one agent, whose prompt says how its runs go:
-// "slow" goes on until it is cancelled, "fail" ends in ERROR, all else in
+// fakeServer serves the API for one agent. The prompt controls its runs: "slow"
+// runs until it is cancelled, "fail" ends in ERROR, and any other ends in
 // FINISHED.
 type fakeServer struct {
 	*httptest.Server
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when events were added
+	changed chan struct{} // closed when events are added
 	created time.Time
 	name    string
 	status  string
@@ -32,7 +32,7 @@ type fakeServer struct {
 	events  []map[string]any
 	runs    []*fakeRun // oldest first
 	stopped bool
-	answer  map[string]any // to the one question, once it was given
+	answer  map[string]any // to the only request; nil until it is answered
 	rules   map[string]string
 	queue   []any
 }
@@ -272,7 +272,7 @@ func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 	items := []any{}
 	q := r.URL.Query()
 	q.Del("limit")
-	if q.Get("order") == "asks-first" { // as the panel asks; there is one agent at most
+	if q.Get("order") == "asks-first" { // as the panel requests; there is one agent at most
 		q.Del("order")
 	}
 	plain := len(q) == 1 && q.Has("includeArchived")
@@ -338,7 +338,7 @@ func (s *fakeServer) followUp(w http.ResponseWriter, r *http.Request) {
 	reply(w, 201, map[string]any{"run": s.start(in.Prompt.Text).json()})
 }
 
-// start begins a run, and ends it unless the prompt says otherwise.
+// start starts a run, and ends it unless the prompt says otherwise.
 func (s *fakeServer) start(prompt string) *fakeRun {
 	run := &fakeRun{id: fmt.Sprintf("run-%d", len(s.runs)+1), status: "RUNNING"}
 	s.runs = append(s.runs, run)
@@ -420,7 +420,7 @@ func (s *fakeServer) listEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// waiting is the one question of the agent, until it was answered.
+// waiting returns the agent's only request until it is answered.
 func (s *fakeServer) waiting() []any {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"aloft": main})
 }
 
-// TestScript runs the commands as a shell does, against a server that speaks the
-// API and has no agents of its own.
+// TestScript runs the commands as a shell would, against a server that
+// implements the API and has no agents.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -49,7 +49,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs aloft and wants an exit code, by its name: exits NAME ARGS….
+// exits runs aloft and checks its exit code, given by name: exits NAME ARGS….
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: exits NAME ARGS…")
@@ -73,7 +73,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestHelp holds the help of every command to a file.
+// TestHelp compares the help of every command with a golden file.
 func TestHelp(t *testing.T) {
 	seen := map[string]bool{}
 	var walk func(cmd *cobra.Command, path []string)
@@ -106,7 +106,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// noEnv is an environment with a home and nothing else.
+// noEnv is an environment with only a home and a data folder.
 func noEnv(name string) string {
 	return map[string]string{"HOME": "/nowhere", "ALOFT_DATA": "/var/lib/aloft"}[name]
 }
@@ -156,7 +156,7 @@ func TestInterruptLeavesTheAgent(t *testing.T) {
 	}
 }
 
-// onText does something when a text is written.
+// onText is a writer that calls a function when a text is written.
 type onText struct {
 	Writer *bytes.Buffer
 	text   string

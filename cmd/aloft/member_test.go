@@ -11,7 +11,7 @@ import (
 	"aloft/internal/cli"
 )
 
-// What the commands about the team ask of the server, and what they say.
+// Tests the requests and the output of the commands for the team.
 func TestTeamCommands(t *testing.T) {
 	replies := map[string]string{
 		"GET /v1/members":             `{"items":[{"id":3,"email":"ada@example.com","firstName":"Ada","role":"admin","disabled":true}]}`,

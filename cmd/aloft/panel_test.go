@@ -11,7 +11,7 @@ import (
 	"aloft/internal/need"
 )
 
-// terminal is a real one, 80 by 24, in which a program runs.
+// terminal is a real terminal, 80 by 24, in which a program runs.
 type terminal struct {
 	t      *testing.T
 	tmux   string
@@ -43,7 +43,7 @@ func (term *terminal) press(keys ...string) {
 	term.do(append([]string{"send-keys"}, keys...)...)
 }
 
-// shows waits until the screen has all of the words.
+// shows waits until the screen contains all of the words.
 func (term *terminal) shows(words ...string) string {
 	term.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -67,11 +67,11 @@ func (term *terminal) shows(words ...string) string {
 	}
 }
 
-// TestPanel presses keys in the program as a person does, in a real terminal.
+// TestPanel presses keys as a person does, in a real terminal.
 func TestPanel(t *testing.T) {
 	s := newFakeServer()
 	t.Cleanup(s.Close)
-	t.Cleanup(s.CloseClientConnections) // the panel follows a journal until it ends
+	t.Cleanup(s.CloseClientConnections) // the panel follows a journal until the connection is closed
 	aloft, err := exec.LookPath("aloft")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestPanel(t *testing.T) {
 	if !s.cancelled() {
 		t.Error("the run was not stopped")
 	}
-	term.press("t") // of which the server knows nothing: the panel comes back and says so
+	term.press("t") // the server does not support this: the panel returns and says so
 	term.shows("! the server answered", "Esc back")
 	term.press("?")
 	term.shows("Keys", "search names")

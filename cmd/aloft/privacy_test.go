@@ -39,13 +39,14 @@ import (
 	"aloft/internal/tool"
 )
 
-// marks stand for what privacy mode keeps on the server.
+// marks are words that stand for data which privacy mode keeps on the server.
 var marks = map[string]string{"prompt": "markprompt", "summary": "marksummary", "path": "markpath", "code": "markcode"}
 
-// tellsNothing are the ways out that tell nothing of a run in whatever mode.
+// tellsNothing lists the channels that never contain data of a run, in any
+// mode.
 var tellsNothing = []string{"telemetry"}
 
-// An emitter is a server without machines, and all that leaves it.
+// An emitter is a server without machines that records everything it sends.
 type emitter struct {
 	t        *testing.T
 	store    *sqlite.Store
@@ -62,8 +63,8 @@ type emitter struct {
 	mu      sync.Mutex
 	commits []string
 	branch  string
-	posted  []string        // in the order in which they came first
-	known   map[string]bool // what was posted, by X-Webhook-ID: a delivery may come twice
+	posted  []string        // in order of the first delivery
+	known   map[string]bool // by X-Webhook-ID: a delivery may be repeated
 }
 
 const (
@@ -138,7 +139,7 @@ func (e *emitter) settle(private bool) {
 	}
 }
 
-// call asks the API, and returns the reply's text.
+// call sends a request to the API, and returns the reply's text.
 func (e *emitter) call(method, path, body string) string {
 	e.t.Helper()
 	req, err := http.NewRequestWithContext(e.t.Context(), method, e.http.URL+path, strings.NewReader(body))
@@ -158,7 +159,8 @@ func (e *emitter) call(method, path, body string) string {
 	return string(data)
 }
 
-// begin makes an agent whose prompt, model and machine say all marks.
+// begin creates an agent whose prompt, model and machine output contain all
+// marks.
 func (e *emitter) begin() (agentID string) {
 	e.t.Helper()
 	var made struct{ Agent struct{ ID string } }
@@ -170,7 +172,7 @@ func (e *emitter) begin() (agentID string) {
 	return made.Agent.ID
 }
 
-// work works the agent's run as the scheduler has it, and tells its webhook.
+// work works on the agent's run as the scheduler would, and sends its webhooks.
 func (e *emitter) work(agentID string) {
 	e.t.Helper()
 	said := marks["summary"] + " in " + marks["path"] + ".go: " + marks["code"]
@@ -207,7 +209,7 @@ func (e *emitter) work(agentID string) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			var id string
-			for name, values := range header { // as it is sent: not in its canonical form
+			for name, values := range header { // under the names as sent, not canonicalized
 				if strings.EqualFold(name, "X-Webhook-ID") {
 					id = values[0]
 				}
@@ -226,7 +228,7 @@ func (e *emitter) work(agentID string) {
 	}
 }
 
-// ways are all ways out, with what has gone there.
+// ways returns all channels out of the server, with what was sent there.
 func (e *emitter) ways(agentID string) map[string]string {
 	e.t.Helper()
 	pulls, err := e.forge.Find(e.t.Context(), e.repo, e.branch)
@@ -263,9 +265,9 @@ func (s *script) Stream(context.Context, model.Request) iter.Seq2[model.Event, e
 	}
 }
 
-// recording is a machine that has always changed something.
+// recording is a machine in which there is always something to commit.
 type recording struct {
-	loop.Machine // what this test does not ask
+	loop.Machine // methods that this test does not use
 	e            *emitter
 }
 
@@ -298,7 +300,8 @@ func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (loop.D
 	return loop.Delivered{Commit: strings.Repeat("c", 40)}, nil
 }
 
-// The repository, as a desk reads it: the agent's own commits say all marks.
+// Check and the following methods are the repository that a pull request is
+// made for: the agent's commits contain all marks.
 func (e *emitter) Check(context.Context, string, string) (gateway.RefInfo, error) {
 	return gateway.RefInfo{DefaultBranch: "main", Branch: "main", Branches: map[string]string{"main": strings.Repeat("a", 40), e.branch: strings.Repeat("c", 40)}}, nil
 }
@@ -316,7 +319,7 @@ func (e *emitter) Contents(context.Context, string, gateway.Blob, int64) ([]byte
 	return nil, nil
 }
 
-// told are the marks in a text.
+// told returns the marks that a text contains.
 func told(text string) (out []string) {
 	for what, mark := range marks {
 		if strings.Contains(strings.ToLower(text), mark) {
@@ -326,9 +329,9 @@ func told(text string) (out []string) {
 	return out
 }
 
-// TestPrivacy walks every way out of the server. In privacy mode nothing of a
-// prompt, a summary, a path or code is there; without it something is, or this
-// test looks in the wrong place.
+// TestPrivacy checks every channel out of the server. In privacy mode none
+// contains anything of a prompt, a summary, a path or code. Without it each
+// does; otherwise the test would look in the wrong place.
 func TestPrivacy(t *testing.T) {
 	for _, private := range []bool{true, false} {
 		e := newEmitter(t, private)
@@ -350,8 +353,8 @@ func TestPrivacy(t *testing.T) {
 	}
 }
 
-// TestPrivacyCountsFromTheNextRun turns privacy mode on while a run works: it goes
-// on as it began, and the next is private.
+// TestPrivacyCountsFromTheNextRun turns privacy mode on during a run: that run
+// is not affected, and the next one is private.
 func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	e := newEmitter(t, false)
 	id := e.begin()
@@ -363,9 +366,9 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 	}
 	pulls, _ := e.forge.Find(t.Context(), e.repo, e.branch)
 	e.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"`+marks["prompt"]+` again"}}`)
-	e.settle(false) // the run has begun
+	e.settle(false) // the run has already begun
 	e.work(id)
-	// Its branch was named before, and is told of by that name.
+	// The branch was named before, and keeps that name.
 	out := strings.ReplaceAll(strings.Join(append(e.posted[first:], e.commits[1], e.call("GET", "/v0/agents/"+id, "")), "\n"), e.branch, "")
 	if told := told(out); len(told) > 0 {
 		t.Errorf("the next run tells of %v: %s", told, out)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A data folder that others can enter, as a package or an administrator has made
-// it, is closed to them; one that is not there is made so.
+// A data folder that others can enter, because a package or an administrator
+// created it, is made private; a missing one is created private.
 func TestPrivateFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestPrivateFolder(t *testing.T) {
 	}
 }
 
-// The owner's sign-in link is not told to the journal of systemd.
+// The owner's sign-in link does not appear in the systemd journal.
 func TestSignInLinkStaysOutOfTheJournal(t *testing.T) {
 	o := serveOptions{Data: t.TempDir()}
 	const link = "https://aloft.example.com/sign-in#secret"

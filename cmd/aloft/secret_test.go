@@ -39,7 +39,7 @@ func TestSecretCommands(t *testing.T) {
 	for _, tt := range []struct {
 		args, stdin string
 		exit        int
-		asked       string // nothing, where it is refused before
+		asked       string // the request; "" if the command is rejected before it
 		value       string
 		says        string
 	}{

@@ -116,7 +116,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The example that a newcomer fills in is right as it is, and lacks nothing.
+// The example configuration for newcomers is valid and complete.
 func TestConfigExample(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "aloft.yaml")
 	if _, err := loadConfig(file, noEnv); err == nil || !strings.Contains(err.Error(), "aloft serve --example > "+file) {
@@ -193,7 +193,7 @@ func FuzzLoadConfig(f *testing.F) {
 	})
 }
 
-// A forge is where a credential is, by the host; one that nobody knows is said.
+// Each host with a credential is a forge. A host of unknown kind is an error.
 func TestForgeHosts(t *testing.T) {
 	got, err := forgeHosts(gitConfig{Credentials: []credentialConfig{
 		{URL: "https://github.com/acme"}, {URL: "https://github.com/other"}, {URL: "https://git.example.com"},

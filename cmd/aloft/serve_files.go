@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 )
 
-// fileRoots are absolute paths of folders. false in their place is none.
+// fileRoots are absolute paths of folders. In YAML it may also be false, which
+// means none.
 type fileRoots []string
 
-// UnmarshalYAML keeps true, which was taken once, for check to refuse.
+// UnmarshalYAML accepts true, which older versions supported, so that check can
+// reject it with a hint.
 func (f *fileRoots) UnmarshalYAML(decode func(any) error) error {
 	var all bool
 	if decode(&all) == nil {

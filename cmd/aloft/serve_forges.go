@@ -122,8 +122,8 @@ func (c credentialConfig) app(hosts map[string]forgeHost) (*github.App, forge.Re
 	return app, of, err
 }
 
-// covers returns the host of a credential, with the path that it is for: of a
-// whole host "".
+// covers returns the host of a credential and the path prefix that it is
+// limited to; the path is "" for the whole host.
 func (c credentialConfig) covers() (forge.Repo, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -134,7 +134,8 @@ func (c credentialConfig) covers() (forge.Repo, error) {
 	return of, err
 }
 
-// newCatalog lists what the credentials see, as far as their hosts can say.
+// newCatalog returns the catalog of the repositories that the credentials can
+// access, for hosts that can list them.
 func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {
@@ -146,7 +147,7 @@ func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
 		of, err := cred.covers()
 		host, known := hosts[of.Host]
 		switch {
-		case err != nil, !known, cred.Forge == noForge: // it counts for git alone
+		case err != nil, !known, cred.Forge == noForge: // used only for git
 		case cred.App.ID != "":
 			app, _, err := cred.app(hosts)
 			if err != nil {
@@ -167,8 +168,9 @@ func newCatalog(c gitConfig, logger *slog.Logger) (*forge.Catalog, error) {
 	return forge.NewCatalog(sources, logger), nil
 }
 
-// appForges returns the forge of a repository as the GitHub App speaks to it whose
-// credential is the closest of all Apps'; nil where there is none.
+// appForges returns a function that returns the forge of a repository with the
+// credentials of the GitHub App that matches its URL best, or nil if there is
+// none.
 func appForges(c gitConfig) (func(forge.Repo) forge.Forge, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {

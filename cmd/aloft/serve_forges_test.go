@@ -23,7 +23,7 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// A GitHub App of the configuration makes the token of a pull request, and of git.
+// A configured GitHub App creates the tokens for pull requests and for git.
 func TestGitHubAppOfTheConfiguration(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -118,8 +118,8 @@ func TestProbeForges(t *testing.T) {
 	}
 }
 
-// The credentials of a configuration list what they see at their hosts. One whose
-// host is down is logged, and hides none of the others.
+// The catalog lists the repositories that the configured credentials can see.
+// If a host is down, that is logged, and the others are still listed.
 func TestCatalogOfTheConfiguration(t *testing.T) {
 	gitea, gitlab, down := forgetest.NewGitea(t), forgetest.NewGitLab(t), forgetest.NewGitHub(t)
 	for n := range 5 {
@@ -161,13 +161,13 @@ func TestCatalogOfTheConfiguration(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "url="+down.URL) || !strings.Contains(text, forge.CodeUnreachable) || strings.Contains(text, forgetest.Token) {
 		t.Errorf("logged: %s", text)
 	}
-	if asked := gitea.Requests(); len(asked) != 4 { // four pages, once
+	if asked := gitea.Requests(); len(asked) != 4 { // four pages, requested once
 		t.Errorf("asked Gitea for %q", asked)
 	}
 }
 
-// Where git has a token for a repository and an App is configured for its host,
-// what is to be the App's is asked with the App's token.
+// If git has a token for a repository and an App is configured for its host,
+// requests on behalf of the App use the App's token.
 func TestForgesOfApps(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s: %+v", address, p)
 		}
 	}
-	// No browser goes to 0.0.0.0.
+	// Browsers cannot open 0.0.0.0.
 	all, at, err := listen("0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A configuration that an editor of Windows has written is as good as another.
+// A configuration written by a Windows editor, with a byte order mark and CRLF,
+// is accepted.
 func TestConfigOfWindows(t *testing.T) {
 	file := t.TempDir() + "/aloft.yaml"
 	if err := os.WriteFile(file, []byte("\ufeffgit: {allow_file: [/srv/git]}\r\nlimits:\r\n  turns: 3\r\n"), 0o600); err != nil {

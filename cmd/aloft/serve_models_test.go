@@ -34,10 +34,10 @@ func TestParamsOfConfiguration(t *testing.T) {
 	}
 }
 
-// What is set of a model's parameters, by the configuration or by a request, is in
-// the request to its provider, and in what is known of the model.
+// Model parameters set by the configuration or by a request are sent to the
+// provider, and are reported by the API.
 func TestParamsAreSent(t *testing.T) {
-	const id = "test-model-1" // the only one that the servers have
+	const id = "test-model-1" // the only model of the test servers
 	for _, c := range []struct {
 		name, config, ref string
 		window            int
@@ -96,7 +96,8 @@ func TestParamsAreSent(t *testing.T) {
 	}
 }
 
-// Claude's thinking is on unless it is turned off, each model's in its own way.
+// Claude's thinking is on unless it is turned off, with the options that each
+// model needs.
 func TestClaudeThinks(t *testing.T) {
 	for name, want := range map[string][2]int{ // with true and with false
 		"claude-sonnet-4-5": {defaultThinkingBudget, 0},
@@ -115,7 +116,7 @@ func TestClaudeThinks(t *testing.T) {
 	}
 }
 
-// An agent's model may lose a parameter that the agent was made with.
+// A model may no longer support a parameter that an agent was created with.
 func TestParamThatIsNoLongerOffered(t *testing.T) {
 	config, err := load(t, "models:\n  - {id: m, provider: openai, name: gpt-5, api_key: x}\n")
 	if err != nil {

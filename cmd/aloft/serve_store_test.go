@@ -13,7 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// A server whose store goes away refuses work, and takes it again afterwards.
+// A server whose store is unreachable rejects work, and accepts it again
+// afterwards.
 func TestServeWithPostgreSQL(t *testing.T) {
 	database := postgrestest.Start(t, false)
 	o, config := serveOptions{Data: t.TempDir(), Listen: "127.0.0.1:0"}, defaultConfig()
@@ -85,7 +86,7 @@ func TestPasswordIsNoArgument(t *testing.T) {
 			t.Errorf("a password on the command line: %v", err)
 		}
 	}
-	t.Setenv("PGPASSWORD", "pearl") // is no part of the flag
+	t.Setenv("PGPASSWORD", "pearl") // not part of the flag
 	for _, c := range [][4]string{
 		{"postgres://aloft@db:5432/aloft", "postgres://v", "postgres://x:y@z/w", "postgres://aloft@db:5432/aloft"},
 		{"", "postgres://x:y@v", "postgres://z", "postgres://x:y@v"},
@@ -98,7 +99,8 @@ func TestPasswordIsNoArgument(t *testing.T) {
 	}
 }
 
-// No start may take the machines of one store for those of another that are gone.
+// No server may take over the machines of another store, since they would look
+// orphaned.
 func TestStoreStaysWithItsFolder(t *testing.T) {
 	database := postgrestest.Start(t, false)
 	one, two := database.Database(t, ""), database.Database(t, "")
@@ -120,8 +122,8 @@ func TestStoreStaysWithItsFolder(t *testing.T) {
 	open("", folder, "store_elsewhere")
 	open(two, folder, "store_elsewhere")
 	open(one, other, "store_elsewhere")
-	open(two, other, "") // a start that was refused has bound nothing
-	lost := t.TempDir()  // and begun anew, as the guide says
+	open(two, other, "") // a rejected start binds nothing
+	lost := t.TempDir()  // start over, as the guide describes
 	id, err := os.ReadFile(filepath.Join(folder, boundFile))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(lost, boundFile), id, 0o600)

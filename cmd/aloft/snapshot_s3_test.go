@@ -15,8 +15,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestSnapshotsMoveByS3 moves one through versitygw, which speaks S3 as AWS does
-// and checks every signature.
+// TestSnapshotsMoveByS3 moves a snapshot through versitygw, which implements S3
+// like AWS and checks every signature.
 func TestSnapshotsMoveByS3(t *testing.T) {
 	need.Root(t)
 	program, err := filepath.Abs("../../.bin/versitygw")
@@ -37,10 +37,10 @@ func TestSnapshotsMoveByS3(t *testing.T) {
 	}
 }
 
-// s3 starts a server on the folder, and returns its address once it answers.
+// s3 starts a server for the folder, and returns its address once it responds.
 func s3(t *testing.T, program, root string) string {
 	t.Helper()
-	for range 5 { // the port may be another's by the time that it listens
+	for range 5 { // another process may take the port first
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func snapshotsMove(t *testing.T, bucket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := make([]byte, 12<<20) // in several parts, where a bucket takes parts
+	large := make([]byte, 12<<20) // uploaded in several parts, if the bucket supports parts
 	rand.NewChaCha8([32]byte{1}).Read(large)
 	frozen := func(parent string, files map[string][]byte) string {
 		t.Helper()

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandOf is the command for each operation of the API: everything that the
-// dashboard does can be done on a terminal too. A reason in brackets stands where
-// there can be none.
+// commandOf is the command for each operation of the API, since everything that
+// the dashboard does can be done in a terminal too. If there is no command, the
+// reason is in brackets.
 var commandOf = map[string]string{
 	"createAgent": "run", "listAgents": "agent list", "getAgent": "agent show", "deleteAgent": "agent delete",
 	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",
@@ -49,7 +49,7 @@ var commandOf = map[string]string{
 	"openIDConfiguration": "[for programs]", "openIDKeys": "[for programs]",
 }
 
-// Every operation of the API's present face has a command.
+// Every operation of /v1 has a command.
 func TestEveryOperationHasACommand(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/openapi.yaml")
 	if err != nil {

@@ -238,7 +238,7 @@ func TestResultsAreBounded(t *testing.T) {
 	for name, p := range map[string]*agentv1.Picture{
 		"TooLarge": {MediaType: "image/png", Data: make([]byte, maxPicture+1)}, "NoPicture": {MediaType: "image/svg+xml", Data: []byte("<svg/>")},
 	} {
-		if r := resultOf(&agentv1.ExecCompleted{Pictures: []*agentv1.Picture{p}}); len(r.Images) != 0 || !strings.Contains(r.Text, "left out") {
+		if r := resultOf(&agentv1.ExecCompleted{Pictures: []*agentv1.Picture{p}}); len(r.Images) != 0 || !strings.Contains(r.Text, "image omitted") {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
