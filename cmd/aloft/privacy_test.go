@@ -300,8 +300,8 @@ func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (loop.D
 	return loop.Delivered{Commit: strings.Repeat("c", 40)}, nil
 }
 
-// Check and the following methods are the repository that a pull request is
-// made for: the agent's commits contain all marks.
+// Check is the first of the methods of a fake git gateway whose repository has
+// commits of the agent that contain all marks.
 func (e *emitter) Check(context.Context, string, string) (gateway.RefInfo, error) {
 	return gateway.RefInfo{DefaultBranch: "main", Branch: "main", Branches: map[string]string{"main": strings.Repeat("a", 40), e.branch: strings.Repeat("c", 40)}}, nil
 }

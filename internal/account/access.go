@@ -69,7 +69,7 @@ func CheckPattern(pattern string) error {
 	bad := strings.ContainsAny(below, "*?%\\ \t\n@") || !star && len(parts) < 2 ||
 		slices.ContainsFunc(parts, func(part string) bool { return strings.Trim(part, ".") == "" })
 	if bad {
-		return fault.Invalid("%q names no repository", pattern).Hint("write github.com/owner/name, github.com/owner/* for all of an owner, or * for all")
+		return fault.Invalid("%q does not name a repository", pattern).Hint("write github.com/owner/name, github.com/owner/* for all of an owner, or * for all")
 	}
 	return nil
 }

@@ -32,5 +32,5 @@ func ParseRole(text string) (Role, error) {
 	if r := Role(text); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return "", fault.Invalid("%q is no role", text).Hint("it is owner, admin, member or viewer")
+	return "", fault.Invalid("%q is not a role", text).Hint("use owner, admin, member or viewer")
 }

@@ -20,7 +20,7 @@ type PullRequest struct {
 	URL     string `json:"url,omitempty"` // for a browser; "" if there is none yet
 	Number  int64  `json:"number,omitempty"`
 	Title   string `json:"title,omitempty"` // as last set by the agent; may have been edited at the forge
-	Body    string `json:"body,omitempty"`  // likewise
+	Body    string `json:"body,omitempty"`  // as last set by the agent; may have been edited at the forge
 	Draft   bool   `json:"draft,omitempty"`
 	State   string `json:"state,omitempty"` // open, closed or merged, as last seen
 	// Failure is why the last attempt to open or change it failed, or nil.

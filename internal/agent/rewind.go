@@ -37,8 +37,8 @@ func (s *State) mark() mark {
 	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
-// rewound restores the conversation. If the mark is gone it does nothing; such
-// events are never journaled.
+// rewound restores the conversation as it was at the mark before event number
+// to. If there is no such mark, it does nothing.
 func (s *State) rewound(to int64) {
 	i := slices.IndexFunc(s.marks, func(m mark) bool { return m.seq == to })
 	if i < 0 {

@@ -154,7 +154,7 @@ func Check(s Secret, value string) error {
 	}
 	for _, r := range s.Repos {
 		if r == "" || r != Repo(r) || !strings.Contains(r, "/") {
-			return fault.Invalid("%q names no repository", short(r)).At("repos").Hint("as github.com/team/app")
+			return fault.Invalid("%q does not name a repository", short(r)).At("repos").Hint("as github.com/team/app")
 		}
 	}
 	if Fold(s.Name) == RoleVariable && !rolePattern.MatchString(value) {

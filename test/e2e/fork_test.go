@@ -104,8 +104,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkOfAnEarlierTurn checks that such a fork starts from what was pushed
-// at that time, and is told so.
+// TestForkOfAnEarlierTurn checks that a fork of an earlier turn starts from
+// what was pushed at that time, and is told so.
 func TestForkOfAnEarlierTurn(t *testing.T) {
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})

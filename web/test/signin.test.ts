@@ -71,7 +71,7 @@ test("somebody signs in, whichever way", async () => {
 
   const again = await (await newContext()).newPage();
   await again.goto(server.link);
-  await again.getByText("this link is good no more").waitFor();
+  await again.getByText("this link has expired or was already used").waitFor();
   await again.close();
   await context.close();
 });

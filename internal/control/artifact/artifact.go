@@ -130,14 +130,14 @@ func (s *Store) Open(ctx context.Context, agentID, name string) (io.ReadSeekClos
 	at := slices.IndexFunc(list, func(f File) bool { return f.Name == name })
 	if at < 0 {
 		return nil, File{}, fault.NotFound("the agent has no such artifact").Named("artifact_not_found").At("path").
-			Hint("list them: what is larger than may be kept, or no regular file, is not among them")
+			Hint("list them: files above the size limit and special files are not stored")
 	}
 	r, err := s.bucket.NewReader(ctx, agentID+"/"+list[at].Key, nil)
 	if err != nil {
 		return nil, File{}, fmt.Errorf("artifact of %s: %w", agentID, err)
 	}
 	if r.Size() != list[at].Size {
-		return nil, File{}, errors.Join(fmt.Errorf("artifact of %s: %d bytes are there, and %d were kept", agentID, r.Size(), list[at].Size), r.Close())
+		return nil, File{}, errors.Join(fmt.Errorf("artifact of %s: %d bytes found, %d were stored", agentID, r.Size(), list[at].Size), r.Close())
 	}
 	return r, list[at], nil
 }
@@ -192,9 +192,9 @@ func checkName(name string) error {
 	case len(name) > maxName:
 		return fmt.Errorf("its name is longer than %d bytes", maxName)
 	case !fs.ValidPath(name), name == ".", !utf8.ValidString(name), strings.ContainsRune(name, '\\'):
-		return errors.New("its name is no path below the folder of artifacts")
+		return errors.New("its name is not a path inside the artifacts folder")
 	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }):
-		return errors.New("its name holds characters that nobody sees")
+		return errors.New("its name contains invisible characters")
 	}
 	for dir := name; dir != "."; dir = path.Dir(dir) {
 		if len(path.Base(dir)) > maxPart {

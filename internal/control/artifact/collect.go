@@ -39,7 +39,7 @@ type Remote struct {
 type Left struct{ Name, Why string }
 
 // errTooLong is the reason for a file that exceeds the limits.
-var errTooLong = errors.New("it is longer than may be kept")
+var errTooLong = errors.New("it exceeds the size limit")
 
 // Collect copies new and changed files from the machine. Files that were
 // deleted there are kept: that is the purpose of artifacts. left are the files
@@ -65,7 +65,7 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 	}
 	leave := func(name string, why error) { left = append(left, Left{name, why.Error()}) }
 	if more {
-		leave("…", errors.New("there are more files than the machine lists"))
+		leave("…", errors.New("there are too many files to list"))
 	}
 	var replaced []string
 	changed := false
@@ -78,9 +78,9 @@ func (s *Store) Collect(ctx context.Context, agentID string, from Source, secret
 		case err != nil:
 			leave(r.Name, err)
 		case secrets.Contains([]byte(r.Name)):
-			leave("[REDACTED]", errors.New("its name holds a secret"))
+			leave("[REDACTED]", errors.New("its name contains a secret"))
 		case !had && len(kept) >= s.limits.Files:
-			leave(r.Name, fmt.Errorf("%d files are kept already, and no more may be", s.limits.Files))
+			leave(r.Name, fmt.Errorf("the limit of %d files is reached", s.limits.Files))
 		case r.Size > room:
 			leave(r.Name, errTooLong)
 		default:

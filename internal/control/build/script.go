@@ -29,7 +29,7 @@ var scripts = uuid.MustParse("b0a0f7a8-3c5e-4a63-9d0e-5a1f7d5c6e21")
 // manipulated.
 func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error) {
 	if b.Saved == nil {
-		return environment.Saved{}, fault.NotImplemented("this server keeps no environments")
+		return environment.Saved{}, fault.NotImplemented("saved environments are not enabled on this server")
 	}
 	if len(a.Repos) == 0 {
 		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("repository_required")

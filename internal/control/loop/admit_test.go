@@ -412,7 +412,7 @@ func TestClassifierPromptIsNotForged(t *testing.T) {
 	args := `{"url":"https://example.com/","server":` + string(quoted) + `,"description":` + string(quoted) + `}`
 	r.model.steps = []step{both(`Shell {"command":"ls"}`), both("WebFetch " + args), both("mcp__a__b {}"), say("done")}
 	r.work(t.Context())
-	if len(asked.requests) != 1 { // MCP tools are not offered, so such a call is never judged
+	if len(asked.requests) != 1 { // MCP tools are not offered, so a call of one is never judged
 		t.Fatalf("%d questions to the classifier", len(asked.requests))
 	}
 	req := asked.requests[0]

@@ -86,7 +86,8 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 }
 
-// TestCrashDuringBackgroundTask stops the server after each event of such a run. The
+// TestCrashDuringBackgroundTask stops the server after each event of a run
+// with a background subagent. The
 // next server continues both conversations, no call runs twice, and the run
 // ends the same.
 func TestCrashDuringBackgroundTask(t *testing.T) {

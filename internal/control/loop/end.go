@@ -14,7 +14,8 @@ import (
 // journal what has already happened.
 const settleWithin = 30 * time.Second
 
-// errUnsettled is the cause with which such a write is abandoned.
+// errUnsettled is the cause with which a write is abandoned after
+// [settleWithin].
 var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
 
 // Outliving returns a context for journaling what has already happened. It ends

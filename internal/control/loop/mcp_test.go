@@ -431,7 +431,7 @@ func TestMCPHookEvents(t *testing.T) {
 	}
 }
 
-// TestMCPHooks is a table of what hooks can do to such a call.
+// TestMCPHooks is a table of what hooks can do to a call of an MCP tool.
 func TestMCPHooks(t *testing.T) {
 	const call = `CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"x"}}`
 	on := func(event string, o loop.HookOutcome) func(loop.HookCall) loop.HookOutcome {

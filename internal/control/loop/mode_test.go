@@ -96,8 +96,8 @@ func TestSwitchMode(t *testing.T) {
 		{"ToAgentAllowed", true, `SwitchMode {"target_mode":"agent","explanation":"it is one line"}`, agent.AllowOnce, "You are in agent mode", true},
 		{"ToAgentDenied", true, `SwitchMode {"target_mode":"agent"}`, agent.Deny, "the user denied it", false},
 		{"WhereItIs", true, `SwitchMode {"target_mode":"plan"}`, "", "You are in plan mode", false},
-		{"Nowhere", true, `SwitchMode {"target_mode":"yolo"}`, "", "neither plan nor agent", false},
-		{"NoArguments", true, `SwitchMode {}`, "", "neither plan nor agent", false},
+		{"Nowhere", true, `SwitchMode {"target_mode":"yolo"}`, "", "must be plan or agent", false},
+		{"NoArguments", true, `SwitchMode {}`, "", "must be plan or agent", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)

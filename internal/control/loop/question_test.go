@@ -103,7 +103,7 @@ func TestNobodyAnswersAQuestion(t *testing.T) {
 	r.review = review.New(review.Config{Rules: r.store, DenyAfter: time.Millisecond})
 	r.model.steps = []step{use(which), use(`CreatePlan {"name":"x","plan":"y"}`), say("done")}
 	r.work(t.Context())
-	if got := results(r); len(got) != 2 || !strings.HasPrefix(got[0], "Nobody answered in time: decide yourself") || !strings.HasPrefix(got[1], "Nobody has judged the plan in time") {
+	if got := results(r); len(got) != 2 || !strings.HasPrefix(got[0], "Nobody answered in time: decide yourself") || !strings.HasPrefix(got[1], "Nobody answered in time about the plan") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -112,12 +112,12 @@ func TestWrongQuestions(t *testing.T) {
 	r := newRig(t, false)
 	wrong := map[string]string{
 		`AskQuestion {"questions":[]}`: "there are 0",
-		`AskQuestion {"questions":[{"id":"a","prompt":"b"},{"id":"a","prompt":"b"}]}`:                                   "stands twice",
+		`AskQuestion {"questions":[{"id":"a","prompt":"b"},{"id":"a","prompt":"b"}]}`:                                   "duplicate ",
 		`AskQuestion {"title":"` + strings.Repeat("x", 501) + `","questions":[{"id":"a","prompt":"b"}]}`:                "title is longer",
 		`CreatePlan {"name":"` + strings.Repeat("x", 501) + `","plan":"y"}`:                                             "the name has up to",
 		`AskQuestion {"questions":[{"id":"a"}]}`:                                                                        "missing",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x"}]}]}`:                                    "label",
-		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x","label":"y"},{"id":"x","label":"z"}]}]}`: "stands twice",
+		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x","label":"y"},{"id":"x","label":"z"}]}]}`: "duplicate ",
 		`AskQuestion {"questions":5}`:                                         "schema",
 		`CreatePlan {"name":"a"}`:                                             "missing",
 		`CreatePlan {"name":"a","x":1}`:                                       "schema",
@@ -172,7 +172,7 @@ func TestPlanMode(t *testing.T) {
 		t.Errorf("the sandbox was under %+v", got)
 	}
 	said := results(r)
-	if diff := cmp.Diff([]string{"The user does not approve the plan, and says: shorter", "The user approves the plan: carry it out now.", "ok"}, said[4:]); diff != "" {
+	if diff := cmp.Diff([]string{"The user did not approve the plan, and says: shorter", "The user approved the plan: carry it out now.", "ok"}, said[4:]); diff != "" {
 		t.Error(diff)
 	}
 	if words := r.model.requests[0].Messages; !strings.Contains(words[len(words)-1].PlainText(), "plan mode") {

@@ -248,7 +248,7 @@ func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 
 // close journals how the run ended. If prompts are queued, the same append
 // starts the next run, so that there is no gap in which a prompt could be
-// queued and forgotten. This recorder does not work the next run.
+// queued and forgotten. This recorder does not work on the next run.
 func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
 	if err := r.take(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 type Cache struct {
 	provider string
 	from     []conversation.Message // messages of the last request, as given
-	to       []conversation.Message // the same as the provider accepts them; nil unless they correspond one to one
+	to       []conversation.Message // from, as the provider accepts it; nil unless each message corresponds to one in from
 	called   map[string]bool        // ids of the calls in to
 	checked  []tool.Spec            // tools that were found valid
 	messages []encoded              // encodings of the first messages in to

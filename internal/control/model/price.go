@@ -50,6 +50,6 @@ func (p *Price) Unpriced(id string) error {
 	default:
 		return nil
 	}
-	return fault.Invalid("there is a limit of money, and what the model %s costs%s is not known", id, what).Named("model_unpriced").
-		Hint("give its price%s in the server's configuration, 0 where it costs nothing or the provider counts none, or limit tokens instead", what)
+	return fault.Invalid("a cost limit requires a price, and the price of the model %s%s is not known", id, what).Named("model_unpriced").
+		Hint("set its price%s in the server's configuration (0 if it costs nothing or the provider does not count it), or limit tokens instead", what)
 }

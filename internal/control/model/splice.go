@@ -92,7 +92,7 @@ func replace(pieces [][]byte, mark []byte, values [][]byte) (out [][]byte, err e
 		out = append(out, after)
 	}
 	if found != 1 {
-		return nil, fmt.Errorf("the body of a request has a mark %d times", found)
+		return nil, fmt.Errorf("a mark occurs %d times in the body of a request", found)
 	}
 	return out, nil
 }

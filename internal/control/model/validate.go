@@ -58,7 +58,7 @@ func validateTools(tools []tool.Spec) error {
 			return refuse("tools[%d]: name %q does not match %s", i, t.Name, toolName)
 		}
 		if seen[t.Name] {
-			return refuse("tools[%d]: name %q is there twice", i, t.Name)
+			return refuse("tools[%d]: duplicate name %q", i, t.Name)
 		}
 		seen[t.Name] = true
 		var schema struct {
@@ -80,10 +80,10 @@ type validator struct {
 // messages validates messages and records their calls.
 func (v *validator) messages(messages []conversation.Message) error {
 	if len(messages) == 0 {
-		return refuse("messages: there is none")
+		return refuse("messages: must not be empty")
 	}
 	if messages[0].Role != conversation.User {
-		return refuse("messages[0]: the first is not the user's")
+		return refuse("messages[0]: the first message must be the user's")
 	}
 	var waiting []string // calls of the previous message
 	for i := v.at; i < len(messages); i++ {
@@ -92,10 +92,10 @@ func (v *validator) messages(messages []conversation.Message) error {
 			return refuse("messages[%d]: role %q", i, m.Role)
 		}
 		if i > 0 && messages[i-1].Role == m.Role {
-			return refuse("messages[%d]: the %s speaks twice", i, m.Role)
+			return refuse("messages[%d]: two consecutive messages of the %s", i, m.Role)
 		}
 		if len(m.Blocks) == 0 {
-			return refuse("messages[%d]: it is empty", i)
+			return refuse("messages[%d]: must not be empty", i)
 		}
 		var calls []string
 		for j, b := range m.Blocks {
@@ -106,25 +106,25 @@ func (v *validator) messages(messages []conversation.Message) error {
 			switch {
 			case b.Call != nil:
 				if v.called[b.Call.ID] {
-					return refuse("%s: call id %q is there twice", at, b.Call.ID)
+					return refuse("%s: duplicate call id %q", at, b.Call.ID)
 				}
 				v.called[b.Call.ID] = true
 				calls = append(calls, b.Call.ID)
 			case b.Result != nil:
 				k := slices.Index(waiting, b.Result.CallID)
 				if k < 0 {
-					return refuse("%s: result of %q, which the message before does not call", at, b.Result.CallID)
+					return refuse("%s: result of %q, which the previous message does not call", at, b.Result.CallID)
 				}
 				waiting = slices.Delete(waiting, k, k+1)
 			}
 		}
 		if len(waiting) > 0 {
-			return refuse("messages[%d]: call %q has no result in it", i, waiting[0])
+			return refuse("messages[%d]: no result for the call %q", i, waiting[0])
 		}
 		waiting = calls
 	}
 	if messages[len(messages)-1].Role != conversation.User {
-		return refuse("messages: the last is not the user's")
+		return refuse("messages: the last message must be the user's")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func validateBlock(at blockIndex, role conversation.Role, b conversation.Block) 
 		return refuse("%s: tool name %q does not match %s", at, b.Call.Name, toolName)
 	case (b.Call != nil || b.Thinking != nil) && role != conversation.Assistant,
 		(b.Result != nil || b.Image != nil) && role != conversation.User:
-		return refuse("%s: it is not for the %s to say", at, role)
+		return refuse("%s: not allowed for the role %s", at, role)
 	case b.Image != nil:
 		return validateImage(at, *b.Image)
 	case b.Result != nil:
@@ -167,7 +167,7 @@ func validateImage(at blockIndex, img conversation.Image) error {
 	switch img.MediaType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":
 	default:
-		return refuse("%s: image of type %q; png, jpeg, gif and webp are taken", at, img.MediaType)
+		return refuse("%s: image of type %q; must be png, jpeg, gif or webp", at, img.MediaType)
 	}
 	if len(img.Data) == 0 {
 		return refuse("%s: the image is empty", at)

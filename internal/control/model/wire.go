@@ -137,11 +137,11 @@ func netError(err error) *Error {
 	case errors.As(err, &op) && op.Op == "dial":
 		return &Error{Reason: Unreachable, Message: text}
 	case errors.Is(err, bufio.ErrTooLong):
-		return &Error{Reason: BadReply, Message: "one event of the stream is larger than any reply", Err: bufio.ErrTooLong}
+		return &Error{Reason: BadReply, Message: "an event of the stream is too large", Err: bufio.ErrTooLong}
 	case errors.As(err, &syntax), errors.As(err, &types):
-		return &Error{Reason: Cut, Message: "an event of the stream is not the JSON it should be: " + text}
+		return &Error{Reason: Cut, Message: "an event of the stream is not valid JSON: " + text}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &op):
-		return &Error{Reason: Cut, Message: "the connection ended within the reply: " + text, Err: io.ErrUnexpectedEOF}
+		return &Error{Reason: Cut, Message: "the connection was lost during the reply: " + text, Err: io.ErrUnexpectedEOF}
 	case strings.Contains(text, "timeout") || strings.Contains(text, "tls:") || strings.Contains(text, "certificate"):
 		return &Error{Reason: Unreachable, Message: text}
 	}

@@ -32,7 +32,7 @@ func (c *Client) Converse(most int64) *http.Client {
 				return fmt.Errorf("more than %d redirects", maxRedirects)
 			}
 			if !SameOrigin(to.URL, via[0].URL) {
-				return fault.Invalid("redirects to another server, which is not followed").Named("redirected")
+				return fault.Invalid("redirects to another server, which is not allowed").Named("redirected")
 			}
 			return nil
 		},

@@ -70,9 +70,9 @@ func (c *Client) Check(raw string) error {
 	case err != nil, u.Host == "", u.Hostname() == "", u.Scheme != "https" && u.Scheme != "http":
 		return fault.Invalid("is not a URL such as https://example.com/path")
 	case slices.ContainsFunc([]rune(raw), unicode.IsControl):
-		return fault.Invalid("holds control characters")
+		return fault.Invalid("contains control characters")
 	case u.User != nil:
-		return fault.Invalid("holds a user or a password, which would not be sent")
+		return fault.Invalid("must not contain a user or a password")
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return refusal(c.address(addr, nil))
@@ -103,7 +103,7 @@ func refusal(v policy.Verdict) error {
 	if v.Allowed {
 		return nil
 	}
-	return fault.Invalid("is at an address that this server does not speak to: %s", v.Rule).Named("address_blocked").
+	return fault.Invalid("is at an address that this server must not contact: %s", v.Rule).Named("address_blocked").
 		Hint("its operator can allow it: `outbound` in the configuration")
 }
 
@@ -149,7 +149,7 @@ func (c *Client) Image(ctx context.Context, rawURL string) (data []byte, media s
 	}
 	defer func() { _ = resp.Body.Close() }() // what matters was read
 	if resp.StatusCode != http.StatusOK {
-		return nil, "", fault.Invalid("could not be fetched: the server there answers %d", resp.StatusCode).Named("image_unreachable")
+		return nil, "", fault.Invalid("could not be fetched: the server replied with status %d", resp.StatusCode).Named("image_unreachable")
 	}
 	data, err = io.ReadAll(io.LimitReader(resp.Body, MaxImage+1))
 	if err != nil {

@@ -47,7 +47,7 @@ func (m machineServer) ExecStream(_ context.Context, s *connect.BidiStream[agent
 	}
 }
 
-// execTo returns a client of such a machine.
+// execTo returns a client of a machine that sends what talk tells it to.
 func execTo(t *testing.T, hello func() *agentv1.ExecServerElement, talk talker, options ...Option) *Exec {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -198,7 +198,8 @@ func (s *Scheduler) connectionLog(agentID string) string {
 	return filepath.Join(s.ConnectionLogs, agentID)
 }
 
-// makeConnectionLog creates that folder before a machine is created.
+// makeConnectionLog creates the folder of the agent's connection log, before a
+// machine is created.
 func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
 	dir := s.connectionLog(agentID)
 	if dir == "" {

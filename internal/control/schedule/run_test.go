@@ -216,7 +216,7 @@ func (r remains) Destroy(context.Context) error {
 	return nil
 }
 
-// A running server finds such machines by itself.
+// A running server destroys orphaned machines that appear later.
 func TestRunSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leftover{destroyed: make(chan struct{})}

@@ -43,13 +43,14 @@ func at(address string) string { return "address " + address }
 // fold normalizes an account's name, ignoring case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
 
-// wait returns a fault if one of the names has to wait.
+// wait returns a fault if one of the accounts or addresses must wait before
+// its next try.
 func (f *failures) wait(names ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range names {
 		if left := f.of[fold(name)].until().Sub(f.now()); left > 0 {
-			return fault.Exhausted("too many tries have failed").Named("rate_limit_exceeded").
+			return fault.Exhausted("too many failed attempts").Named("rate_limit_exceeded").
 				Hint("try again in %d seconds", int(math.Ceil(left.Seconds())))
 		}
 	}

@@ -80,7 +80,7 @@ func (d *Desk) BeginPasskey(ctx context.Context, userID int64) (options json.Raw
 		return nil, "", err
 	}
 	if len(p.keys) >= MaxPasskeys {
-		return nil, "", fault.Conflict("you have %d passkeys, which is all there may be", len(p.keys)).Hint("remove one")
+		return nil, "", fault.Conflict("you already have %d passkeys, which is the maximum", len(p.keys)).Hint("remove one")
 	}
 	creation, data, err := a.BeginRegistration(p,
 		webauthn.WithResidentKeyRequirement(protocol.ResidentKeyRequirementRequired),
@@ -132,7 +132,7 @@ func (d *Desk) FinishPasskey(ctx context.Context, userID int64, name, title stri
 	}
 	err = d.Store.PutPasskey(ctx, k)
 	if errors.Is(err, store.ErrExists) {
-		err = fault.Conflict("this passkey is another user's")
+		err = fault.Conflict("this passkey belongs to another user")
 	}
 	return k, err
 }
@@ -178,7 +178,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 	}
 	made, err := a.ValidateDiscoverableLogin(found, c.Data, parsed)
 	if err == nil && made.Authenticator.CloneWarning {
-		err = errors.New("its counter went back: there may be a copy of it")
+		err = errors.New("its counter has decreased; it may have been copied")
 	}
 	if err != nil {
 		d.failures.add(at(address))
@@ -199,7 +199,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 }
 
 func errCeremony() error {
-	return fault.Invalid("this took too long, or was done already").Hint("begin again")
+	return fault.Invalid("this took too long or was already used").Hint("begin again")
 }
 
 // refused returns the fault for an invalid answer. The library's error is only

@@ -76,7 +76,7 @@ func hash(password string) string {
 func matches(password, hash string) (bool, error) {
 	part := strings.Split(hash, "$")
 	if len(part) != 6 || part[1] != "argon2id" || part[2] != fmt.Sprintf("v=%d", argon2.Version) {
-		return false, errors.New("the hash of a password has a form that is not known")
+		return false, errors.New("unknown format of a password hash")
 	}
 	var memory, time uint32
 	var threads uint8
@@ -133,7 +133,7 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 	}
 	if !ok || !known {
 		d.failures.add(name, at(address))
-		return Session{}, fault.Unauthenticated("the address or the password is wrong").Hint("an admin can make you a link that signs in once")
+		return Session{}, fault.Unauthenticated("the address or the password is wrong").Hint("ask an admin for a sign-in link")
 	}
 	d.failures.forget(name)
 	return d.open(ctx, u.ID, browser)
@@ -150,7 +150,7 @@ func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, pas
 	case u.Email == "":
 		return fault.Invalid("you need an e-mail address to sign in with a password").Hint("set it first")
 	case utf8.RuneCountInString(password) < minPassword:
-		return fault.Invalid("needs %d characters or more", minPassword).At("password").Hint("some words in a row are easy to remember")
+		return fault.Invalid("needs %d characters or more", minPassword).At("password").Hint("a few words in a row are easy to remember")
 	case len(password) > maxPassword:
 		return fault.Invalid("has more than %d bytes", maxPassword).At("password")
 	case strings.EqualFold(password, u.Email):
@@ -173,7 +173,7 @@ func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, pas
 		}
 		if !ok {
 			d.failures.add(name)
-			return fault.Denied("it is not your current password").At("current")
+			return fault.Denied("the current password is wrong").At("current")
 		}
 		d.failures.forget(name)
 	}

@@ -73,7 +73,7 @@ func (p *Provider) client() *http.Client {
 
 func (d *Desk) oauth(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
 	if d.Provider == nil {
-		return nil, nil, fault.NotImplemented("this server has no provider to sign in at").Hint("configure sign_in.oidc")
+		return nil, nil, fault.NotImplemented("no sign-in provider is configured on this server").Hint("configure sign_in.oidc")
 	}
 	found, err := d.Provider.find(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, d.Provider.client()), providerWithin)
 	defer cancel()
-	unaccepted := fault.Unauthenticated("what %s said was not accepted", d.Provider.Name).Hint("try again")
+	unaccepted := fault.Unauthenticated("the reply of %s was not accepted", d.Provider.Name).Hint("try again")
 	token, err := c.Exchange(ctx, code, oauth2.VerifierOption(v.Verifier))
 	if err != nil {
 		return Session{}, unaccepted.Because(err)
@@ -133,7 +133,7 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 		return Session{}, unaccepted.Because(err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(v.Nonce)) != 1 {
-		return Session{}, unaccepted.Because(errors.New("the nonce is another"))
+		return Session{}, unaccepted.Because(errors.New("the nonce does not match"))
 	}
 	var who claims
 	if err := id.Claims(&who); err != nil {

@@ -61,7 +61,7 @@ type Desk struct {
 // New returns a Desk.
 func New(c Config) (*Desk, error) {
 	if c.Store == nil || c.PublicURL == nil {
-		return nil, errors.New("signin: a store and an address are needed")
+		return nil, errors.New("signin: a store and a public URL are required")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -145,7 +145,7 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 	userID, err := d.Store.TakeLink(ctx, account.HashKey(token), time.Now())
 	if errors.Is(err, store.ErrNotFound) {
 		d.failures.add(at(address))
-		return Session{}, fault.Unauthenticated("this link is good no more: it was used, or is old").Hint("ask an admin for another")
+		return Session{}, fault.Unauthenticated("this link has expired or was already used").Hint("ask an admin for another")
 	}
 	if err != nil {
 		return Session{}, err
@@ -170,7 +170,7 @@ func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Sessi
 	}
 	if err != nil || k.Kind != account.Lasting || k.Expired(time.Now()) {
 		d.failures.add(at(address))
-		return Session{}, fault.Unauthenticated("this API key is not known here").Hint("check that all of it was pasted")
+		return Session{}, fault.Unauthenticated("unknown API key").Hint("check that you pasted all of it")
 	}
 	return d.open(ctx, k.UserID, browser)
 }
@@ -184,7 +184,7 @@ func (d *Desk) authenticator() (*webauthn.WebAuthn, error) {
 	}
 	host := u.Hostname()
 	if net.ParseIP(host) != nil || u.Scheme != "https" && host != "localhost" && !strings.HasSuffix(host, ".localhost") {
-		return nil, fault.NotImplemented("passkeys need a name and https").Hint("set public_url to the server's https address, or open it as http://localhost")
+		return nil, fault.NotImplemented("passkeys require a host name and https").Hint("set public_url to the server's https address, or open it as http://localhost")
 	}
 	return webauthn.New(&webauthn.Config{RPID: host, RPDisplayName: "Aloft", RPOrigins: []string{u.Scheme + "://" + u.Host}})
 }

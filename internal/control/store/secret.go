@@ -9,7 +9,7 @@ import (
 
 // ErrTooMany is wrapped by the error for an owner who has the maximum number of
 // secrets.
-var ErrTooMany = errors.New("there are too many")
+var ErrTooMany = errors.New("too many")
 
 // Secrets stores encrypted secrets, which it cannot decrypt. Its methods are
 // safe for concurrent use. They return [ErrNotFound] for what does not exist.

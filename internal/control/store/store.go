@@ -22,12 +22,12 @@ var (
 	ErrFull      = errors.New("the store cannot be written") // disk full or read-only; nothing was written
 	// ErrUnreachable means that a remote database does not respond. Nothing was
 	// written.
-	ErrUnreachable = errors.New("the store does not answer")
+	ErrUnreachable = errors.New("the store is unreachable")
 	// ErrUnknown means that the acknowledgement of a write was lost. It may
 	// have been written.
-	ErrUnknown   = errors.New("it is not known whether it was written")
+	ErrUnknown   = errors.New("it is unknown whether the write succeeded")
 	ErrClosed    = errors.New("the store is closed")
-	ErrLastOwner = errors.New("nobody else owns the server")
+	ErrLastOwner = errors.New("the server would have no owner")
 )
 
 // A Journal stores the events of every agent. Its methods are safe for

@@ -25,7 +25,7 @@ func ReadSwitch(raw json.RawMessage) (in SwitchArgs, refused *tool.Result) {
 		return in, &r
 	}
 	if in.Target != agent.ModePlan && in.Target != agent.ModeAgent {
-		r := tool.Failed("target_mode: %q is neither plan nor agent", in.Target)
+		r := tool.Failed("target_mode is %q; must be plan or agent", in.Target)
 		return in, &r
 	}
 	return in, nil

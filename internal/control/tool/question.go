@@ -26,8 +26,8 @@ const (
 // Consults reports whether calls of a tool are questions to a person.
 func Consults(name string) bool { return name == agent.QuestionTool || name == agent.PlanTool }
 
-// Question returns the approval request for such a call. The error is for the
-// model.
+// Question returns the approval request for a call of AskQuestion or CreatePlan.
+// The error is for the model.
 func Question(c conversation.ToolCall) (agent.Approval, error) {
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
@@ -50,7 +50,7 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		return q, fmt.Errorf("title is longer than %d characters", maxLabel)
 	}
 	if n := len(in.Questions); n < 1 || n > maxQuestions {
-		return q, fmt.Errorf("questions: there are %d; ask 1 to %d", n, maxQuestions)
+		return q, fmt.Errorf("questions: has %d entries; must have 1 to %d", n, maxQuestions)
 	}
 	seen := map[string]bool{}
 	for i, one := range in.Questions {
@@ -61,19 +61,19 @@ func Question(c conversation.ToolCall) (agent.Approval, error) {
 		case len(one.ID) > maxID:
 			return q, fmt.Errorf("%s.id is longer than %d bytes", at, maxID)
 		case seen[one.ID]:
-			return q, fmt.Errorf("%s.id: %q stands twice", at, one.ID)
+			return q, fmt.Errorf("%s.id: duplicate %q", at, one.ID)
 		case utf8.RuneCountInString(one.Prompt) > maxPrompt:
 			return q, fmt.Errorf("%s.prompt is longer than %d characters", at, maxPrompt)
 		case len(one.Options) > maxOptions:
-			return q, fmt.Errorf("%s: there are %d options; give up to %d", at, len(one.Options), maxOptions)
+			return q, fmt.Errorf("%s: has %d options; the limit is %d", at, len(one.Options), maxOptions)
 		}
 		seen[one.ID] = true
 		for j, o := range one.Options {
 			if o.ID == "" || len(o.ID) > maxID || strings.TrimSpace(o.Label) == "" || utf8.RuneCountInString(o.Label) > maxLabel {
-				return q, fmt.Errorf("%s.options[%d]: id and label are needed, the id with up to %d bytes, the label with up to %d characters", at, j, maxID, maxLabel)
+				return q, fmt.Errorf("%s.options[%d]: id (at most %d bytes) and label (at most %d characters) are required", at, j, maxID, maxLabel)
 			}
 			if slices.ContainsFunc(one.Options[:j], func(other agent.Option) bool { return other.ID == o.ID }) {
-				return q, fmt.Errorf("%s.options[%d].id: %q stands twice", at, j, o.ID)
+				return q, fmt.Errorf("%s.options[%d].id: duplicate %q", at, j, o.ID)
 			}
 		}
 		q.Questions = append(q.Questions, agent.Question(one))
@@ -97,7 +97,7 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 		return q, fmt.Errorf("name or plan is missing")
 	}
 	if utf8.RuneCountInString(in.Name) > maxLabel || utf8.RuneCountInString(in.Overview) > maxPrompt {
-		return q, fmt.Errorf("the name has up to %d characters, the overview up to %d: the rest is the plan's", maxLabel, maxPrompt)
+		return q, fmt.Errorf("name must have at most %d characters and overview at most %d: put the rest in plan", maxLabel, maxPrompt)
 	}
 	var text strings.Builder
 	text.WriteString(strings.TrimSpace(in.Plan))
@@ -108,7 +108,7 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 		fmt.Fprintf(&text, "\n- [ ] %s", t.Content)
 	}
 	if q.Change = text.String(); len(q.Change) > maxPlan {
-		return q, fmt.Errorf("the plan has %d bytes, more than %d: say less of what goes without saying", len(q.Change), maxPlan)
+		return q, fmt.Errorf("the plan has %d bytes, more than %d: leave out what is obvious", len(q.Change), maxPlan)
 	}
 	return q, nil
 }
@@ -116,15 +116,15 @@ func plan(d *json.Decoder) (agent.Approval, error) {
 // Answer returns the result of a call that was a question to a person.
 func Answer(q agent.Approval, said agent.ApprovalAnswered) tool.Result {
 	output := map[string]any{"planId": q.ID}
-	text := "The user approves the plan: carry it out now."
+	text := "The user approved the plan: carry it out now."
 	switch {
 	case q.Tool == agent.PlanTool && said.Decision.Allows():
 	case q.Tool == agent.PlanTool && said.UserID == 0:
-		return tool.Failed("Nobody has judged the plan in time: end here. The user can have you go on later.")
+		return tool.Failed("Nobody answered in time about the plan: stop here. The user can continue later.")
 	case q.Tool == agent.PlanTool && said.Message == "":
-		return tool.Failed("The user does not approve the plan.")
+		return tool.Failed("The user did not approve the plan.")
 	case q.Tool == agent.PlanTool:
-		return tool.Failed("The user does not approve the plan, and says: %s", said.Message)
+		return tool.Failed("The user did not approve the plan, and says: %s", said.Message)
 	default:
 		output = map[string]any{"answers": append([]agent.Answer{}, said.Answers...)}
 		text = answers(q, said)

@@ -36,11 +36,11 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 	}
 	switch script := strings.TrimSpace(in.Script); {
 	case script == "":
-		return refused(fault.Invalid("update_script is empty: give the commands, one to a line")), nil
+		return refused(fault.Invalid("update_script is empty: give the commands, one per line")), nil
 	case len(script) > environment.MaxScript:
-		return refused(fault.Invalid("update_script has %d bytes, more than %d: put it into a file of the repository, and call that", len(script), environment.MaxScript)), nil
+		return refused(fault.Invalid("update_script has %d bytes, more than %d: put it in a file in the repository and call that file", len(script), environment.MaxScript)), nil
 	case scripts == nil:
-		return refused(fault.NotImplemented("this server keeps no environments")), nil
+		return refused(fault.NotImplemented("saved environments are not enabled on this server")), nil
 	}
 	e, err := scripts.KeepScript(ctx, a, c.ID, strings.TrimSpace(in.Script))
 	if err != nil {
@@ -50,7 +50,7 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 	if err != nil {
 		return refused(err), nil
 	}
-	text := fmt.Sprintf("Kept in the environment %s. Machines of this repository that are made from now on install by it.", e.ID)
+	text := fmt.Sprintf("Stored in the environment %s. New machines of this repository will run it.", e.ID)
 	return tool.Result{Text: text, Output: output}, &agent.ScriptKept{EnvironmentID: e.ID, VersionID: e.VersionID, Script: strings.TrimSpace(in.Script)}
 }
 
@@ -58,9 +58,9 @@ func setUpVMEnvironment(ctx context.Context, c conversation.ToolCall, a agent.Ag
 // model and as a code for programs.
 func refused(err error) tool.Result {
 	f := fault.Of(err)
-	message := "Not kept: " + f.Message
+	message := "Not stored: " + f.Message
 	if f.Advice != "" {
-		message += ". What you can do: " + f.Advice
+		message += ". To fix this: " + f.Advice
 	}
 	r := tool.Failed("%s", message)
 	if output, err := json.Marshal(map[string]any{"error": map[string]string{"message": message, "code": f.Code}}); err == nil {

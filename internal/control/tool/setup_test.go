@@ -52,7 +52,7 @@ func TestSetupVmEnvironment(t *testing.T) {
 		t.Errorf("the event is %+v", event)
 	}
 	k.err = fault.Denied("not here").Named("agent_may_not_save").Hint("ask the user")
-	if out, _, text := call(k, `{"update_script": "x"}`); out.Error.Code != "agent_may_not_save" || text != "Not kept: not here. What you can do: ask the user" {
+	if out, _, text := call(k, `{"update_script": "x"}`); out.Error.Code != "agent_may_not_save" || text != "Not stored: not here. To fix this: ask the user" {
 		t.Errorf("a refusal: %+v, %q", out, text)
 	}
 	for _, args := range []string{`{}`, `{"update_script": " \n"}`, `{"update_script": 5}`, `{"update_script": "x", "more": 1}`, `{"update_script": "` + strings.Repeat("x", environment.MaxScript+1) + `"}`} {

@@ -30,11 +30,11 @@ func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 		return tool.Failed("the arguments do not fit the schema: %v", err)
 	}
 	if in.Merge == nil {
-		return tool.Failed("merge is missing: true changes the items named, false replaces the list")
+		return tool.Failed("merge is missing: true changes the listed items, false replaces the list")
 	}
 	if !*in.Merge {
 		if len(in.Todos) < 2 {
-			return tool.Failed("todos: a list has at least two items; work of one step needs none")
+			return tool.Failed("todos: a list has at least two items; a single step needs no list")
 		}
 		list = nil
 	}
@@ -45,11 +45,11 @@ func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 		case t.ID == "":
 			return tool.Failed("todos[%d].id is missing", i)
 		case seen[t.ID]:
-			return tool.Failed("todos[%d].id: %q stands twice", i, t.ID)
+			return tool.Failed("todos[%d].id: duplicate %q", i, t.ID)
 		case t.Content == "":
 			return tool.Failed("todos[%d].content is missing", i)
 		case !slices.Contains(statuses, t.Status):
-			return tool.Failed("todos[%d].status: %q is none of %s", i, t.Status, strings.Join(statuses, ", "))
+			return tool.Failed("todos[%d].status is %q; must be one of %s", i, t.Status, strings.Join(statuses, ", "))
 		}
 		seen[t.ID] = true
 		if at := slices.IndexFunc(list, func(o agent.Todo) bool { return o.ID == t.ID }); at >= 0 {
@@ -59,7 +59,7 @@ func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 		}
 	}
 	if len(list) > maxTodos {
-		return tool.Failed("todos: %d items are more than %d; join some", len(list), maxTodos)
+		return tool.Failed("todos: has %d items; the limit is %d: merge some", len(list), maxTodos)
 	}
 	output, err := json.Marshal(map[string]any{"success": map[string]any{"todos": list}})
 	if err != nil {

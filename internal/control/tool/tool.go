@@ -11,8 +11,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// Run runs a call of such a tool on the state of its agent. A non-nil second
-// result is journaled with the first.
+// Run runs a call of a control plane tool on the state of its agent. A non-nil
+// second result is journaled with the first.
 func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts Scripts) (tool.Result, agent.Body) {
 	switch c.Name {
 	case "TodoWrite":

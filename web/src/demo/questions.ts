@@ -72,7 +72,7 @@ export const planning = (): Bare[] => [
   ...done("p0", "", { output: "/workspace/src/search/index.ts:4:export function index(", lines: 1 }, 12),
   replied(call("p1", "CreatePlan", first)),
   { kind: "call.sent", data: { callId: "p1" } },
-  { kind: "call.done", data: { callId: "p1", text: "The user does not approve the plan, and says: no rewrite, please", error: true, durationMs: 90_000 } },
+  { kind: "call.done", data: { callId: "p1", text: "The user did not approve the plan, and says: no rewrite, please", error: true, durationMs: 90_000 } },
   replied({ text: "Then with what is there." }, call("p2", "CreatePlan", plan)),
   { kind: "call.sent", data: { callId: "p2" } },
   ...asked(14),

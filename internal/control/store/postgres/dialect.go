@@ -239,7 +239,7 @@ func refused(err error) error {
 		case uniqueViolation:
 			return store.ErrExists
 		case foreignKeyViolation:
-			return fmt.Errorf("what it belongs to: %w", store.ErrNotFound)
+			return fmt.Errorf("a row that it refers to: %w", store.ErrNotFound)
 		}
 	}
 	return err

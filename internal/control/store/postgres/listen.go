@@ -68,7 +68,7 @@ func (s *Store) tell(ctx context.Context) {
 			const say = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)::text"
 			var setting, none string
 			if err := s.db.QueryRowContext(ctx, say, channel, text).Scan(&setting, &none); err != nil && ctx.Err() == nil {
-				s.logger.DebugContext(ctx, "other servers were not told of events", "error", err)
+				s.logger.DebugContext(ctx, "cannot notify other servers of events", "error", err)
 			}
 		}
 	}
@@ -90,8 +90,8 @@ func (s *Store) listen(ctx context.Context) (_ *pgx.Conn, err error) {
 	}()
 	_, err = c.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended('aloft/server/' || $1, 0))", s.serverID)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == lockNotAvailable {
-		return nil, fault.Conflict("another server that is called %s uses the store", s.serverID).
-			Named("data_in_use").Hint("stop it, or give this one a database of its own")
+		return nil, fault.Conflict("another server named %s is using the store", s.serverID).
+			Named("data_in_use").Hint("stop it, or give this server its own database")
 	}
 	if err == nil {
 		_, err = c.Exec(ctx, "LISTEN "+channel)
@@ -106,11 +106,11 @@ func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 		if c == nil {
 			var err error
 			if c, err = s.listen(ctx); err != nil {
-				s.logger.WarnContext(ctx, "other servers cannot be heard", "error", err)
+				s.logger.WarnContext(ctx, "cannot receive notifications of other servers", "error", err)
 				wait(ctx, reconnectEvery)
 				continue
 			}
-			s.logger.InfoContext(ctx, "other servers are heard again")
+			s.logger.InfoContext(ctx, "receiving notifications of other servers again")
 			s.look(ctx, s.watch.Waited(nil))
 		}
 		until, cancel := context.WithTimeout(ctx, lookEvery)
@@ -139,7 +139,7 @@ func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 func (s *Store) look(ctx context.Context, ids []string) {
 	for some := range slices.Chunk(ids, 1000) {
 		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "the journals that are waited for cannot be seen", "error", err)
+			s.logger.WarnContext(ctx, "cannot poll the journals", "error", err)
 			return // the next poll finds them
 		}
 	}

@@ -50,8 +50,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, logger *slog.Logger) (
 		return fmt.Errorf("read the schema's version: %w", err)
 	}
 	if at > ours {
-		return fault.Conflict("a newer version of aloft has written it: its schema is %d, and this version knows %d", at, ours).
-			Named("store_too_new").Hint("start that version again, or restore a copy from before")
+		return fault.Conflict("a newer version of aloft has written it: its schema is version %d, this aloft supports %d", at, ours).
+			Named("store_too_new").Hint("start that version, or restore an older backup")
 	}
 	begun := time.Now()
 	if _, err := p.Up(ctx); err != nil {
@@ -109,7 +109,7 @@ func bound(yes bool) error {
 	if yes {
 		return nil
 	}
-	return fault.Conflict("the database is not the one that goes with this data folder").
+	return fault.Conflict("the database does not belong to this data folder").
 		Named("store_elsewhere").Hint("start with the data folder and the address that were used together before, or with an empty folder and an empty database")
 }
 
@@ -122,12 +122,12 @@ func suits(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if version < oldest {
-		return fault.Invalid("PostgreSQL there is version %d, and Aloft needs %d", version/10000, oldest/10000).
-			Named("store_too_old").Hint("upgrade it, or name another server")
+		return fault.Invalid("the PostgreSQL server has version %d; Aloft requires %d", version/10000, oldest/10000).
+			Named("store_too_old").Hint("upgrade it, or use another server")
 	}
 	if encoding != "UTF8" {
-		return fault.Invalid("the database's encoding is %s, and Aloft needs UTF8", encoding).
-			Named("store_encoding").Hint("make one with: createdb --encoding=UTF8 --template=template0 aloft")
+		return fault.Invalid("the database's encoding is %s; Aloft requires UTF8", encoding).
+			Named("store_encoding").Hint("create one with: createdb --encoding=UTF8 --template=template0 aloft")
 	}
 	return nil
 }

@@ -82,8 +82,8 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil || strings.Contains(config.Host+config.Database, "@") { // probably a URL that was split in the wrong place
 		// The driver's message may contain part of the password.
-		return nil, fault.Invalid("the address of the store is not one of PostgreSQL, or names a file that cannot be read").
-			Named("store_address").Hint("write it as postgres://user@host:5432/aloft, and the password into PGPASSWORD or ~/.pgpass; within an address %%2F stands for /, %%40 for @, %%3A for :")
+		return nil, fault.Invalid("the store's address is not a valid PostgreSQL address, or names a file that cannot be read").
+			Named("store_address").Hint("use postgres://user@host:5432/aloft, with the password in PGPASSWORD or ~/.pgpass; in the address write %%2F for /, %%40 for @ and %%3A for :")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout

@@ -38,7 +38,7 @@ func Lock(path string) (*os.File, error) {
 	switch err := lockfile.Exclusive(f, patience); {
 	case errors.Is(err, lockfile.ErrHeld):
 		return nil, errors.Join(fault.Conflict("another server%s is using %s", holder, filepath.Dir(path)).
-			Named("data_in_use").Hint("stop it, or give this one a data folder of its own"), f.Close())
+			Named("data_in_use").Hint("stop it, or give this server its own data folder"), f.Close())
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}

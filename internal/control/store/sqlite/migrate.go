@@ -42,8 +42,8 @@ func migrate(ctx context.Context, path string, logger *slog.Logger) (err error) 
 		return fmt.Errorf("read the schema's version: %w", err)
 	}
 	if at > ours {
-		return fault.Conflict("a newer version of aloft has written it: its schema is %d, and this version knows %d", at, ours).
-			Named("store_too_new").Hint("start that version again, or restore a copy from before")
+		return fault.Conflict("a newer version of aloft has written it: its schema is version %d, this aloft supports %d", at, ours).
+			Named("store_too_new").Hint("start that version, or restore an older backup")
 	}
 	begun := time.Now()
 	if _, err := p.Up(ctx); err != nil {

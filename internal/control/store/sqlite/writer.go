@@ -228,7 +228,7 @@ func refused(err error) error {
 		case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
 			return store.ErrExists
 		case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-			return fmt.Errorf("what it belongs to: %w", store.ErrNotFound)
+			return fmt.Errorf("a row that it refers to: %w", store.ErrNotFound)
 		}
 	}
 	return err

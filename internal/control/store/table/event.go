@@ -62,7 +62,7 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 // state.
 func (tx *Tx) admit(a store.Append) (*folded, error) {
 	if len(a.Secrets) > 0 && (a.IfHead == nil || *a.IfHead != 0) {
-		return nil, errors.New("secrets come with a new agent only")
+		return nil, errors.New("secrets can only be stored with a new agent")
 	}
 	f, err := tx.agent(a.AgentID)
 	switch absent := errors.Is(err, store.ErrNotFound); {
@@ -95,7 +95,7 @@ func (tx *Tx) admit(a store.Append) (*folded, error) {
 // its runs. On an error the states are invalid.
 func (tx *Tx) fold(f *folded, events []agent.Event) ([]agent.Event, error) {
 	if len(events) == 0 {
-		return nil, errors.New("there is no event to append")
+		return nil, errors.New("no events to append")
 	}
 	now := time.Now()
 	written := make([]agent.Event, len(events))
