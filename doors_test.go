@@ -27,8 +27,8 @@ const own = "programs of the computer on which a person runs the command: loopba
 
 var doors = map[string]door{
 	// The server.
-	"cmd/aloft/serve_listen.go listener":            {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"cmd/aloft/server.go server":                    {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
+	"internal/server/listen.go listener":            {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/server/assemble.go server":            {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
 	"internal/control/dashboard/dashboard.go route": {4, "all: files without anybody's data", "internal/control/dashboard/dashboard_test.go TestWhatNeedsNoKey"},
 	"internal/control/api/routes.go route":          {3, "as each route's row says", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/control/api/legacy.go route":          {1, "nobody but the routes of /v0, as whoever asks them", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},

@@ -22,7 +22,7 @@ type exit struct {
 }
 
 const (
-	privacyProof = "cmd/aloft/privacy_test.go TestPrivacy"
+	privacyProof = "internal/server/privacy_test.go TestPrivacy"
 	toMachine    = "to a machine, over the connection that the server made"
 	toModel      = "to the model, which does the work"
 	toForge      = "to the forge, below what package pull and the gateway write"
@@ -69,7 +69,7 @@ func TestExits(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
 		at := path.Dir(file)
-		server := strings.HasPrefix(at, "internal/control/") || strings.HasPrefix(at, "internal/telemetry") || at == "cmd/aloft"
+		server := strings.HasPrefix(at, "internal/control/") || strings.HasPrefix(at, "internal/telemetry") || at == "cmd/aloft" || at == "internal/server"
 		if !server || strings.HasSuffix(file, "_test.go") || strings.Contains(at, "testdata") || testHelper.MatchString(at) {
 			return
 		}

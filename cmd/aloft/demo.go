@@ -18,6 +18,7 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/client"
+	"aloft/internal/server"
 )
 
 // demoPrompt is the task of the demo agent.
@@ -64,7 +65,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, repo.Close()) }()
 
-	config := defaultConfig()
+	config := server.DefaultConfig()
 	config.Outbound.Open = []string{"127.0.0.1/32"} // the sample repository is served there
 	var words string
 	config.Models[0], words = a.demoModel(ctx)
@@ -75,7 +76,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 		return err
 	}
 	defer logFile.Close()
-	s, err := openServer(ctx, serveOptions{Data: data, Listen: "127.0.0.1:0"}, config, slog.New(slog.NewTextHandler(logFile, nil)))
+	s, err := server.Open(ctx, server.Options{Data: data, Listen: "127.0.0.1:0", Embedded: binaries(), Version: version}, config, slog.New(slog.NewTextHandler(logFile, nil)))
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	if err := a.demoAgent(ctx, c, repo, filepath.Join(dir, "check")); err != nil || !stay {
 		return err
 	}
-	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Open the dashboard:"), a.out.Style(cli.Green, s.firstLink(ctx)))
+	a.out.Line("\n%s %s\n", a.out.Style(cli.Bold, "Open the dashboard:"), a.out.Style(cli.Green, s.FirstLink(ctx)))
 	a.out.Note("The link works once. Ctrl-C stops the server and removes everything.")
 	<-ctx.Done()
 	return nil
@@ -169,20 +170,20 @@ const ollama = "http://127.0.0.1:11434/v1"
 
 // demoModel returns the best model available without configuration, and a line that
 // names it.
-func (a *app) demoModel(ctx context.Context) (modelConfig, string) {
+func (a *app) demoModel(ctx context.Context) (server.ModelConfig, string) {
 	if key := a.getenv("ANTHROPIC_API_KEY"); key != "" {
-		m := modelConfig{ID: "demo", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: a.getenv("ANTHROPIC_BASE_URL"), APIKey: key}
+		m := server.ModelConfig{ID: "demo", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: a.getenv("ANTHROPIC_BASE_URL"), APIKey: key}
 		return m, "model: " + m.Name + ", with ANTHROPIC_API_KEY"
 	}
 	if key := a.getenv("OPENAI_API_KEY"); key != "" {
-		m := modelConfig{ID: "demo", Provider: "openai", Name: "gpt-5", BaseURL: a.getenv("OPENAI_BASE_URL"), APIKey: key}
+		m := server.ModelConfig{ID: "demo", Provider: "openai", Name: "gpt-5", BaseURL: a.getenv("OPENAI_BASE_URL"), APIKey: key}
 		return m, "model: " + m.Name + ", with OPENAI_API_KEY"
 	}
 	if name := firstModel(ctx, ollama); name != "" {
-		m := modelConfig{ID: "demo", Provider: "openai", API: "chat", Name: name, BaseURL: ollama}
+		m := server.ModelConfig{ID: "demo", Provider: "openai", API: "chat", Name: name, BaseURL: ollama}
 		return m, "model: " + cli.Line(name, 100) + ", of the server at " + ollama
 	}
-	return modelConfig{ID: "scripted", Provider: "scripted", Name: "scripted"},
+	return server.ModelConfig{ID: "scripted", Provider: "scripted", Name: "scripted"},
 		"model: scripted. It follows a fixed script. Set ANTHROPIC_API_KEY or OPENAI_API_KEY to use a real model."
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/server"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -28,7 +29,7 @@ doctor connects to that database.`,
   aloft doctor --config aloft.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			config, err := loadConfig(file, a.getenv)
+			config, err := server.LoadConfig(file, a.getenv)
 			if err != nil {
 				return err
 			}
@@ -42,10 +43,10 @@ doctor connects to that database.`,
 				bin = container.Installed{} // the runtime's own check reports this
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
-			checks = append(checks, probeSandbox())
-			checks = append(checks, builderCheck(config.Images))
-			checks = append(checks, probeStore(cmd.Context(), cmp.Or(a.getenv("ALOFT_STORE"), config.Store))...)
-			forges, err := probeForges(cmd.Context(), config.Git)
+			checks = append(checks, server.ProbeSandbox())
+			checks = append(checks, server.CheckBuilder(config.Images))
+			checks = append(checks, server.ProbeStore(cmd.Context(), cmp.Or(a.getenv("ALOFT_STORE"), config.Store))...)
+			forges, err := server.ProbeForges(cmd.Context(), config.Git)
 			if err != nil {
 				return err
 			}

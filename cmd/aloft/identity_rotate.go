@@ -8,10 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"aloft/internal/control/identity"
+	"aloft/internal/server"
 )
-
-// identityFile holds the keys that sign the tokens of machines, in the data folder.
-const identityFile = "identity.pem"
 
 func newIdentityCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,7 +28,7 @@ if somebody may have read the data folder.`,
 		Example: `  sudo aloft identity rotate --data /srv/aloft`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			path := filepath.Join(data, identityFile)
+			path := filepath.Join(data, server.IdentityFile)
 			if _, err := os.Stat(path); err != nil {
 				return fmt.Errorf("no server data in %s: %w", data, err)
 			}

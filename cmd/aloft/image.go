@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,9 +15,9 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/control/image"
-	"aloft/internal/control/image/registry"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine/container"
+	"aloft/internal/server"
 )
 
 // imageFlags select the image store of a command.
@@ -44,30 +43,17 @@ as debian:12 or ghcr.io/team/app@sha256:….`,
 	return cmd
 }
 
-// openImages opens the image store of the server on a data folder.
-func openImages(data string, c serverConfig, named ...string) (*image.Store, error) {
-	from := c.registry()
-	for _, name := range named {
-		if host, ok := registry.Host(name); ok {
-			from.Named = append(from.Named, host)
-		}
-	}
-	return image.Open(container.ImageDir(machinesDir(data)), image.Options{Registry: from, Recheck: c.Images.recheck(), MaxBytes: c.Machine.DiskBytes})
-}
-
-func machinesDir(data string) string { return filepath.Join(data, "machines") }
-
 // open opens the store that the flags select. The registries of the named images
 // may be at any address, because the operator has named them.
-func (f *imageFlags) open(a *app, named ...string) (*image.Store, serverConfig, error) {
+func (f *imageFlags) open(a *app, named ...string) (*image.Store, server.Config, error) {
 	if os.Geteuid() != 0 {
-		return nil, serverConfig{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "unpacking layers with file owners requires root", Hint: "run it with sudo"}
+		return nil, server.Config{}, &cli.Problem{Exit: cli.Denied, Code: "not_root", Message: "unpacking layers with file owners requires root", Hint: "run it with sudo"}
 	}
-	c, err := loadConfig(f.config, a.getenv)
+	c, err := server.LoadConfig(f.config, a.getenv)
 	if err != nil {
 		return nil, c, err
 	}
-	s, err := openImages(f.data, c, named...)
+	s, err := server.OpenImages(f.data, c, named...)
 	return s, c, err
 }
 
@@ -285,7 +271,7 @@ removed by name. This is safe to run while the server runs.`,
 			if err != nil {
 				return err
 			}
-			keep, err := container.Needs(machinesDir(f.data))
+			keep, err := container.Needs(server.MachinesDir(f.data))
 			if err != nil {
 				return err
 			}
@@ -310,8 +296,8 @@ removed by name. This is safe to run while the server runs.`,
 	return cmd
 }
 
-func pruneCache(ctx context.Context, data string, c serverConfig) error {
-	b, err := openBuilder(data, c, c.Machine.Egress.network(), nil)
+func pruneCache(ctx context.Context, data string, c server.Config) error {
+	b, err := server.OpenBuilder(binaries(), data, c, c.Machine.Egress.Network(), nil)
 	if err != nil {
 		return err
 	}

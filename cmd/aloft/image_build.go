@@ -14,6 +14,7 @@ import (
 	"aloft/internal/cli"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image/debian"
+	"aloft/internal/server"
 )
 
 // imageBuild holds the flags of aloft image build.
@@ -153,7 +154,7 @@ func (a *app) buildDockerfile(cmd *cobra.Command, f *imageFlags, o imageBuild, n
 	if err != nil {
 		return usageError{err}
 	}
-	b, err := openBuilder(f.data, c, c.Machine.Egress.network(), s)
+	b, err := server.OpenBuilder(binaries(), f.data, c, c.Machine.Egress.Network(), s)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/fault"
+	"aloft/internal/server"
 )
 
 // version is set at build time.
@@ -27,6 +28,11 @@ func main() {
 	stop()
 	os.Exit(code)
 }
+
+// usageError is an error in flags or arguments.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 // app is the state that the commands share.
 type app struct {
@@ -162,6 +168,9 @@ func misuse(cmd *cobra.Command, err error) error {
 func problemOf(err error) *cli.Problem {
 	p := *cli.ProblemOf(err)
 	if u, ok := errors.AsType[usageError](err); ok {
+		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
+	}
+	if u, ok := errors.AsType[server.UsageError](err); ok {
 		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {

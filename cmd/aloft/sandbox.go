@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"aloft/internal/cli"
-	"aloft/internal/control/machine/container"
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/front"
 )
@@ -40,14 +39,4 @@ func newSandboxCommand(a *app) *cobra.Command {
 			return p
 		},
 	}
-}
-
-// probeSandbox checks whether this host can sandbox single commands.
-func probeSandbox() container.Check {
-	k := sandbox.Probe()
-	c := container.Check{Name: "sandbox", OK: k.Landlock >= 6 && k.Namespaces, Detail: sandbox.Describe(k)}
-	if !c.OK {
-		c.Fix = strings.Join(append(sandbox.Hints(), "use Linux 6.12 or later, with CONFIG_SECURITY_LANDLOCK and landlock in lsm= on the kernel command line"), "; ")
-	}
-	return c
 }

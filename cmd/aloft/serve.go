@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,21 +9,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"aloft/internal/redact"
+	"aloft/internal/server"
 )
 
-// serveOptions holds the flags of aloft serve.
-type serveOptions struct {
-	Config string // configuration file; "" for the default configuration
-	Data   string // data folder
-	Listen string // host:port
-}
-
 func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
-	o := serveOptions{
-		Config: getenv("ALOFT_CONFIG"),
-		Data:   dataDir(getenv),
-		Listen: cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
+	o := server.Options{
+		Data:     dataDir(getenv),
+		Listen:   cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
+		Embedded: binaries(),
+		Version:  version,
 	}
+	configFile := getenv("ALOFT_CONFIG")
 	var verbose, example bool
 	var address string // of the database
 	cmd := &cobra.Command{
@@ -42,46 +37,39 @@ start.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if example {
-				_, err := io.WriteString(cmd.OutOrStdout(), exampleConfig)
+				_, err := io.WriteString(cmd.OutOrStdout(), server.ExampleConfig)
 				return err
 			}
 			level := slog.LevelInfo
 			if verbose {
 				level = slog.LevelDebug
 			}
-			config, err := loadConfig(o.Config, getenv)
+			config, err := server.LoadConfig(configFile, getenv)
 			if err != nil {
 				return err
 			}
-			if config.Store, err = storeAddress(address, getenv("ALOFT_STORE"), config.Store); err != nil {
+			if config.Store, err = server.StoreAddress(address, getenv("ALOFT_STORE"), config.Store); err != nil {
 				return err
 			}
-			log := redact.New(config.secrets()).Writer(stderr)
+			log := redact.New(config.SecretValues()).Writer(stderr)
 			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
-			return serve(cmd.Context(), o, config, logger, func(s *server) {
-				fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
-				if link := s.firstLink(cmd.Context()); link != "" {
-					fmt.Fprint(cmd.OutOrStdout(), o.tellLink(link))
-				}
-				fmt.Fprint(cmd.OutOrStdout(), config.lacks(o.Config))
-			})
+			s, err := server.Open(cmd.Context(), o, config, logger)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
+			if link := s.FirstLink(cmd.Context()); link != "" {
+				fmt.Fprint(cmd.OutOrStdout(), o.SignInText(link))
+			}
+			fmt.Fprint(cmd.OutOrStdout(), config.Missing(configFile))
+			return s.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&o.Config, "config", o.Config, "configuration `file` (ALOFT_CONFIG)")
+	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
 	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd
-}
-
-// serve runs a server until ctx is done. It calls onReady once the server listens.
-func serve(ctx context.Context, o serveOptions, c serverConfig, logger *slog.Logger, onReady func(*server)) error {
-	s, err := openServer(ctx, o, c, logger)
-	if err != nil {
-		return err
-	}
-	onReady(s)
-	return s.Run(ctx)
 }

@@ -1,0 +1,352 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/api"
+	"aloft/internal/control/dashboard"
+	"aloft/internal/control/disk"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/identity"
+	"aloft/internal/control/live"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/mcp"
+	"aloft/internal/control/observe"
+	"aloft/internal/control/outbound"
+	"aloft/internal/control/preview"
+	"aloft/internal/control/pull"
+	"aloft/internal/control/review"
+	"aloft/internal/control/safe"
+	"aloft/internal/control/schedule"
+	"aloft/internal/control/signin"
+	"aloft/internal/control/webhook"
+	"aloft/internal/policy"
+	"aloft/internal/redact"
+	"aloft/internal/telemetry"
+)
+
+// An assembly is a server while its parts are created. It holds what several steps
+// need and the server itself does not.
+type assembly struct {
+	*Server
+
+	options  Options
+	config   Config
+	secret   []byte            // of the server: tokens and links derive from it
+	secrets  map[string]string // values of the configuration that are redacted everywhere
+	vault    *safe.Safe
+	models   *models
+	network  policy.Network // of machines
+	reviewer *review.Reviewer
+	outbound *outbound.Client // for connections that users cause
+	servers  *mcp.Servers
+	issuer   *identity.Issuer
+	pulls    *pull.Desk
+	live     *live.Board
+	previews *preview.Previews // nil without a domain for them
+}
+
+// assemble creates the parts of the server. A step may use what the steps before it
+// have created; the closures that it hands out may use all parts, because they only
+// run once the server runs.
+func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
+	a := &assembly{Server: s, options: o, config: c, secrets: c.SecretValues(), live: new(live.Board)}
+	for _, step := range []func(context.Context) error{
+		a.openData, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
+		a.openPulls, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openAPI, a.openHTTP,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dataFile returns the path of a file in the data folder.
+func (a *assembly) dataFile(name string) string { return filepath.Join(a.options.Data, name) }
+
+// publicURL returns the address that people open. It changes while the server starts.
+func (a *assembly) publicURL() string { return cmp.Or(a.config.PublicURL, a.URL) }
+
+// openData opens what the data folder holds: the store, the first key, the server's
+// secret, the vault of people's secrets, and the artifacts.
+func (a *assembly) openData(ctx context.Context) (err error) {
+	if err := privateFolder(a.options.Data); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if a.store, err = openStore(ctx, a.config.Store, a.options.Data, a.logger); err != nil {
+		return err
+	}
+	if err := a.firstKey(ctx); err != nil {
+		return err
+	}
+	if a.secret, err = readSecret(a.dataFile("secret.key")); err != nil {
+		return err
+	}
+	if a.vault, err = newSafe(ctx, a.options.Data, a.config.Secrets, a.store); err != nil {
+		return err
+	}
+	a.kept, err = openArtifacts(ctx, a.options.Data, a.config.Artifacts)
+	return err
+}
+
+// openTelemetry opens the sender of traces, metrics and logs. The logger sends its
+// records to it from then on.
+func (a *assembly) openTelemetry(context.Context) (err error) {
+	c := a.config.Telemetry
+	a.sent, err = telemetry.Open(telemetry.Config{
+		Ghost: c.GhostMode, Endpoint: c.Endpoint, Token: c.Token, Insecure: c.Insecure,
+		Service: "aloft", Version: a.options.Version, Logger: a.logger,
+	})
+	if err != nil {
+		return UsageError{fmt.Errorf("telemetry: %w", err)}
+	}
+	a.logger = slog.New(a.sent.Handler(a.logger.Handler()))
+	a.observer, err = observe.New(observe.Config{Journal: a.store, Agents: a.store, Telemetry: a.sent, Privacy: privacyOf(a.store), Logger: a.logger})
+	return err
+}
+
+func (a *assembly) openModels(context.Context) (err error) {
+	if short := redact.New(a.secrets).Short(); len(short) > 0 {
+		a.logger.Warn("secrets are too short to be redacted", "names", short, "bytes", redact.MinLength)
+	}
+	a.models, err = newModels(a.config)
+	return err
+}
+
+// openGateway opens the client of addresses that users name, the git gateway, and the
+// issuer of the tokens by which machines identify themselves.
+func (a *assembly) openGateway(context.Context) error {
+	c := a.config.Git
+	credentials, err := gitCredentials(c)
+	if err != nil {
+		return UsageError{err}
+	}
+	if a.outbound, err = outbound.New(a.config.Outbound.Network()); err != nil {
+		return UsageError{fmt.Errorf("outbound: %w", err)}
+	}
+	a.gateway, err = gateway.New(gateway.Config{
+		Dir: a.dataFile("mirrors"), Credentials: credentials, Files: c.AllowFile, Private: []string{a.options.Data},
+		Network: a.outbound, LFSHosts: c.LFSHosts, Environ: os.Environ(), Logger: a.logger,
+	})
+	if err != nil {
+		return err
+	}
+	a.issuer, err = identity.Open(a.dataFile(IdentityFile), a.publicURL)
+	return err
+}
+
+// openMachines opens the runtime of machines. Without one, the server starts and its
+// runs fail.
+func (a *assembly) openMachines(context.Context) (err error) {
+	if a.runtime, err = newRuntime(a.options.Embedded, a.options.Data, a.config, a.logger); err != nil {
+		a.logger.Warn("cannot create machines: runs will fail", "error", err)
+		a.runtime = noRuntime{err}
+	} else if os.Geteuid() != 0 {
+		a.logger.Warn("cannot create machines without root: runs will fail", "fix", "sudo -E aloft serve")
+	}
+	a.network = a.config.Machine.Egress.Network()
+	if err := container.CanLink(); err != nil && a.config.Machine.Egress.Mode == "" {
+		a.logger.Warn("machines have no network", "error", err)
+		a.network = policy.Network{}
+	}
+	return nil
+}
+
+// openBuilder opens the builder of environments. The vault asks it for the variables
+// of an environment.
+func (a *assembly) openBuilder(context.Context) error {
+	a.builder = a.newBuilder(a.options, a.config, a.network, a.secrets)
+	a.vault.Environment = a.builder.EnvironmentOf
+	a.builder.Variables, a.builder.MayReach = a.vault.ForBuild, mayReach(a.store)
+	a.reviewer = newReviewer(a.config.Policy, a.store, a.gateway, a.models)
+	return nil
+}
+
+// openMCP opens the client of remote MCP servers.
+func (a *assembly) openMCP(context.Context) (err error) {
+	a.servers, err = mcp.New(mcp.Config{
+		Vault: a.vault, Reach: a.outbound, PublicURL: a.publicURL, Version: a.options.Version,
+		Foreign: foreignReach(a.config.Outbound.Network(), func(e agent.Egress) (policy.Network, error) { return a.schedule.NetworkFor(e) }),
+	})
+	if err != nil {
+		return err
+	}
+	a.agentMCP = mcp.NewAgents(mcp.AgentsConfig{
+		Servers: a.servers, File: projectFiles(a.gateway), Environment: a.builder.Declared, Variables: a.vault.ForAgent,
+	})
+	return nil
+}
+
+// openPulls opens the desk that opens pull requests at forges.
+func (a *assembly) openPulls(context.Context) error {
+	forges, err := newForges(a.config.Git, a.gateway)
+	if err != nil {
+		return err
+	}
+	reviewers, err := reviewersOf(a.config.Git, a.store)
+	if err != nil {
+		return err
+	}
+	asApp, err := appForges(a.config.Git)
+	if err != nil {
+		return err
+	}
+	a.pulls = pull.New(pull.Config{
+		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
+		Link:  func(id string) string { return strings.TrimSuffix(named(a.publicURL()), "/") + "/agents/" + id },
+		Shown: shownOutside(a.store), Privacy: privacyOf(a.store), Reviewers: reviewers, Logger: a.logger,
+	})
+	return nil
+}
+
+// configured returns the secrets of the configuration, which are every agent's.
+func (a *assembly) configured(string) map[string]string { return a.secrets }
+
+// openScheduler opens the scheduler, which runs agents in machines.
+func (a *assembly) openScheduler(context.Context) error {
+	c := a.config
+	var layers schedule.Layers
+	if r, ok := a.runtime.(*container.Runtime); ok {
+		layers = r.Layers()
+	}
+	a.schedule = schedule.New(schedule.Config{
+		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
+
+		Runtime: a.runtime, Layers: layers, Image: c.Machine.Image, Class: c.Machine.Class,
+		Limits:   machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Idle:     time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
+		DiskOnly: c.Machine.Sleep == "disk",
+		Room:     func() error { return a.disk.Room() },
+		SetUp:    schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
+
+		Network: a.network, ConnectionLogs: a.dataFile("connections"),
+		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+
+		Model: a.models.find, FastModel: c.FastModel, MCP: a.agentMCP, Pulls: a.pulls, Environments: a.builder,
+		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
+
+		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store),
+		Allowed: allowedOf(a.store, c.Limits.amount()), Privacy: privacyOf(a.store), MayReach: mayReach(a.store),
+		Retention: retentionOf(a.store, c.Machine.retention()), TeamEgress: teamEgress(a.store),
+	})
+	return nil
+}
+
+// openDisk opens the guard of the data folder's disk, and the removal of unused images.
+func (a *assembly) openDisk(context.Context) (err error) {
+	a.disk, err = disk.New(disk.Config{
+		Dir: a.options.Data, Limit: a.config.Machine.DiskBytes, Machines: a.diskHolders, Stop: a.stopHolder, Logger: a.logger,
+	})
+	if err != nil {
+		return err
+	}
+	if store, ok := a.store.(interface{ OnFull(makeRoom func() bool) }); ok { // it is on the same disk
+		store.OnFull(a.disk.Full)
+	}
+	a.tendImages = func(ctx context.Context) error {
+		return a.pruneImages(ctx, a.options.Data, a.config.Images, a.config.Machine.Image)
+	}
+	return nil
+}
+
+func (a *assembly) openPreviews(context.Context) (err error) {
+	c := a.config.Preview
+	if c.Domain == "" {
+		return nil
+	}
+	a.previews, err = preview.New(preview.Config{
+		Domain: c.Domain, HTTPS: c.HTTPS, Secret: a.secret, Dial: a.schedule.DialPort, May: api.MayReach(a.store, a.store), Logger: a.logger,
+	})
+	if err != nil {
+		return UsageError{err}
+	}
+	return nil
+}
+
+// openSignIn opens the desk at which people sign in, and the sender of webhooks.
+func (a *assembly) openSignIn(context.Context) (err error) {
+	a.webhooks = webhook.New(webhook.Config{
+		Store: a.store, Owner: a.store.ServerID(), Webhook: a.vault.Webhook, Shown: shownOutside(a.store), Post: a.outbound.Post, PublicURL: a.publicURL, Logger: a.logger,
+	})
+	a.desk, err = signin.New(signin.Config{
+		Store: a.store, PublicURL: func() string { return named(a.publicURL()) }, Provider: a.config.SignIn.OIDC.provider(), Logger: a.logger,
+	})
+	return err
+}
+
+func (a *assembly) openAPI(context.Context) error {
+	c := a.config
+	catalog, err := newCatalog(c.Git, a.logger)
+	if err != nil {
+		return err
+	}
+	proxies, err := trustedProxies(c.TrustedProxies)
+	if err != nil {
+		return UsageError{err}
+	}
+	config := api.Config{
+		Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, AuditLog: a.store, Usage: a.store,
+		Deliveries: a.store, Replies: a.store, Saved: a.store, Builds: a.store, Snapshots: a.store,
+
+		Work: a.schedule, Forks: a.schedule, Machines: machines{a.schedule}, SetUps: setups{a.schedule, a.builder},
+		Builder: builds{a.builder}, Disks: a.builder, Ports: a.builder.Ports, Artifacts: artifacts{a.kept, a.schedule},
+		Pulls: a.pulls, MCP: a.servers, AgentMCP: a.agentMCP, Live: a.live, Review: a.reviewer, CheckHooks: checkHooks,
+		Repositories: catalog, ProjectFile: originFiles(a.gateway), Secrets: a.vault, SignIn: a.desk, Identity: a.issuer, Outbound: a.outbound,
+
+		Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount(), AllowFile: len(c.Git.AllowFile) > 0,
+		PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(), URLSecret: append([]byte("urls "), a.secret...),
+		TrustedProxies: proxies, PublicURL: a.publicURL, Version: a.options.Version, Logger: a.logger, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
+		Ready: func() error {
+			if !a.ready.Load() {
+				return errors.New("starting")
+			}
+			return nil
+		},
+	}
+	if a.previews != nil {
+		config.Previews = a.previews
+	}
+	a.api, err = api.New(config)
+	return err
+}
+
+// openHTTP begins to listen.
+func (a *assembly) openHTTP(context.Context) error {
+	files, err := fs.Sub(a.options.Embedded, "web")
+	if err != nil {
+		return err
+	}
+	handler, err := dashboard.Handler(files, a.api)
+	if err != nil {
+		return err
+	}
+	if a.previews != nil {
+		handler = a.previews.Handler(handler)
+	}
+	if a.listener, a.URL, err = listen(a.options.Listen); err != nil {
+		return err
+	}
+	if err := os.WriteFile(a.dataFile("server.url"), []byte(a.URL+"\n"), 0o600); err != nil {
+		return err
+	}
+	a.http = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(a.logger.Handler(), slog.LevelDebug),
+	}
+	return nil
+}

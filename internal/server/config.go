@@ -1,0 +1,495 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/jackc/pgx/v5"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/artifact"
+	"aloft/internal/control/disk"
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/image/registry"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/safe"
+	"aloft/internal/control/store"
+	"aloft/internal/policy"
+)
+
+// Config is the file that `aloft serve --config` reads. The keys are
+// documented in docs/reference/config.md; a test compares that page with this type.
+type Config struct {
+	PublicURL string `yaml:"public_url"` // the server's public address; default http:// and the listen address
+	// TrustedProxies are ranges of addresses of reverse proxies, whose
+	// X-Forwarded-For says where a request came from.
+	TrustedProxies []string        `yaml:"trusted_proxies"`
+	Store          string          `yaml:"store"` // address of a PostgreSQL database; default a file in the data folder
+	Models         []ModelConfig   `yaml:"models"`
+	DefaultModel   string          `yaml:"default_model"`
+	FastModel      string          `yaml:"fast_model"`
+	Git            gitConfig       `yaml:"git"`
+	Machine        machineConfig   `yaml:"machine"`
+	Artifacts      artifactsConfig `yaml:"artifacts"`
+	Images         imagesConfig    `yaml:"images"`
+	Telemetry      telemetryConfig `yaml:"telemetry"`
+	Secrets        secretsConfig   `yaml:"secrets"`
+	Preview        previewConfig   `yaml:"preview"`
+	Policy         policyConfig    `yaml:"policy"`
+	API            limitsConfig    `yaml:"api"`
+	Limits         runLimits       `yaml:"limits"` // limits of each run
+	SignIn         signInConfig    `yaml:"sign_in"`
+	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
+	Environments   buildsConfig    `yaml:"environments"`
+}
+
+// secretsConfig configures how machines' secrets are encrypted.
+type secretsConfig struct {
+	Keeper   string    `yaml:"keeper"`   // local (default) or the URL of a key management service
+	Previous []string  `yaml:"previous"` // keepers that can still decrypt what they encrypted
+	AWS      awsConfig `yaml:"aws"`
+}
+
+// awsConfig configures how machines' AWS roles are assumed.
+type awsConfig struct {
+	Region   string `yaml:"region"`   // of STS
+	Endpoint string `yaml:"endpoint"` // of STS, if not AWS's own
+	Profile  string `yaml:"profile"`  // in the AWS CLI's configuration files
+}
+
+// artifactsConfig configures the storage of artifacts: files that outlive machines.
+type artifactsConfig struct {
+	URL      string `yaml:"url"`       // s3://bucket?region=… or file:///folder; default artifacts in the data folder
+	MaxBytes int64  `yaml:"max_bytes"` // limit per agent
+}
+
+// previewConfig configures previews: browsers' access to ports in machines.
+type previewConfig struct {
+	Domain string `yaml:"domain"` // parent domain of previews; "" turns previews off
+	HTTPS  bool   `yaml:"https"`  // a proxy in front of the server terminates TLS
+}
+
+// ModelConfig is one model that agents can use.
+type ModelConfig struct {
+	ID            string       `yaml:"id"`             // used by --model and the API's model.id
+	Provider      string       `yaml:"provider"`       // anthropic, openai, google, scripted
+	API           string       `yaml:"api"`            // for openai: responses (default) or chat
+	Name          string       `yaml:"name"`           // the provider's name of the model; default the id
+	BaseURL       string       `yaml:"base_url"`       // default the provider's own address
+	APIKey        string       `yaml:"api_key"`        // the key itself
+	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable that holds it
+	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
+	ContextWindow int          `yaml:"context_window"` // tokens; required unless the model is known
+	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
+	Price         *priceConfig `yaml:"price"`          // nil if unknown
+	Description   string       `yaml:"description"`    // shown to people who choose a model
+
+	Params         map[string]any      `yaml:"params"`          // default parameter values; a request can override them
+	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; an empty list removes the parameter
+	ThinkingBudget int                 `yaml:"thinking_budget"` // tokens, for Claude models with a thinking budget
+}
+
+// gitConfig configures access to repositories.
+type gitConfig struct {
+	Credentials []credentialConfig `yaml:"credentials"`
+	AllowFile   fileRoots          `yaml:"allow_file"` // folders in which file:// URLs may name repositories
+	// Dependencies lists URL prefixes, such as https://github.com/acme, of repositories
+	// that may be used as submodules and repositoryDependencies. If absent, those of
+	// the repository's own owner are allowed; [] allows none.
+	Dependencies []string `yaml:"dependencies"`
+	LFSHosts     []string `yaml:"lfs_hosts"` // hosts outside public networks that may serve LFS objects
+	AuthorName   string   `yaml:"author_name"`
+	AuthorEmail  string   `yaml:"author_email"`
+}
+
+// credentialConfig is a credential for all repositories below a URL.
+type credentialConfig struct {
+	URL      string `yaml:"url"` // the longest match wins
+	Username string `yaml:"username"`
+	Token    string `yaml:"token"`
+	TokenEnv string `yaml:"token_env"`
+	// TokenFile is a file with the token, relative to the configuration's folder.
+	TokenFile string `yaml:"token_file"`
+	// Forge is the host's API: github, gitlab, gitea (also for Forgejo) or none.
+	Forge     string            `yaml:"forge"`
+	API       string            `yaml:"api"`       // address of that API, if it is not the default
+	Reviewers map[string]string `yaml:"reviewers"` // logins at the host, by e-mail address here
+	// App is a GitHub App, which creates one-hour tokens instead of a fixed one.
+	App appConfig `yaml:"app"`
+}
+
+// appConfig is a GitHub App.
+type appConfig struct {
+	ID      string `yaml:"id"`       // app id or client id
+	Key     string `yaml:"key"`      // private key from GitHub, in PEM
+	KeyEnv  string `yaml:"key_env"`  // or the environment variable that holds it
+	KeyFile string `yaml:"key_file"` // or the file, relative to the configuration's folder
+}
+
+// machineConfig configures machines.
+type machineConfig struct {
+	Image         string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
+	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; default the embedded one
+	Strong        string  `yaml:"strong"`       // path of runsc
+	Class         string  `yaml:"class"`        // strong: run every agent under runsc
+	Docker        bool    `yaml:"docker"`       // allow Docker in machines of class strong
+	MemoryBytes   int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
+	CPUs          float64 `yaml:"cpus"`
+	PIDs          int64   `yaml:"pids"`
+	DiskBytes     int64   `yaml:"disk_bytes"`     // measured limit per machine and build; 0 is no limit
+	IdleMinutes   float64 `yaml:"idle_minutes"`   // idle time before a machine sleeps; default 30, 0 is never
+	Sleep         string  `yaml:"sleep"`          // live (default): keep processes if the class supports it; disk: keep the disk only, so that no memory is written to disk
+	RetentionDays float64 `yaml:"retention_days"` // idle time before a machine and its disk are deleted; the team's setting can shorten it; default 30, 0 is never
+
+	Egress egressConfig `yaml:"egress"`
+}
+
+// retention returns how long an unused machine is kept; 0 is forever.
+func (c machineConfig) retention() time.Duration {
+	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
+}
+
+// retentionOf returns a function that reports how long an agent's unused machine is
+// kept, which is the team's setting but at most most.
+func retentionOf(rules store.Rules, most time.Duration) func(context.Context, agent.Agent) (time.Duration, error) {
+	return func(ctx context.Context, a agent.Agent) (time.Duration, error) {
+		h, err := store.Settings(ctx, rules)
+		return h.At(a.CreatedAt).KeepMachines(most), err
+	}
+}
+
+// imagesConfig configures how images are pulled, built and removed.
+type imagesConfig struct {
+	Credentials  []registryConfig `yaml:"credentials"`
+	Insecure     []string         `yaml:"insecure"`      // host:port of registries without TLS
+	Recheck      string           `yaml:"recheck"`       // how long a resolved tag is cached; default 1h
+	Unused       string           `yaml:"unused"`        // how long an unused image is kept; default 168h, but 1h while the disk is nearly full
+	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
+	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
+	BuildNetwork string           `yaml:"build_network"` // network of RUN and ADD: machine (default), host or none
+}
+
+// registryConfig is a credential for one registry.
+type registryConfig struct {
+	Host     string `yaml:"host"`
+	Username string `yaml:"username"`
+	Token    string `yaml:"token"`
+	TokenEnv string `yaml:"token_env"`
+}
+
+// registry returns the configuration of the registry client.
+func (c Config) registry() registry.Config {
+	out := registry.Config{Insecure: c.Images.Insecure, Credentials: map[string]registry.Credential{}, Outbound: c.Outbound.Network()}
+	for _, r := range c.Images.Credentials {
+		out.Credentials[r.Host] = registry.Credential{Username: r.Username, Token: r.Token}
+	}
+	if host, ok := registry.Host(c.Machine.Image); ok {
+		out.Named = append(out.Named, host)
+	}
+	return out
+}
+
+// recheck returns the duration of the key recheck, which check has validated.
+func (c imagesConfig) recheck() time.Duration {
+	d, _ := time.ParseDuration(c.Recheck)
+	return d
+}
+
+func (c *imagesConfig) check(getenv func(string) string) error {
+	seen := map[string]bool{}
+	for i := range c.Credentials {
+		r := &c.Credentials[i]
+		at := fmt.Sprintf("images.credentials[%d]", i)
+		if r.Host == "" || strings.Contains(r.Host, "/") {
+			return fmt.Errorf("%s.host: invalid host %q: use a name such as ghcr.io or registry.example.com:5000", at, r.Host)
+		}
+		if seen[r.Host] {
+			return fmt.Errorf("%s.host: duplicate host %q", at, r.Host)
+		}
+		seen[r.Host] = true
+		if err := fromEnv(&r.Token, r.TokenEnv, at+".token", getenv); err != nil {
+			return err
+		}
+	}
+	if d, err := time.ParseDuration(c.Recheck); err != nil || d < 0 {
+		return fmt.Errorf("images.recheck: invalid duration %q: use a value such as 1h, or 0s to check every time", c.Recheck)
+	}
+	if d, err := time.ParseDuration(c.Unused); err != nil || d < 0 {
+		return fmt.Errorf("images.unused: invalid duration %q: use a value such as 168h, or 0s to keep images forever", c.Unused)
+	}
+	switch c.Builder {
+	case "auto", "buildkit", "buildah", "docker":
+	default:
+		return fmt.Errorf("images.builder: invalid value %q: must be auto, buildkit, buildah or docker", c.Builder)
+	}
+	switch c.BuildNetwork {
+	case dockerfile.Machine, dockerfile.Host, dockerfile.None:
+	default:
+		return fmt.Errorf("images.build_network: invalid value %q: must be machine, host or none", c.BuildNetwork)
+	}
+	return nil
+}
+
+// egressConfig configures what machines may connect to.
+type egressConfig struct {
+	Mode  string   `yaml:"mode"`  // allow_all (default), list, none, off
+	Allow []string `yaml:"allow"` // domains, *.domains, addresses, CIDR ranges
+	Deny  []string `yaml:"deny"`  // takes precedence over allow
+	Open  []string `yaml:"open"`  // exempt from the default block list of addresses and ranges
+}
+
+// egressOff is the mode in which machines have no network device.
+const egressOff = "off"
+
+// Network returns the network policy of machines. Its zero value is no network.
+func (c egressConfig) Network() policy.Network {
+	if c.Mode == egressOff {
+		return policy.Network{}
+	}
+	return policy.Network{Mode: cmp.Or(policy.Mode(c.Mode), policy.AllowAll), Allow: c.Allow, Deny: c.Deny, Open: c.Open}
+}
+
+// telemetryConfig configures where traces, metrics and logs are sent.
+type telemetryConfig struct {
+	Endpoint  string `yaml:"endpoint"`   // https://host:4317 of an OTLP receiver (gRPC)
+	Token     string `yaml:"token"`      // bearer token for the receiver
+	TokenEnv  string `yaml:"token_env"`  // or the environment variable that holds it
+	Insecure  bool   `yaml:"insecure"`   // without TLS
+	GhostMode bool   `yaml:"ghost_mode"` // send nothing, whatever the other keys say
+}
+
+// DefaultConfig returns the configuration of a server without a file. Its only model is
+// the scripted one, which needs no key.
+func DefaultConfig() Config {
+	return Config{
+		Models:    []ModelConfig{{ID: "scripted", Provider: "scripted"}},
+		Git:       gitConfig{AuthorName: "Aloft", AuthorEmail: "aloft@localhost"},
+		Machine:   machineConfig{Image: "host", PIDs: 4096, MemoryBytes: container.DefaultMemory(), DiskBytes: disk.Half, IdleMinutes: 30, RetentionDays: 30},
+		Artifacts: artifactsConfig{MaxBytes: artifact.DefaultLimits.Size},
+		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
+		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WatchEvery: "15m", RebuildEvery: "24h",
+			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", FailedBuildsFor: "24h", FailedBuildsBytes: 10 << 30},
+		API:       limitsConfig{RequestsPerMinute: 6000},
+		Telemetry: telemetryConfig{GhostMode: true},
+		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
+		Preview:   previewConfig{Domain: "preview.localhost"},
+	}
+}
+
+// UsageError is a usage error; the exit status is 2.
+type UsageError struct{ error }
+
+// LoadConfig reads the file at path, or returns the default configuration if path is
+// "". Errors are one line that begins with the file and the line number.
+func LoadConfig(path string, getenv func(string) string) (Config, error) {
+	c := DefaultConfig()
+	if path == "" {
+		return c, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%s does not exist: create an example with `aloft serve --example > %[1]s`", path)
+		}
+		return c, UsageError{fmt.Errorf("read the configuration: %w", err)}
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark, as Windows editors write it
+	c.Models = nil
+	// Decoding an empty document would clear the defaults.
+	if strings.TrimSpace(string(data)) != "" {
+		if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
+			return c, UsageError{yamlError(path, err)}
+		}
+	}
+	if len(c.Models) == 0 {
+		c.Models = DefaultConfig().Models
+	}
+	if err := c.check(filepath.Dir(path), getenv); err != nil {
+		return c, UsageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return c, nil
+}
+
+// yamlError turns a decoder's error into one line.
+func yamlError(path string, err error) error {
+	y, ok := errors.AsType[yaml.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	line := 1
+	if t := y.GetToken(); t != nil {
+		line = t.Position.Line
+	}
+	message, _, _ := strings.Cut(strings.ReplaceAll(y.GetMessage(), "unknown field", "unknown key"), "\n")
+	return fmt.Errorf("%s:%d: %s", path, line, message)
+}
+
+// check validates what YAML's types cannot, and reads the variables that hold secrets.
+func (c *Config) check(dir string, getenv func(string) string) error {
+	seen := map[string]bool{}
+	for i := range c.Models {
+		m := &c.Models[i]
+		at := fmt.Sprintf("models[%d]", i)
+		if m.ID == "" {
+			return fmt.Errorf("%s.id is missing: it is the value for --model", at)
+		}
+		if seen[m.ID] {
+			return fmt.Errorf("%s.id: duplicate model id %q", at, m.ID)
+		}
+		seen[m.ID] = true
+		if m.Name == "" {
+			m.Name = m.ID
+		}
+		switch m.Provider {
+		case "anthropic", "openai", "google", "scripted":
+		case "":
+			return fmt.Errorf("%s.provider is missing: must be anthropic, openai, google or scripted", at)
+		default:
+			return fmt.Errorf("%s.provider: invalid value %q: must be anthropic, openai, google or scripted", at, m.Provider)
+		}
+		switch m.API {
+		case "", "responses", "chat":
+		default:
+			return fmt.Errorf("%s.api: invalid value %q: must be responses or chat", at, m.API)
+		}
+		if strings.ContainsAny(m.ID, "[]") {
+			return fmt.Errorf("%s.id: %q must not contain brackets, which enclose parameters in a model reference", at, m.ID)
+		}
+		if err := m.checkParams(at); err != nil {
+			return err
+		}
+		if err := m.Price.check(); err != nil {
+			return fmt.Errorf("%s.%w", at, err)
+		}
+		if err := fromEnv(&m.APIKey, m.APIKeyEnv, at+".api_key", getenv); err != nil {
+			return err
+		}
+		if m.Script != "" && !filepath.IsAbs(m.Script) {
+			m.Script = filepath.Join(dir, m.Script)
+		}
+	}
+	if c.Machine.DiskBytes < 0 && c.Machine.DiskBytes != disk.Half {
+		return fmt.Errorf("machine.disk_bytes: %d must not be negative (0 is no limit)", c.Machine.DiskBytes)
+	}
+	if c.DefaultModel != "" && !seen[c.DefaultModel] {
+		return fmt.Errorf("default_model: no model has the id %q", c.DefaultModel)
+	}
+	if c.FastModel != "" && !seen[c.FastModel] {
+		return fmt.Errorf("fast_model: no model has the id %q", c.FastModel)
+	}
+	for i := range c.Git.Credentials {
+		cred := &c.Git.Credentials[i]
+		at := fmt.Sprintf("git.credentials[%d]", i)
+		if cred.URL == "" {
+			return fmt.Errorf("%s.url is missing", at)
+		}
+		if err := fromEnv(&cred.Token, cred.TokenEnv, at+".token", getenv); err != nil {
+			return err
+		}
+		if err := fromFile(&cred.Token, dir, cred.TokenFile, at+".token"); err != nil {
+			return err
+		}
+		if err := cred.checkApp(dir, at, getenv); err != nil {
+			return err
+		}
+	}
+	if err := c.Git.AllowFile.check(); err != nil {
+		return err
+	}
+	if _, err := gitCredentials(c.Git); err != nil {
+		return err
+	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return fmt.Errorf("public_url: invalid address %q: use an address such as https://aloft.example.com", c.PublicURL)
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	if _, err := trustedProxies(c.TrustedProxies); err != nil {
+		return err
+	}
+	if err := fromEnv(&c.Telemetry.Token, c.Telemetry.TokenEnv, "telemetry.token", getenv); err != nil {
+		return err
+	}
+	if c.Artifacts.MaxBytes < 0 {
+		return errors.New("artifacts.max_bytes: must not be negative")
+	}
+	if err := c.Images.check(getenv); err != nil {
+		return err
+	}
+	if err := c.Policy.check(seen); err != nil {
+		return err
+	}
+	if err := c.Environments.check(); err != nil {
+		return err
+	}
+	if err := c.Limits.check(c.Models); err != nil {
+		return err
+	}
+	if c.Machine.IdleMinutes < 0 || c.Machine.RetentionDays < 0 {
+		return errors.New("machine.idle_minutes, machine.retention_days: must not be negative (0 is never)")
+	}
+	switch c.Machine.Sleep {
+	case "", "live", "disk":
+	default:
+		return fmt.Errorf("machine.sleep: invalid value %q: must be live or disk", c.Machine.Sleep)
+	}
+	switch c.Machine.Class {
+	case "", "strong":
+	default:
+		return fmt.Errorf("machine.class: invalid value %q: must be strong or absent", c.Machine.Class)
+	}
+	if _, err := c.Machine.Egress.Network().Compile(); err != nil {
+		return fmt.Errorf("machine.egress: %w", err)
+	}
+	if err := c.SignIn.check(getenv); err != nil {
+		return err
+	}
+	if c.API.RequestsPerMinute < 0 {
+		return errors.New("api.requests_per_minute: must not be negative (0 is no limit)")
+	}
+	if c.Outbound.Mode == egressOff {
+		return errors.New("outbound.mode: must be allow_all, list or none")
+	}
+	if _, err := c.Outbound.Network().Compile(); err != nil {
+		return fmt.Errorf("outbound: %w", err)
+	}
+	if c.Machine.Docker && c.Machine.Strong == "" {
+		return errors.New("machine.docker: Docker runs only in gVisor machines: set machine.strong to the path of runsc")
+	}
+	return nil
+}
+
+// SecretValues returns the secret values of the configuration, by key. They must never leave
+// a machine.
+func (c *Config) SecretValues() map[string]string {
+	secrets := map[string]string{}
+	add := func(at, value string) {
+		if value != "" {
+			secrets[at] = value
+		}
+	}
+	for i, m := range c.Models {
+		add(fmt.Sprintf("models[%d].api_key", i), m.APIKey)
+	}
+	for i, cred := range c.Git.Credentials {
+		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
+		add(fmt.Sprintf("git.credentials[%d].app.key", i), cred.App.Key)
+	}
+	for i, r := range c.Images.Credentials {
+		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)
+	}
+	if store, err := pgx.ParseConfig(c.Store); c.Store != "" && err == nil {
+		add("store", store.Password)
+	}
+	add("telemetry.token", c.Telemetry.Token)
+	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)
+	return secrets
+}

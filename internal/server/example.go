@@ -1,0 +1,33 @@
+package server
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ExampleConfig is an example configuration.
+//
+//go:embed example.yaml
+var ExampleConfig string
+
+// Missing returns a message about what the configuration lacks for real work, and how to
+// fix it, or "" if it lacks nothing. file is the path of the configuration.
+func (c Config) Missing(file string) string {
+	var out strings.Builder
+	if !slices.ContainsFunc(c.Models, func(m ModelConfig) bool { return m.Provider != "scripted" }) {
+		out.WriteString("No real model is configured: the only model follows a script.\n")
+	}
+	if len(c.Git.Credentials) == 0 {
+		out.WriteString("No git credentials are configured: agents cannot push or open pull requests.\n")
+	}
+	switch {
+	case out.Len() == 0:
+	case file == "":
+		out.WriteString("To fix this: aloft serve --example > aloft.yaml, fill it in, and start with --config aloft.yaml\n")
+	default:
+		fmt.Fprintf(&out, "To fix this: set models and git.credentials in %s (aloft serve --example shows how), and restart\n", file)
+	}
+	return out.String()
+}

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// fileRoots are absolute paths of folders. In YAML it may also be false, which
+// means none.
+type fileRoots []string
+
+// UnmarshalYAML accepts true, which older versions supported, so that check can
+// reject it with a hint.
+func (f *fileRoots) UnmarshalYAML(decode func(any) error) error {
+	var all bool
+	if decode(&all) == nil {
+		if all {
+			*f = fileRoots{"true"}
+		}
+		return nil
+	}
+	return decode((*[]string)(f))
+}
+
+func (f fileRoots) check() error {
+	for _, dir := range f {
+		switch {
+		case dir == "true":
+			return errors.New("git.allow_file: it lists the folders whose repositories may be used, such as [/srv/git]; true is not taken")
+		case !filepath.IsAbs(dir):
+			return fmt.Errorf("git.allow_file: %q is not an absolute path; list folders such as /srv/git", dir)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// limitsConfig limits API requests.
+type limitsConfig struct {
+	RequestsPerMinute int `yaml:"requests_per_minute"` // per key; 0 is no limit
+}
+
+// runLimits limits each run. 0 is no limit.
+type runLimits struct {
+	Turns  int64   `yaml:"turns"`  // model replies, without subagents
+	Tokens int64   `yaml:"tokens"` // of every kind, including subagents
+	Cost   float64 `yaml:"cost"`   // US dollars; requires a price for every model
+	Time   string  `yaml:"time"`   // such as 4h; time spent waiting for people does not count
+}
+
+// maxCost is far above any sensible limit; a larger value is a mistake.
+const maxCost = 1e6
+
+func (c runLimits) check(models []ModelConfig) error {
+	if c.Turns < 0 || c.Tokens < 0 {
+		return fmt.Errorf("limits.turns, limits.tokens: must not be negative (0 is no limit)")
+	}
+	if !(c.Cost >= 0) || c.Cost > maxCost { // also rejects NaN
+		return fmt.Errorf("limits.cost: %v is out of range: must be 0 to %v US dollars", c.Cost, maxCost)
+	}
+	if d, err := time.ParseDuration(c.Time); c.Time != "" && (err != nil || d < 0 || d > 0 && d < time.Second) {
+		return fmt.Errorf("limits.time: invalid duration %q: use a value such as 4h or 90m, or 0s for no limit", c.Time)
+	}
+	for i, m := range models {
+		if c.Cost == 0 {
+			continue
+		}
+		if err := m.Price.price().Unpriced(m.ID); err != nil {
+			return fmt.Errorf("limits.cost: models[%d]: %w: %s", i, err, fault.Of(err).Advice)
+		}
+	}
+	return nil
+}
+
+// amount returns the limits, which check has validated.
+func (c runLimits) amount() allowance.Amount {
+	d, _ := time.ParseDuration(c.Time)
+	return allowance.Amount{Turns: c.Turns, Tokens: c.Tokens, Cost: int64(math.Round(c.Cost * allowance.Dollar)), Seconds: int64(d / time.Second)}
+}
+
+// allowedOf returns a function that reports the limits of an agent's runs: the stricter
+// of the server's and those that the team had set when the agent was created.
+func allowedOf(rules store.Rules, server allowance.Amount) func(context.Context, agent.Agent) (allowance.Amount, error) {
+	return func(ctx context.Context, a agent.Agent) (allowance.Amount, error) {
+		h, err := store.Settings(ctx, rules)
+		return allowance.Strictest(server, h.At(a.CreatedAt).Limit), err
+	}
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"aloft/internal/cli"
+)
+
+// listen listens on address, and returns the URL for programs on this host.
+func listen(address string) (net.Listener, string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		hint := "use an address of this host and a port, such as 127.0.0.1:8080; 0.0.0.0 means all addresses"
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			hint = "the port is in use, perhaps by another server: stop it, or choose another port with --listen; 0 picks a free one"
+		case errors.Is(err, syscall.EACCES):
+			hint = "ports below 1024 require root: use sudo -E aloft serve, or choose another port with --listen"
+		}
+		why := err
+		if op, ok := errors.AsType[*net.OpError](err); ok {
+			why = op.Err // without repeating the address
+		}
+		return nil, "", &cli.Problem{Exit: cli.Failure, Code: "cannot_listen", Message: fmt.Sprintf("cannot listen on %s: %v", address, why), Hint: hint, Err: err}
+	}
+	at := l.Addr().String()
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		at = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return l, "http://" + at, nil
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+
+	"github.com/coder/websocket"
+
+	"aloft/internal/control/api"
+	"aloft/internal/control/pod"
+	"aloft/internal/control/schedule"
+)
+
+// machines implements [api.Machines] with the scheduler's access to machines.
+type machines struct{ schedule *schedule.Scheduler }
+
+var _ api.Machines = machines{}
+
+// pty is a PTY together with the machine access that it uses.
+type pty struct {
+	*websocket.Conn
+	access io.Closer
+}
+
+// Close implements [api.PTY].
+func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) }
+
+// Open implements [api.Machines].
+func (m machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
+	return m.schedule.Open(ctx, agentID, stream)
+}
+
+// PTY implements [api.Machines].
+func (m machines) PTY(ctx context.Context, agentID string) (api.PTY, error) {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := access.Conn.DialPTY(ctx, access.Token)
+	if err != nil {
+		return nil, errors.Join(err, access.Close())
+	}
+	return pty{ws, access}, nil
+}
+
+// terminals calls do with the terminals of an agent's machine.
+func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return err
+	}
+	terminals := access.Conn.Terminals(access.Token)
+	err = do(terminals)
+	terminals.Close()
+	return errors.Join(err, access.Close())
+}
+
+// Terminals implements [api.Machines].
+func (m machines) Terminals(ctx context.Context, agentID string) (list []api.Terminal, err error) {
+	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+		found, err := t.List(ctx)
+		for _, f := range found {
+			list = append(list, apiTerminal(f))
+		}
+		return err
+	})
+	return list, err
+}
+
+// CreateTerminal implements [api.Machines].
+func (m machines) CreateTerminal(ctx context.Context, agentID string, n api.NewTerminal) (made api.Terminal, created bool, err error) {
+	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
+		found, isNew, err := t.Create(ctx, pod.NewTerminal{
+			Name: n.Name, Command: n.Command, Directory: n.WorkingDirectory, Columns: n.Columns, Rows: n.Rows,
+		})
+		made, created = apiTerminal(found), isNew
+		return err
+	})
+	return made, created, err
+}
+
+// files is a machine's file service together with the machine access that it uses.
+type files struct {
+	*pod.Files
+	access io.Closer
+}
+
+// Files implements [api.Machines].
+func (m machines) Files(ctx context.Context, agentID string) (api.Files, error) {
+	access, err := m.schedule.Access(ctx, agentID)
+	if err != nil {
+		return nil, err
+	}
+	return files{access.Conn.Files(access.Token), access}, nil
+}
+
+// List implements [api.Files].
+func (f files) List(ctx context.Context, path string) ([]api.FileEntry, error) {
+	found, err := f.Files.List(ctx, path)
+	list := make([]api.FileEntry, 0, len(found))
+	for _, e := range found {
+		list = append(list, api.FileEntry(e))
+	}
+	return list, err
+}
+
+// Close implements [api.Files].
+func (f files) Close() error {
+	f.Files.Close()
+	return f.access.Close()
+}
+
+func apiTerminal(t pod.Terminal) api.Terminal {
+	out := api.Terminal{
+		Name: t.Name, Created: t.Created, Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
+		Command: t.Command, WorkingDirectory: t.Directory,
+	}
+	if t.Dead {
+		out.ExitCode = t.ExitCode
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/model"
+	"aloft/internal/control/outbound"
+	"aloft/internal/control/review"
+	"aloft/internal/control/schedule"
+	"aloft/internal/control/store"
+	"aloft/internal/guest/hook"
+	"aloft/internal/policy"
+	"aloft/internal/policy/permit"
+	"aloft/internal/policy/sandbox"
+)
+
+// policyConfig configures what agents may do without asking.
+type policyConfig struct {
+	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; default the team's, person's or agent's own
+	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default the agent's own
+	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run calls that are not listed in the sandbox instead of asking
+	SandboxHosts    string   `yaml:"sandbox_hosts"`    // source of the sandbox's network rules: sandbox_json, sandbox_json_and_defaults (default) or allow_all
+	SandboxAlso     []string `yaml:"sandbox_also"`     // what runs in the sandbox besides tool calls: hooks, start, terminals, mcp
+	DenyAfter       string   `yaml:"deny_after"`       // how long a request waits before it is denied, such as 24h; default the team's or person's, or forever
+}
+
+func (c policyConfig) check(models map[string]bool) error {
+	if c.RunMode != "" {
+		if _, err := permit.ParseMode(c.RunMode); err != nil {
+			return fmt.Errorf("policy.run_mode: %w", err)
+		}
+	}
+	if c.ClassifierModel != "" && !models[c.ClassifierModel] {
+		return fmt.Errorf("policy.classifier_model: no model has the id %q", c.ClassifierModel)
+	}
+	if mode := sandbox.NetworkMode(c.SandboxHosts); mode != "" && !slices.Contains(sandbox.NetworkModes, mode) {
+		return fmt.Errorf("policy.sandbox_hosts: invalid value %q: must be one of %v", c.SandboxHosts, sandbox.NetworkModes)
+	}
+	for _, what := range c.SandboxAlso {
+		if !slices.Contains(schedule.Sandboxable, what) {
+			return fmt.Errorf("policy.sandbox_also: invalid value %q: must be one of %v", what, schedule.Sandboxable)
+		}
+	}
+	if c.DenyAfter != "" {
+		if _, err := permit.ParseDenyAfter(c.DenyAfter); err != nil {
+			return fmt.Errorf("policy.deny_after: %w", err)
+		}
+	}
+	return nil
+}
+
+// denyAfter returns the duration of the key deny_after, which check has validated.
+func (c policyConfig) denyAfter() time.Duration {
+	d, _ := time.ParseDuration(c.DenyAfter)
+	return d
+}
+
+// newReviewer returns the reviewer, which decides how to treat tool calls.
+func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
+	return review.New(review.Config{
+		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: sandbox.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
+		Model: func(a agent.Agent) (model.Model, model.Info, error) {
+			return m.find(cmp.Or(c.ClassifierModel, a.Model))
+		},
+	})
+}
+
+// sandboxPolicyOf returns a function that reports the sandbox policy of commands that are not
+// tool calls. A project's file cannot turn the sandbox off. If a policy file cannot be
+// read, the strictest policy applies.
+func sandboxPolicyOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*sandbox.Policy, error) {
+	return func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
+		if !slices.Contains(c.SandboxAlso, what) {
+			return nil, nil //nolint:nilnil // not sandboxed
+		}
+		p, err := r.SandboxPolicy(ctx, a)
+		if review.Unreadable(err) || err == nil && p.Type == sandbox.InsecureNone {
+			p, err = sandbox.Strictest(), nil
+		}
+		return &p, err
+	}
+}
+
+// projectFiles returns a function that reads a file of an agent's repository at a
+// commit.
+func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
+	return func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error) {
+		if commit == "" || len(a.Repos) == 0 {
+			return nil, nil
+		}
+		url := a.Repos[0].URL
+		data, err := g.File(ctx, url, commit, path)
+		if err == nil {
+			return data, nil
+		}
+		// The mirror may have been recreated without this commit.
+		if _, err := g.Check(ctx, url, commit); err != nil {
+			return nil, err
+		}
+		return g.File(ctx, url, commit, path)
+	}
+}
+
+// teamEgress returns a function that reports the team's egress settings as they were at
+// a given time.
+func teamEgress(rules store.Rules) func(context.Context, time.Time) (agent.Egress, error) {
+	return func(ctx context.Context, at time.Time) (agent.Egress, error) {
+		h, err := store.Settings(ctx, rules)
+		then := h.At(at)
+		return agent.Egress{Mode: then.NetworkMode, Allow: strings.Fields(then.NetworkAllow)}, err
+	}
+}
+
+// foreignReach returns a function that makes the client for MCP servers that a
+// repository names. It can connect only to what both the server's own rules and the
+// agent's machine allow.
+func foreignReach(own policy.Network, machine func(agent.Egress) (policy.Network, error)) func(agent.Egress) (*outbound.Client, error) {
+	return func(e agent.Egress) (*outbound.Client, error) {
+		machines, err := machine(e)
+		if err != nil || machines.Mode == "" {
+			return nil, err // the machine has no network
+		}
+		return outbound.New(policy.Narrow(own, machines))
+	}
+}
+
+// originFiles returns a function that reads project files at the commit that the agent
+// started from.
+func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) ([]byte, error) {
+	read := projectFiles(g)
+	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
+		return read(ctx, a, a.Origin, path)
+	}
+}
+
+// hooksOf returns a function that reads the hooks.json of the team and of the agent's
+// owner.
+func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, agent.Agent) (schedule.Hooks, error) {
+	return func(ctx context.Context, a agent.Agent) (schedule.Hooks, error) {
+		var h schedule.Hooks
+		for owner, to := range map[string]*[]byte{store.TeamRules: &h.Team, store.RulesOf(a.UserID): &h.User} {
+			text, err := rules.Rule(ctx, owner, "hooks.json")
+			if err != nil {
+				return h, err
+			}
+			if text != "" {
+				*to = []byte(text)
+			}
+		}
+		u, err := accounts.User(ctx, a.UserID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return h, err
+		}
+		h.Email = u.Email
+		return h, nil
+	}
+}
+
+// checkHooks returns the errors that a machine would report for a hooks.json.
+func checkHooks(text []byte) error {
+	if set := hook.Load(hook.Sources{Team: text}); len(set.Warnings) > 0 {
+		return errors.New(strings.Join(set.Warnings, "; "))
+	}
+	return nil
+}
+
+// sandboxHolds returns a function that reports whether the sandbox can enforce its
+// policy in machines of a class. gVisor machines always can; machines that share this
+// host's kernel can if the kernel supports it. The sandbox checks again in the machine,
+// and runs nothing if it cannot enforce the policy.
+func sandboxHolds() func(class string) bool {
+	holds := ProbeSandbox().OK
+	return func(class string) bool { return holds || class == "strong" }
+}

@@ -1,0 +1,267 @@
+// Package server wires the parts of an Aloft server together, as its configuration
+// says. It holds no logic of its own beyond that.
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"aloft/internal/account"
+	"aloft/internal/atomicfile"
+	"aloft/internal/control/api"
+	"aloft/internal/control/artifact"
+	"aloft/internal/control/build"
+	"aloft/internal/control/disk"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/mcp"
+	"aloft/internal/control/observe"
+	"aloft/internal/control/schedule"
+	"aloft/internal/control/signin"
+	"aloft/internal/control/webhook"
+	"aloft/internal/fault"
+	"aloft/internal/telemetry"
+)
+
+// IdentityFile holds the keys that sign the tokens of machines, in the data folder.
+const IdentityFile = "identity.pem"
+
+// Options are how a server is started.
+type Options struct {
+	Data     string // the data folder
+	Listen   string // host:port; port 0 picks a free one
+	Embedded fs.FS  // what make build adds to the command: the programs of machines, the OCI runtime, the dashboard
+	Version  string // of this program
+}
+
+// Server is a running Aloft server.
+type Server struct {
+	URL     string // address that it listens on
+	KeyFile string // file with the admin API key
+
+	store       database
+	kept        *artifact.Store
+	gateway     *gateway.Gateway
+	runtime     machine.Runtime
+	schedule    *schedule.Scheduler
+	builder     *build.Builder
+	dockerfiles *dockerfiles // nil if this host cannot create machines
+	disk        *disk.Guard
+	tendImages  func(ctx context.Context) error
+	webhooks    *webhook.Sender
+	desk        *signin.Desk
+	agentMCP    *mcp.Agents
+	api         *api.API
+	sent        *telemetry.Telemetry
+	observer    *observe.Observer
+	listener    net.Listener
+	http        *http.Server
+	ready       atomic.Bool
+	logger      *slog.Logger
+}
+
+// Open returns a server that listens but does not serve yet.
+func Open(ctx context.Context, o Options, c Config, logger *slog.Logger) (_ *Server, err error) {
+	// Private files are created with a private mode. Other files must be readable by the
+	// users of machines, whatever umask the server inherits.
+	syscall.Umask(0o022)
+	// What the server starts (machines, gateways) has other working directories.
+	if o.Data, err = filepath.Abs(o.Data); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	s := &Server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
+	if err := s.assemble(ctx, o, c); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// stopTime is how long the server waits for open requests when it stops.
+const stopTime = 2 * time.Second
+
+// Run serves until ctx is done. It leaves every run in a state that the next start can
+// resume.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
+	group.Go(func() error {
+		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error { return s.schedule.Run(ctx) })
+	group.Go(func() error { return s.builder.Run(ctx) })
+	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.tendImages(ctx) })
+	group.Go(func() error { return s.webhooks.Run(ctx) })
+	group.Go(func() error { return s.api.Run(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		s.ready.Store(false)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if s.http.Shutdown(last) != nil {
+			return s.http.Close()
+		}
+		return nil
+	})
+	s.ready.Store(true)
+	return errors.Join(group.Wait(), s.close())
+}
+
+func (s *Server) close() error {
+	var errs []error
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.dockerfiles != nil {
+		errs = append(errs, s.dockerfiles.Close())
+	}
+	if r, ok := s.runtime.(*container.Runtime); ok {
+		errs = append(errs, r.Close())
+	}
+	if s.agentMCP != nil {
+		s.agentMCP.Close()
+	}
+	if s.gateway != nil {
+		errs = append(errs, s.gateway.Close())
+	}
+	if s.kept != nil {
+		errs = append(errs, s.kept.Close())
+	}
+	s.lastSend()
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// lastSend sends the pending telemetry while the store is still open. An unreachable
+// receiver is not an error.
+func (s *Server) lastSend() {
+	last, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	if s.observer != nil {
+		if err := s.observer.Close(last); err != nil {
+			s.logger.Debug("the last metrics were not sent", "error", err)
+		}
+	}
+	if err := s.sent.Shutdown(last); err != nil {
+		s.logger.Debug("the last telemetry was not sent", "error", err)
+	}
+}
+
+// firstKey creates the admin and an API key, if the store has no key yet.
+func (s *Server) firstKey(ctx context.Context) error {
+	n, err := s.store.CountKeys(ctx)
+	if err != nil || n > 0 {
+		return err
+	}
+	key := account.NewKey()
+	// Write the file before the store: a stored key that nobody can read is useless,
+	// while the next start overwrites a file whose key was not stored.
+	if err := os.WriteFile(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
+		return err
+	}
+	admin, err := s.store.AddUser(ctx, account.User{FirstName: "Admin", Role: account.Owner})
+	if err != nil {
+		return err
+	}
+	_, err = s.store.AddKey(ctx, account.APIKey{Name: "admin", UserID: admin.ID, Hash: account.HashKey(key)})
+	return err
+}
+
+// secretSize is the size of the server's secret, in bytes.
+const secretSize = 32
+
+// readSecret returns the secret in the file at path, and creates it if it does not
+// exist.
+func readSecret(path string) ([]byte, error) {
+	secret, err := os.ReadFile(path)
+	switch {
+	case err == nil && len(secret) == secretSize:
+		return secret, nil
+	case err == nil:
+		return nil, fmt.Errorf("%s: has %d bytes, want %d: restore it, or remove it to recreate the machines of running agents", path, len(secret), secretSize)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	secret = make([]byte, secretSize)
+	_, _ = rand.Read(secret) // crypto/rand never returns an error
+	return secret, atomicfile.Write(path, secret, 0o600)
+}
+
+// newRuntime returns the container runtime, with the binaries embedded in this program.
+func newRuntime(embedded fs.FS, data string, c Config, logger *slog.Logger) (machine.Runtime, error) {
+	bin, err := container.Install(embedded, filepath.Join(data, "bin"))
+	if err != nil {
+		return nil, fmt.Errorf("install the machine binaries: %w", err)
+	}
+	for _, path := range []string{c.Machine.Runtime, c.Machine.Strong} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("OCI runtime: %w", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	images, err := OpenImages(data, c)
+	if err != nil {
+		return nil, err
+	}
+	return container.New(container.Config{
+		Images:  images,
+		Gateway: []string{self, "gateway"},
+		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
+		StrongRuntimePath: c.Machine.Strong, Docker: c.Machine.Docker, Binaries: bin.Dir, Logger: logger,
+	})
+}
+
+// noRuntime is the runtime of a host that cannot create machines. Its errors say why.
+type noRuntime struct{ why error }
+
+func (r noRuntime) Create(context.Context, machine.Spec) (machine.Machine, error) {
+	return nil, fault.Unavailable("this host cannot make machines: %v", r.why).Named("no_runtime").
+		Hint("run `aloft doctor` on the server to see what is missing and how to fix it")
+}
+
+func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {
+	return nil, fmt.Errorf("machine %s: %w", id, machine.ErrNotFound)
+}
+
+func (r noRuntime) List(context.Context) ([]string, error) { return nil, nil }
+
+// privateFolder makes a folder that only this user can enter, or makes one that is
+// there so.
+func privateFolder(name string) error {
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	return os.Chmod(name, info.Mode().Perm()&0o700)
+}

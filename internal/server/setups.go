@@ -1,0 +1,104 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/api"
+	"aloft/internal/control/build"
+	"aloft/internal/control/layer"
+	"aloft/internal/control/schedule"
+	"aloft/internal/environment"
+	"aloft/internal/secret"
+)
+
+// setups turns machines that people have set up into environments.
+type setups struct {
+	schedule *schedule.Scheduler
+	builder  *build.Builder
+}
+
+var _ api.SetUps = setups{}
+
+// maxProposeFile is the most bytes read of a repository file that a proposal is based on.
+const maxProposeFile = 256 << 10
+
+// Snapshot implements [api.SetUps].
+func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
+	typed, err := s.schedule.SetUpHistory(ctx, a.ID)
+	if err != nil {
+		return "", p, err
+	}
+	url := a.Repos[0].URL
+	id = layer.NewID(layer.Snapshot)
+	record := environment.Snapshot{ID: id, UserID: a.UserID, Repo: secret.Repo(url), AgentID: a.ID, CreatedAt: time.Now().UTC()}
+	if err := s.builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.schedule.Snapshot(ctx, a.ID, id) }); err != nil {
+		return "", p, err
+	}
+	if a.Env.Preset == agent.VMSetupHelper {
+		if path, _, text, err := s.Proposed(ctx, a); err == nil && path != "" {
+			if text, err = environment.WithSnapshot(text, id); err == nil {
+				return id, environment.Proposal{Text: text, Why: []string{"snapshot: the disk as the agent left it", "the other keys: from " + path + ", as the agent proposes it"}}, nil
+			}
+		}
+	}
+	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
+	if err != nil {
+		files = nil // keep the snapshot even without a full proposal
+	}
+	return id, environment.Propose(environment.Known{Snapshot: id, Files: files, Typed: typed}), nil
+}
+
+// Try implements [api.SetUps].
+func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error) {
+	return s.builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
+}
+
+// Commit implements [api.SetUps]. It replaces the environment file that the repository
+// already has, if any.
+func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
+	found, err := s.builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	if path = firstOf(found); path == "" {
+		path = environment.Files[0]
+	}
+	branch, commit, err = s.schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
+	return path, branch, commit, err
+}
+
+// firstOf returns the environment file that takes precedence, or "" if there is none.
+func firstOf(found map[string][]byte) string {
+	for _, name := range environment.Files {
+		if _, ok := found[name]; ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// Proposed implements [api.SetUps]. It returns the environment that the agent has
+// pushed, if it differs from the one that the agent started with.
+func (s setups) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
+	url := a.Repos[0].URL
+	if branch, err = s.schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {
+		return "", "", "", err
+	}
+	theirs, err := s.builder.Exists(ctx, url, branch, environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	began, err := s.builder.Exists(ctx, url, cmp.Or(a.Origin, a.Repos[0].StartingRef), environment.Files, environment.MaxSize)
+	if err != nil {
+		return "", "", "", err
+	}
+	path = firstOf(theirs)
+	if was, ok := began[path]; path == "" || ok && bytes.Equal(was, theirs[path]) {
+		return "", "", "", nil
+	}
+	return path, branch, string(theirs[path]), nil
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"aloft/internal/atomicfile"
+	"aloft/internal/control/machine/container"
+	"aloft/internal/control/store"
+	"aloft/internal/control/store/postgres"
+	"aloft/internal/control/store/sqlite"
+	"aloft/internal/fault"
+)
+
+// database is the server's store, in PostgreSQL or in a file.
+type database interface {
+	store.Journal
+	store.Agents
+	store.Leases
+	store.Accounts
+	store.Members
+	store.SignIns
+	store.AuditLog
+	store.Usage
+	store.Builds
+	store.Environments
+	store.Snapshots
+	store.Rules
+	store.Secrets
+	store.Deliveries
+	store.Replies
+	ServerID() string
+	Close() error
+}
+
+// boundFile is the file in a data folder that holds the folder's id if its store is in
+// PostgreSQL. The database holds the same id. Without this check, a server started with
+// the wrong database would find no agents for the folder's machines and destroy them.
+const boundFile = "store.id"
+
+// openStore opens the PostgreSQL database at address, or the file in the data folder if
+// address is empty.
+func openStore(ctx context.Context, address, data string, logger *slog.Logger) (database, error) {
+	if address != "" {
+		return openPostgres(ctx, address, data, logger)
+	}
+	if _, err := os.Stat(filepath.Join(data, boundFile)); err == nil {
+		return nil, fault.Conflict("the store for %s is in PostgreSQL, but no address is set", data).
+			Named("store_elsewhere").Hint("set its address with ALOFT_STORE or the configuration's store, or use another data folder")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, filepath.Join(data, "aloft.db"), logger)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// remote is a store in PostgreSQL together with the lock on its data folder.
+type remote struct {
+	*postgres.Store
+	lock *os.File
+}
+
+func (r remote) Close() error { return errors.Join(r.Store.Close(), r.lock.Close()) }
+
+func openPostgres(ctx context.Context, address, data string, logger *slog.Logger) (_ database, err error) {
+	kept := filepath.Join(data, "aloft.db")
+	lock, err := sqlite.Lock(kept + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	r := remote{lock: lock}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	if _, err := os.Stat(kept); err == nil {
+		return nil, fault.Conflict("the store for %s is the file aloft.db in it", data).
+			Named("store_elsewhere").Hint("start without a store address, or use another data folder")
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	id, known, err := folderID(filepath.Join(data, boundFile))
+	if err != nil {
+		return nil, err
+	}
+	r.Store, err = postgres.Open(ctx, address, id, logger)
+	if errors.Is(err, store.ErrUnreachable) {
+		return nil, fault.Unavailable("%v", err).Named("store_unreachable").Hint("start PostgreSQL, or fix the address; test it with `aloft doctor`")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		err = r.Bound(ctx, id)
+	} else if err = r.Bind(ctx, id); err == nil {
+		err = atomicfile.Rename(filepath.Join(data, boundFile+".new"), filepath.Join(data, boundFile))
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Store.Close())
+	}
+	return r, nil
+}
+
+// folderID returns the id of the data folder, and whether a database is known to hold
+// it. Until then the id is in a separate file, so that an interrupted first start can be
+// continued.
+func folderID(path string) (id string, known bool, err error) {
+	for _, file := range []string{path, path + ".new"} {
+		text, err := os.ReadFile(file)
+		if err == nil && len(text) > 0 {
+			return strings.TrimSpace(string(text)), file == path, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+	}
+	id = "server-" + uuid.NewString()
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", false, err
+	}
+	_, err = f.WriteString(id + "\n")
+	return id, false, errors.Join(err, f.Sync(), f.Close()) // written before the database
+}
+
+// StoreAddress returns the store's address from the flag, the variable or the
+// configuration, in this order. The flag must not contain a password, because every user
+// of the host can see it.
+func StoreAddress(flag, variable, configured string) (string, error) {
+	before, _, at := strings.Cut(flag, "@")
+	_, user, _ := strings.Cut(before, "://")
+	if strings.Contains(flag, "password") || at && strings.Contains(user, ":") {
+		return "", UsageError{errors.New("--store contains a password, which every user of this host could read: set the address in ALOFT_STORE or the configuration's store, or the password in PGPASSWORD or ~/.pgpass")}
+	}
+	return cmp.Or(flag, variable, configured), nil
+}
+
+// ProbeStore checks the database at address.
+func ProbeStore(ctx context.Context, address string) []container.Check {
+	if address == "" {
+		return nil
+	}
+	c := container.Check{Name: "store", Required: true}
+	detail, err := postgres.Probe(ctx, address)
+	if c.OK, c.Detail = err == nil, detail; err != nil {
+		c.Detail, c.Fix = fmt.Sprint(err), cmp.Or(fault.Of(err).Advice, "start PostgreSQL, or fix ALOFT_STORE or the configuration's store")
+	}
+	return []container.Check{c}
+}
