@@ -31,13 +31,13 @@ var suites = []suite{
 		return []row{{"machine created → first byte", ms(ours), ms(bare), times(ours, bare) + " a bare runc run", "≤ 2×"}}
 	}},
 	{"./internal/control/machine/container", "Sleep", "5x", func(f figures) []row {
-		beside := func(work, name, than string) row {
+		compare := func(work, name, than string) row {
 			return row{work, ms(f["Sleep/live/"+name]), ms(f["Sleep/disk/"+name]), times(f["Sleep/live/"+name], f["Sleep/disk/"+name]) + " " + than, ""}
 		}
 		return []row{
-			beside("gVisor, 64 MiB in use: to sleep, alive", "sleep", "on its disk"),
-			beside("the same woken, until it answers", "wake", "from its disk"),
-			beside("the same forked, until it answers", "fork", "from its disk"),
+			compare("gVisor, 64 MiB in use: to sleep, alive", "sleep", "on its disk"),
+			compare("the same woken, until it answers", "wake", "from its disk"),
+			compare("the same forked, until it answers", "fork", "from its disk"),
 			{"freeze of a disk with 5,000 files", ms(f["Sleep/freeze"]), ms(f["Sleep/copy"]), times(f["Sleep/freeze"], f["Sleep/copy"]) + " cp -a", ""},
 		}
 	}},

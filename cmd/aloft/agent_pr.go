@@ -107,10 +107,10 @@ func (a *app) readBody(file string) (string, error) {
 }
 
 // showProposal prints the pull request that would be opened: the fields set in
-// wish, and the server's generated ones for the rest.
-func (a *app) showProposal(would, wish client.NewPullRequest) error {
-	would.Title, would.Body, would.Base = cmp.Or(wish.Title, would.Title), cmp.Or(wish.Body, would.Body), cmp.Or(wish.Base, would.Base)
-	would.Draft = wish.Draft
+// asked, and the server's generated ones for the rest.
+func (a *app) showProposal(would, asked client.NewPullRequest) error {
+	would.Title, would.Body, would.Base = cmp.Or(asked.Title, would.Title), cmp.Or(asked.Body, would.Body), cmp.Or(asked.Base, would.Base)
+	would.Draft = asked.Draft
 	if a.out.JSON() {
 		return a.out.Value(would)
 	}

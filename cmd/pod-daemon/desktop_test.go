@@ -116,11 +116,11 @@ func TestDesktopIsStartedByItsPort(t *testing.T) {
 		}
 		return b
 	}
-	greeting := hear(12)
-	if string(greeting) != "RFB 003.008\n" {
-		t.Fatalf("it greets with %q", greeting)
+	hello := hear(12)
+	if string(hello) != "RFB 003.008\n" {
+		t.Fatalf("it greets with %q", hello)
 	}
-	_, _ = conn.Write(greeting)
+	_, _ = conn.Write(hello)
 	hear(int(hear(1)[0]))
 	_, _ = conn.Write([]byte{1}) // no credentials
 	hear(4)

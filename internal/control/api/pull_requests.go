@@ -119,8 +119,8 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	wish := pull.Options{Draft: in.Draft}
-	for into, from := range map[*string]*string{&wish.Title: in.Title, &wish.Body: in.Body, &wish.Base: in.Base} {
+	options := pull.Options{Draft: in.Draft}
+	for into, from := range map[*string]*string{&options.Title: in.Title, &options.Body: in.Body, &options.Base: in.Base} {
 		if from != nil {
 			*into = *from
 		}
@@ -130,16 +130,16 @@ func (s *server) createPullRequest(w http.ResponseWriter, r *http.Request, who a
 		repo = repoOf(a, *in.RepoURL)
 	}
 	switch {
-	case utf8.RuneCountInString(wish.Title) > maxPullTitle:
+	case utf8.RuneCountInString(options.Title) > maxPullTitle:
 		return fault.Invalid("must have at most %d characters", maxPullTitle).At("title")
-	case len(wish.Body) > maxPullBody:
+	case len(options.Body) > maxPullBody:
 		return fault.Invalid("must have at most %d bytes", maxPullBody).At("body")
-	case wish.Base != "" && !validRef(wish.Base):
-		return fault.Invalid("%s is not a valid branch name", quoted(wish.Base)).At("base")
+	case options.Base != "" && !validRef(options.Base):
+		return fault.Invalid("%s is not a valid branch name", quoted(options.Base)).At("base")
 	case s.Pulls == nil:
 		return errNoPulls()
 	}
-	p, err := s.Pulls.ByHand(r.Context(), who.UserID, a.ID, repo, wish)
+	p, err := s.Pulls.ByHand(r.Context(), who.UserID, a.ID, repo, options)
 	if err != nil {
 		return err
 	}

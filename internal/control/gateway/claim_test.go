@@ -15,7 +15,7 @@ func forced(g *gateway.Grant) { g.AllowForce = true }
 // TestClaimEndsWithAPushThatFailed has the first push of a branch fail. Somebody
 // else then makes a branch of that name: it is not the agent's.
 func TestClaimEndsWithAPushThatFailed(t *testing.T) {
-	for name, tt := range map[string]struct{ spoil, mend func(*world) }{
+	for name, tt := range map[string]struct{ spoil, fix func(*world) }{
 		"Declined": {
 			func(w *world) { w.Hook("r", "pre-receive", "echo 'try later' >&2; exit 1\n") },
 			func(w *world) { w.Hook("r", "pre-receive", "exit 0\n") },
@@ -37,7 +37,7 @@ func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 			m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 			tt.spoil(w)
 			m.fails("r", []string{"push", "origin", branch})
-			tt.mend(w)
+			tt.fix(w)
 			theirs := w.Commit("r", branch, "theirs", map[string]string{"z.txt": "z\n"})
 			m.fails("r", []string{"push", "--force", "origin", branch}, "branch taken")
 			if got := w.Branch("r", branch); got != theirs {

@@ -25,7 +25,7 @@ type Pulls interface {
 	Can(repoURL string) error
 	// Propose returns the pull request to open for the pushed commit of the
 	// agent's n-th repository. It does not contact the forge.
-	Propose(ctx context.Context, s *agent.State, n int, commit string, wish pull.Options) (agent.PullRequestAsked, error)
+	Propose(ctx context.Context, s *agent.State, n int, commit string, options pull.Options) (agent.PullRequestAsked, error)
 	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
 }

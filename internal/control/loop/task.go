@@ -197,11 +197,11 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if b.ID == "" {
 		b.ID = c.ID
 	}
-	wish := b.Model
+	id := b.Model
 	if in.Model != "" {
-		wish = in.Model
+		id = in.Model
 	}
-	if _, info, err := t.named(wish); err == nil {
+	if _, info, err := t.named(id); err == nil {
 		b.Model = info.Name()
 	} else if in.Model != "" {
 		return no("there is no model %q: leave model empty, or use fast", in.Model)
@@ -230,17 +230,17 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 
 // named returns the model that a subagent's definition asks for. For "", and
 // for "fast" if no fast model is configured, it is the agent's model.
-func (t *thread) named(wish string) (model.Model, model.Info, error) {
-	if wish == subagent.Fast {
-		wish = t.Fast
+func (t *thread) named(id string) (model.Model, model.Info, error) {
+	if id == subagent.Fast {
+		id = t.Fast
 	}
-	if wish == "" || wish == subagent.Inherit || wish == t.info.Name() {
+	if id == "" || id == subagent.Inherit || id == t.info.Name() {
 		return t.model, t.info, nil
 	}
 	if t.Named == nil {
-		return nil, model.Info{}, fault.NotFound("no model %q", wish)
+		return nil, model.Info{}, fault.NotFound("no model %q", id)
 	}
-	return t.Named(wish)
+	return t.Named(id)
 }
 
 // converse works a subagent's conversation to its end.

@@ -90,8 +90,8 @@ func readIgnore(name string) string {
 func (u *Unseen) Check(name string) error {
 	st, err := os.Stat(name)
 	folder := err == nil && st.IsDir()
-	beside := filepath.Join(realPath(filepath.Dir(name)), filepath.Base(name)) // the link itself, if it is one
-	for _, place := range []struct{ root, name string }{{u.dir, name}, {u.root, beside}, {u.root, realPath(name)}} {
+	unresolved := filepath.Join(realPath(filepath.Dir(name)), filepath.Base(name)) // the link itself, if it is one
+	for _, place := range []struct{ root, name string }{{u.dir, name}, {u.root, unresolved}, {u.root, realPath(name)}} {
 		rel, err := filepath.Rel(place.root, place.name)
 		if err == nil && u.Covers(rel, folder) != "" {
 			return fmt.Errorf("%s is not there for you: %s hides it", name, ignoreFile)

@@ -269,27 +269,27 @@ func TestLacks(t *testing.T) {
 
 func TestFileName(t *testing.T) {
 	now := time.Date(2026, 11, 22, 18, 5, 9, 0, time.UTC)
-	for wish, want := range map[string]string{
+	for requested, want := range map[string]string{
 		"": "recording-20261122-180509", "a": "a", "a.mp4": "a", "A b.MOV": "A b", "v1.2": "v1.2", "größe": "größe",
 		"../a": "", "/etc/passwd": "", `a\b`: "", ".hidden": "", "..": "", ".mp4": "", "a\nb": "", "a\u202egpj": "", " a": "", "a\xff": "", strings.Repeat("a", 101): "",
 	} {
-		if got, err := fileName(wish, now); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q is %q, %v; want %q", wish, got, err, want)
+		if got, err := fileName(requested, now); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v; want %q", requested, got, err, want)
 		}
 	}
 }
 
 func FuzzFileName(f *testing.F) {
-	for _, wish := range []string{"", "a.mp4", "../a", "a/b", "\x00", ".mp4.mp4"} {
-		f.Add(wish)
+	for _, requested := range []string{"", "a.mp4", "../a", "a/b", "\x00", ".mp4.mp4"} {
+		f.Add(requested)
 	}
-	f.Fuzz(func(t *testing.T, wish string) {
-		name, err := fileName(wish, time.Now())
+	f.Fuzz(func(t *testing.T, requested string) {
+		name, err := fileName(requested, time.Now())
 		if err != nil {
 			return
 		}
 		if file := name + ".mp4"; filepath.Base(file) != file || !filepath.IsLocal(file) || strings.HasPrefix(file, ".") || strings.ContainsFunc(file, unicode.IsControl) || len(file) > 255 {
-			t.Errorf("%q becomes %q", wish, file)
+			t.Errorf("%q becomes %q", requested, file)
 		}
 	})
 }

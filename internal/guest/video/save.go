@@ -28,20 +28,20 @@ const maxName = 100
 var videoEnds = []string{".mp4", ".webm", ".mkv", ".mov", ".avi", ".gif"}
 
 // fileName is the name of a saved recording, without .mp4. The error is for a model.
-func fileName(wish string, now time.Time) (string, error) {
-	if wish == "" {
+func fileName(requested string, now time.Time) (string, error) {
+	if requested == "" {
 		return "recording-" + now.UTC().Format("20060102-150405"), nil
 	}
-	name := wish
+	name := requested
 	if end := filepath.Ext(name); slices.Contains(videoEnds, strings.ToLower(end)) {
 		name = strings.TrimSuffix(name, end)
 	}
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
 	case strings.ContainsAny(name, `/\`), strings.HasPrefix(name, "."), name == "":
-		return "", fmt.Errorf("save_as_filename %.100q is no plain name: give one without a folder that does not begin with a dot; all recordings are saved in the same folder", wish)
+		return "", fmt.Errorf("save_as_filename %.100q is no plain name: give one without a folder that does not begin with a dot; all recordings are saved in the same folder", requested)
 	case !utf8.ValidString(name), strings.ContainsFunc(name, hidden), strings.TrimSpace(name) != name:
-		return "", fmt.Errorf("save_as_filename %.100q holds characters that nobody sees", wish)
+		return "", fmt.Errorf("save_as_filename %.100q holds characters that nobody sees", requested)
 	case len(name) > maxName:
 		return "", fmt.Errorf("save_as_filename is longer than %d bytes", maxName)
 	}

@@ -33,8 +33,8 @@ export function Conversation({ follower }: { follower: Follower }) {
   const box = useRef<HTMLDivElement>(null);
   const [folds] = useState(() => new Map<string, boolean>());
   const atEnd = useRef(true);
-  const hands = useRef(0); // when a person last did something that scrolls
-  const touched = () => (hands.current = Date.now());
+  const touchedAt = useRef(0); // when a person last did something that scrolls
+  const touched = () => (touchedAt.current = Date.now());
   const [away, setAway] = useState(false);
   const virtual = useVirtualizer({
     count: entries.length,
@@ -71,7 +71,7 @@ export function Conversation({ follower }: { follower: Follower }) {
           onScroll={(e) => {
             const el = e.currentTarget;
             if (el.scrollHeight - el.scrollTop - el.clientHeight < near) atEnd.current = true;
-            else if (Date.now() - hands.current < 1_000) atEnd.current = false; // and not since more has come
+            else if (Date.now() - touchedAt.current < 1_000) atEnd.current = false; // and not since more has come
             setAway(!atEnd.current);
           }}
           onWheel={touched} onTouchMove={touched} onPointerDown={touched} onKeyDown={touched}

@@ -52,8 +52,8 @@ export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: reado
 /** What a person has written; what they have not touched is absent. */
 export type PullForm = { title?: string; body?: string; base?: string; draft: boolean };
 
-/** wishOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
-export function wishOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
+/** requestOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
+export function requestOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
   const out: CreatePullRequest = { repoUrl };
   for (const field of ["title", "body", "base"] as const) {
     const text = field === "body" ? f.body : f[field]?.trim();

@@ -34,13 +34,13 @@ export default function Desktop({ id }: { id: string }) {
   const [clip, setClip] = useState(false);
   const [theirs, setTheirs] = useState("");
   const leaving = useRef(false);
-  const wish = useRef({ control, fit });
-  wish.current = { control, fit };
+  const requested = useRef({ control, fit });
+  requested.current = { control, fit };
 
   const settle = () => {
     const s = screen.current;
     if (!s) return;
-    const { control, fit } = wish.current;
+    const { control, fit } = requested.current;
     s.viewOnly = !control;
     s.scaleViewport = fit;
     s.clipViewport = s.dragViewport = !fit && !control; // who only looks moves about by dragging
