@@ -77,7 +77,7 @@ var options = []option{
 		at: func(c *config) any { return &c.GenerateImage }},
 	{name: "sandbox-enabled", kind: kindBool, standard: "false", words: "run each command of Shell, and Grep, in a sandbox, unless the call says otherwise",
 		at: func(c *config) any { return &c.Sandbox }},
-	{name: "sandbox-helper-path", kind: kindPath, words: "the sandbox's program; sandbox beside exec-daemon unless given",
+	{name: "sandbox-helper-path", kind: kindPath, words: "the sandbox program; default sandbox in the folder of exec-daemon",
 		at: func(c *config) any { return &c.SandboxHelper }},
 	{name: "claude-md-enabled", kind: kindBool, standard: "true", words: "let the model be told AGENTS.md and CLAUDE.md", refused: "exec-daemon loads neither file: its caller decides what the model is told",
 		at: func(c *config) any { return &c.ClaudeMD }},
@@ -100,7 +100,7 @@ var options = []option{
 		at: func(c *config) any { return &c.OutputDir }},
 	{name: "artifacts-dir", kind: kindPath, standard: execd.DefaultArtifacts, words: "folder of files that are to outlive the machine", ours: true,
 		at: func(c *config) any { return &c.ArtifactsDir }},
-	{name: "tmux-socket", kind: kindPath, words: "where the tmux server of the terminals listens; in the state folder unless given", ours: true,
+	{name: "tmux-socket", kind: kindPath, words: "socket of the terminals' tmux server; default in the state folder", ours: true,
 		at: func(c *config) any { return &c.TmuxSocket }},
 	{name: "tmux-kept", kind: kindBool, standard: "false", words: "somebody else keeps that server running: none is started here", ours: true,
 		at: func(c *config) any { return &c.TmuxKept }},
@@ -215,16 +215,16 @@ func joinBools(args []string, flags *flag.FlagSet) []string {
 func reference() string {
 	var b strings.Builder
 	b.WriteString("# exec-daemon\n\n" +
-		"`exec-daemon serve` works an agent's tool calls. pod-daemon starts it in every machine, on ports 26053 and 26054;\n" +
-		"it also runs by itself: `EXEC_DAEMON_AUTH_TOKEN=$(openssl rand -hex 32) exec-daemon serve --workspace \"$PWD\" --state-dir /tmp/exec`.\n\n" +
-		"Every flag can be given as a variable too: `--log-level` is `" + variable("log-level") + "`. A flag goes before a variable.\n" +
-		"A switch may have its value as the next argument: `--ghost-mode false`.\n\n" +
-		"This page is made from the table in `cmd/exec-daemon/options.go`: `go test ./cmd/exec-daemon -run Reference -update`.\n")
+		"`exec-daemon serve` runs an agent's tool calls. pod-daemon starts it in every machine, on ports 26053 and 26054.\n" +
+		"It also runs alone: `EXEC_DAEMON_AUTH_TOKEN=$(openssl rand -hex 32) exec-daemon serve --workspace \"$PWD\" --state-dir /tmp/exec`.\n\n" +
+		"Every flag can also be set by a variable: `--log-level` is `" + variable("log-level") + "`. A flag overrides a variable.\n" +
+		"A boolean flag may have its value as the next argument: `--ghost-mode false`.\n\n" +
+		"This page is generated from the table in `cmd/exec-daemon/options.go`: `go test ./cmd/exec-daemon -run Reference -update`.\n")
 	for _, ours := range []bool{false, true} {
 		if ours {
-			b.WriteString("\n## Aloft's own\n")
+			b.WriteString("\n## Only in Aloft\n")
 		}
-		b.WriteString("\n| flag | value | unless given | what it does |\n|---|---|---|---|\n")
+		b.WriteString("\n| flag | value | default | what it does |\n|---|---|---|---|\n")
 		for _, o := range options {
 			if o.ours != ours {
 				continue

@@ -41,13 +41,13 @@ var ports = []struct {
 	by, serves string
 	later      string // what brings it; "" where it is there
 }{
-	{2375, "dockerd", "the Docker Engine's API, besides its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
-	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop), where the image has Xtigervnc; it is started for the first who looks", ""},
+	{2375, "dockerd", "the Docker Engine's API, in addition to its socket ([guide](../guide/docker.md))", "`dockerd -H tcp://127.0.0.1:2375`, which an agent may start"},
+	{5901, "Xtigervnc", "VNC: [the desktop](../guide/take-over.md#the-desktop), if the image has Xtigervnc; it starts on first use", ""},
 	{26053, "exec-daemon", "`agent.v1`: Connect, gRPC and gRPC-Web", ""},
 	{26054, "exec-daemon", "[PTYs over WebSockets](pty.md)", ""},
-	{26058, nobody, "noVNC, where others have it: the dashboard brings its own, and VNC goes over the machine's connection to the control plane", ""},
+	{26058, nobody, "the usual port of noVNC: the dashboard contains its own, and VNC uses the machine's connection to the control plane", ""},
 	{26498, "pod-daemon", "exec-daemon's traces, metrics and logs (OTLP over gRPC)", "`telemetry` in the server's [configuration](config.md), without ghost mode"},
-	{26499, "pod-daemon", "git's way to the gateway (HTTP)", ""},
+	{26499, "pod-daemon", "git access to the gateway (HTTP)", ""},
 	{26500, "pod-daemon", "`pod.v1.ManagementService`, for root: the token is in `/run/aloft-git/management-token`", ""},
 	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},
 }
@@ -57,54 +57,54 @@ var ports = []struct {
 type rpcRow struct{ does, request, code string }
 
 var rpcs = map[string]rpcRow{
-	"agent.v1.ControlService/Ping":                       {"says that exec-daemon is well", `{}`, ""},
-	"agent.v1.ControlService/Exec":                       {"works one tool call, and streams its output and its result", `{"callId":"c1","toolCall":{"shellToolCall":{"args":{"command":"true"}}}}`, ""},
+	"agent.v1.ControlService/Ping":                       {"checks that exec-daemon is running", `{}`, ""},
+	"agent.v1.ControlService/Exec":                       {"runs one tool call, and streams its output and its result", `{"callId":"c1","toolCall":{"shellToolCall":{"args":{"command":"true"}}}}`, ""},
 	"agent.v1.ControlService/ListDirectory":              {"lists a folder", `{"path":"/"}`, ""},
-	"agent.v1.ControlService/ReadTextFile":               {"reads a file of text, or a part of it", `{"path":"/etc/hostname"}`, ""},
-	"agent.v1.ControlService/WriteTextFile":              {"writes a file of text, whole or not at all", `{"path":"WORKSPACE/a.txt","contents":"a"}`, ""},
-	"agent.v1.ControlService/ReadBinaryFile":             {"reads any file, or a part of it", `{"path":"/etc/hostname"}`, ""},
-	"agent.v1.ControlService/WriteBinaryFile":            {"writes any file, whole or not at all", `{"path":"WORKSPACE/a.bin","contents":"AAE="}`, ""},
-	"agent.v1.ControlService/GetDiff":                    {"the workspace's difference from a commit", `{}`, ""},
-	"agent.v1.ControlService/GetWorkspaceChangesHash":    {"changes when that difference does", `{}`, ""},
+	"agent.v1.ControlService/ReadTextFile":               {"reads a text file, or part of it", `{"path":"/etc/hostname"}`, ""},
+	"agent.v1.ControlService/WriteTextFile":              {"writes a text file atomically", `{"path":"WORKSPACE/a.txt","contents":"a"}`, ""},
+	"agent.v1.ControlService/ReadBinaryFile":             {"reads any file, or part of it", `{"path":"/etc/hostname"}`, ""},
+	"agent.v1.ControlService/WriteBinaryFile":            {"writes any file atomically", `{"path":"WORKSPACE/a.bin","contents":"AAE="}`, ""},
+	"agent.v1.ControlService/GetDiff":                    {"the diff of the workspace from a commit", `{}`, ""},
+	"agent.v1.ControlService/GetWorkspaceChangesHash":    {"a hash that changes when that diff does", `{}`, ""},
 	"agent.v1.ControlService/RefreshGithubAccessToken":   {"replaces the credential with which git reaches the gateway", `{"accessToken":"t0ken-of-this-run","gatewayUrl":"http://127.0.0.1:26499"}`, ""},
-	"agent.v1.ControlService/WarmRemoteAccessServer":     {"starts the editor's server that the image has; without one it is `not_found`, and says what to put into the image", `{}`, "not_found"},
-	"agent.v1.ControlService/DownloadCursorServer":       {"finds that server; nothing is fetched from the internet, so without one it is `not_found`", `{}`, "not_found"},
+	"agent.v1.ControlService/WarmRemoteAccessServer":     {"starts the editor server of the image; `not_found` if there is none, with what to install", `{}`, "not_found"},
+	"agent.v1.ControlService/DownloadCursorServer":       {"finds that server; downloads nothing, so it is `not_found` if there is none", `{}`, "not_found"},
 	"agent.v1.ControlService/ListArtifacts":              {"lists the [artifacts](artifacts.md)", `{}`, ""},
-	"agent.v1.ControlService/UploadArtifacts":            {"returns their contents, piece by piece", `{}`, ""},
-	"agent.v1.ControlService/GetMcpRefreshTokens":        {"always empty: Aloft signs in to MCP servers itself, and what that gives enters no machine", `{}`, ""},
-	"agent.v1.ControlService/UpdateEnvironmentVariables": {"changes what processes started from now on see", `{"set":{"SET_BY_RPC":"1"}}`, ""},
+	"agent.v1.ControlService/UploadArtifacts":            {"returns their contents in pieces", `{}`, ""},
+	"agent.v1.ControlService/GetMcpRefreshTokens":        {"always empty: the control plane signs in to MCP servers, and tokens enter no machine", `{}`, ""},
+	"agent.v1.ControlService/UpdateEnvironmentVariables": {"changes the variables of processes started from now on", `{"set":{"SET_BY_RPC":"1"}}`, ""},
 	"agent.v1.ExecService/ExecStream":                    {"any number of tool calls on one stream; see [exec-daemon](exec-daemon.md)", `{"execClientControlMessage":{"heartbeat":{"sequence":"1"}}}`, ""},
 	"agent.v1.FileService/ReadFile":                      {"streams a file of any length", `{"path":"/etc/hostname"}`, ""},
 	"agent.v1.FileService/WriteFile":                     {"writes a file of any length from a stream", `{"path":"WORKSPACE/b.txt"}`, ""},
 	"agent.v1.FileService/ReadFolder":                    {"streams a folder as a tar file", `{"path":"WORKSPACE"}`, ""},
 	"agent.v1.FileService/MakeFolder":                    {"makes a folder", `{"path":"WORKSPACE/new"}`, ""},
-	"agent.v1.FileService/MoveFile":                      {"moves a file or a folder to where nothing is", `{"from":"WORKSPACE/new","to":"WORKSPACE/moved"}`, ""},
+	"agent.v1.FileService/MoveFile":                      {"moves a file or a folder to a path that does not exist yet", `{"from":"WORKSPACE/new","to":"WORKSPACE/moved"}`, ""},
 	"agent.v1.FileService/RemoveFile":                    {"removes a file or a folder", `{"path":"WORKSPACE/moved"}`, ""},
 	"agent.v1.TerminalService/ListTerminals":             {"lists the terminals that people and the agent share", `{}`, ""},
-	"agent.v1.TerminalService/CreateTerminal":            {"makes one, or returns the one of that name", `{"name":"t1"}`, ""},
-	"agent.v1.TerminalService/AttachTerminal":            {"says how to attach to one over a PTY", `{"name":"t1"}`, ""},
-	"agent.v1.TerminalService/ReadTerminal":              {"returns what it shows", `{"name":"t1"}`, ""},
-	"agent.v1.TerminalService/SendTerminalKeys":          {"types in it", `{"name":"t1","keys":[{"text":"a"}]}`, ""},
-	"agent.v1.TerminalService/CloseTerminal":             {"ends it", `{"name":"t1"}`, ""},
-	"pod.v1.ManagementService/ListProcesses":             {"lists the processes that pod-daemon keeps", `{}`, ""},
-	"pod.v1.ManagementService/StartProcess":              {"starts one under a name, and keeps it running", `{"name":"p1","command":["sleep","1000"]}`, ""},
+	"agent.v1.TerminalService/CreateTerminal":            {"creates one, or returns the existing one with that name", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/AttachTerminal":            {"returns how to attach to one over a PTY", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/ReadTerminal":              {"returns the contents of its screen", `{"name":"t1"}`, ""},
+	"agent.v1.TerminalService/SendTerminalKeys":          {"sends keys to it", `{"name":"t1","keys":[{"text":"a"}]}`, ""},
+	"agent.v1.TerminalService/CloseTerminal":             {"closes one", `{"name":"t1"}`, ""},
+	"pod.v1.ManagementService/ListProcesses":             {"lists the processes that pod-daemon supervises", `{}`, ""},
+	"pod.v1.ManagementService/StartProcess":              {"starts one with a name, and keeps it running", `{"name":"p1","command":["sleep","1000"]}`, ""},
 	"pod.v1.ManagementService/SignalProcess":             {"sends a signal to one", `{"name":"p1","signal":"SIGCONT"}`, ""},
-	"pod.v1.ManagementService/ProcessLogs":               {"streams what one printed", `{"name":"p1"}`, ""},
-	"pod.v1.ManagementService/StopProcess":               {"ends one with all that it left behind", `{"name":"p1","graceMs":"100"}`, ""},
-	"pod.v1.ManagementService/Stats":                     {"CPU, memory, disks and kills for want of memory", `{}`, ""},
+	"pod.v1.ManagementService/ProcessLogs":               {"streams the output of one", `{"name":"p1"}`, ""},
+	"pod.v1.ManagementService/StopProcess":               {"stops one with all its descendants", `{"name":"p1","graceMs":"100"}`, ""},
+	"pod.v1.ManagementService/Stats":                     {"CPU, memory, disks and out-of-memory kills", `{}`, ""},
 	"pod.v1.ManagementService/StopMachine":               {"stops every process, and the machine", `{}`, ""},
-	"pod.v1.InsideService/GetMetadata":                   {"what the machine is for, by path", `{}`, ""},
-	"pod.v1.InsideService/RefreshToken":                  {"a [token](identity.md) that says whose machine this is; `unavailable` while no server is connected", `{"audience":"a"}`, "unavailable"},
-	"pod.v1.InsideService/UploadArtifact":                {"keeps a file as an artifact", `{"name":"a.txt","contents":"YQ=="}`, ""},
-	"pod.v1.MetadataService/SetMetadata":                 {"tells the machine what it is for", `{"values":{"agent/id":"bc-1"}}`, ""},
-	"pod.v1.PodService/Boot":                             {"makes the machine ready in named steps", `{}`, "invalid_argument"},
-	"pod.v1.PodService/Status":                           {"says how the machine is", `{}`, ""},
+	"pod.v1.InsideService/GetMetadata":                   {"metadata about the agent, by path", `{}`, ""},
+	"pod.v1.InsideService/RefreshToken":                  {"a [token](identity.md) that identifies the machine's agent; `unavailable` while no server is connected", `{"audience":"a"}`, "unavailable"},
+	"pod.v1.InsideService/UploadArtifact":                {"stores a file as an artifact", `{"name":"a.txt","contents":"YQ=="}`, ""},
+	"pod.v1.MetadataService/SetMetadata":                 {"sets the metadata about the agent", `{"values":{"agent/id":"bc-1"}}`, ""},
+	"pod.v1.PodService/Boot":                             {"boots the machine in named steps", `{}`, "invalid_argument"},
+	"pod.v1.PodService/Status":                           {"returns the state of the machine", `{}`, ""},
 	"pod.v1.PodService/SetGitCredential":                 {"replaces git's credential", `{"credential":"another"}`, ""},
-	"pod.v1.PodService/Commit":                           {"commits what is changed in the workspace", `{"message":"m"}`, ""},
-	"pod.v1.PodService/RunCommand":                       {"runs a command in the workspace as the agent's user, and streams what it prints", `{"command":"true"}`, ""},
-	"pod.v1.PodService/Push":                             {"pushes the branch through the gateway; the answer says why where it cannot", `{"branch":"b"}`, ""},
-	"pod.v1.PodService/Diff":                             {"the workspace's difference, for the server", `{}`, ""},
-	"pod.v1.PodService/Quiesce":                          {"ends every connection, so that the machine can be saved with its memory", `{}`, ""},
+	"pod.v1.PodService/Commit":                           {"commits the changes in the workspace", `{"message":"m"}`, ""},
+	"pod.v1.PodService/RunCommand":                       {"runs a command in the workspace as the agent's user, and streams its output", `{"command":"true"}`, ""},
+	"pod.v1.PodService/Push":                             {"pushes the branch through the gateway; the reply says why if that fails", `{"branch":"b"}`, ""},
+	"pod.v1.PodService/Diff":                             {"the diff of the workspace, for the server", `{}`, ""},
+	"pod.v1.PodService/Quiesce":                          {"closes every connection, so that the machine can be saved with its memory", `{}`, ""},
 	"pod.v1.PodService/Shutdown":                         {"stops every process, and the machine", `{}`, ""},
 }
 
@@ -126,43 +126,43 @@ var (
 // is; one that a later part brings must not be there.
 var variables = []struct{ name, value, means, later string }{
 	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
-	{"DISPLAY", ":1", "the desktop, which is started when a program connects to it; set, as the others of the desktop, where the image has Xtigervnc", ""},
+	{"DISPLAY", ":1", "the desktop, which starts when a program connects to it; set, like the desktop's other variables, if the image has Xtigervnc", ""},
 	{"FORCE_COLOR", "0", "no color in the output of tools", ""},
-	{"NO_COLOR", "1", "the same, for others", ""},
+	{"NO_COLOR", "1", "the same, for other programs", ""},
 	{"HOME", "*", "the user's home, `/home/ubuntu` in images that have that user", ""},
 	{"HOSTNAME", "cursor", "the machine's name", ""},
-	{"NVM_DIR", "", "`~/.nvm`, where the image has it", ""},
+	{"NVM_DIR", "", "`~/.nvm`, if the image has it", ""},
 	{"VNC_DPI", "96", "the desktop's dots per inch", ""},
-	{"VNC_RESOLUTION", "1920x1200x24", "the desktop's width, height and bits of a pixel", ""},
-	{"GDK_SCALE", "1", "how large programs draw, also as `QT_SCALE_FACTOR`", ""},
-	{"LIBGL_ALWAYS_SOFTWARE", "1", "programs draw by the processor, also as `GALLIUM_DRIVER=llvmpipe`", ""},
-	{"DBUS_SESSION_BUS_ADDRESS", "", "D-Bus, which is started when a program connects to it; set where the image has dbus-daemon", ""},
-	{"GIT_LFS_SKIP_SMUDGE", "1", "large files are fetched when they are asked for", ""},
-	{"GIT_DISCOVERY_ACROSS_FILESYSTEM", "0", "git stays in its file system", ""},
+	{"VNC_RESOLUTION", "1920x1200x24", "the desktop's width, height and bits per pixel", ""},
+	{"GDK_SCALE", "1", "the scale of graphical programs, also as `QT_SCALE_FACTOR`", ""},
+	{"LIBGL_ALWAYS_SOFTWARE", "1", "graphical programs render in software, also as `GALLIUM_DRIVER=llvmpipe`", ""},
+	{"DBUS_SESSION_BUS_ADDRESS", "", "D-Bus, which starts when a program connects to it; set if the image has dbus-daemon", ""},
+	{"GIT_LFS_SKIP_SMUDGE", "1", "Git LFS downloads files only when asked to", ""},
+	{"GIT_DISCOVERY_ACROSS_FILESYSTEM", "0", "git does not search for repositories across file systems", ""},
 	{"CURSOR_AGENT_SOCKET", "*", "the socket of [metadata and tokens](identity.md), `/run/cursor/api.sock`", ""},
-	{"CURSOR_AGENT_INJECTED_SECRET_NAMES", "", "names of the variables whose values are redacted, also as `CLOUD_AGENT_INJECTED_SECRET_NAMES`; set where there are such", ""},
+	{"CURSOR_AGENT_INJECTED_SECRET_NAMES", "", "names of the variables whose values are redacted, also as `CLOUD_AGENT_INJECTED_SECRET_NAMES`; set if there are any", ""},
 	{"ALOFT_INSIDE_TOKEN_FILE", "*", "the file that holds the token of port 50052", ""},
-	{"PATH", "*", "the image's, then the user's own and the usual folders", ""},
+	{"PATH", "*", "the image's, then the user's and the usual folders", ""},
 	{"LANG", "*", "the image's, or `C.UTF-8`", ""},
-	{"TERM", "*", "the image's, or `xterm-256color`; `dumb` where a tool runs a command", ""},
+	{"TERM", "*", "the image's, or `xterm-256color`; `dumb` if a tool runs the command", ""},
 	{"USER", "*", "the user", ""},
 	{"LOGNAME", "*", "the same", ""},
 	{"SHELL", "*", "the user's shell", ""},
-	{"SSL_CERT_FILE", "", "the authorities that TLS trusts, where the image has `/etc/ssl/certs/ca-certificates.crt`; also `NODE_EXTRA_CA_CERTS` and `REQUESTS_CA_BUNDLE`", ""},
+	{"SSL_CERT_FILE", "", "the authorities that TLS trusts, if the image has `/etc/ssl/certs/ca-certificates.crt`; also `NODE_EXTRA_CA_CERTS` and `REQUESTS_CA_BUNDLE`", ""},
 }
 
 func reference() string {
 	var b strings.Builder
 	b.WriteString(`# Inside a machine
 
-What programs in a machine find there. This page is made from tables in ` + "`cmd/pod-daemon/reference_test.go`" + `, each row of which
-is checked against running daemons: ` + "`go test ./cmd/pod-daemon -run Reference -update`" + `. The flags of exec-daemon are on
-[their own page](exec-daemon.md), and so are the [tools](tools.md).
+The ports, RPCs and variables that programs in a machine can use. This page is generated from tables in
+` + "`cmd/pod-daemon/reference_test.go`" + `, each row of which is checked against running daemons:
+` + "`go test ./cmd/pod-daemon -run Reference -update`" + `. The [flags of exec-daemon](exec-daemon.md) and the [tools](tools.md) have pages of their own.
 
 ## Ports
 
-All are on 127.0.0.1. Those of exec-daemon and pod-daemon ask for a token, ` + "`Authorization: Bearer …`" + `, but git's, which asks
-for the run's credential.
+All are on 127.0.0.1. Those of exec-daemon and pod-daemon require a token, ` + "`Authorization: Bearer …`" + `, except git's, which requires
+the run's credential.
 
 | port | by | serves |
 |---|---|---|
