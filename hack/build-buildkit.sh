@@ -28,12 +28,12 @@ echo "BuildKit $version: fetching the module"
 dir=$(cd "$work" && go mod download -json "$module@$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
 [ -n "$dir" ] || { echo "build-buildkit: go mod download gave no directory for $module@$version" >&2; exit 1; }
 
-# Its replace directives count only where it is the main module, and the
-# module cache is read-only.
+# Its replace directives apply only to the main module, and the module cache is
+# read-only, so build in a copy.
 cp -R "$dir" "$work/src"
 chmod -R u+w "$work/src"
 
-echo "BuildKit $version: building (about four minutes of processor time)"
+echo "BuildKit $version: building (about four minutes of CPU time)"
 (cd "$work/src" && CGO_ENABLED=0 GOFLAGS=-mod=mod GOWORK=off go build -trimpath \
 	-ldflags "-s -w -X $module/version.Version=$version" -o "$work/" ./cmd/buildkitd ./cmd/buildctl)
 

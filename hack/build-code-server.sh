@@ -2,9 +2,9 @@
 # Installs code-server from npm at a pinned version, into .bin/code-server (310
 # MB, some minutes). Does nothing if that version is there already.
 #
-# Its own installation runs the scripts of all that it depends on, several of
-# which fetch programs from elsewhere. None is run here: what is native is built,
-# and ripgrep is the system's.
+# npm would run the install scripts of all dependencies, several of which download
+# programs from elsewhere. None of them runs here: native modules are built from
+# source, and ripgrep is the system's.
 set -eu
 
 version=4.100.3 # for Node 20
@@ -22,7 +22,7 @@ for program in npm node g++ make python3 rg; do
 done
 case $(node --version) in
 v20.*) ;;
-*) echo "build-code-server: code-server $version wants Node 20, and this is $(node --version)" >&2; exit 1 ;;
+*) echo "build-code-server: code-server $version needs Node 20, but this is $(node --version)" >&2; exit 1 ;;
 esac
 
 rm -rf "$out"
@@ -36,8 +36,8 @@ for part in lib/vscode lib/vscode/extensions; do
 	# shellcheck disable=SC2086
 	(cd "$app/$part" && npm install --ignore-scripts --omit=dev $quiet >/dev/null)
 done
-echo "code-server $version: building what is native (about a minute of processor time)"
-# node-pty's last script wants a folder that only Windows has, so the outcome is looked at instead.
+echo "code-server $version: building native modules (about a minute of CPU time)"
+# node-pty's last script needs a folder that exists only on Windows and fails, so check for the built files instead.
 (cd "$out" && npm rebuild --build-from-source argon2 >build.log 2>&1) || :
 (cd "$app/lib/vscode" && npm rebuild @vscode/spdlog native-watchdog node-pty >>"$out/build.log" 2>&1) || :
 for built in "$out/node_modules/argon2/lib/binding/napi-v3/argon2.node" "$app/lib/vscode/node_modules/@vscode/spdlog/build/Release/spdlog.node" \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds Gitea, a code host for tests, from its Go module at a pinned version,
-# into .bin/gitea: the program, and beside it the files that it reads. Does
+# into .bin/gitea: the program and the files that it reads. Does
 # nothing if that version is there already.
 set -eu
 
@@ -28,12 +28,12 @@ echo "Gitea $version: fetching the module"
 dir=$(cd "$work" && go mod download -json "$module@$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
 [ -n "$dir" ] || { echo "build-gitea: go mod download gave no directory for $module@$version" >&2; exit 1; }
 
-# Its replace directives count only where it is the main module, and the
-# module cache is read-only.
+# Its replace directives apply only to the main module, and the module cache is
+# read-only, so build in a copy.
 cp -R "$dir" "$work/src"
 chmod -R u+w "$work/src"
 
-echo "Gitea $version: building (about seven minutes of processor time)"
+echo "Gitea $version: building (about seven minutes of CPU time)"
 (cd "$work/src" && CGO_ENABLED=1 GOFLAGS=-mod=mod GOWORK=off go build -trimpath -tags 'sqlite sqlite_unlock_notify' \
 	-ldflags "-s -w -X main.Version=${version#v}" -o "$work/gitea" .)
 

@@ -35,7 +35,7 @@ echo "runc $version: fetching the module"
 dir=$(cd "$work" && go mod download -json "$module@$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
 [ -n "$dir" ] || { echo "build-runc: go mod download gave no directory for $module@$version" >&2; exit 1; }
 
-# The module cache is read-only, and the build may want to complete go.sum.
+# The module cache is read-only, but the build may have to add to go.sum.
 cp -R "$dir" "$work/src"
 chmod -R u+w "$work/src"
 

@@ -24,7 +24,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
 # The build runs outside of our module, so that it cannot touch our go.mod.
-echo "runsc $version: fetching and building (about three minutes of processor time)"
+echo "runsc $version: fetching and building (about three minutes of CPU time)"
 (cd "$work" && GOBIN="$work" GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$package@$version")
 
 "$work/runsc" --version >/dev/null

@@ -24,7 +24,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
 # The build runs outside of our module, so that it cannot touch our go.mod.
-echo "versitygw $version: fetching and building (about a minute of processor time)"
+echo "versitygw $version: fetching and building (about a minute of CPU time)"
 (cd "$work" && GOBIN="$work" GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$package@$version")
 
 "$work/versitygw" --version >/dev/null

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Builds the dashboard that bin/aloft carries, from web/, into
-# cmd/aloft/embedded/web. Does nothing if what it is made of has not changed.
-# Without Node the server is built all the same, and its pages say what is missing.
+# cmd/aloft/embedded/web. Does nothing if its sources have not changed.
+# Without Node the server is built without the dashboard, and its pages say so.
 set -eu
 
 cd "$(dirname "$0")/.."
 out=cmd/aloft/embedded/web
 stamp=$out/built
 
-# What is not committed yet counts, too.
+# Includes files that are not committed yet.
 made_of=$(git ls-files -co --exclude-standard web docs/reference/openapi.yaml hack/build-web.sh | sort | while read -r f; do
 	[ ! -f "$f" ] || sha256sum "$f"
 done | sha256sum | cut -c1-64)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# debian-image.sh DIR: makes in DIR the root of a small Debian in which apt-get
-# works, for the image rootfs:DIR. Its packages come from where this machine's
-# do, and its sources are this machine's.
+# debian-image.sh DIR: creates in DIR the root of a small Debian with a working
+# apt-get, for the image rootfs:DIR. Its packages and its apt sources are those of
+# this machine.
 set -eu
 dir=$1
 here=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # debian-source.sh PACKAGE DIR [upstream]: unpacks the source of a Debian package
-# into DIR, with "upstream" as its authors publish it, without changing what apt
-# knows on this machine: it reads the machine's own sources as deb-src, in a state
-# folder of its own.
+# into DIR; with "upstream", without Debian's changes. It does not change apt's
+# state on this machine: it reads the machine's sources as deb-src, with a separate
+# state folder.
 set -eu
 package=$1 dir=$2 what=${3:-all}
 state=$(mktemp -d)

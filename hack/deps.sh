@@ -1,21 +1,21 @@
 #!/bin/sh
-# deps.sh build|test|browser|engines|editor|bench…: says which Debian packages are missing for the purpose,
-# and installs them. Without apt it names them and goes on: the build says what
-# it lacks.
+# deps.sh build|test|browser|engines|editor|bench…: lists the Debian packages that are missing for the
+# purpose, and installs them. Without apt it only lists them: the build fails with what
+# it needs.
 set -eu
 want="git make"
 for purpose in "$@"; do
 	case $purpose in
-	# gcc and libseccomp build the OCI runtime; sudo, ripgrep and tmux are what an
-	# agent finds in a machine that shows the host's /usr.
+	# gcc and libseccomp build the OCI runtime. Agents use sudo, ripgrep and tmux in
+	# machines with the host's /usr.
 	build)
 		want="$want gcc libc6-dev libseccomp-dev pkg-config ca-certificates sudo ripgrep tmux"
-		# npm builds the dashboard, and may well have come by another way than apt.
+		# npm builds the dashboard, and may be installed by other means than apt.
 		command -v npm >/dev/null || want="$want nodejs npm"
 		;;
 	test)
 		want="$want bubblewrap buildah busybox-static clangd curl dbus-daemon dpkg-dev ffmpeg file git-lfs iputils-ping mmdebstrap ntfs-3g openbox openssh-client perl poppler-utils procps python3-pytest rsync shellcheck strace tigervnc-standalone-server universal-ctags util-linux x11-utils x11-xserver-utils"
-		# What may well have come by another way than apt.
+		# These may be installed by other means than apt.
 		command -v postgres >/dev/null || want="$want postgresql"
 		command -v python3 >/dev/null || want="$want python3"
 		;;
@@ -31,7 +31,7 @@ for p in $want; do
 done
 [ -n "$missing" ] || exit 0
 if ! command -v apt-get >/dev/null; then
-	echo "this is not Debian or Ubuntu: install what corresponds to$missing" >&2
+	echo "this is not Debian or Ubuntu: install the equivalents of$missing" >&2
 	exit 0
 fi
 echo "installing the system packages$missing"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# docker-image.sh DIR: makes in DIR the root of a Debian that has docker.io, for
-# the image rootfs:DIR. It fetches packages with what apt knows on this machine,
-# and changes nothing there: it unpacks them, and runs none of their scripts.
+# docker-image.sh DIR: creates in DIR the root of a Debian with docker.io, for the
+# image rootfs:DIR. It downloads packages with this machine's apt without changing
+# its state, unpacks them, and runs none of their scripts.
 set -eu
 dir=$1
 mkdir -p "$dir"
@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 touch "$work/status"
 mkdir "$work/debs"
-# Resolved as if nothing were installed, so that the list is whole.
+# Resolved as if nothing were installed, so that the list is complete.
 names=$(apt-get -o Dir::State::status="$work/status" -s -qq --no-install-recommends install \
 	base-files bash ca-certificates coreutils diffutils docker.io findutils git grep gzip iptables libc-bin login \
 	mount passwd procps sed sudo tar util-linux | sed -n 's/^Inst \([^ ]*\).*/\1/p')
@@ -25,8 +25,8 @@ done
 for d in *.deb; do
 	dpkg-deb --fsys-tarfile "$d" | tar -x -C "$dir" --keep-directory-symlink
 done
-# What the packages' scripts would have made: the shell, root, and for sudo who
-# may come in, which in a machine is everybody who is in it.
+# Does what the packages' scripts would have done: the shell, root, and a sudo rule
+# that lets everybody in the machine become root.
 for stack in auth account password session session-noninteractive; do
 	printf '%s required pam_permit.so\n' "${stack%%-*}" >"$dir/etc/pam.d/common-$stack"
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run fuzz targets for FUZZTIME each (30s unless it is set). An argument is a pattern
-# of packages, all of them without one. What breaks a target is kept in the testdata
-# folder of its package: commit it, so that make test tries it ever after.
+# fuzz.sh [PATTERN]: runs the fuzz targets of packages that match, by default all,
+# for FUZZTIME each (30s by default). An input that breaks a target is saved in the
+# testdata folder of its package: commit it, so that make test runs it from then on.
 set -eu
 failed=
 for dir in $(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u); do

@@ -1,7 +1,7 @@
 #!/bin/sh
-# node.sh: sees that there is a Node which can build and test the dashboard. Where
-# the system's is too old, as Debian 12's is, it gets one from npm and puts it into
-# .bin/node/bin, where the Makefile looks first. Fails where there is none.
+# node.sh: makes sure that a Node exists that can build and test the dashboard. If
+# the system's is too old, like Debian 12's, it installs one from npm into
+# .bin/node/bin, where the Makefile looks first. Fails if there is no npm.
 set -eu
 cd "$(dirname "$0")/.."
 version=22.23.3
@@ -20,7 +20,7 @@ mkdir -p .bin/node/bin
 npm install --prefix .bin/node --no-save --no-audit --no-fund --loglevel=error --fetch-retries=1 "$package@$version" "npm@$npm_version"
 cat >.bin/node/bin/npm <<'EOF'
 #!/bin/sh
-# Trusts whom the system trusts, as the system's own Node does.
+# Uses the system's CA certificates, as the system's own Node does.
 at=$(dirname "$0")
 export NODE_EXTRA_CA_CERTS="${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt}"
 exec "$at/node" "$at/../node_modules/npm/bin/npm-cli.js" "$@"
