@@ -2,7 +2,7 @@ import type {
   AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStanding, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -101,7 +101,7 @@ export class Client {
   unarchive = (id: string) => this.send("POST", `/agents${at(id)}/unarchive`);
   usage = (id: string) => this.get<Usage>(`/agents${at(id)}/usage`);
   diff = (id: string) => this.get<Diff>(`/agents${at(id)}/diff`);
-  pullRequests = (id: string) => this.get<Page<PullRequestStanding>>(`/agents${at(id)}/pull-requests`);
+  pullRequests = (id: string) => this.get<Page<PullRequestStatus>>(`/agents${at(id)}/pull-requests`);
   proposePullRequest = (id: string, repo: string) => this.get<ProposedPullRequest>(`/agents${at(id)}/pull-requests/proposal?${new URLSearchParams({ repoUrl: repo })}`);
   openPullRequest = (id: string, body: CreatePullRequest, key: string) => this.send<PullRequest>("POST", `/agents${at(id)}/pull-requests`, body, once(key));
   /** What the agent's whole journal comes to. */

@@ -10,7 +10,7 @@ import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
 import { useMay } from "../session";
 import { words } from "../words";
-import { address, opened, rowsOf, standOf, toneOfCheck, toneOfPull, requestOf, type PullForm, type Row } from "./pulls";
+import { address, opened, rowsOf, standOf, toneOfCheck, toneOfPull, pullRequestOf, type PullForm, type Row } from "./pulls";
 import { pullURL } from "./turns";
 
 const w = words.pulls;
@@ -147,7 +147,7 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
     setBusy(true);
     setProblem("");
     try {
-      const p = await client.openPullRequest(agent.id, requestOf(row.repo, form, proposed), key.current);
+      const p = await client.openPullRequest(agent.id, pullRequestOf(row.repo, form, proposed), key.current);
       clear();
       done(p);
     } catch (e) {

@@ -6,7 +6,7 @@ import { Client } from "../api/client";
 import type { Agent, PullRequest } from "../api/types";
 import { ClientContext } from "../api/use";
 import { OpenPull, PullRow } from "./Pulls";
-import { rowsOf, standOf, requestOf } from "./pulls";
+import { rowsOf, standOf, pullRequestOf } from "./pulls";
 
 // A dialog is drawn over the page, of which there is none here.
 vi.mock("react-dom", async (original) => ({ ...(await original<object>()), createPortal: (node: unknown) => node }));
@@ -33,11 +33,11 @@ test("a draft is one only while it is open", () => {
 });
 
 test("what was left empty is left to the server", () => {
-  expect(requestOf("https://git.test/a/one", { title: " ", body: "\n", base: "", draft: false })).toEqual({ repoUrl: "https://git.test/a/one" });
+  expect(pullRequestOf("https://git.test/a/one", { title: " ", body: "\n", base: "", draft: false })).toEqual({ repoUrl: "https://git.test/a/one" });
   const proposed = { repoUrl: "r", branch: "b", base: "main", title: "Mend", body: "Mended." };
-  expect(requestOf("r", { title: "Mend", body: "Mended.", base: "main", draft: false }, proposed)).toEqual({ repoUrl: "r" }); // so that follow-ups renew it
-  expect(requestOf("r", { title: "", body: "Other.", draft: false }, proposed)).toEqual({ repoUrl: "r", body: "Other." });
-  expect(requestOf("r", { title: " Mend ", body: "  code\n", base: "next", draft: true })).toEqual({ repoUrl: "r", title: "Mend", body: "  code\n", base: "next", draft: true });
+  expect(pullRequestOf("r", { title: "Mend", body: "Mended.", base: "main", draft: false }, proposed)).toEqual({ repoUrl: "r" }); // so that follow-ups renew it
+  expect(pullRequestOf("r", { title: "", body: "Other.", draft: false }, proposed)).toEqual({ repoUrl: "r", body: "Other." });
+  expect(pullRequestOf("r", { title: " Mend ", body: "  code\n", base: "next", draft: true })).toEqual({ repoUrl: "r", title: "Mend", body: "  code\n", base: "next", draft: true });
 });
 
 test("the card has title, number, state and checks, and no link that runs", () => {

@@ -1,4 +1,4 @@
-import type { Agent, AgentSummary, CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStanding } from "../api/types";
+import type { Agent, AgentSummary, CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStatus } from "../api/types";
 
 export type Tone = "green" | "grey" | "violet" | "red" | "amber";
 type Stand = "open" | "draft" | "merged" | "closed";
@@ -10,7 +10,7 @@ export function standOf(p: Pick<PullRequest, "state" | "draft">): Stand {
 }
 
 export const toneOfPull: Record<Stand, Tone> = { open: "green", draft: "grey", merged: "violet", closed: "red" };
-export const toneOfCheck: Record<PullRequestStanding["checks"][number]["state"], Tone> = { success: "green", failure: "red", pending: "amber", neutral: "grey" };
+export const toneOfCheck: Record<PullRequestStatus["checks"][number]["state"], Tone> = { success: "green", failure: "red", pending: "amber", neutral: "grey" };
 
 /** opened are an agent's pull requests that there are: an attempt that failed has no address. */
 export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?.filter((p) => p.url) ?? [];
@@ -19,7 +19,7 @@ export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?
 export const address = (url = "") => (/^https?:\/\//i.test(url) ? url : undefined);
 
 /** A repository of an agent, and the pull request of a branch there. */
-export type Row = { repo: string; pull?: PullRequest & Partial<PullRequestStanding> };
+export type Row = { repo: string; pull?: PullRequest & Partial<PullRequestStatus> };
 
 const bare = (url: string) => url.replace(/^[a-z+]+:\/\//i, "");
 const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
@@ -28,7 +28,7 @@ const placeOf = (p: PullRequest) => `${bare(p.repoUrl)}\n${p.branch}`;
  * rowsOf is a row for each pull request, and one for each repository that has
  * none. made are those of this page, seen what the forge said last.
  */
-export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStanding[] = []): Row[] {
+export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: readonly PullRequest[] = [], seen: readonly PullRequestStatus[] = []): Row[] {
   const all = new Map<string, NonNullable<Row["pull"]>>();
   for (const p of [...(agent.pullRequests ?? []), ...made]) {
     const before = all.get(placeOf(p));
@@ -52,8 +52,8 @@ export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: reado
 /** What a person has written; what they have not touched is absent. */
 export type PullForm = { title?: string; body?: string; base?: string; draft: boolean };
 
-/** requestOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
-export function requestOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
+/** pullRequestOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
+export function pullRequestOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
   const out: CreatePullRequest = { repoUrl };
   for (const field of ["title", "body", "base"] as const) {
     const text = field === "body" ? f.body : f[field]?.trim();

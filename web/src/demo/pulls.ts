@@ -1,12 +1,12 @@
 import { Failure } from "../api/transport";
-import type { CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStanding } from "../api/types";
+import type { CreatePullRequest, ProposedPullRequest, PullRequest, PullRequestStatus } from "../api/types";
 import { agents, idOf } from "./agents";
 
-type Check = PullRequestStanding["checks"][number];
+type Check = PullRequestStatus["checks"][number];
 const check = (name: string, state: Check["state"], summary = ""): Check => ({ name, state, url: "https://git.example.com/acme/shop/checks/1", ...(summary ? { summary } : {}) });
 
 /** What the forge has of pull requests, by their numbers. */
-const more: Record<number, Partial<PullRequestStanding>> = {
+const more: Record<number, Partial<PullRequestStatus>> = {
   41: { checksState: "success", checks: [check("build", "success"), check("test", "success")] },
   42: { checksState: "failure", checks: [check("build", "success"), check("test (node 22)", "failure", "2 of 318 tests failed: keeps coupons, rounds taxes of a cart with nothing in it"), check("lint", "pending"), check("coverage", "neutral")] },
   43: { checksState: "pending", checks: [check("build", "pending")] },
