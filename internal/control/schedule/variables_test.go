@@ -83,3 +83,15 @@ func TestVariablesGivenAreFolded(t *testing.T) {
 		t.Errorf("a new machine has %v", got)
 	}
 }
+
+// A worker redacts the secrets that its agent was given after it began.
+func TestWorkerRedactsLaterSecrets(t *testing.T) {
+	s := New(Config{Secret: []byte("s"), Secrets: func(string) map[string]string { return nil }})
+	w, state := &worker{s: s, agentID: "bc-1"}, &agent.State{Agent: agent.Agent{ID: "bc-1"}}
+	for _, value := range []string{"the-first-value", "the-second-value"} {
+		s.given.add("bc-1", map[string]string{"TOKEN": value})
+		if got := w.secrets(state).String(value); got != "[REDACTED]" {
+			t.Errorf("%s is shown as %s", value, got)
+		}
+	}
+}
