@@ -11,22 +11,23 @@ import (
 	"strings"
 )
 
-// Names of variables. Every flag but -p can also be given as envPrefix and its
-// name in capitals: EXEC_DAEMON_LOG_LEVEL. A flag goes before a variable.
+// Names of environment variables. Every flag except -p can also be set by a
+// variable: envPrefix plus the flag's name in capitals, such as
+// EXEC_DAEMON_LOG_LEVEL. Flags take precedence.
 const (
 	envPrefix      = "EXEC_DAEMON_"
-	bootIDVariable = "ALOFT_BOOT_ID" // pod-daemon's name for this start of the machine
+	bootIDVariable = "ALOFT_BOOT_ID" // pod-daemon sets it to identify this boot of the machine
 )
 
 var errUsage = errors.New("usage: exec-daemon serve [flags]; exec-daemon serve --help lists them")
 
-// config is what the command line and the environment say. A field whose option is
-// refused is read by nobody.
+// config is the configuration from flags and the environment. Fields of options
+// that are always refused are not used.
 type config struct {
-	Port          int    // 0 for a free one
-	PTYPort       int    // the same
+	Port          int    // 0 for any free port
+	PTYPort       int    // 0 for any free port
 	AuthToken     string // 64 hex digits
-	AuthTokenFile string // where to read it instead
+	AuthTokenFile string // file to read the token from instead
 	LogLevel      slog.Level
 	RgPath        string
 
@@ -37,7 +38,7 @@ type config struct {
 	HTTPMCPToolsFile   string
 	CloudRules         bool
 	ComputerUse        bool
-	Redact             bool // keep the secrets that the environment names in the machine
+	Redact             bool // redact the secrets that the environment names from what leaves the machine
 	ChromeExecutable   string
 	RecordScreen       bool
 	GenerateImage      bool
@@ -55,7 +56,7 @@ type config struct {
 	ArtifactsDir string // absolute
 	TmuxSocket   string // absolute
 	TmuxKept     bool
-	BootID       string // empty to have one made
+	BootID       string // generated if empty
 	IndexDir     string // absolute
 	RecordingDir string // absolute
 
@@ -64,7 +65,7 @@ type config struct {
 	EmbeddingKeyFile string
 }
 
-// parse reads the configuration. What is wrong in it wraps errUsage.
+// parse reads the configuration. Errors wrap errUsage.
 func parse(args []string, getenv func(string) string, stderr io.Writer) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("exec-daemon serve", flag.ContinueOnError)
@@ -96,7 +97,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (config,
 	return c, c.check()
 }
 
-// fromEnvironment sets the flags that were not given from their variables.
+// fromEnvironment sets flags that were not given from their environment
+// variables.
 func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) error {
 	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -115,17 +117,17 @@ func fromEnvironment(flags *flag.FlagSet, getenv func(string) string) error {
 	return wrong
 }
 
-// variable is the environment's name for a flag.
+// variable returns the name of a flag's environment variable.
 func variable(flagName string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// check completes the configuration and finds what is wrong in it.
+// check completes and validates the configuration.
 func (c *config) check() error {
 	if c.AuthToken == "" && c.AuthTokenFile != "" {
 		b, err := os.ReadFile(c.AuthTokenFile)
 		if err != nil {
-			return fmt.Errorf("%w: the token's file: %w", errUsage, err)
+			return fmt.Errorf("%w: --auth-token-file: %w", errUsage, err)
 		}
 		c.AuthToken = strings.TrimSpace(string(b))
 	}
@@ -144,9 +146,9 @@ func (c *config) check() error {
 	}
 	switch {
 	case c.AuthToken == "":
-		return fmt.Errorf("%w: no token: give %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))
+		return fmt.Errorf("%w: no token: set %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))
 	case c.Browser && !c.ComputerUse:
-		return fmt.Errorf("%w: --browser-enabled: the agent drives the browser with the desktop: give --computer-use-enabled, too", errUsage)
+		return fmt.Errorf("%w: --browser-enabled needs --computer-use-enabled, because the agent controls the browser through the desktop", errUsage)
 	case !filepath.IsAbs(c.Workspace):
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
 	case !filepath.IsAbs(c.OutputDir):
@@ -154,13 +156,13 @@ func (c *config) check() error {
 	case !filepath.IsAbs(c.StateDir):
 		return fmt.Errorf("%w: the state folder %q must be an absolute path", errUsage, c.StateDir)
 	case !filepath.IsAbs(c.ArtifactsDir), !filepath.IsAbs(c.TmuxSocket):
-		return fmt.Errorf("%w: the artifacts' folder and tmux's socket must be absolute paths", errUsage)
+		return fmt.Errorf("%w: the artifacts folder and the tmux socket must be absolute paths", errUsage)
 	case !filepath.IsAbs(c.IndexDir):
 		return fmt.Errorf("%w: the index folder %q must be an absolute path", errUsage, c.IndexDir)
 	case !filepath.IsAbs(c.RecordingDir):
-		return fmt.Errorf("%w: the recordings' folder %q must be an absolute path", errUsage, c.RecordingDir)
+		return fmt.Errorf("%w: the recordings folder %q must be an absolute path", errUsage, c.RecordingDir)
 	case (c.EmbeddingURL == "") != (c.EmbeddingModel == ""):
-		return fmt.Errorf("%w: --embedding-url and --embedding-model go together", errUsage)
+		return fmt.Errorf("%w: set both --embedding-url and --embedding-model, or neither", errUsage)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestKill(t *testing.T) {
 		})
 	})
 	d.letGo()
-	if err != nil || !res.Error || !strings.Contains(res.Text, "whether it had its effect is not known") {
+	if err != nil || !res.Error || !strings.Contains(res.Text, "it may or may not have taken effect") {
 		t.Errorf("the call that was cut: %+v, %v", res, err)
 	}
 	if again, _, err := e.Call(ctx, bashCall("cut", counted), nil); err != nil || again.Text != res.Text {

@@ -1,4 +1,4 @@
-// Command exec-daemon works an agent's tool calls in its machine. See
+// Command exec-daemon runs an agent's tool calls in its machine. See
 // internal/guest/execd.
 package main
 
@@ -33,24 +33,26 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// softMemory, in bytes, is where the collector starts to work harder: the
-// machine's memory is for the agent's commands.
+// softMemory is the soft memory limit in bytes, above which the garbage
+// collector works harder, because the machine's memory is meant for the agent's
+// commands.
 const softMemory = 128 << 20
 
-// lastSend is how long the last telemetry may take when the daemon stops.
+// lastSend is the timeout for sending the last telemetry when the daemon stops.
 const lastSend = time.Second
 
 func main() {
-	// This program is also the process in which a PDF is read; see internal/guest/pdf.
+	// This program also runs as the separate process that parses a PDF; see
+	// internal/guest/pdf.
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	footprint.Keep(ctx)
 	debug.SetMemoryLimit(softMemory)
-	// The environment that this process was given holds the token. Commands run
-	// as the same user; this keeps them from reading it in /proc. It fails only
-	// where there is no such call, and then the machine is still the boundary.
+	// This process's environment contains the token. Prevent commands, which
+	// run as the same user, from reading it in /proc. If the kernel does not
+	// support that, the machine is still the security boundary.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	err := run(ctx, os.Args[1:], takeOut(), os.Stderr)
 	stop()
@@ -65,18 +67,20 @@ func main() {
 	}
 }
 
-// variables are those that exec-daemon was started with.
+// variables are the environment variables that exec-daemon was started with.
 type variables struct {
-	own   map[string]string // exec-daemon's: no command inherits them
-	agent []string          // NAME=value, of the agent's commands
+	own   map[string]string // exec-daemon's own; commands do not inherit them
+	agent []string          // NAME=value, for the agent's commands
 }
 
-// agentPrefix begins the names of variables that are the agent's and not
-// exec-daemon's: what a branch or a secret sets changes nothing that exec-daemon
-// itself runs. Without any, the agent's commands have this process's own.
+// agentPrefix marks variables that are meant for the agent's commands and not
+// for exec-daemon, so that a variable set by a branch or a secret does not
+// affect what exec-daemon itself runs. If there are none, the agent's commands
+// get this process's environment.
 const agentPrefix = "ALOFT_AGENT_ENV_"
 
-// takeOut takes exec-daemon's own variables and the agent's out of the environment.
+// takeOut removes exec-daemon's own and the agent's variables from the
+// environment, and returns them.
 func takeOut() variables {
 	v := variables{own: make(map[string]string)}
 	for _, variable := range os.Environ() {
@@ -90,7 +94,7 @@ func takeOut() variables {
 		default:
 			continue
 		}
-		_ = os.Unsetenv(name) // a name that was there can be unset
+		_ = os.Unsetenv(name) // cannot fail for a variable that was set
 	}
 	if v.agent == nil {
 		v.agent = os.Environ()
@@ -98,10 +102,11 @@ func takeOut() variables {
 	return v
 }
 
-// getenv knows exec-daemon's own variables, and what it runs its programs with.
+// getenv returns one of exec-daemon's own variables, or one of the environment
+// of its programs.
 func (v variables) getenv(name string) string { return cmp.Or(v.own[name], os.Getenv(name)) }
 
-// agents is a variable of the agent's commands.
+// agents returns a variable of the agent's commands.
 func (v variables) agents(name string) string {
 	for _, variable := range slices.Backward(v.agent) {
 		if value, ok := strings.CutPrefix(variable, name+"="); ok {
@@ -111,8 +116,8 @@ func (v variables) agents(name string) string {
 	return ""
 }
 
-// run is main without the process: everything it needs is an argument, so a
-// test can run the whole command in place.
+// run is main with all inputs as arguments, so that a test can run the whole
+// command in its own process.
 func run(ctx context.Context, args []string, given variables, stderr io.Writer) (err error) {
 	getenv := given.getenv
 	if len(args) == 1 && args[0] == sftpCommand {
@@ -142,14 +147,15 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
 		defer cancel()
 		if err := errors.Join(meter.Shutdown(last), sent.Shutdown(last)); err != nil {
-			slog.New(local).DebugContext(ctx, "the last telemetry was not sent", "error", err)
+			slog.New(local).DebugContext(ctx, "cannot send the last telemetry", "error", err)
 		}
 	}()
 	log := slog.New(sent.Handler(local))
 	if short := secrets.Redactor().Short(); len(short) > 0 {
-		log.WarnContext(ctx, "secrets that are too short to be redacted", "names", short, "bytes", redact.MinLength)
+		log.WarnContext(ctx, "some secrets are too short to be redacted", "names", short, "bytes", redact.MinLength)
 	}
-	// First of all, so that whoever started this can connect at once.
+	// Listen first, so that the process that started this one can connect at
+	// once.
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(cfg.Port)))
 	if err != nil {
 		return err
@@ -211,7 +217,7 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 	return both.Wait()
 }
 
-// version is the binary's, as its builder recorded it.
+// version returns the version recorded in the binary at build time.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// serversOf is how MCP servers run here.
+// serversOf returns the manager of the MCP servers that run in this machine.
 func serversOf(cfg config, environ func() []string, home string, secrets *execd.Secrets, log *slog.Logger) guest.Config {
 	return guest.Config{
 		Workspace: cfg.Workspace, Home: home, Environ: environ, LogDir: filepath.Join(cfg.OutputDir, "mcp"), Version: version(),
@@ -21,10 +21,10 @@ func serversOf(cfg config, environ func() []string, home string, secrets *execd.
 	}
 }
 
-// useServers starts the servers of --mcp-config. Remote ones, there and in the file
-// of --http-mcp-tools-file, are the control plane's: the machine only knows that
-// they are not its own. With --sandbox-enabled they run in the sandbox that calls
-// without a policy have.
+// useServers starts the servers of --mcp-config. Remote servers, there and in
+// the file of --http-mcp-tools-file, are only listed; the control plane
+// connects to them. With --sandbox-enabled the servers run in the sandbox that
+// is used for calls without a policy.
 func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	if cfg.HTTPMCPToolsFile != "" {
 		told, err := readToolsFile(cfg.HTTPMCPToolsFile)
@@ -38,11 +38,11 @@ func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	}
 	all, findings := mcp.Parse("--mcp-config", []byte(cfg.MCPConfig), mcp.Project)
 	for _, f := range findings {
-		log.Warn("something is wrong with --mcp-config", "finding", f.String())
+		log.Warn("--mcp-config has a problem", "finding", f.String())
 	}
 	for _, s := range all {
 		if s.Remote() {
-			log.Warn("a remote MCP server is not spoken with from here", "server", s)
+			log.Warn("ignored a remote MCP server: the control plane connects to those", "server", s)
 		}
 	}
 	var around guest.Around
@@ -57,15 +57,15 @@ func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 	return nil
 }
 
-// readToolsFile reads what the control plane says of its servers: a JSON list of
-// listings, as mcp.Listing has them.
+// readToolsFile reads the control plane's listing of its servers: a JSON list
+// of mcp.Listing.
 func readToolsFile(path string) ([]mcp.Listing, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if info.Size() > maxToolsFile {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxToolsFile)
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxToolsFile)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -73,7 +73,7 @@ func readToolsFile(path string) ([]mcp.Listing, error) {
 	}
 	var raw []mcp.Listing
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, fmt.Errorf("%s is no JSON list of {\"server\", \"tools\"}", path)
+		return nil, fmt.Errorf("%s is not a JSON list of {\"server\", \"tools\"}", path)
 	}
 	var told []mcp.Listing
 	for _, l := range raw {
@@ -85,5 +85,5 @@ func readToolsFile(path string) ([]mcp.Listing, error) {
 	return told, nil
 }
 
-// maxToolsFile bounds that file, in bytes.
+// maxToolsFile is the largest size of that file, in bytes.
 const maxToolsFile = 8 << 20

@@ -93,15 +93,15 @@ func TestMCPServers(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
 		{"CallMcpTool", `{"server":"near"}`, `"name":"secret"`},
 		{"CallMcpTool", `{"server":"far"}`, `"name":"look"`},
-		{"CallMcpTool", `{"server":"far","tool_name":"look"}`, "is not in this machine"},
-		{"CallMcpTool", `{"server":"other","tool_name":"look"}`, `there is no MCP server "other"; there are near`},
+		{"CallMcpTool", `{"server":"far","tool_name":"look"}`, "does not run in this machine"},
+		{"CallMcpTool", `{"server":"other","tool_name":"look"}`, `there is no MCP server "other"; available: near`},
 		{"ListMcpResources", `{}`, `"uri":"test://notes"`},
 		{"FetchMcpResource", `{"server":"near","uri":"test://notes"}`, "buy milk"},
 		{"FetchMcpResource", `{"server":"near","uri":"test://notes","downloadPath":"sub/notes.txt"}`, "8 bytes are in "},
-		{"FetchMcpResource", `{"server":"near","uri":"test://notes","downloadPath":"sub/notes.txt"}`, "is there already"},
+		{"FetchMcpResource", `{"server":"near","uri":"test://notes","downloadPath":"sub/notes.txt"}`, "already exists"},
 		{"FetchMcpResource", `{"server":"near","uri":"test://notes","downloadPath":"../notes.txt"}`, "is not inside the workspace"},
 		{"FetchMcpResource", `{"server":"near","uri":"test://notes","downloadPath":".cursor/mcp.json"}`, "may not be written"},
-		{"McpAuth", `{"server":"near"}`, "nowhere to sign in"},
+		{"McpAuth", `{"server":"near"}`, "it has no sign-in"},
 	} {
 		if r := call(c.name, c.args); !strings.Contains(r.Text, c.want) {
 			t.Errorf("%s %s: %q", c.name, c.args, r.Text)

@@ -161,7 +161,7 @@ func (o option) check(c *config) error {
 		}
 	case *int:
 		if *at < 0 || *at > 65535 {
-			return fmt.Errorf("there is no port %d", *at)
+			return fmt.Errorf("%d is not a valid port", *at)
 		}
 	case *string:
 		switch {
@@ -169,10 +169,10 @@ func (o option) check(c *config) error {
 		case o.refused != "":
 			return errors.New(o.refused)
 		case o.kind == kindJSON && !json.Valid([]byte(*at)):
-			return errors.New("that is not JSON") // it may hold secrets: it is not repeated
+			return errors.New("not valid JSON") // it may hold secrets: it is not repeated
 		case o.kind == kindURL:
 			if u, err := url.Parse(*at); err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-				return errors.New("that is not the address of a server")
+				return errors.New("not a valid server URL")
 			}
 		}
 	}

@@ -16,34 +16,35 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// shells are the agent's own session, and those of subagents that work beside it,
-// by their names. Their methods are safe for concurrent use.
+// shells are the shell sessions: the main agent's, and those of background
+// subagents, by name. Their methods are safe for concurrent use.
 type shells struct {
 	own *lateShell
 
 	mu         sync.Mutex
 	closed     bool
-	background []*sideShell      // the one that was used last is the last
-	set        map[string]string // since the daemon started
-	unset      map[string]bool   // likewise
+	background []*sideShell      // the most recently used one is last
+	set        map[string]string // variables set since the daemon started
+	unset      map[string]bool   // variables unset since the daemon started
 }
 
 // sideShell is the session of a subagent.
 type sideShell struct {
 	*lateShell
 	name  string
-	calls int // that work in it
+	calls int // number of running calls
 }
 
-// maxBackground bounds the sessions of subagents that nothing works in: more of them
-// than subagents can be asked more.
+// maxBackground limits the number of idle sessions of subagents. There are more of
+// them than subagents that can run at once.
 const maxBackground = 8
 
 func newShells(cfg shell.Config, log *slog.Logger) *shells {
 	return &shells{own: newLateShell(cfg, log), set: map[string]string{}, unset: map[string]bool{}}
 }
 
-// use is the session of that name, "" for the agent's own, until done is called.
+// use returns the session with that name, "" for the main agent's, and keeps it
+// open until done is called.
 func (b *shells) use(name string) (of *lateShell, done func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +72,8 @@ func (b *shells) use(name string) (of *lateShell, done func()) {
 	}
 }
 
-// closeIdle closes what was used first, where there are too many. Their background
-// commands live on.
+// closeIdle closes the least recently used sessions if there are too many.
+// Their background commands keep running.
 func (b *shells) closeIdle() {
 	idle := 0
 	for _, s := range b.background {
@@ -86,14 +87,14 @@ func (b *shells) closeIdle() {
 		}
 		idle--
 		if err := s.close(); err != nil {
-			s.log.Warn("a subagent's shell is not closed", "error", err)
+			s.log.Warn("cannot close a subagent's shell", "error", err)
 		}
 		return true
 	})
 }
 
-// folder is the working directory of a session. One that has not begun is, like the
-// agent's own before its first command, in the workspace.
+// folder returns the working directory of a session. Before its first command
+// that is the workspace.
 func (b *shells) folder(name string) string {
 	b.mu.Lock()
 	of := b.own
@@ -116,7 +117,7 @@ func (b *shells) folder(name string) string {
 	return session.Dir()
 }
 
-// tool is a tool of that name that acts in the session that a call names.
+// tool returns a tool that acts on the session that a call names.
 func (b *shells) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool {
 	t := of(nil)
 	t.Name = name
@@ -131,12 +132,12 @@ func (b *shells) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool 
 	return t
 }
 
-// shellOf is the session that a call names.
+// shellOf returns the name of the session that a call names.
 func shellOf(call *agentv1.ToolCall) string {
 	return cmp.Or(call.GetShellToolCall().GetArgs().GetShell(), call.GetAwaitToolCall().GetArgs().GetShell(), call.GetWriteShellStdinToolCall().GetArgs().GetShell())
 }
 
-// setEnv exports and unsets variables in all sessions, also in those to come.
+// setEnv exports and unsets variables in all sessions, including future ones.
 func (b *shells) setEnv(ctx context.Context, set map[string]string, unset []string) error {
 	b.mu.Lock()
 	for name, value := range set {
@@ -159,7 +160,7 @@ func (b *shells) setEnv(ctx context.Context, set map[string]string, unset []stri
 	return errors.Join(errs...)
 }
 
-// close ends all sessions. Nothing starts another of them.
+// close closes all sessions. No session can be started afterwards.
 func (b *shells) close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,15 +172,15 @@ func (b *shells) close() error {
 	return errors.Join(errs...)
 }
 
-// lateShell is a session whose bash starts beside the server: a login profile
-// may take longer to read than all the rest takes to start. Its methods are
-// safe for concurrent use.
+// lateShell is a session whose bash starts while the server already runs, since
+// reading a login profile may take longer than starting everything else. Its
+// methods are safe for concurrent use.
 type lateShell struct {
 	cfg shell.Config
 	log *slog.Logger
 
-	set   map[string]string // what it begins with, beside the daemon's environment
-	unset []string          // likewise
+	set   map[string]string // initial variables, in addition to the daemon's environment
+	unset []string          // variables to remove initially
 
 	mu      sync.Mutex
 	session *shell.Session // nil until it has started
@@ -195,12 +196,12 @@ func newLateShell(cfg shell.Config, log *slog.Logger) *lateShell {
 func (b *lateShell) warm() {
 	b.warming.Go(func() {
 		if _, err := b.get(); err != nil {
-			b.log.Error("no shell yet; the next call of it tries again", "error", err)
+			b.log.Error("cannot start the shell; the next call tries again", "error", err)
 		}
 	})
 }
 
-// get waits for the session, or starts one.
+// get returns the session, and starts it if necessary.
 func (b *lateShell) get() (*shell.Session, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +229,7 @@ func (b *lateShell) setEnv(ctx context.Context, set map[string]string, unset []s
 	return session.Setenv(ctx, set, unset)
 }
 
-// close ends the session. Nothing starts another.
+// close closes the session. It cannot be started again.
 func (b *lateShell) close() error {
 	b.warming.Wait()
 	b.mu.Lock()

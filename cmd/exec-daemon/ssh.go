@@ -12,35 +12,35 @@ import (
 	"aloft/internal/guest/sshd"
 )
 
-// sftpCommand makes this program speak sftp on its standard input and output.
-// The ssh server starts it so.
+// sftpCommand is the argument with which the ssh server starts this program to
+// serve sftp on its standard input and output.
 const sftpCommand = "sftp"
 
-// standard is a process's input and output as one connection.
+// standard combines a process's standard input and output to one connection.
 type standard struct {
 	io.Reader
 	io.WriteCloser
 }
 
-// serveSSH serves ssh in the state folder until ctx ends; the returned function
-// waits for that. Tools work without it, so that what keeps it from working is
-// logged and no more.
+// serveSSH serves ssh on a socket in the state folder until ctx ends; the
+// returned function waits for its end. Errors are only logged, because tools
+// work without ssh.
 func serveSSH(ctx context.Context, cfg config, environ func() []string, secrets *execd.Secrets, log *slog.Logger) (wait func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	server, err := newSSH(cfg, environ, secrets, log)
 	if err != nil {
-		log.ErrorContext(ctx, "ssh is not served", "err", err)
+		log.ErrorContext(ctx, "cannot serve ssh", "err", err)
 		return cancel
 	}
 	l, err := server.Listen(ctx)
 	if err != nil {
-		log.ErrorContext(ctx, "ssh is not served", "err", err)
+		log.ErrorContext(ctx, "cannot serve ssh", "err", err)
 		return cancel
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := server.Serve(ctx, l); err != nil {
-			log.ErrorContext(ctx, "ssh is not served any more", "err", err)
+			log.ErrorContext(ctx, "the ssh server has stopped", "err", err)
 		}
 	})
 	return func() {

@@ -19,7 +19,8 @@ import (
 	policy "aloft/internal/policy/sandbox"
 )
 
-// tools are what a model may call in this machine, in the catalogue's order.
+// tools returns the tools that a model may call in this machine, in the order
+// of the catalogue.
 func tools(cfg config, bash *shells, s skills) []tool.Tool {
 	sb := sandboxOf(cfg)
 	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: sb, Seen: tool.NewSeen(), Home: os.Getenv("HOME"), Free: append([]string{cfg.ArtifactsDir}, policy.TempFolders...)}
@@ -52,7 +53,7 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 	return all
 }
 
-// display is the one that the agent may use; "" is none.
+// display returns the display that the agent may use; "" for none.
 func display(cfg config) string {
 	if !cfg.ComputerUse {
 		return ""
@@ -60,8 +61,9 @@ func display(cfg config) string {
 	return os.Getenv("DISPLAY")
 }
 
-// sandboxOf is the sandbox that the flags ask for. What would lead out of it is
-// masked: where this daemon's terminals are, and what it remembers.
+// sandboxOf returns the sandbox that the flags configure. It masks what would
+// lead out of it: the sockets of this daemon's terminals, and the daemon's
+// state.
 func sandboxOf(cfg config) *tool.Sandbox {
 	if !cfg.Sandbox {
 		return nil
@@ -72,7 +74,7 @@ func sandboxOf(cfg config) *tool.Sandbox {
 	}
 }
 
-// skills are what some tools keep from call to call.
+// skills are state that some tools keep between calls.
 type skills struct {
 	index    *search.Index
 	linters  *lsp.Pool

@@ -216,7 +216,7 @@ func TestPDFOverTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := call(t, d.client(), "p1", "Read", map[string]any{"path": "a.pdf"})
-	if !res.Error || !strings.Contains(res.Text, "the PDF cannot be read: not a PDF file") {
+	if !res.Error || !strings.Contains(res.Text, "cannot read the PDF: not a PDF file") {
 		t.Errorf("%+v", res)
 	}
 }

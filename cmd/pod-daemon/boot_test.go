@@ -31,7 +31,7 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"user done: nobody", "network done: loopback is up", "checkout done: cloned", "terminals done: started", "exec-daemon done: started"}
+	want := []string{"user done: nobody", "network done: brought loopback up", "checkout done: cloned", "terminals done: started", "exec-daemon done: started"}
 	if !slices.Equal(order, want) {
 		t.Errorf("steps: %q, want %q", order, want)
 	}
@@ -66,7 +66,7 @@ func TestBoot(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, ready) {
 		t.Errorf("boot again: %+v, %v; want %+v", again, err, ready)
 	}
-	if steps["checkout"].Detail != "already there" || steps["exec-daemon"].Detail != "already running" {
+	if steps["checkout"].Detail != "already checked out" || steps["exec-daemon"].Detail != "already running" {
 		t.Errorf("boot again did: %+v", steps)
 	}
 	if now := sh.run("echo $PPID"); now != pid {
@@ -96,7 +96,7 @@ func TestBootAfterPowerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps["checkout"].Detail != "already there" {
+	if steps["checkout"].Detail != "already checked out" {
 		t.Errorf("checkout: %+v", steps["checkout"])
 	}
 	if after.BaseCommit != before.BaseCommit || after.Branch != before.Branch || after.BootID == before.BootID {

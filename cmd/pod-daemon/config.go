@@ -12,9 +12,9 @@ import (
 	"aloft/internal/guest/pid1"
 )
 
-// parse reads the flags; bin is the folder that this program is in. As in the
-// product that Aloft follows, exec-daemon has a folder of its own beside it,
-// with the other commands of Aloft.
+// parse reads the flags; bin is the folder of this program. As in the product
+// that Aloft follows, exec-daemon and Aloft's other commands are in their own
+// folder next to it.
 func parse(args []string, getenv func(string) string, bin string, stderr io.Writer) (pid1.Config, error) {
 	var c pid1.Config
 	flags := flag.NewFlagSet("pod-daemon", flag.ContinueOnError)
@@ -24,24 +24,24 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 		socket = "/run/aloft/pod.sock"
 	}
 	flags.StringVar(&c.Socket, "socket", socket, "unix socket for the control plane (ALOFT_POD_SOCKET)")
-	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "where git in the machine reaches the gateway")
-	flags.StringVar(&c.TraceAddr, "trace-listen", "127.0.0.1:26498", "where exec-daemon's telemetry is taken, where the control plane asks for them")
-	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "where exec-daemon listens")
-	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "where exec-daemon's PTYs listen")
-	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "where the management services listen; empty is nowhere")
-	flags.StringVar(&c.InsideAddr, "inside-listen", "127.0.0.1:50052", "where the services for programs inside listen; empty is nowhere")
-	flags.StringVar(&c.APISocket, "api-socket", "/run/cursor/api.sock", "unix socket of the metadata; empty is none")
-	flags.StringVar(&c.Artifacts, "artifacts", "/opt/cursor/artifacts", "folder of files that are to outlive the machine")
-	flags.StringVar(&c.TmuxDir, "tmux-dir", "/tmp", "folder below which tmux puts its socket")
+	flags.StringVar(&c.GitAddr, "git-listen", "127.0.0.1:26499", "address of the git gateway for git in the machine")
+	flags.StringVar(&c.TraceAddr, "trace-listen", "127.0.0.1:26498", "address that accepts exec-daemon's telemetry, if the control plane asks for it")
+	flags.StringVar(&c.ExecAddr, "exec-addr", "127.0.0.1:26053", "exec-daemon's address")
+	flags.StringVar(&c.PTYAddr, "pty-addr", "127.0.0.1:26054", "address of exec-daemon's PTY server")
+	flags.StringVar(&c.ManageAddr, "manage-listen", "127.0.0.1:26500", "address of the management services; empty for none")
+	flags.StringVar(&c.InsideAddr, "inside-listen", "127.0.0.1:50052", "address of the services for programs in the machine; empty for none")
+	flags.StringVar(&c.APISocket, "api-socket", "/run/cursor/api.sock", "unix socket for metadata; empty for none")
+	flags.StringVar(&c.Artifacts, "artifacts", "/opt/cursor/artifacts", "folder of files that should outlive the machine")
+	flags.StringVar(&c.TmuxDir, "tmux-dir", "/tmp", "folder in which tmux creates its socket folder")
 	flags.StringVar(&c.ExecDaemon, "exec-daemon", filepath.Join(bin, "exec-daemon", "exec-daemon"), "exec-daemon's program")
-	flags.StringVar(&c.ExecState, "exec-state", "/run/aloft-exec", "exec-daemon's folder")
-	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty is the user who starts this")
-	flags.StringVar(&c.Workspace, "workspace", "/workspace", "where the repository is")
-	flags.StringVar(&c.RunDir, "git-dir", "/run/aloft-git", "folder of git's configuration for the machine")
-	flags.StringVar(&c.DesktopDir, "desktop-dir", "/run/aloft-desktop", "folder of the desktop's files; empty is no desktop")
-	flags.StringVar(&c.DataDir, "data", "/var/lib/aloft", "folder of what is remembered over a restart")
+	flags.StringVar(&c.ExecState, "exec-state", "/run/aloft-exec", "exec-daemon's state folder")
+	flags.StringVar(&c.User, "user", "ubuntu", "user of the agent's processes; empty for the current user")
+	flags.StringVar(&c.Workspace, "workspace", "/workspace", "folder of the repository")
+	flags.StringVar(&c.RunDir, "git-dir", "/run/aloft-git", "folder of the machine's git configuration")
+	flags.StringVar(&c.DesktopDir, "desktop-dir", "/run/aloft-desktop", "folder of the desktop's files; empty for no desktop")
+	flags.StringVar(&c.DataDir, "data", "/var/lib/aloft", "folder of data that survives a restart")
 	flags.StringVar(&c.GitConfig, "git-config", "/etc/gitconfig", "git's system configuration")
-	flags.DurationVar(&c.StopLimit, "stop-limit", 5*time.Second, "from being told to stop to being gone")
+	flags.DurationVar(&c.StopLimit, "stop-limit", 5*time.Second, "time limit for stopping")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -67,7 +67,7 @@ func parse(args []string, getenv func(string) string, bin string, stderr io.Writ
 		}
 	}
 	if c.StopLimit <= 0 {
-		return c, errors.New("--stop-limit must be more than nothing")
+		return c, errors.New("--stop-limit must be positive")
 	}
 	c.BinDir = filepath.Dir(c.ExecDaemon)
 	return c, nil

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/guest/pid1"
 )
 
-// usualPath is for an image that sets none.
+// usualPath is the PATH for an image that sets none.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func main() { os.Exit(start()) }
@@ -27,7 +27,7 @@ func start() int {
 	defer stop()
 	var err error
 	if os.Getenv("PATH") == "" {
-		// Commands are looked for along it.
+		// Commands are searched in this PATH.
 		err = os.Setenv("PATH", usualPath)
 	}
 	if err == nil {
@@ -48,7 +48,7 @@ var errUsage = errors.New("usage")
 func run(ctx context.Context, args []string, getenv func(string) string, environ []string, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find myself: %w", err)
+		return fmt.Errorf("find this program: %w", err)
 	}
 	cfg, err := parse(args, getenv, filepath.Dir(self), stderr)
 	if errors.Is(err, flag.ErrHelp) {

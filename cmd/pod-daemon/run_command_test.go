@@ -95,7 +95,7 @@ func (c *counted) Write(p []byte) (int, error) {
 func TestBootUser(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ user, is, detail string }{
-		{"games", "games", "games"}, {"", "nobody", "nobody"}, {"no-such-user", "nobody", "nobody: there is no user no-such-user in the machine"},
+		{"games", "games", "games"}, {"", "nobody", "nobody"}, {"no-such-user", "nobody", "nobody: the machine has no user no-such-user"},
 	} {
 		t.Run(tt.is+"For"+tt.user, func(t *testing.T) {
 			m, f := newMachine(t), newForge(t)
@@ -156,7 +156,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ready.Branch != tt.branch || ready.BaseCommit != f.tip("later") || !strings.HasPrefix(steps["checkout"].Detail, "brought up to date") {
+		if ready.Branch != tt.branch || ready.BaseCommit != f.tip("later") || !strings.HasPrefix(steps["checkout"].Detail, "updated the checkout") {
 			t.Errorf("%s: ready %+v, checkout %+v", tt.owner, ready, steps["checkout"])
 		}
 		sh := m.shell(c)
@@ -167,7 +167,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		if got := sh.run("stat -c %Y one; touch -d @978307200 one"); i > 0 && got != "978307200" {
 			t.Errorf("%s: the file that stays is written again, at %s", tt.owner, got)
 		}
-		if again, steps, err := m.boot(c, tt.checkout); err != nil || !reflect.DeepEqual(again, ready) || steps["checkout"].Detail != "already there" {
+		if again, steps, err := m.boot(c, tt.checkout); err != nil || !reflect.DeepEqual(again, ready) || steps["checkout"].Detail != "already checked out" {
 			t.Errorf("%s: again: %+v, %+v, %v", tt.owner, again, steps["checkout"], err)
 		}
 		m.kill()

@@ -75,12 +75,12 @@ func TestAppArmor(t *testing.T) {
 			says []string
 		}{
 			{[]string{"--workspace", at.workspace, "--", "true"}, sandbox.ExitUnenforceable, []string{
-				"protected paths in", "to mend it: AppArmor keeps users from making namespaces", "kernel.apparmor_restrict_unprivileged_userns=0", "nothing was run",
+				"protected paths in", "to fix this: AppArmor prevents users from creating namespaces", "kernel.apparmor_restrict_unprivileged_userns=0", "nothing was run",
 			}},
 			{[]string{"--best-effort", "--workspace", at.workspace, "--", "sh", "-c", "echo ran; echo $CURSOR_SANDBOX_LANDLOCK_STATUS; echo x > " + at.outside + "/file"}, 2, []string{
 				"not enforced: protected paths", "ran\npartially_enforced\n", "ermission denied",
 			}},
-			{[]string{"probe"}, sandbox.ExitFailed, []string{"no namespaces (", "status: not all can be enforced"}},
+			{[]string{"probe"}, sandbox.ExitFailed, []string{"no namespaces (", "status: this host cannot enforce"}},
 		} {
 			args := append([]string{unshare, "-m", "sh", "-c", script, "sh", s.program}, tt.args...)
 			cmd := s.command(t.Context(), 0, "sandbox", args...)

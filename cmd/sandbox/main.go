@@ -1,4 +1,5 @@
-// Command sandbox runs one command with fewer rights: see internal/guest/sandbox.
+// Command sandbox runs a command with restricted access: see
+// internal/guest/sandbox.
 package main
 
 import (
@@ -19,9 +20,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		if _, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
 			for _, hint := range sandbox.Hints() {
-				fmt.Fprintln(os.Stderr, "sandbox: to mend it:", hint)
+				fmt.Fprintln(os.Stderr, "sandbox: to fix this:", hint)
 			}
-			fmt.Fprintln(os.Stderr, "sandbox: nothing was run; --best-effort runs it with what can be enforced")
+			fmt.Fprintln(os.Stderr, "sandbox: nothing was run; use --best-effort to run it with what can be enforced")
 		}
 	}
 	os.Exit(code)

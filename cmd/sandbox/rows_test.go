@@ -65,7 +65,7 @@ func TestProtectedRows(t *testing.T) {
 		for _, name := range []string{"new.code-workspace", "NEW.Code-Workspace", ".git/commondir"} {
 			at := newSite(t, s.base, uid)
 			code, said := s.try(t, at, escape{name: name, attempt: "echo x > " + name}, "{}", true)
-			if code != 0 || !strings.Contains(said, filepath.Join(at.workspace, name)+" is protected: what the command made under that name was set aside") {
+			if code != 0 || !strings.Contains(said, filepath.Join(at.workspace, name)+" is protected: the file that the command created there was renamed") {
 				t.Errorf("%s: exit %d: %s", name, code, said)
 			}
 			if _, err := os.Stat(filepath.Join(at.workspace, name)); err == nil {
@@ -128,7 +128,7 @@ func TestDenialsAreExplained(t *testing.T) {
 	t.Run("host", func(t *testing.T) {
 		at := newSite(t, s.base, uid)
 		_, said := s.try(t, at, escape{attempt: "$P reach connect denied.test:443"}, `{"networkPolicy": {"allow": ["allowed.test"]}}`, true)
-		if !strings.Contains(said, "denied.test:443 was not reached: ") || !strings.Contains(said, "To go on: add it to networkPolicy.allow") {
+		if !strings.Contains(said, "blocked denied.test:443: ") || !strings.Contains(said, "To allow it, add it to networkPolicy.allow") {
 			t.Errorf("told %q", said)
 		}
 	})

@@ -1,4 +1,5 @@
-// Package allowance says how much a run may use, and has used. It does no I/O.
+// Package allowance defines the usage limits of runs, and their usage. It does
+// no I/O.
 package allowance
 
 import (
@@ -7,15 +8,15 @@ import (
 	"time"
 )
 
-// Amount is what a run may use, or what it has used. As a limit, 0 bounds nothing.
+// Amount is a usage limit or an amount used. In a limit, 0 means unlimited.
 type Amount struct {
 	Turns   int64 `json:"turns,omitempty"`   // replies of the model to the agent itself, not to its subagents
-	Tokens  int64 `json:"tokens,omitempty"`  // of every kind, also those of subagents, of summaries and of the classifier
+	Tokens  int64 `json:"tokens,omitempty"`  // of every kind, including those of subagents, summaries and the classifier
 	Cost    int64 `json:"cost,omitempty"`    // of those tokens, in billionths of a US dollar
-	Seconds int64 `json:"seconds,omitempty"` // of the clock, less what was spent waiting for people
+	Seconds int64 `json:"seconds,omitempty"` // elapsed time, without time spent waiting for people
 }
 
-// A Kind is one of the things that an [Amount] has.
+// A Kind is one field of an [Amount].
 type Kind string
 
 // Kinds.
@@ -41,10 +42,11 @@ func (a *Amount) of(k Kind) *int64 {
 	return &a.Seconds
 }
 
-// Of is how much there is of a kind: a number, billionths of a dollar, or seconds.
+// Of returns the amount of a kind: a number, billionths of a dollar, or
+// seconds.
 func (a Amount) Of(k Kind) int64 { return *a.of(k) }
 
-// Text is how much there is of a kind, in words.
+// Text formats the amount of a kind.
 func (a Amount) Text(k Kind) string {
 	switch n := a.Of(k); k {
 	case Cost:
@@ -63,10 +65,10 @@ func (a Amount) Text(k Kind) string {
 	}
 }
 
-// Dollar is a US dollar, as [Amount.Cost] counts.
+// Dollar is one US dollar in the unit of [Amount.Cost].
 const Dollar = 1e9
 
-// Strictest is what holds where all of the limits do.
+// Strictest returns the limit that satisfies all given limits.
 func Strictest(limits ...Amount) (out Amount) {
 	for _, l := range limits {
 		for _, k := range Kinds {
@@ -78,8 +80,8 @@ func Strictest(limits ...Amount) (out Amount) {
 	return out
 }
 
-// Within returns the first kind of which a is more than the limit allows; "" if
-// there is none. As of limits, 0 of a kind is no bound, and within every other.
+// Within returns the first kind in which a exceeds limit, or "" if it is within
+// the limit. In both, 0 means unlimited.
 func (a Amount) Within(limit Amount) Kind {
 	for _, k := range Kinds {
 		if most := limit.Of(k); most > 0 && a.Of(k) > most {
@@ -89,8 +91,8 @@ func (a Amount) Within(limit Amount) Kind {
 	return ""
 }
 
-// Spent returns the first kind of which used has come to the limit; "" if there is
-// none.
+// Spent returns the first kind for which used has reached the limit; "" if
+// there is none.
 func (a Amount) Spent(used Amount) Kind {
 	for _, k := range Kinds {
 		if most := a.Of(k); most > 0 && used.Of(k) >= most {

@@ -1,7 +1,7 @@
-// Package lockfile locks a file for one process among all. The kernel drops the
-// lock of a process that ends, however it ends, save for one thing: a child that
-// was forked just before holds it too, until it has become another program. So
-// whoever starts in place of a process that was killed waits a moment.
+// Package lockfile locks a file for one process. The kernel releases the lock
+// when the process ends, with one exception: a child that was forked just
+// before inherits the lock and holds it until its exec. So the successor of a
+// killed process has to wait a moment.
 package lockfile
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// ErrHeld is the error of a lock that another process has.
+// ErrHeld is returned if another process holds the lock.
 var ErrHeld = syscall.EWOULDBLOCK
 
-// Between two looks at a lock that is held.
+// look is the interval between two attempts to get the lock.
 const look = 5 * time.Millisecond
 
-// Exclusive locks f until it is closed. Where another has the lock it waits up to
-// patience for it, and then returns [ErrHeld].
+// Exclusive locks f until it is closed. If another process holds the lock, it
+// retries for up to patience, and then returns [ErrHeld].
 func Exclusive(f *os.File, patience time.Duration) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()

@@ -1,7 +1,6 @@
-// Package loopbacktest has addresses of the loopback network for tests: one at which
-// nobody can listen, and one for a program that has to be told where to. A port
-// that was free a moment ago may be another test's by the time it is used; these
-// are nobody else's.
+// Package loopbacktest provides loopback addresses for tests: one on which
+// nothing listens, and one for a program to listen on. Unlike a port that was
+// free a moment ago, no other test can take them.
 package loopbacktest
 
 import (
@@ -12,8 +11,8 @@ import (
 	"testing"
 )
 
-// Closed returns an address that refuses connections until the test ends: its
-// port is taken, and nobody listens there.
+// Closed returns an address that refuses connections until the test ends: the
+// port is reserved, but nothing listens on it.
 func Closed(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -32,8 +31,8 @@ func Closed(t testing.TB) string {
 	return fmt.Sprintf("127.0.0.1:%d", in4.Port)
 }
 
-// Free returns an address for a program to listen at. Its host is one of sixteen
-// million of this computer's, and so the test's own.
+// Free returns an address for a program to listen on. Its host is one of the
+// sixteen million loopback addresses, so no other test uses it.
 func Free(t testing.TB) string {
 	t.Helper()
 	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))

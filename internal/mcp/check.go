@@ -10,12 +10,13 @@ import (
 	"unicode"
 )
 
-// Problem is what is wrong with a server: Key is where in it, as in args[1]; ""
-// is the whole. No word of it is the value of a variable, a header or a secret.
+// Problem is a mistake in a server's configuration. Key says where, such as
+// args[1]; "" is the whole server. Problems never contain values of variables,
+// headers or secrets.
 type Problem struct {
 	Key     string
 	Message string
-	Instead string // what to write
+	Instead string // what to write instead
 }
 
 var (

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Variables are what ${…} in a configuration stands for.
+// Variables are the values for ${…} in a configuration.
 type Variables struct {
-	Env           func(name string) (value string, ok bool) // of ${env:NAME}
-	UserHome      string                                    // of ${userHome}
-	Workspace     string                                    // of ${workspaceFolder}
-	PathSeparator string                                    // of ${pathSeparator} and ${/}; "/" unless given
+	Env           func(name string) (value string, ok bool) // for ${env:NAME}
+	UserHome      string                                    // for ${userHome}
+	Workspace     string                                    // for ${workspaceFolder}
+	PathSeparator string                                    // for ${pathSeparator} and ${/}; "/" by default
 }
 
 var placeholder = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
-// bare is a variable of the environment as other clients write it: ${NAME}, or
-// ${NAME:-what it is without}.
+// bare matches an environment variable in the syntax of other clients: ${NAME},
+// or ${NAME:-default}.
 var bare = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*)(?::-(.*))?$`)
 
-// expand replaces each ${…} of s. What comes out is not looked at again. Words
-// that it does not know stay as they are.
+// expand replaces each ${…} in s, without expanding the result again. Unknown
+// expressions stay as they are.
 func (v Variables) expand(s string) (string, error) {
 	var missing error
 	size := 0
@@ -33,13 +33,13 @@ func (v Variables) expand(s string) (string, error) {
 		if err != nil && missing == nil {
 			missing = err
 		}
-		if size += len(to); size > maxValue { // so that a long variable cannot be had a thousand times
+		if size += len(to); size > maxValue { // so that repeating a long variable cannot use up memory
 			return ""
 		}
 		return to
 	})
 	if size > maxValue {
-		return "", fmt.Errorf("with its variables it has more than %d bytes", maxValue)
+		return "", fmt.Errorf("after expanding variables it has more than %d bytes", maxValue)
 	}
 	return out, missing
 }
@@ -77,8 +77,8 @@ func (v Variables) one(name, whole string) (string, error) {
 	return "", fmt.Errorf("the variable %s is not set", clean(variable, 80))
 }
 
-// known reports whether every ${…} of s is one that is replaced; else it returns
-// the first that is not.
+// known reports whether every ${…} in s is a known variable; otherwise it
+// returns the first that is not.
 func known(s string) (string, bool) {
 	for _, m := range placeholder.FindAllString(s, -1) {
 		if to, err := (Variables{Workspace: "/w"}).one(m[2:len(m)-1], m); err == nil && to == m {
@@ -88,7 +88,7 @@ func known(s string) (string, bool) {
 	return "", true
 }
 
-// Expand returns the server with its variables replaced, and checks it again.
+// Expand returns the server with its variables expanded, and checks it again.
 // The error names the key and the variable, never a value.
 func (s Server) Expand(v Variables) (Server, error) {
 	var failed error
@@ -125,11 +125,11 @@ func (s Server) Expand(v Variables) (Server, error) {
 		return Server{}, failed
 	}
 	if strings.Contains(s.URL, "${") {
-		return Server{}, fmt.Errorf("%s: url: it holds a variable that is not known", s.Name)
+		return Server{}, fmt.Errorf("%s: url: it contains an unknown variable", s.Name)
 	}
 	if problems := s.Check(); len(problems) > 0 {
 		p := problems[0]
-		return Server{}, fmt.Errorf("%s: %s: %s, when its variables are replaced", s.Name, p.Key, p.Message)
+		return Server{}, fmt.Errorf("%s: %s: %s, after expanding its variables", s.Name, p.Key, p.Message)
 	}
 	return s, nil
 }

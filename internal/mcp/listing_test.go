@@ -112,15 +112,15 @@ func TestResult(t *testing.T) {
 		images int
 	}{
 		{"text", Result{Content: []Content{{Text: "a"}, {Text: "b"}}}, "a\nb", 0},
-		{"nothing", Result{}, "(the server answered nothing)", 0},
-		{"error", Result{IsError: true}, "The server says that the call failed, and not why.", 0},
+		{"nothing", Result{}, "(the server returned an empty result)", 0},
+		{"error", Result{IsError: true}, "The server reported that the call failed, without a reason.", 0},
 		{"structured alone", Result{Structured: json.RawMessage(`{ "a": 1 }`)}, `{"a":1}`, 0},
 		{"structured beside text", Result{Content: []Content{{Text: "a is 1"}}, Structured: json.RawMessage(`{"a":1}`)}, "a is 1", 0},
-		{"picture", Result{Content: []Content{png}}, "1 pictures", 1},
+		{"picture", Result{Content: []Content{png}}, "1 images", 1},
 		{"sound", Result{Content: []Content{{MediaType: "audio/wav", Data: []byte("abc")}}}, "[audio/wav, 3 bytes, not shown]", 0},
 		{"svg", Result{Content: []Content{{MediaType: "image/svg+xml", Data: []byte("abc")}}}, "[image/svg+xml, 3 bytes, not shown]", 0},
 		{"resource", Result{Content: []Content{{URI: "file:///a\n[x", Text: "t"}}}, "[resource file:///a [x]\nt", 0},
-		{"link", Result{Content: []Content{{Link: &Resource{Server: "s", URI: "u", Title: "T"}}}}, "[resource u of the server s: FetchMcpResource reads it] T", 0},
+		{"link", Result{Content: []Content{{Link: &Resource{Server: "s", URI: "u", Title: "T"}}}}, "[resource u of the server s: read it with FetchMcpResource] T", 0},
 		{"unseen", Result{Content: []Content{{Text: "a\U000e0041\u200b\x1b\x00b"}}}, "ab", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestResult(t *testing.T) {
 		})
 	}
 	big := Result{Content: []Content{{Text: "first " + strings.Repeat("ä", MaxText) + " last"}}}.Tool().Text
-	if len(big) > MaxText+200 || !strings.HasPrefix(big, "first") || !strings.HasSuffix(big, " last") || !strings.Contains(big, "bytes of the server's answer are not shown") || !utf8.ValidString(big) {
+	if len(big) > MaxText+200 || !strings.HasPrefix(big, "first") || !strings.HasSuffix(big, " last") || !strings.Contains(big, "bytes of the server's response are left out") || !utf8.ValidString(big) {
 		t.Errorf("%d bytes", len(big))
 	}
 	var many Result

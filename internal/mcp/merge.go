@@ -10,17 +10,17 @@ import (
 	"aloft/internal/policy/pattern"
 )
 
-// LeftOut is a server that an agent does not get, or gets another instead of.
+// LeftOut is a server that an agent does not get, or that another replaces.
 type LeftOut struct {
 	Name   string `json:"name"`
 	Source Source `json:"source"`
-	Why    string `json:"why"` // for a person; holds no secret
+	Why    string `json:"why"` // for users; contains no secrets
 }
 
-// Merge makes of all that name servers those that an agent gets, in the order of
-// [Sources] and then of names. Where two have a name in common the one whose source
-// is first wins: a repository cannot put a server of its own in the place of one
-// that the team's rules speak of. The environment can only leave out.
+// Merge returns the servers that an agent gets from all sources, ordered as
+// [Sources] and then by name. If two have the same name, the source with
+// precedence wins: a repository cannot replace a server that the team's rules
+// refer to. The environment can only remove servers.
 func Merge(e environment.Environment, all ...Server) ([]Server, []LeftOut) {
 	var kept []Server
 	var out []LeftOut
@@ -61,8 +61,9 @@ func Merge(e environment.Environment, all ...Server) ([]Server, []LeftOut) {
 	return kept, out
 }
 
-// admit narrows a server to what the list allows: all where there is no list, and
-// nothing where it is empty. Of a server that several entries name, what any of them allows is allowed.
+// admit restricts a server to what the list allows: everything without a list,
+// nothing if it is empty. If several entries match the server, the tools of all
+// of them are allowed.
 func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	if list == nil {
 		return s, true
@@ -86,8 +87,8 @@ func admit(s Server, list []environment.MCPServer) (Server, bool) {
 	return s, found
 }
 
-// narrow is what both lists allow. A pattern of the first that the second does
-// not hold as it stands is dropped where it is wider.
+// narrow returns what both lists allow. A pattern in the first list that is
+// wider than those in the second is dropped.
 func narrow(have, list []string) []string {
 	if have == nil {
 		return list
@@ -107,9 +108,9 @@ func narrow(have, list []string) []string {
 	return slices.Compact(both)
 }
 
-// named reports whether an entry of mcpServerAllowlist names the server: by its
-// URL, in which * stands for any text of the path and *. for any part of the host,
-// or by its command and arguments on one line, in which * stands for any text.
+// named reports whether an entry of mcpServerAllowlist matches the server: by
+// its URL, in which * matches any text of the path and *. any part of the host,
+// or by its command and arguments on one line, in which * matches any text.
 func named(s Server, e environment.MCPServer) bool {
 	if e.Command != "" {
 		return s.Command != "" && pattern.Match(e.Command, s.Line())

@@ -14,12 +14,11 @@ import (
 	"aloft/internal/environment"
 )
 
-// Files are where a repository names its servers. The first that exists counts,
-// and the others are not read.
+// Files are the files in which a repository configures its servers. Only the
+// first that exists is read.
 var Files = []string{".aloft/mcp.json", ".cursor/mcp.json"}
 
-// maxDepth is how deep values may lie in one another; the deepest key has four
-// levels.
+// maxDepth limits the nesting of values; valid files use four levels.
 const maxDepth = 64
 
 // Parse reads the file called name: JSON with comments and trailing commas, as in
@@ -58,7 +57,7 @@ type reader struct {
 	findings environment.Findings
 }
 
-// maxFindings is how many findings a file gets: who has more does not read on.
+// maxFindings limits the findings for one file.
 const maxFindings = 100
 
 func (r *reader) add(s environment.Severity, at int, key, instead, format string, args ...any) {
@@ -112,7 +111,7 @@ func (r *reader) open() (hujson.Value, bool) {
 	return none, false
 }
 
-// offset is that of a line and column, both from 1.
+// offset converts a line and a column, both counted from 1, to an offset.
 func (r *reader) offset(line, column int) int {
 	at := 0
 	for range line - 1 {
@@ -125,7 +124,7 @@ func (r *reader) offset(line, column int) int {
 	return at + max(column-1, 0)
 }
 
-// deep reports whether values lie too deep in one another to be read.
+// deep reports whether values are nested too deep to be parsed.
 func deep(data []byte) bool {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -152,7 +151,7 @@ func deep(data []byte) bool {
 			if end != "" {
 				skip := bytes.Index(data[i+2:], []byte(end))
 				if skip < 0 {
-					return false // it is no JSON, and said to be none
+					return false // invalid JSON, which is reported elsewhere
 				}
 				i += 1 + skip + len(end)
 			}
@@ -165,13 +164,14 @@ func deep(data []byte) bool {
 type member struct {
 	key string
 	at  int
-	in  string // the key of the object around it, with a dot; "" at the top
+	in  string // the key of the surrounding object, with a dot; "" at the top
 	hujson.Value
 }
 
 func (m member) path() string { return m.in + m.key }
 
-// members are those of an object. Of two with one key the last counts.
+// members returns the members of an object. If a key occurs twice, the last one
+// counts.
 func (r *reader) members(in string, v hujson.Value) []member {
 	o, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -201,7 +201,7 @@ func find(all []member, key string) (member, bool) {
 	return all[at], true
 }
 
-// servers finds where the servers stand.
+// servers finds the object with the servers.
 func (r *reader) servers(top hujson.Value) []member {
 	all := r.members("", top)
 	if m, ok := find(all, "mcpServers"); ok {
@@ -221,7 +221,7 @@ func (r *reader) servers(top hujson.Value) []member {
 		return nil
 	}
 	var servers []member
-	for _, m := range all { // as plugins have them
+	for _, m := range all { // the format of plugins
 		keys := r.members("", m.Value)
 		_, command := find(keys, "command")
 		_, address := find(keys, "url")
@@ -234,7 +234,7 @@ func (r *reader) servers(top hujson.Value) []member {
 	return servers
 }
 
-// notHeeded are keys that other clients have, and what to write here.
+// notHeeded maps keys of other clients to what to write instead.
 var notHeeded = map[string]string{
 	"autoApprove": "write server:tool into mcpAllowlist of permissions.json",
 	"alwaysAllow": "write server:tool into mcpAllowlist of permissions.json",
@@ -245,7 +245,7 @@ var notHeeded = map[string]string{
 	"environment": "call it env",
 }
 
-// server reads one server, and reports whether it can be used.
+// server parses one server, and reports whether it can be used.
 func (r *reader) server(m member) (Server, bool) {
 	s := Server{Name: m.key}
 	if _, ok := m.Value.Value.(*hujson.Object); !ok {
@@ -312,7 +312,7 @@ func (r *reader) failedSince(n int) bool {
 	return r.findings[n:].Worst() == environment.Error || len(r.findings) >= maxFindings
 }
 
-// transport reads the names that clients have for it.
+// transport parses a transport, including other clients' names.
 func transport(s string) Transport {
 	switch strings.ToLower(s) {
 	case "streamable-http", "streamablehttp", "streamable_http":
@@ -370,7 +370,7 @@ func (r *reader) textMap(m member) map[string]string {
 	}
 	out := map[string]string{}
 	for _, k := range r.members(m.path()+".", m.Value) {
-		if v, ok := k.Value.Value.(hujson.Literal); ok && (v.Kind() == '0' || v.Kind() == 't' || v.Kind() == 'f') { // many write {"PORT": 8080}
+		if v, ok := k.Value.Value.(hujson.Literal); ok && (v.Kind() == '0' || v.Kind() == 't' || v.Kind() == 'f') { // people often write {"PORT": 8080}
 			out[k.key] = string(v)
 			continue
 		}
@@ -389,7 +389,8 @@ func str(v hujson.Value) (string, bool) {
 	return s, err == nil
 }
 
-// kind says in words what a value is. It does not show it: it may be a secret.
+// kind returns the type of a value in words. It does not show the value, which
+// may be a secret.
 func kind(v hujson.Value) string {
 	switch v.Value.Kind() {
 	case '{':

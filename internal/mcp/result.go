@@ -10,16 +10,17 @@ import (
 	"aloft/internal/tool"
 )
 
-// Content is one piece of what a server answers. One of Text, Data and Link is set.
+// Content is one content block of a server's response. One of Text, Data and
+// Link is set.
 type Content struct {
 	Text      string
-	MediaType string // of Data
-	Data      []byte // a picture, a sound, or a resource that is no text
+	MediaType string // type of Data
+	Data      []byte // an image, audio, or a resource that is not text
 	Link      *Resource
-	URI       string // where Text or Data is that of a resource
+	URI       string // for Text or Data of a resource: its URI
 }
 
-// Resource is something that a server has to read.
+// Resource is a resource that a server offers.
 type Resource struct {
 	Server      string  `json:"server"`
 	URI         string  `json:"uri"`
@@ -30,22 +31,22 @@ type Resource struct {
 	SizeBytes   float64 `json:"sizeBytes,omitempty"`
 }
 
-// Result is what a server answers to a call.
+// Result is a server's response to a call.
 type Result struct {
 	Content    []Content
 	Structured json.RawMessage // a JSON object; nil if there is none
-	IsError    bool            // the server says that the call failed
+	IsError    bool            // the server reported that the call failed
 }
 
-// pictures are what models take.
+// pictures are the image types that models accept.
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Tool is [Result.Within] for what nothing shortens after this.
+// Tool is [Result.Within] for a result that nothing else truncates.
 func (r Result) Tool() tool.Result { return r.Within(MaxText) }
 
-// Within makes of a result what the model reads. All of it is the server's, and
-// bounded: text beyond most bytes is cut in the middle, and pictures that are too
-// large or of another kind are named and not shown.
+// Within converts the result for the model, limited in size: text beyond most
+// bytes is cut in the middle, and images that are too large or of another type
+// are mentioned but not shown.
 func (r Result) Within(most int) tool.Result {
 	var text strings.Builder
 	out := tool.Result{Error: r.IsError}
@@ -54,24 +55,24 @@ func (r Result) Within(most int) tool.Result {
 		text.WriteString(c.words(&out))
 		said = said || c.Text != ""
 	}
-	if !said && len(r.Structured) > 0 { // what has both says the same twice
+	if !said && len(r.Structured) > 0 { // if there is text, it says the same
 		text.WriteString(compact(r.Structured) + "\n")
 	}
 	out.Text = middle(strings.TrimSpace(cleanText(text.String(), 1<<30)), most)
 	if out.Text == "" {
-		out.Text = map[bool]string{true: "The server says that the call failed, and not why.", false: "(the server answered nothing)"}[r.IsError]
+		out.Text = map[bool]string{true: "The server reported that the call failed, without a reason.", false: "(the server returned an empty result)"}[r.IsError]
 		if len(out.Images) > 0 {
-			out.Text = fmt.Sprintf("%d pictures", len(out.Images))
+			out.Text = fmt.Sprintf("%d images", len(out.Images))
 		}
 	}
 	return out
 }
 
-// words are what stands for a piece in the text; a picture goes into out.
+// words returns the text that represents a block; an image is added to out.
 func (c Content) words(out *tool.Result) string {
 	switch {
 	case c.Link != nil:
-		return fmt.Sprintf("[resource %s of the server %s: FetchMcpResource reads it] %s\n", clean(c.Link.URI, 500), c.Link.Server, clean(c.Link.Title+" "+c.Link.Description, 500))
+		return fmt.Sprintf("[resource %s of the server %s: read it with FetchMcpResource] %s\n", clean(c.Link.URI, 500), c.Link.Server, clean(c.Link.Title+" "+c.Link.Description, 500))
 	case c.Data == nil:
 		head := ""
 		if c.URI != "" {
@@ -81,20 +82,20 @@ func (c Content) words(out *tool.Result) string {
 	case !slices.Contains(pictures, c.MediaType):
 		return fmt.Sprintf("[%s, %d bytes, not shown]\n", clean(c.MediaType, 80), len(c.Data))
 	case len(c.Data) > MaxImage || len(out.Images) == MaxImages:
-		return fmt.Sprintf("[a picture, %s, %d bytes, not shown: a result shows at most %d, of %d bytes each]\n", c.MediaType, len(c.Data), MaxImages, MaxImage)
+		return fmt.Sprintf("[an image, %s, %d bytes, not shown: a result shows at most %d, of %d bytes each]\n", c.MediaType, len(c.Data), MaxImages, MaxImage)
 	}
 	out.Images = append(out.Images, tool.Image{MediaType: c.MediaType, Data: c.Data})
 	return ""
 }
 
-// middle cuts text in the middle, where least is lost, to about most bytes.
+// middle truncates text in the middle to about most bytes.
 func middle(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
 	head := strings.ToValidUTF8(s[:most*3/4], "")
 	tail := strings.ToValidUTF8(s[len(s)-most/4:], "")
-	return fmt.Sprintf("%s\n… %d bytes of the server's answer are not shown …\n%s", head, len(s)-len(head)-len(tail), tail)
+	return fmt.Sprintf("%s\n… %d bytes of the server's response are left out …\n%s", head, len(s)-len(head)-len(tail), tail)
 }
 
 func compact(raw json.RawMessage) string {
@@ -105,19 +106,20 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// TellResources is what a model is told of resources: each on a line of JSON.
+// TellResources returns the list of resources for the model, one per line as
+// JSON.
 func TellResources(all []Resource) string {
 	if len(all) == 0 {
-		return "There are no resources."
+		return "No resources."
 	}
 	var b bytes.Buffer
-	b.WriteString("Written by the servers; FetchMcpResource reads one.\n")
+	b.WriteString("Written by the servers. Use FetchMcpResource to read one.\n")
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	for _, r := range all {
 		r.URI, r.Name, r.Title, r.Description = clean(r.URI, 2000), clean(r.Name, 200), clean(r.Title, 200), clean(r.Description, 500)
 		if err := e.Encode(r); err != nil {
-			panic(err) // text and numbers
+			panic(err) // cannot fail for text and numbers
 		}
 	}
 	return strings.TrimSpace(b.String())

@@ -1,6 +1,6 @@
-// Package need lets a test say what it cannot run without. A missing need
-// skips the test, with the reason, unless TEST_NEEDS lists it: then it fails,
-// so that CI cannot skip in silence.
+// Package need lets a test declare what it needs to run. If it is missing, the
+// test is skipped with the reason, or fails if TEST_NEEDS lists it, so that CI
+// does not skip tests unnoticed.
 package need
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Root skips or fails the test where it does not run as root.
+// Root skips or fails the test unless it runs as root.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -20,8 +20,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Command skips or fails the test where a program is not installed, and
-// returns its path.
+// Command skips or fails the test if a program is not installed; otherwise it
+// returns the program's path.
 func Command(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -31,8 +31,8 @@ func Command(t testing.TB, name string) string {
 	return path
 }
 
-// File skips or fails the test where a file is not there. The need is named
-// what.
+// File skips or fails the test if a file does not exist. what is the name of
+// the need.
 func File(t testing.TB, what, path string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {
@@ -40,7 +40,8 @@ func File(t testing.TB, what, path string) {
 	}
 }
 
-// Missing skips or fails the test for want of what the test itself looked for.
+// Missing skips or fails the test because of a need that the test checked
+// itself.
 func Missing(t testing.TB, what string, why error) {
 	t.Helper()
 	missing(t, what, why)

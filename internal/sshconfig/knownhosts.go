@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// bootMark begins a line of known_hosts that says which life of a machine the
-// keys of a host belong to; for ssh it is a comment.
+// bootMark begins a comment line of known_hosts that says which boot of a
+// machine a host's keys belong to.
 const bootMark = "# aloft "
 
-// Forget returns our known_hosts made ready for a host in the given life of its
-// machine: keys of another life are taken out, since a machine that was made
-// anew has a new one. A key of this life stays, so that a changed one is found.
+// Forget returns Aloft's known_hosts prepared for a host in the given life
+// (boot) of its machine. It removes keys of other lives, since a recreated
+// machine has a new key. It keeps a key of this life, so that ssh notices if
+// the key changes.
 func Forget(known, host, life string) string {
 	host, life = word(host), word(life)
 	mark := bootMark + host + " " + life
 	var kept strings.Builder
-	var ours []string // lines of this host's
+	var ours []string // lines of this host
 	same := false
 	for line := range strings.Lines(known) {
 		line = strings.TrimRight(line, "\r\n")
@@ -40,13 +41,13 @@ func Forget(known, host, life string) string {
 	return kept.String()
 }
 
-// names reports whether a line of known_hosts is of the host.
+// names reports whether a line of known_hosts is for the host.
 func names(line, host string) bool {
 	fields := strings.Fields(line)
 	return len(fields) > 1 && !strings.HasPrefix(fields[0], "#") && slices.Contains(strings.Split(fields[0], ","), host)
 }
 
-// word makes one word of what may be anything, as ssh writes hosts.
+// word converts arbitrary text to one word, in the format of known_hosts.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' || r == ',' {

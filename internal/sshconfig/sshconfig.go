@@ -1,6 +1,6 @@
-// Package sshconfig edits the two files that OpenSSH's client reads of ours: a
-// part of a person's own configuration, between two marks, and a known_hosts
-// file that belongs to Aloft alone. It works on text and does no I/O.
+// Package sshconfig edits the two OpenSSH client files that Aloft writes: a
+// section of the user's ssh configuration, between two marker lines, and a
+// known_hosts file of its own. It works on text and does no I/O.
 package sshconfig
 
 import (
@@ -9,47 +9,49 @@ import (
 	"strings"
 )
 
-// The marks, each a line of its own, around our part of a configuration.
+// The marker lines around Aloft's section of a configuration.
 const (
 	begin = "# >>> aloft: written by `aloft config-ssh`; changes between these lines are lost"
 	end   = "# <<< aloft"
 )
 
-// ErrMarks is a configuration whose marks do not come as one pair.
-var ErrMarks = errors.New("the lines that mark Aloft's part are broken: remove that part by hand, and try again")
+// ErrMarks is returned if the marker lines are not exactly one pair.
+var ErrMarks = errors.New("the marker lines of Aloft's section are damaged: remove that section by hand, and try again")
 
-// Options are the options of ssh that lead to a machine. proxy is the command
-// that connects to it, each word one argument, to which the host's name is
-// added; knownHosts is a file.
+// Options returns the ssh options for connecting to a machine. proxy is the
+// command that connects, with one argument per word, to which the host's name
+// is appended; knownHosts is a file.
 func Options(proxy []string, knownHosts string) ([]string, error) {
 	var command strings.Builder
 	for _, word := range proxy {
 		if strings.ContainsAny(word, "\n\r\x00") {
-			return nil, fmt.Errorf("%q cannot be in a configuration of ssh", word)
+			return nil, fmt.Errorf("%q is not allowed in an ssh configuration", word)
 		}
-		// For the shell that ssh runs it with, and for ssh, to which % is special.
+		// Quote for the shell that ssh uses, and escape % for ssh.
 		command.WriteString("'" + strings.ReplaceAll(strings.ReplaceAll(word, "'", `'\''`), "%", "%%") + "' ")
 	}
 	if strings.ContainsAny(knownHosts, "\"\\\n\r\x00") || strings.Contains(knownHosts, "${") {
-		return nil, fmt.Errorf("%q cannot be in a configuration of ssh", knownHosts)
+		return nil, fmt.Errorf("%q is not allowed in an ssh configuration", knownHosts)
 	}
 	return []string{
 		"ProxyCommand " + command.String() + "%n",
 		"User ubuntu",
 		`UserKnownHostsFile "` + strings.ReplaceAll(knownHosts, "%", "%%") + `"`,
-		// A machine is new to ssh, but the way to it is the server's, which knows
-		// us by our key; a known machine that shows another key is refused.
+		// A new machine's key is accepted, since the server, which
+		// authenticates with our API key, makes the connection. A changed key
+		// of a known machine is refused.
 		"StrictHostKeyChecking accept-new",
 		"HashKnownHosts no",
 		"UpdateHostKeys no",
-		// A machine is not to be lent what is ours.
+		// Do not give machines access to the user's keys.
 		"ForwardAgent no",
 		"ForwardX11 no",
 		"ServerAliveInterval 30",
 	}, nil
 }
 
-// Stanza is our part of a configuration: the hosts that are agents.
+// Stanza returns Aloft's section of a configuration, for all hosts that are
+// agents.
 func Stanza(options []string) string {
 	var b strings.Builder
 	b.WriteString(begin + "\nHost bc-* aloft.*\n")
@@ -60,9 +62,9 @@ func Stanza(options []string) string {
 	return b.String()
 }
 
-// Set returns the configuration with the stanza in it: in the place of the one
-// that is there, or at the end, where it takes nothing from what comes before.
-// An empty stanza removes ours. old is what was there.
+// Set returns the configuration with the stanza: in place of the existing one,
+// or at the end, where it does not affect what comes before. An empty stanza
+// removes it. old is the previous stanza.
 func Set(config, stanza string) (changed, old string, err error) {
 	from, to, err := find(config)
 	if err != nil {
@@ -83,12 +85,12 @@ func Set(config, stanza string) (changed, old string, err error) {
 	}
 	before, after := config[:from], config[to:]
 	if stanza == "" && after == "" && strings.HasSuffix(before, "\n\n") {
-		before = strings.TrimSuffix(before, "\n") // the line that we have put between
+		before = strings.TrimSuffix(before, "\n") // the blank line that Set added
 	}
 	return before + stanza + after, config[from:to], nil
 }
 
-// find returns where our part begins and ends; from is -1 where there is none.
+// find returns the range of Aloft's section; from is -1 if there is none.
 func find(config string) (from, to int, err error) {
 	from, to = -1, -1
 	at := 0

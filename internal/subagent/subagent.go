@@ -1,7 +1,8 @@
-// Package subagent says which subagents there are: those that Aloft has, those
-// that come with the wish for an agent, and those that a repository defines in
-// .cursor/agents, .claude/agents and .codex/agents. What a repository says is foreign text: it is bounded here, and
-// whoever gives it to a model says whose words they are.
+// Package subagent defines the available subagents: Aloft's own, those that the
+// request for an agent defines, and those that a repository defines in
+// .cursor/agents, .claude/agents and .codex/agents. A repository's definitions
+// are untrusted: their size is limited here, and a model is told where they
+// come from.
 package subagent
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The subagents that Aloft has.
+// Aloft's own subagents.
 const (
 	General       = "generalPurpose"
 	Explore       = "explore"
@@ -28,30 +29,30 @@ const (
 	VMSetupHelper = "vmSetupHelper"
 )
 
-// Offered are those that a model is told of.
+// Offered are the subagents that every model is offered.
 var Offered = []Definition{
-	{Name: General, Description: "any work: research, search, changes of several steps"},
-	{Name: Explore, Description: "finds out how code works or where something is, fast; only reads", ReadOnly: true},
-	{Name: Debug, Description: "finds the cause of a bug by hypotheses that it tests; the next call goes on with the same one"},
-	{Name: VideoReview, Description: "looks at videos and pictures, which attachments names, and says what they show; only reads", ReadOnly: true},
-	{Name: VMSetupHelper, Description: "finds out what a machine needs to build and test the project, and keeps it"},
+	{Name: General, Description: "any task: research, search, changes in several steps"},
+	{Name: Explore, Description: "quickly finds out how code works or where something is; read-only", ReadOnly: true},
+	{Name: Debug, Description: "finds the cause of a bug by forming and testing hypotheses; the next call continues its conversation"},
+	{Name: VideoReview, Description: "looks at the videos and images in attachments and describes them; read-only", ReadOnly: true},
+	{Name: VMSetupHelper, Description: "finds out what a machine needs to build and test the project, and saves it"},
 }
 
-// OnDesktop is offered beside them where the machine has a desktop.
-var OnDesktop = Definition{Name: ComputerUse, Description: "uses programs with windows, such as a browser, by pointer and keyboard, and looks at the screen; the next call goes on with the same one"}
+// OnDesktop is also offered if the machine has a desktop.
+var OnDesktop = Definition{Name: ComputerUse, Description: "uses graphical programs, such as a browser, with mouse and keyboard, and looks at the screen; the next call continues its conversation"}
 
-// missing are those that need what machines do not have, and what that is.
+// missing maps subagents to what not every machine has and they need.
 var missing = map[string]string{
 	ComputerUse: "a desktop in the machine",
 }
 
-// reserved names are no repository's to define.
+// reserved names cannot be defined by repositories.
 var reserved = []string{General, Explore, Debug, ComputerUse, VideoReview, VMSetupHelper, "bash", "shell", "browserUse", "cursorGuide"}
 
-// Models that are no ids of the configuration.
+// Models that are not ids in the configuration.
 const (
-	Inherit = "inherit" // the parent's
-	Fast    = "fast"    // the one that the configuration names so
+	Inherit = "inherit" // the parent's model
+	Fast    = "fast"    // the configuration's fast model
 )
 
 // A Definition is a kind of subagent.
@@ -60,24 +61,24 @@ type Definition struct {
 	Description string `json:"description"`
 	Model       string `json:"model,omitempty"` // Fast, Inherit, or an id; "" is Inherit
 	ReadOnly    bool   `json:"readOnly,omitempty"`
-	Background  bool   `json:"background,omitempty"` // asks for its parent not to wait for it
-	Words       string `json:"words,omitempty"`      // of its system prompt
-	File        string `json:"file,omitempty"`       // where it is defined; "" is Aloft, or whoever made the agent
+	Background  bool   `json:"background,omitempty"` // runs in the background by default
+	Words       string `json:"words,omitempty"`      // added to its system prompt
+	File        string `json:"file,omitempty"`       // the file that defines it; "" if Aloft or the agent's creator does
 }
 
-// Stateful reports whether the next call of the kind goes on with the subagent
-// that worked last, unless it is told otherwise.
+// Stateful reports whether the next call of this kind continues the previous
+// subagent's conversation by default.
 func (d Definition) Stateful() bool {
 	return d.File == "" && (d.Name == Debug || d.Name == ComputerUse)
 }
 
-// Looks reports whether it can do nothing with a model that is given no pictures.
+// Looks reports whether it needs a model that accepts images.
 func (d Definition) Looks() bool {
 	return d.File == "" && (d.Name == VideoReview || d.Name == ComputerUse)
 }
 
-// Find returns the definition of that name, "" for [General]: Aloft's own, or one
-// of the others. The error is for the model to read.
+// Find returns the definition with that name, "" for [General]: one of Aloft's
+// own, or one of the others. The error is for the model.
 func Find(name string, others []Definition) (Definition, error) {
 	if name == "" {
 		name = General
@@ -93,18 +94,18 @@ func Find(name string, others []Definition) (Definition, error) {
 	if needs, ok := missing[name]; ok {
 		return Definition{}, fmt.Errorf("%s is not available: needs %s", name, needs)
 	}
-	return Definition{}, fmt.Errorf("there is no subagent %q; there are %s", name, strings.Join(names, ", "))
+	return Definition{}, fmt.Errorf("there is no subagent %q; available: %s", name, strings.Join(names, ", "))
 }
 
-// Bounds of what a repository defines.
+// Limits of a repository's definitions.
 const (
-	MaxFile        = 64 << 10 // bytes of a file; what is longer is left out
-	MaxFiles       = 30       // of all folders
+	MaxFile        = 64 << 10 // bytes of a file; larger ones are ignored
+	MaxFiles       = 30       // in all folders
 	maxName        = 64       // runes
 	maxDescription = 400      // runes
 )
 
-// Bounds of what whoever makes an agent defines, which a client may count on.
+// Limits of definitions in the request for an agent; they are part of the API.
 const (
 	MaxGiven            = 20
 	maxGivenName        = 100  // runes
@@ -112,8 +113,8 @@ const (
 	maxGivenWords       = 8192 // runes
 )
 
-// Check returns what is wrong with a definition that came with the wish for an
-// agent, and with which of its fields; nil if nothing is.
+// Check validates a definition from the request for an agent. It returns the
+// first invalid field and the error, or nil.
 func Check(d Definition) (field string, err error) {
 	within := func(name, text string, most int) error {
 		switch n := utf8.RuneCountInString(text); {
@@ -133,7 +134,7 @@ func Check(d Definition) (field string, err error) {
 	case line(d.Name) != d.Name:
 		return "name", errors.New("must be one line, without spaces around it")
 	case isReserved(d.Name):
-		return "name", fmt.Errorf("%s is Aloft's own", d.Name)
+		return "name", fmt.Errorf("%s is a name of Aloft's own subagents", d.Name)
 	}
 	return "", nil
 }
@@ -142,13 +143,14 @@ func isReserved(name string) bool {
 	return slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) })
 }
 
-// Folders hold a repository's definitions; the first that defines a name counts.
+// Folders contain a repository's definitions; the first that defines a name
+// counts.
 var Folders = []string{".cursor/agents", ".claude/agents", ".codex/agents"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-// Parse reads a definition. It takes what it can: a complaint says what it did
-// not, and where ok is false, why there is none.
+// Parse parses a definition, as far as it is valid. The complaints say what was
+// ignored; if ok is false, they say why there is no definition.
 func Parse(file string, data []byte) (d Definition, complaints []string, ok bool) {
 	complain := func(format string, args ...any) {
 		complaints = append(complaints, file+": "+fmt.Sprintf(format, args...))
@@ -162,8 +164,8 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	if !found {
 		complain("has no front matter between two lines of ---")
 	} else if err := yaml.Unmarshal([]byte(front), &head); err != nil {
-		head = plainPairs(front) // such as a description with a colon in it
-		complain("its front matter is no YAML; it is read line by line")
+		head = plainPairs(front) // for example a description with a colon
+		complain("its front matter is not YAML; it is read line by line")
 	}
 	text := func(key string) string {
 		v, ok := head[key]
@@ -171,7 +173,7 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 			return line(s)
 		}
 		if ok && v != nil {
-			complain("%s is no text", key)
+			complain("%s is not text", key)
 		}
 		return ""
 	}
@@ -198,11 +200,11 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	}
 	switch {
 	case !nameForm.MatchString(d.Name) || len(d.Name) > maxName:
-		complain("the name %.80q is not made of at most %d letters, digits, - _ and .", d.Name, maxName)
+		complain("the name %.80q is not valid: use at most %d letters, digits, - _ and .", d.Name, maxName)
 	case isReserved(d.Name):
-		complain("the name %s is Aloft's own", d.Name)
+		complain("the name %s is reserved", d.Name)
 	case d.Words == "":
-		complain("says nothing below its front matter")
+		complain("has no text below its front matter")
 	default:
 		ok = true
 	}
@@ -212,8 +214,8 @@ func Parse(file string, data []byte) (d Definition, complaints []string, ok bool
 	return d, complaints, ok
 }
 
-// Collect joins what the files of a repository define, in their order: of two of
-// one name the first counts.
+// Collect combines the definitions in a repository's files, in order; the first
+// of each name counts.
 func Collect(files []File) (all []Definition, complaints []string) {
 	for _, f := range files {
 		d, wrong, ok := Parse(f.Path, f.Data)
@@ -221,7 +223,7 @@ func Collect(files []File) (all []Definition, complaints []string) {
 		switch {
 		case !ok:
 		case slices.ContainsFunc(all, func(o Definition) bool { return o.Name == d.Name }):
-			complaints = append(complaints, f.Path+": "+d.Name+" is defined already")
+			complaints = append(complaints, f.Path+": "+d.Name+" is already defined")
 		case len(all) == MaxFiles:
 			complaints = append(complaints, fmt.Sprintf("%s: more than %d subagents", f.Path, MaxFiles))
 			return all, complaints
@@ -232,13 +234,13 @@ func Collect(files []File) (all []Definition, complaints []string) {
 	return all, complaints
 }
 
-// A File is one in a folder of definitions.
+// A File is a file in a folder of definitions.
 type File struct {
-	Path string // in the repository
+	Path string // path in the repository
 	Data []byte
 }
 
-// cutFront takes the front matter off a file.
+// cutFront splits a file into its front matter and the rest.
 func cutFront(text string) (front, body string, found bool) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")
@@ -255,7 +257,7 @@ func cutFront(text string) (front, body string, found bool) {
 	return front, body, true
 }
 
-// plainPairs reads lines of key: value.
+// plainPairs parses lines of key: value.
 func plainPairs(front string) map[string]any {
 	out := map[string]any{}
 	for l := range strings.Lines(front) {
@@ -266,7 +268,7 @@ func plainPairs(front string) map[string]any {
 	return out
 }
 
-// line is the text on one line, without what no line shows.
+// line returns text on one line, without invisible characters.
 func line(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }

@@ -22,9 +22,9 @@ func TestParse(t *testing.T) {
 		"ColonInDescription":   {"a.md", "---\nname: a\ndescription: use it: always\n---\nx", Definition{Name: "a", Description: "use it: always", Words: "x"}, "line by line"},
 		"TextForFlag":          {"a.md", "---\ndescription: d\nreadonly: \"true\"\n---\nx", Definition{Name: "a", Description: "d", ReadOnly: true, Words: "x"}, ""},
 		"WrongFlag":            {"a.md", "---\ndescription: d\nreadonly: 5\n---\nx", Definition{Name: "a", Description: "d", Words: "x"}, "readonly is neither"},
-		"Reserved":             {"a.md", "---\nname: Explore\ndescription: d\n---\nx", Definition{}, "is Aloft's own"},
+		"Reserved":             {"a.md", "---\nname: Explore\ndescription: d\n---\nx", Definition{}, "is reserved"},
 		"NoName":               {"a b.md", "---\ndescription: d\n---\nx", Definition{}, "the name"},
-		"NoBody":               {"a.md", "---\ndescription: d\n---\n", Definition{}, "says nothing"},
+		"NoBody":               {"a.md", "---\ndescription: d\n---\n", Definition{}, "has no text below"},
 		"DescriptionOnOneLine": {"a.md", "---\ndescription: |\n  one\n  two\n---\nx", Definition{Name: "a", Description: "one two", Words: "x"}, ""},
 		"TooLong":              {"a.md", strings.Repeat("x", MaxFile+1), Definition{}, "more than"},
 	} {
@@ -57,7 +57,7 @@ func TestFind(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"computerUse": "computerUse is not available: needs a desktop in the machine",
-		"bash":        `there is no subagent "bash"; there are generalPurpose, explore, debug, videoReview, vmSetupHelper, reviewer`,
+		"bash":        `there is no subagent "bash"; available: generalPurpose, explore, debug, videoReview, vmSetupHelper, reviewer`,
 	} {
 		if _, err := Find(name, own); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", name, err)

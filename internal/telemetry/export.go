@@ -19,11 +19,11 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 )
 
-// ignored is a reply: a receiver that took only a part of what it got says so
-// there, and there is nothing to do about it.
+// ignored is a reply that is not read: it could only say that the receiver
+// dropped some data, about which nothing can be done.
 type ignored = emptypb.Empty
 
-// traceClient is the transport below OpenTelemetry's own exporter of traces.
+// traceClient is the transport of OpenTelemetry's trace exporter.
 type traceClient struct {
 	send func(context.Context, *tracepb.TracesData) error
 }
@@ -39,11 +39,12 @@ func (c traceClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 	return c.send(ctx, &tracepb.TracesData{ResourceSpans: spans})
 }
 
-// metricExporter sends counters, gauges and histograms, the only ones there are.
+// metricExporter sends counters, gauges and histograms, the only kinds in use.
 type metricExporter struct {
 	send func(context.Context, *metricspb.MetricsData) error
-	// counted is how much the counters and histograms that were sent last have
-	// counted: without more, nothing is sent. nil where all is sent each time.
+	// counted is the total count of the counters and histograms last sent: if
+	// it has not changed, nothing is sent. If it is nil, everything is sent
+	// each time.
 	counted *atomic.Uint64
 }
 
@@ -86,7 +87,7 @@ func (e metricExporter) Export(ctx context.Context, all *metricdata.ResourceMetr
 	return err
 }
 
-// countedBy is the sum of all that counters and histograms have counted.
+// countedBy returns the sum of all counts of counters and histograms.
 func countedBy(all *metricspb.ResourceMetrics) (n uint64) {
 	for _, scope := range all.GetScopeMetrics() {
 		for _, m := range scope.GetMetrics() {

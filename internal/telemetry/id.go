@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header and BackendHeader carry a place in a trace, in the form of W3C's
-// traceparent. BackendHeader goes from the server to a machine and is never
-// what somebody else gave us.
+// Header and BackendHeader carry a trace context in the format of W3C's
+// traceparent. BackendHeader is sent by the server to a machine, and never
+// passed on from outside.
 const (
 	Header        = "traceparent"
 	BackendHeader = "backend-traceparent"
@@ -21,13 +21,13 @@ const (
 
 var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)
 
-// Parse reads a traceparent. What is none is the empty context.
+// Parse parses a traceparent. An invalid one gives the empty context.
 func Parse(header string) trace.SpanContext {
 	m := traceparent.FindStringSubmatch(strings.TrimSpace(header))
 	if m == nil || m[1] == "ff" || m[1] == "00" && m[5] != "" || len(header) > 512 {
 		return trace.SpanContext{}
 	}
-	traceID, traceErr := trace.TraceIDFromHex(m[2]) // refuses zeros
+	traceID, traceErr := trace.TraceIDFromHex(m[2]) // rejects zeros
 	spanID, spanErr := trace.SpanIDFromHex(m[3])
 	if traceErr != nil || spanErr != nil {
 		return trace.SpanContext{}
@@ -35,7 +35,7 @@ func Parse(header string) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
 }
 
-// Format writes a traceparent; "" of the empty context.
+// Format formats a traceparent; "" for the empty context.
 func Format(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -43,10 +43,10 @@ func Format(c trace.SpanContext) string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + hex.EncodeToString([]byte{byte(c.TraceFlags())})
 }
 
-// Run is the context of a run's span. Its trace is that of parent, a
-// traceparent that came with the request for the run, or else one of the run's
-// own. Ids are made from names, so that whoever knows the name (another server,
-// exec-daemon) knows the span without being told.
+// Run returns the span context of a run. Its trace is that of parent, a
+// traceparent from the request for the run, or else the run's own. Ids are
+// derived from names, so that other servers and exec-daemon can compute the
+// span from the name.
 func Run(runID, parent string) trace.SpanContext {
 	traceID := Parse(parent).TraceID()
 	if !traceID.IsValid() {
@@ -56,7 +56,7 @@ func Run(runID, parent string) trace.SpanContext {
 	return Span(trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID}), "run "+runID)
 }
 
-// Span is the context of the span of that name in of's trace.
+// Span returns the context of the span with that name in of's trace.
 func Span(of trace.SpanContext, name string) trace.SpanContext {
 	traceID := of.TraceID()
 	sum := sha256.Sum256(append(traceID[:], name...))
@@ -67,12 +67,13 @@ func Span(of trace.SpanContext, name string) trace.SpanContext {
 
 type idKey struct{}
 
-// WithID has the next span that is started on the context take its ids from c.
+// WithID makes the next span that is started with the context take its ids from
+// c.
 func WithID(ctx context.Context, c trace.SpanContext) context.Context {
 	return context.WithValue(ctx, idKey{}, c)
 }
 
-// ids gives spans the ids that their context holds, or random ones.
+// ids gives spans the ids in their context, or random ones.
 type ids struct{}
 
 // NewIDs implements [sdktrace.IDGenerator].

@@ -9,19 +9,19 @@ import (
 	"go.opentelemetry.io/otel/log"
 )
 
-// maxAttribute bounds an attribute, in characters.
+// maxAttribute is the longest attribute that is sent, in characters.
 const maxAttribute = 256
 
-// sent are the attributes of log records that are sent: ids, names of our own,
-// outcomes and times. What is not here may hold anything (an error repeats what
-// a file or a command said), and stays.
+// sent are the log attributes that are sent: ids, names of our own, outcomes
+// and times. Other attributes may contain anything (an error repeats what a
+// file or a command said) and are not sent.
 var sent = []string{
 	"agent", "run", "call", "machine", "boot", "tool", "rpc", "request", "route", "method", "status", "code", "user",
 	"took", "duration", "attempt", "bytes", "outcome", "names", "signal", "process",
 }
 
-// Handler returns a handler that gives records to next and sends those of level
-// info and above.
+// Handler returns a handler that passes records to next and also sends those of
+// level info and above.
 func (t *Telemetry) Handler(next slog.Handler) slog.Handler {
 	if t == nil {
 		return next
@@ -33,7 +33,7 @@ type handler struct {
 	next   slog.Handler
 	logger log.Logger
 	attrs  []attribute.KeyValue
-	deep   bool // in a group: whose attributes are not sent
+	deep   bool // inside a group, whose attributes are not sent
 }
 
 // Enabled implements [slog.Handler].
@@ -46,7 +46,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		var out log.Record
 		out.SetTimestamp(r.Time)
-		out.SetSeverity(log.Severity(int(r.Level) + int(log.SeverityInfo))) // both go by fours
+		out.SetSeverity(log.Severity(int(r.Level) + int(log.SeverityInfo))) // both scales have steps of four
 		out.SetSeverityText(r.Level.String())
 		out.SetBody(attribute.StringValue(r.Message))
 		out.AddAttributes(h.attrs...)

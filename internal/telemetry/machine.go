@@ -10,19 +10,19 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// metricKind is a metric of exec-daemon: a histogram where it has bounds, else a
+// metricKind is a metric of exec-daemon: a histogram if it has bounds, else a
 // counter.
 type metricKind struct {
 	name, words, unit string
 	bounds            []float64
 }
 
-// machineMetrics are all there are. A server sends on no others.
+// machineMetrics are all metrics of exec-daemon. A server forwards no others.
 var machineMetrics = []metricKind{
-	{name: "exec_daemon_tool_calls", words: "Tool calls that are done, by tool and outcome."},
-	{name: "exec_daemon_tool_call_seconds", words: "How long tool calls took, by tool.", unit: "s",
+	{name: "exec_daemon_tool_calls", words: "Completed tool calls, by tool and outcome."},
+	{name: "exec_daemon_tool_call_seconds", words: "Duration of tool calls, by tool.", unit: "s",
 		bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600}},
-	{name: "exec_daemon_requests", words: "Requests that are answered, by RPC and code."},
+	{name: "exec_daemon_requests", words: "Answered requests, by RPC and code."},
 }
 
 func machineMetric(name string) *metricKind {
@@ -34,18 +34,19 @@ func machineMetric(name string) *metricKind {
 	return nil
 }
 
-// MachineMeter counts what exec-daemon does. A nil one counts nothing. Its
-// methods are safe for concurrent use.
+// MachineMeter records exec-daemon's metrics. A nil MachineMeter records
+// nothing. Its methods are safe for concurrent use.
 type MachineMeter struct {
 	provider        *sdkmetric.MeterProvider
 	calls, requests metric.Int64Counter
 	seconds         metric.Float64Histogram
 }
 
-// NewMachineMeter returns what counts for t; nil of a nil Telemetry.
+// NewMachineMeter returns a meter that sends through t; nil for a nil
+// Telemetry.
 func (t *Telemetry) NewMachineMeter() (*MachineMeter, error) {
 	if t == nil {
-		return nil, nil //nolint:nilnil // a nil one counts nothing
+		return nil, nil //nolint:nilnil // a nil meter records nothing
 	}
 	m := &MachineMeter{provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(t.metrics), sdkmetric.WithResource(t.of))}
 	meter := m.provider.Meter("aloft")
@@ -58,7 +59,7 @@ func (t *Telemetry) NewMachineMeter() (*MachineMeter, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// Call counts a call of a tool that is done.
+// Call records a completed tool call.
 func (m *MachineMeter) Call(ctx context.Context, tool string, failed bool, took time.Duration) {
 	if m == nil {
 		return
@@ -71,14 +72,14 @@ func (m *MachineMeter) Call(ctx context.Context, tool string, failed bool, took 
 	m.seconds.Record(ctx, took.Seconds(), metric.WithAttributes(attribute.String("tool", tool)))
 }
 
-// Request counts a request that is answered; rpc is a name of ours.
+// Request records an answered request; rpc is one of our names.
 func (m *MachineMeter) Request(ctx context.Context, rpc, code string) {
 	if m != nil {
 		m.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("rpc", rpc), attribute.String("code", code)))
 	}
 }
 
-// Shutdown sends the last counts, and stops.
+// Shutdown sends the last metrics and stops.
 func (m *MachineMeter) Shutdown(ctx context.Context) error {
 	if m == nil {
 		return nil

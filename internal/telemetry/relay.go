@@ -19,40 +19,41 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of what a machine sends, of each kind.
+// Limits of the telemetry that a machine sends, for each kind.
 const (
 	maxRelayed        = 1 << 20 // bytes of a request
-	maxRelayedSpans   = 2048    // of a request; an exporter sends 512
-	maxRelayedRecords = 512     // of a request, as many as an exporter sends
-	maxRelayedPoints  = 512     // of a request: three metrics, at most, by tool or RPC
+	maxRelayedSpans   = 2048    // in a request; an exporter sends 512
+	maxRelayedRecords = 512     // in a request, as many as an exporter sends
+	maxRelayedPoints  = 512     // in a request: at most three metrics, by tool or RPC
 	relayEvery        = time.Second
 	relayBurst        = 10
 )
 
 var (
 	relayedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._/-]{0,127}$`)
-	// relayedWords are messages of a log: a sentence without what values have in them.
+	// relayedWords matches log messages: a sentence without characters that
+	// occur in values.
 	relayedWords = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .,;:'/()_-]{0,199}$`)
 	relayedKeys  = []string{"call", "tool", "error", "rpc", "code", "outcome"}
 )
 
-// From says whose telemetry a relay takes. The machine has no say in it.
+// From says whose telemetry a relay receives. The machine cannot influence it.
 type From struct {
-	Agent   string // becomes the resource's attribute agent
-	Machine string // becomes service.instance.id
-	// Trace is that of the run that works now; only its spans are sent on.
+	Agent   string // the resource attribute "agent"
+	Machine string // the resource attribute service.instance.id
+	// Trace returns the trace of the current run; only its spans are forwarded.
 	Trace func(context.Context) (trace.TraceID, error)
-	Hide  func(string) string // takes secrets out of a word
-	// Private reports whether the run that works now is in privacy mode, in which
-	// nothing is sent on; nil is never.
+	Hide  func(string) string // redacts secrets in a text
+	// Private reports whether the current run is in privacy mode, in which
+	// nothing is forwarded; nil means never.
 	Private func(context.Context) (bool, error)
 }
 
-// Relay takes the telemetry of exec-daemon in a machine, as OTLP over gRPC, and
-// sends on what it knows of it. What comes is not believed: names, words and
-// attributes are kept that look like exec-daemon's own, ids, times and numbers
-// that make sense, and spans of the one trace that may be; whose it is says
-// from. A nil Telemetry has no relay.
+// Relay receives the telemetry of exec-daemon in a machine, as OTLP over gRPC,
+// and forwards the parts it recognizes. The data is untrusted: only names,
+// texts and attributes that look like exec-daemon's own, plausible ids, times
+// and numbers, and spans of the permitted trace are kept; from says whose they
+// are. A nil Telemetry has no relay.
 func (t *Telemetry) Relay(from From) http.Handler {
 	if t == nil {
 		return nil
@@ -72,28 +73,28 @@ type relay struct {
 	resource *resourcepb.Resource
 }
 
-// take serves one of OTLP's services: what clean leaves of a message is sent on,
-// if it leaves anything.
+// take serves one OTLP service: it forwards what clean leaves of a message, if
+// anything.
 func take[T any](routes *http.ServeMux, send sender, path string, clean func(context.Context, *T) (*T, error)) {
 	forward := call[T](send, path)
 	limit := rate.NewLimiter(rate.Every(relayEvery), relayBurst)
 	routes.Handle(path, connect.NewUnaryHandler(path, func(ctx context.Context, req *connect.Request[T]) (*connect.Response[ignored], error) {
 		if !limit.Allow() {
-			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it is lost"))
+			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it was dropped"))
 		}
 		message, err := clean(ctx, req.Msg)
 		if err != nil {
-			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is not known"))
+			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is unknown"))
 		}
 		if message != nil {
-			_ = forward(ctx, message) // a receiver that is away is nothing that a machine could mend
+			_ = forward(ctx, message) // the machine cannot do anything about an unreachable receiver
 		}
 		return connect.NewResponse(&ignored{}), nil
 	}, connect.WithReadMaxBytes(maxRelayed)))
 }
 
-// unlessPrivate is clean, which drops everything while privacy mode is on. Where
-// the mode is not known nothing is sent on either.
+// unlessPrivate wraps clean so that it drops everything in privacy mode, or if
+// the mode cannot be determined.
 func unlessPrivate[T any](from From, clean func(context.Context, *T) (*T, error)) func(context.Context, *T) (*T, error) {
 	if from.Private == nil {
 		return clean
@@ -132,15 +133,15 @@ func (r relay) spans(ctx context.Context, data *tracepb.TracesData) (*tracepb.Tr
 		}
 	}
 	if len(kept) == 0 {
-		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+		return nil, nil //nolint:nilnil // nothing is left, which is not an error
 	}
 	return &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
 		Resource: r.resource, ScopeSpans: []*tracepb.ScopeSpans{{Scope: relayedScope, Spans: kept}},
 	}}}, nil
 }
 
-// logs keeps records below a span only where it is of the run's trace: another
-// trace may be another's.
+// logs keeps a record with a span only if the span is in the run's trace;
+// others may belong to another agent.
 func (r relay) logs(ctx context.Context, data *logspb.LogsData) (*logspb.LogsData, error) {
 	of, err := r.Trace(ctx)
 	if err != nil {
@@ -166,14 +167,14 @@ func (r relay) logs(ctx context.Context, data *logspb.LogsData) (*logspb.LogsDat
 		}
 	}
 	if len(kept) == 0 {
-		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+		return nil, nil //nolint:nilnil // nothing is left, which is not an error
 	}
 	return &logspb.LogsData{ResourceLogs: []*logspb.ResourceLogs{{
 		Resource: r.resource, ScopeLogs: []*logspb.ScopeLogs{{Scope: relayedScope, LogRecords: kept}},
 	}}}, nil
 }
 
-// metrics keeps those that exec-daemon has, see [NewMachineMeter].
+// metrics keeps the metrics of exec-daemon, see [NewMachineMeter].
 func (r relay) metrics(_ context.Context, data *metricspb.MetricsData) (*metricspb.MetricsData, error) {
 	var kept []*metricspb.Metric
 	points := 0
@@ -187,14 +188,14 @@ func (r relay) metrics(_ context.Context, data *metricspb.MetricsData) (*metrics
 		}
 	}
 	if len(kept) == 0 {
-		return nil, nil //nolint:nilnil // nothing is left, and nothing went wrong
+		return nil, nil //nolint:nilnil // nothing is left, which is not an error
 	}
 	return &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
 		Resource: r.resource, ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: relayedScope, Metrics: kept}},
 	}}}, nil
 }
 
-// metric returns what is sent on of a metric, and how many points it has.
+// metric returns what is forwarded of a metric, and its number of points.
 func (r relay) metric(m *metricspb.Metric) (*metricspb.Metric, int) {
 	kind := machineMetric(m.GetName())
 	if kind == nil {
@@ -233,7 +234,8 @@ func (r relay) metric(m *metricspb.Metric) (*metricspb.Metric, int) {
 	return out, len(histogram.GetDataPoints())
 }
 
-// attributes are those of the keys whose values are plain, each once.
+// attributes returns the attributes with the given keys and plain values,
+// without duplicates.
 func (r relay) attributes(from []*commonpb.KeyValue, keys []string) (kept []*commonpb.KeyValue) {
 	for _, a := range from {
 		known := slices.ContainsFunc(kept, func(k *commonpb.KeyValue) bool { return k.GetKey() == a.GetKey() })

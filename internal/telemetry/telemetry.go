@@ -1,14 +1,14 @@
 // Package telemetry sends traces, metrics and logs to an OpenTelemetry
-// receiver, by OTLP over gRPC. In ghost mode, which is the default of everything
-// that uses it, none of it exists: no exporter, no connection, no goroutine.
+// receiver, by OTLP over gRPC. In ghost mode, the default, it does nothing: no
+// exporter, no connection, no goroutine.
 //
-// What is sent names things by their ids and tells times, counts and outcomes.
-// No prompt, file content, command or output is ever given to it: spans are made
-// from values of the caller's own, and of a log record only its message, which
-// is constant, and attributes of known names are sent.
+// Telemetry has ids, times, counts and outcomes. It never contains prompts,
+// file contents, commands or output: spans are made from the caller's own
+// values, and of a log record only the constant message and known attributes
+// are sent.
 //
-// gRPC is spoken by Connect, which the programs hold anyway; OpenTelemetry's
-// own exporters would add 5 MB to each.
+// It uses Connect as its gRPC client, which the programs contain anyway;
+// OpenTelemetry's own exporters would add 5 MB to each.
 package telemetry
 
 import (
@@ -34,33 +34,33 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Config says where telemetry goes.
+// Config says where to send telemetry.
 type Config struct {
-	Ghost    bool   // send nothing, whatever else is said
-	Endpoint string // https://host:port of an OTLP receiver; "" sends nothing
-	Token    string // sent as a bearer token, unless empty
-	Insecure bool   // speak without TLS
-	Service  string // aloft, exec-daemon
-	Soon     bool   // send spans within half a second, and metrics when there are new ones: whoever takes them on is about to leave
+	Ghost    bool   // send nothing, whatever the other fields say
+	Endpoint string // https://host:port of an OTLP receiver; if "", nothing is sent
+	Token    string // bearer token; optional
+	Insecure bool   // connect without TLS
+	Service  string // the service's name: aloft, exec-daemon
+	Soon     bool   // send spans within half a second, and metrics when they change, because the receiving control plane may disconnect soon
 	Version  string
-	Logger   *slog.Logger // hears, at debug level, that something could not be sent
+	Logger   *slog.Logger // logs failures to send, at debug level
 }
 
-// sendTimeout bounds one request to the receiver.
+// sendTimeout is the timeout of one request to the receiver.
 const sendTimeout = 10 * time.Second
 
-// soon is how long spans wait for others at most, with [Config.Soon].
+// soon is the longest time that spans are batched with [Config.Soon].
 const soon = 500 * time.Millisecond
 
-// How often metrics are sent, and how often with [Config.Soon], then only what
-// is new.
+// Intervals for sending metrics: the normal one, and the one for [Config.Soon],
+// with which only changes are sent.
 const (
 	metricsEvery = 30 * time.Second
 	metricsSoon  = 5 * time.Second
 )
 
-// Telemetry sends. A nil Telemetry is ghost mode: everything it is given goes
-// nowhere. Its methods are safe for concurrent use.
+// Telemetry sends telemetry. A nil Telemetry is ghost mode: it discards
+// everything. Its methods are safe for concurrent use.
 type Telemetry struct {
 	traces  *sdktrace.TracerProvider
 	metrics sdkmetric.Reader
@@ -70,18 +70,18 @@ type Telemetry struct {
 	send    sender
 }
 
-// Open makes what sends; nil where nothing is to be sent. It does not connect:
-// a receiver that is away holds nobody up, and what it misses is lost.
+// Open returns a Telemetry, or nil if nothing should be sent. It does not
+// connect: an unreachable receiver blocks nobody, and what it misses is lost.
 func Open(c Config) (*Telemetry, error) {
 	if c.Ghost || c.Endpoint == "" {
-		return nil, nil //nolint:nilnil // a nil Telemetry is the one that sends nothing
+		return nil, nil //nolint:nilnil // a nil Telemetry sends nothing
 	}
 	base, err := baseURL(c)
 	if err != nil {
 		return nil, err
 	}
 	if c.Logger != nil {
-		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Logger.Debug("telemetry was not sent", "error", err) }))
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Logger.Debug("cannot send telemetry", "error", err) }))
 	}
 	of := resource.NewSchemaless(attribute.String("service.name", c.Service), attribute.String("service.version", c.Version))
 	t := &Telemetry{of: of, client: httpClient(c.Insecure)}
@@ -104,7 +104,7 @@ func Open(c Config) (*Telemetry, error) {
 	return t, nil
 }
 
-// baseURL checks the endpoint. Its scheme may be left out.
+// baseURL validates the endpoint. The scheme is optional.
 func baseURL(c Config) (string, error) {
 	endpoint := c.Endpoint
 	if !strings.Contains(endpoint, "://") {
@@ -118,7 +118,7 @@ func baseURL(c Config) (string, error) {
 	case c.Insecure:
 		u.Scheme = "http"
 	case u.Scheme == "http":
-		return "", errors.New("the trace endpoint is without TLS: say that it may be (insecure), or use https")
+		return "", errors.New("the trace endpoint has no TLS: use https, or set the insecure option")
 	}
 	return u.Scheme + "://" + u.Host, nil
 }
@@ -136,7 +136,7 @@ func httpClient(insecure bool) *http.Client {
 	}, Timeout: sendTimeout}
 }
 
-// Tracer returns what makes spans.
+// Tracer returns the tracer for new spans.
 func (t *Telemetry) Tracer() trace.Tracer {
 	if t == nil {
 		return noop.NewTracerProvider().Tracer("aloft")
@@ -144,8 +144,8 @@ func (t *Telemetry) Tracer() trace.Tracer {
 	return t.traces.Tracer("aloft")
 }
 
-// Metrics returns the reader through which metrics are sent, for the one meter
-// provider of the program; nil where none are.
+// Metrics returns the reader that sends metrics, for the program's meter
+// provider; nil if none are sent.
 func (t *Telemetry) Metrics() sdkmetric.Reader {
 	if t == nil {
 		return nil
@@ -153,7 +153,7 @@ func (t *Telemetry) Metrics() sdkmetric.Reader {
 	return t.metrics
 }
 
-// Shutdown sends what waits, and stops. Metrics end with their provider.
+// Shutdown sends what is pending and stops. Metrics end with their provider.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -170,16 +170,16 @@ type sender struct {
 	token  string
 }
 
-// Services of OTLP, by what they take.
+// OTLP services.
 const (
 	tracesPath  = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 	metricsPath = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 	logsPath    = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// call returns a function that sends one message of the service. The messages
-// of the collector's services have the same bytes as those that are sent here,
-// and their code would bring grpc-go along.
+// call returns a function that sends one message to the service. The
+// collector's own message types have the same encoding as those used here, but
+// would add grpc-go as a dependency.
 func call[T any](s sender, path string) func(context.Context, *T) error {
 	client := connect.NewClient[T, ignored](s.client, s.base+path, connect.WithGRPC())
 	return func(ctx context.Context, message *T) error {

@@ -1,6 +1,6 @@
-// Package tool is the catalogue: every tool that a model may call, with the
-// words it is told. The catalogue is made from proto/agent/v1 by make generate
-// and embedded, so that a machine cannot talk a model into a tool of its own.
+// Package tool is the catalogue of tools that a model may call, with their
+// descriptions. The catalogue is generated from proto/agent/v1 by make generate
+// and embedded, so that a machine cannot offer a model tools of its own.
 package tool
 
 import (
@@ -15,7 +15,7 @@ import (
 //go:embed catalogue.json
 var catalogueJSON []byte
 
-// Home is where a tool acts.
+// Home is where a tool runs.
 type Home string
 
 // Homes.
@@ -34,25 +34,25 @@ type Spec struct {
 	Home        Home            `json:"home"`
 }
 
-// Result is what came of a call.
+// Result is the result of a call.
 type Result struct {
-	Text   string          // as the model reads it
-	Error  bool            // the call did not do what was asked
-	Why    Failure         // of an error; "" where nothing more is known
+	Text   string          // for the model
+	Error  bool            // the call failed
+	Why    Failure         // kind of the error; "" if unknown
 	Output json.RawMessage // for programs: {"success": …} or {"error": …}
 	Images []Image
 }
 
-// Failure is a kind of reason for which a call fails.
+// Failure is why a call failed.
 type Failure string
 
-// The failures, by the names that hooks have for them.
+// The failures, with the names used in hooks.
 const (
 	Timeout          Failure = "timeout"
 	PermissionDenied Failure = "permission_denied"
 )
 
-// Image is a picture that goes with a result.
+// Image is an image in a result.
 type Image struct {
 	MediaType string
 	Data      []byte
@@ -66,11 +66,11 @@ var catalogue = sync.OnceValue(func() []Spec {
 	return specs
 })
 
-// Catalogue returns every tool, in the order in which models are told of them.
-// The caller must not change it.
+// Catalogue returns every tool, in the order in which models are offered them.
+// The caller must not modify it.
 func Catalogue() []Spec { return catalogue() }
 
-// Lookup returns the tool of that name.
+// Lookup returns the tool with that name.
 func Lookup(name string) (Spec, bool) {
 	for _, s := range catalogue() {
 		if s.Name == name {
@@ -80,19 +80,19 @@ func Lookup(name string) (Spec, bool) {
 	return Spec{}, false
 }
 
-// Digest names this catalogue: the SHA-256 of its bytes, in hex.
+// Digest returns the SHA-256 of the catalogue, in hex.
 func Digest() string {
 	sum := sha256.Sum256(catalogueJSON)
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrorOutput is the Output of a call that failed.
+// ErrorOutput returns the Output of a call that failed.
 func ErrorOutput(message string) json.RawMessage {
 	b, _ := json.Marshal(map[string]any{"error": map[string]string{"message": message}}) // strings always marshal
 	return b
 }
 
-// Failed is the result of a call that did not do what was asked.
+// Failed returns the result of a call that failed.
 func Failed(format string, args ...any) Result {
 	msg := fmt.Sprintf(format, args...)
 	return Result{Text: msg, Error: true, Output: ErrorOutput(msg)}

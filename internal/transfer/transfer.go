@@ -1,7 +1,8 @@
 // Package transfer copies files and folders between this computer and a
-// machine, over sftp. What a machine says of its files is not believed: names
-// are checked, nothing is written outside the folder that was named, links that
-// lead out of it and special files are left out, and no file becomes set-user-id.
+// machine, over sftp. What a machine says about its files is untrusted: names
+// are validated, nothing is written outside the destination folder, links that
+// lead out of it and special files are skipped, and set-user-id bits are
+// dropped.
 package transfer
 
 import (
@@ -17,23 +18,23 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// maxDepth bounds how deep folders of a machine may be nested.
+// maxDepth limits how deep a machine's folders may be nested.
 const maxDepth = 200
 
-// modeBits are what is kept of a file's mode.
+// modeBits are the bits of a file's mode that are copied.
 const modeBits = fs.ModePerm
 
-// Report is what a copy did.
+// Report is the result of a copy.
 type Report struct {
 	Files   int
 	Bytes   int64
-	Skipped []string // with the reason
+	Skipped []string // skipped files, with the reason
 }
 
 func (r *Report) skip(name, why string) { r.Skipped = append(r.Skipped, name+": "+why) }
 
-// Get copies a file or folder of the machine to a path of this computer. Where
-// that is a folder it goes into it, under its own name.
+// Get copies a file or folder from the machine to a path on this computer. If
+// that path is a folder, the copy is put in it under the original name.
 func Get(c *sftp.Client, remote, local string) (Report, error) {
 	var r Report
 	info, err := c.Stat(remote)
@@ -68,20 +69,20 @@ func Get(c *sftp.Client, remote, local string) (Report, error) {
 	case info.Mode().IsRegular():
 		err = g.file(remote, name, info.Mode())
 	default:
-		err = fmt.Errorf("%s in the machine is no file and no folder", remote)
+		err = fmt.Errorf("%s in the machine is neither a file nor a folder", remote)
 	}
 	return r, err
 }
 
-// safe reports whether a name that a machine gave can be one of a file here.
+// safe reports whether a name that a machine sent is a valid file name here.
 func safe(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00"+string(filepath.Separator)) && filepath.IsLocal(name)
 }
 
 type getter struct {
 	c    *sftp.Client
-	root *os.Root // holds the destination
-	top  string   // the destination's name in it
+	root *os.Root // contains the destination
+	top  string   // the destination's name in root
 	r    *Report
 }
 
@@ -100,7 +101,7 @@ func (g *getter) folder(remote, local string, mode fs.FileMode, depth int) error
 	}
 	for _, e := range entries {
 		if !safe(e.Name()) {
-			g.r.skip(fmt.Sprintf("%q", e.Name()), "no name for a file")
+			g.r.skip(fmt.Sprintf("%q", e.Name()), "not a valid file name")
 			continue
 		}
 		from, to := path.Join(remote, e.Name()), filepath.Join(local, e.Name())
@@ -127,9 +128,9 @@ func (g *getter) file(remote, local string, mode fs.FileMode) error {
 		return fmt.Errorf("%s in the machine: %w", remote, err)
 	}
 	defer in.Close()
-	// A link that stands here already is not written through.
+	// Do not write through an existing link.
 	if info, err := g.root.Lstat(local); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: it exists, and is no file", local)
+		return fmt.Errorf("%s exists and is not a file", local)
 	}
 	out, err := g.root.OpenFile(local, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -144,19 +145,19 @@ func (g *getter) file(remote, local string, mode fs.FileMode) error {
 	return nil
 }
 
-// link makes a link that stays within what is copied.
+// link creates a link, if its target is inside the copied folder.
 func (g *getter) link(remote, local string) error {
 	to, err := g.c.ReadLink(remote)
 	if err != nil {
 		return fmt.Errorf("%s in the machine: %w", remote, err)
 	}
 	if !g.within(local, to) {
-		g.r.skip(remote, "a link that leads out of what is copied")
+		g.r.skip(remote, "a link that leads out of the copied folder")
 		return nil
 	}
 	if info, err := g.root.Lstat(local); err == nil {
 		if info.Mode()&fs.ModeSymlink == 0 {
-			return fmt.Errorf("%s: it exists, and is no link", local)
+			return fmt.Errorf("%s exists and is not a link", local)
 		}
 		if err := g.root.Remove(local); err != nil {
 			return err
@@ -165,10 +166,10 @@ func (g *getter) link(remote, local string) error {
 	return g.root.Symlink(to, local)
 }
 
-// within reports whether a link that stands at local leads to something within
-// what is copied.
+// within reports whether a link at local points inside the copied folder.
 func (g *getter) within(local, to string) bool {
-	// After another link, ".." is not what it seems: it may only lead the way.
+	// After another link, ".." may lead elsewhere, so it is only allowed at the
+	// beginning.
 	if path.IsAbs(to) || filepath.IsAbs(to) || strings.ContainsRune(to, 0) || path.Clean(to) != strings.TrimSuffix(to, "/") {
 		return false
 	}
@@ -176,8 +177,8 @@ func (g *getter) within(local, to string) bool {
 	return err == nil && (inside == "." || filepath.IsLocal(inside))
 }
 
-// Put copies a file or folder of this computer to a path of the machine. Where
-// that is a folder it goes into it, under its own name.
+// Put copies a file or folder from this computer to a path in the machine. If
+// that path is a folder, the copy is put in it under the original name.
 func Put(c *sftp.Client, local, remote string) (Report, error) {
 	var r Report
 	info, err := os.Stat(local)
@@ -194,11 +195,11 @@ func Put(c *sftp.Client, local, remote string) (Report, error) {
 	if !info.IsDir() {
 		return r, put(c, local, remote, info, &r)
 	}
-	// The link itself may be what was named; its folder is meant.
+	// The path itself may be a link: copy its target.
 	if local, err = filepath.EvalSymlinks(local); err != nil {
 		return r, err
 	}
-	modes := map[string]fs.FileMode{} // set last, since a folder may be read-only
+	modes := map[string]fs.FileMode{} // set at the end, since a folder may be read-only
 	err = filepath.WalkDir(local, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -263,7 +264,7 @@ func put(c *sftp.Client, local, remote string, info fs.FileInfo, r *Report) erro
 	return nil
 }
 
-// there says that an error is of the machine's file.
+// there marks an error as one of the machine's file.
 func there(remote string, err error) error {
 	if err == nil {
 		return nil

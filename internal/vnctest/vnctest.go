@@ -1,5 +1,5 @@
-// Package vnctest starts real displays for tests of either wing. It has no part
-// in the product.
+// Package vnctest starts real X displays for tests of the guest and of the
+// control plane. The product does not use it.
 package vnctest
 
 import (
@@ -15,14 +15,14 @@ import (
 	"aloft/internal/need"
 )
 
-// Server is an Xtigervnc of its own, which ends with the test.
+// Server is a running Xtigervnc, which is stopped at the end of the test.
 type Server struct {
-	Display string // as the variable DISPLAY
-	Socket  string // the path of the unix socket on which it speaks VNC, without a password
+	Display string // value for the variable DISPLAY
+	Socket  string // path of the unix socket that serves VNC, without a password
 }
 
-// Start starts a display of that size in pixels and 24 bits, and returns when it
-// takes connections.
+// Start starts a display of that size in pixels and 24 bits, and returns once
+// it accepts connections.
 func Start(t testing.TB, width, height int) Server {
 	t.Helper()
 	program := need.Command(t, "Xtigervnc")
@@ -33,7 +33,7 @@ func Start(t testing.TB, width, height int) Server {
 	}
 	defer func() { _ = said.Close() }()
 	var log bytes.Buffer
-	// Clean-up ends it, after what began later.
+	// The test's clean-up stops it, after what was started later.
 	cmd := exec.Command(program, "-displayfd", "3", "-rfbport=-1", "-rfbunixpath="+path, "-SecurityTypes", "None",
 		"-geometry", fmt.Sprintf("%dx%d", width, height), "-depth", "24")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{says}, &log
@@ -45,10 +45,10 @@ func Start(t testing.TB, width, height int) Server {
 		_ = cmd.Wait()
 	})
 	_ = says.Close()
-	number, err := io.ReadAll(io.LimitReader(said, 16)) // it closes it when it is there
+	number, err := io.ReadAll(io.LimitReader(said, 16)) // the server closes it once it is ready
 	if err != nil || len(number) == 0 {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // so that the log is whole
+		_ = cmd.Wait() // so that the log is complete
 		t.Fatalf("no display: %v\n%s", err, &log)
 	}
 	return Server{Display: ":" + strings.TrimSpace(string(number)), Socket: path}

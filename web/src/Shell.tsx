@@ -30,11 +30,11 @@ const SetUp = lazy(() => import("./environments/SetUp"));
 const Settings = lazy(() => import("./settings/Settings"));
 const Approvals = lazy(() => import("./approvals/Approvals"));
 
-/** Begins to get the code and the data of a place, before it is known who has signed in. */
+/** Prefetches the code and the data of a page, before it is known who has signed in. */
 export function foresee(client: Client, place: Place): void {
   if (place.page === "agents") foreseeAgents(client);
   if (place.page !== "agent") return;
-  agentPage().catch(() => undefined); // who shows the page is told
+  agentPage().catch(() => undefined); // the page itself reports errors
   client.foresee(place.id);
 }
 
@@ -67,7 +67,7 @@ export function Shell() {
   useKey("mod+e", openSpawn);
   useNotices();
   useEffect(() => {
-    const timer = setTimeout(() => spawnDialog().catch(() => undefined), soon); // who opens it is told
+    const timer = setTimeout(() => spawnDialog().catch(() => undefined), soon); // the dialog itself reports errors
     return () => clearTimeout(timer);
   }, []);
   useEffect(() => {
@@ -175,7 +175,7 @@ function Screen({ place }: { place: Place }) {
   }
 }
 
-/** Shows what is left to do where a screen has failed. */
+/** Shows an error page if a screen has crashed. */
 class Caught extends Component<{ children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
   static getDerivedStateFromError() {

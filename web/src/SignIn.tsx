@@ -10,10 +10,10 @@ import { Brand } from "./Shell";
 
 const w = words.signIn;
 
-/** What an address says behind its #, which is sent to nobody. */
+/** Returns a parameter from the URL fragment, which browsers never send to a server. */
 const behind = (name: string): string => new URLSearchParams(location.hash.slice(1)).get(name) ?? "";
 
-/** Lets somebody in: by a link, a passkey, a password, a provider, or an API key. */
+/** Signs a user in: by a link, a passkey, a password, an identity provider, or an API key. */
 export default function SignIn() {
   const client = useClient();
   const ways = session.use();
@@ -42,7 +42,7 @@ export default function SignIn() {
   useEffect(() => {
     if (!link.current) return;
     const token = link.current;
-    link.current = ""; // it is good once, also where this runs twice
+    link.current = ""; // valid only once, even if this effect runs twice
     void enter(() => Promise.resolve({ link: token }), "account");
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, []);

@@ -1,28 +1,31 @@
 import { useLayoutEffect } from "react";
 
-/** Whether keys are for text that is being written. */
+/** Whether a key press goes into a text field. */
 export function typing(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) && target.getAttribute("type") !== "checkbox";
 }
 
 const apple = typeof navigator !== "undefined" && /Mac|iPhone|iPad/.test(navigator.platform);
 
-/** The name of a shortcut on this machine: mod+e is ⌘E or Ctrl E. */
+/** The name of a shortcut on this computer: mod+e is ⌘E or Ctrl E. */
 export function keyName(key: string): string {
   return key.replace("mod+", apple ? "⌘" : "Ctrl ").replace(/[a-z]$/, (c) => c.toUpperCase());
 }
 
 const kept = "aloft.keys";
 
-/** Whether single keys do something, too: who dictates, say, turns them off. */
+/** Whether single-key shortcuts are enabled; people who use dictation turn them off. */
 export function singleKeys(now?: boolean): boolean {
   if (now !== undefined) localStorage.setItem(kept, now ? "on" : "off");
   return localStorage.getItem(kept) !== "off";
 }
 
-/** Does something on a shortcut: mod+e, or one key while nothing is written. Enter is the focused element's, where there is one. */
+/**
+ * Runs an action on a shortcut: mod+e, or a single key outside text fields.
+ * Enter belongs to the focused element, if there is one.
+ */
 export function useKey(key: string, act: () => void, enabled = true): void {
-  // Before it is painted: who sees the page is heard.
+  // A layout effect, so that the shortcut works as soon as the page is visible.
   useLayoutEffect(() => {
     if (!enabled) return;
     const listen = (e: KeyboardEvent) => {

@@ -52,8 +52,8 @@ async function start(): Promise<void> {
     }
     localStorage.setItem(wasIn, signedIn ? "yes" : "");
   });
-  if (localStorage.getItem(wasIn)) foresee(client, placeOf(location.pathname)); // at the same time as who has signed in
-  else signIn().catch(() => undefined); // who shows it is told
+  if (localStorage.getItem(wasIn)) foresee(client, placeOf(location.pathname)); // in parallel with the request for the signed-in user
+  else signIn().catch(() => undefined); // the page itself reports errors
   const theme = localStorage.getItem("aloft.theme");
   if (theme) document.documentElement.dataset["theme"] = theme;
   const root = document.getElementById("app");
@@ -61,7 +61,7 @@ async function start(): Promise<void> {
   await askWho(client);
 }
 
-/** Asks who has signed in, until the server answers. */
+/** Asks the server who is signed in, until it answers. */
 async function askWho(client: Client): Promise<void> {
   for (;;) {
     try {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Adopt makes a clone that was made for another this caller's: it is brought up
-// to date with the remote and the branch is checked out, as Make would have it.
-// What git does not track stays, since that is what the clone is kept for. The
-// clone's configuration stays too, but nothing that it names runs here. Adopt may
-// be called again where it failed. Errors are [*Failure] where git refused.
+// Adopt takes over a clone that was made for another owner: it updates the
+// clone from the remote and checks the branch out, as Make would. Untracked
+// files stay, because they are the reason to keep the clone. The clone's
+// configuration stays too, but no program that it names is run here. Adopt may
+// be called again after a failure. If git refuses, the error is a [*Failure].
 func (r *Repository) Adopt(ctx context.Context, spec Spec) (State, error) {
 	if err := spec.check(); err != nil {
 		return State{}, err
@@ -68,7 +68,8 @@ func branchTaken(branch, at string) *Failure {
 	return &Failure{CodeBranchTaken, fmt.Sprintf("branch %s is on the remote already, at %.12s", branch, at)}
 }
 
-// defaultBranch asks the remote for its default branch, and notes it in the clone.
+// defaultBranch asks the remote for its default branch, and records it in the
+// clone.
 func (g *ownGit) defaultBranch(ctx context.Context, url string) (string, error) {
 	out, err := g.run(ctx, "ls-remote", "--symref", "--end-of-options", url, "HEAD")
 	if err != nil {
@@ -83,16 +84,16 @@ func (g *ownGit) defaultBranch(ctx context.Context, url string) (string, error) 
 	return branch, err
 }
 
-// adopt checks a commit out as the branch, or as no branch if that is empty, over
-// whatever is in the clone. What another left of a merge ends.
+// adopt checks a commit out over whatever is in the clone, on the branch, or
+// detached if branch is empty. It ends an unfinished merge.
 func (g *ownGit) adopt(ctx context.Context, url, branch, commit string, tracks bool) error {
-	// Files whose times alone have changed are not written again: what was built of
-	// them stays as new as it is.
+	// Refresh the index, so that files of which only the times differ are not
+	// rewritten: build outputs stay newer than their sources.
 	_, err := g.run(ctx, "update-index", "-q", "--refresh")
 	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
 		return err
 	}
-	// No git checkout, which would move our HEAD.
+	// Not git checkout, which would move the HEAD of our own git directory.
 	if _, err := g.run(ctx, "read-tree", "--reset", "-u", commit); err != nil {
 		return err
 	}

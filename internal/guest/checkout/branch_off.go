@@ -2,9 +2,9 @@ package checkout
 
 import "context"
 
-// BranchOff makes a clone that another works in this caller's, who goes on from
-// where it stands: the tree and the index stay as they are, and Branch is made at
-// the commit that is checked out. It may be called again where it failed.
+// BranchOff takes over a clone of another owner and continues from its current
+// state: the tree and the index stay as they are, and Branch is created at the
+// commit that is checked out. It may be called again after a failure.
 func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
 	if err := spec.check(); err != nil {
 		return State{}, err
@@ -30,7 +30,7 @@ func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
 				return State{}, err
 			}
 		}
-		// Not git checkout, which refuses in the middle of a merge.
+		// Not git checkout, which refuses during a merge.
 		if err := git.setCloneHead(ctx, "ref: "+ref); err != nil {
 			return State{}, err
 		}

@@ -1,11 +1,11 @@
-// Package checkout does the work on the repository that is not the agent's
-// own: it clones, makes the branch, commits, pushes and tells the difference,
-// by running git in the machine as the agent's user.
+// Package checkout does the git operations that the agent does not do itself:
+// it clones, creates the branch, commits, pushes and diffs, by running git in
+// the machine as the agent's user.
 //
-// git reaches every remote through the gateway only: [Config] rewrites the
-// URLs and holds the run's credential. The package does not start processes
-// itself: whoever owns the machine's processes gives it a [Runner]. It decides
-// nothing about who may do what; the gateway does.
+// git reaches every remote through the git gateway only: [Config] rewrites the
+// URLs and has the run's credential. The package does not start processes
+// itself: the owner of the machine's processes provides a [Runner]. It makes no
+// permission decisions; the gateway does.
 package checkout
 
 import (
@@ -25,70 +25,70 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// Command is one command to be run in the machine as the agent's user.
+// Command is a command to run in the machine as the agent's user.
 type Command struct {
 	Args   []string // the program's name, then its arguments
 	Dir    string   // "" is the root folder
-	Env    []string // over the user's
-	Hooks  bool     // with the variables of the agent's commands: it runs the project's hooks
-	Clean  bool     // without those variables of the user's that git heeds
+	Env    []string // added to the user's environment
+	Hooks  bool     // include the agent's environment variables, because it runs the project's hooks
+	Clean  bool     // without the user's variables that influence git
 	Stdin  string
-	Stdout io.Writer // nil discards; an error of it ends the command
+	Stdout io.Writer // nil discards; if it returns an error, the command is killed
 	Stderr io.Writer
 }
 
-// A Runner runs a command to its end and returns its exit status, 128+n where
-// signal n ended it. The error is of starting it, or ctx's cause: the command
-// and its process group are dead then.
+// A Runner runs a command to its end and returns its exit status, 128+n if
+// signal n killed it. The error is one of starting the command, or ctx's cause;
+// then the command and its process group have been killed.
 type Runner func(ctx context.Context, c Command) (exit int, err error)
 
-// Repository is the clone that the agent works in. Its methods are for one
-// caller at a time.
+// Repository is the clone that the agent works in. Its methods must not be
+// called concurrently.
 type Repository struct {
 	Path   string // absolute
-	URL    string // as the repository's users write it
-	Own    string // folder for a git directory of our own; outside the agent's reach
-	System string // file with what [Config] says; "" is none
+	URL    string // the public URL
+	Own    string // folder for our own git directory; the agent has no access to it
+	System string // file with the text of [Config]; "" for none
 	Run    Runner
-	Record string // file that remembers what was checked out; outside the agent's reach
-	Secret string // credential, cut out of all that git says
-	// Gateway is where git finds all remotes, as in [Config]: what git says of
-	// it is told as of the remote.
+	Record string // records what was checked out; the agent has no access to it
+	Secret string // credential, redacted from all of git's output
+	// Gateway is the base URL of the git gateway, as in [Config]. It is
+	// replaced in git's messages by the remote's URL.
 	Gateway   string
-	HookLimit time.Duration // of the project's hooks; 5 minutes if 0
-	// Claim makes an empty folder the user's.
+	HookLimit time.Duration // timeout of the project's hooks; 5 minutes if 0
+	// Claim gives an empty folder to the agent's user.
 	Claim func(path string) error
 }
 
-// Spec says what is to be checked out.
+// Spec says what to check out.
 type Spec struct {
-	URL    string // as the repository's users write it
+	URL    string // the public URL
 	Ref    string // branch, tag or commit; "" is the default branch
-	Branch string // to work on, made at Ref; "" or Ref works on Ref itself
-	Resume bool   // Branch may be on the remote, and is then continued
-	Owner  string // whom it is for
+	Branch string // branch to work on, created at Ref; "" or Ref works on Ref itself
+	Resume bool   // if Branch exists on the remote, continue it
+	Owner  string // id of the agent that the checkout is for
 }
 
-// State is what is checked out.
+// State describes a checkout.
 type State struct {
 	Path   string `json:"path"`
 	Base   string `json:"base"`   // commit checked out first; "" in an empty repository
-	Branch string `json:"branch"` // "" where HEAD is detached
+	Branch string `json:"branch"` // "" if HEAD is detached
 	Owner  string `json:"owner,omitempty"`
-	// Whole says that the checkout came to its end.
+	// Whole says that the checkout was completed.
 	Whole bool `json:"whole"`
-	// Modules says that its submodules have still to be checked out.
+	// Modules says that the submodules are not checked out yet.
 	Modules bool `json:"modules,omitempty"`
 }
 
-// Limits of git commands that wait for nobody.
+// Timeouts of git commands.
 const (
 	quickLimit = time.Minute
 	localLimit = 10 * time.Minute
 )
 
-// Find returns what an earlier Make, or somebody else, left at Path; false
-// where there is nothing, or only half a clone.
+// Find returns the existing checkout at Path. It returns false if there is
+// nothing, or only an incomplete clone.
 func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 	state, err := r.recall()
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 		return State{}, false, fmt.Errorf("look for a clone: %w", err)
 	}
 	if state.Path != r.Path {
-		// Not of our making: an image may bring its clone.
+		// Not made here: the image contains a clone.
 		state = State{Path: r.Path, Whole: true}
 		if state.Base, err = r.head(ctx); err != nil {
 			return State{}, false, err
@@ -125,9 +125,9 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 	return state, true, nil
 }
 
-// Make clones the repository and checks the branch out. What an unfinished
-// Make left is removed first; what is not of Make is not. progress hears how
-// far it is, now and then. Errors are [*Failure] where git refused.
+// Make clones the repository and checks the branch out. It first removes what
+// an unfinished Make left, but nothing else. progress is called with progress
+// messages. If git refuses, the error is a [*Failure].
 func (r *Repository) Make(ctx context.Context, spec Spec, progress func(string)) (State, error) {
 	if err := spec.check(); err != nil {
 		return State{}, err
@@ -160,7 +160,7 @@ func (s Spec) check() error {
 
 func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
-// prepare makes an empty folder of the user's at Path.
+// prepare creates an empty folder at Path, owned by the user.
 func (r *Repository) prepare(ctx context.Context) error {
 	state, err := r.recall()
 	if err != nil {
@@ -173,7 +173,8 @@ func (r *Repository) prepare(ctx context.Context) error {
 		return fmt.Errorf("claim %s: %w", r.Path, err)
 	}
 	if state.Path == r.Path && !state.Whole {
-		// By the user, so that no link in it leads the machine's root astray.
+		// Delete as the user, so that symbolic links cannot make root delete
+		// other files.
 		if _, err := r.command(ctx, localLimit, "find", r.Path, "-mindepth", "1", "-delete"); err != nil {
 			return fmt.Errorf("remove half a clone: %w", err)
 		}
@@ -183,8 +184,8 @@ func (r *Repository) prepare(ctx context.Context) error {
 
 var hexName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
-// clone fetches everything and checks nothing out. A branch or tag that is not
-// there is refused before anything is fetched.
+// clone fetches everything and checks nothing out. It fails before fetching if
+// the branch or tag does not exist.
 func (r *Repository) clone(ctx context.Context, spec Spec, progress func(string)) error {
 	args := []string{"clone", "--progress", "--no-checkout"}
 	if spec.Ref != "" && !hexName.MatchString(spec.Ref) {
@@ -204,7 +205,7 @@ func (r *Repository) clone(ctx context.Context, spec Spec, progress func(string)
 	return nil
 }
 
-// plain is a branch's or tag's name without its namespace.
+// plain returns the name of a branch or tag without refs/heads/ or refs/tags/.
 func plain(ref string) string {
 	for _, space := range []string{"refs/heads/", "refs/tags/"} {
 		if name, ok := strings.CutPrefix(ref, space); ok {
@@ -214,7 +215,7 @@ func plain(ref string) string {
 	return ref
 }
 
-// branch checks out what spec asks of a fresh clone.
+// branch checks out the requested branch in a new clone.
 func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
 	state := State{Path: r.Path, Branch: spec.Branch, Owner: spec.Owner, Whole: true, Modules: true}
 	start, name, err := r.start(ctx, spec.Ref)
@@ -224,7 +225,7 @@ func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
 	if state.Branch == "" || state.Branch == plain(spec.Ref) {
 		state.Branch = name
 	}
-	if start == "" { // no commit at all
+	if start == "" { // the repository has no commits
 		if state.Branch != "" {
 			_, err = r.git(ctx, quickLimit, "symbolic-ref", "HEAD", "refs/heads/"+state.Branch)
 		}
@@ -253,9 +254,9 @@ func (r *Repository) branch(ctx context.Context, spec Spec) (State, error) {
 	return state, err
 }
 
-// start finds the commit that ref names, and the branch if it is one. Both are
-// empty for the default branch of a repository without commits, where name is
-// what the branch will be.
+// start finds the commit that ref names, and the branch if ref is one. For the
+// default branch of a repository without commits the commit is empty, and name
+// is the future branch.
 func (r *Repository) start(ctx context.Context, ref string) (commit, name string, err error) {
 	if ref == "" {
 		if commit, err = r.head(ctx); err != nil {
@@ -270,8 +271,8 @@ func (r *Repository) start(ctx context.Context, ref string) (commit, name string
 	})
 }
 
-// find finds the commit that ref names, and the branch if it is one, by look,
-// which looks names up in the clone. fetch asks the remote for ref.
+// find finds the commit that ref names, and the branch if ref is one. look
+// looks a name up in the clone; fetch fetches ref from the remote.
 func find(ctx context.Context, ref string, look func(context.Context, string) (string, error), fetch func() error) (commit, name string, err error) {
 	if !strings.HasPrefix(ref, "refs/tags/") {
 		if commit, err = look(ctx, "refs/remotes/origin/"+plain(ref)); commit != "" || err != nil {
@@ -285,7 +286,7 @@ func find(ctx context.Context, ref string, look func(context.Context, string) (s
 		if commit, err = look(ctx, ref); commit != "" || err != nil {
 			return commit, "", err
 		}
-		// A commit that no branch holds may still be given out when asked for.
+		// The remote may provide a commit that is on no branch.
 		if err := fetch(); err == nil {
 			if commit, err = look(ctx, ref); commit != "" || err != nil {
 				return commit, "", err
@@ -295,7 +296,7 @@ func find(ctx context.Context, ref string, look func(context.Context, string) (s
 	return "", "", &Failure{CodeRefNotFound, fmt.Sprintf("no branch, tag or commit %q in the repository", ref)}
 }
 
-// commit is the commit that a name stands for; "" where there is none.
+// commit returns the commit that a name refers to; "" if there is none.
 func (r *Repository) commit(ctx context.Context, name string) (string, error) {
 	var out bytes.Buffer
 	c := r.gitCommand("rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
@@ -309,7 +310,7 @@ func (r *Repository) commit(ctx context.Context, name string) (string, error) {
 
 func (r *Repository) head(ctx context.Context) (string, error) { return r.commit(ctx, "HEAD") }
 
-// current is the branch that is checked out, born or not; "" where HEAD is
+// current returns the current branch, even if it has no commits; "" if HEAD is
 // detached.
 func (r *Repository) current(ctx context.Context) (string, error) {
 	var out bytes.Buffer
@@ -337,7 +338,7 @@ func (r *Repository) recall() (State, error) {
 	return s, nil
 }
 
-// remember writes the record whole or not at all.
+// remember writes the record atomically.
 func (r *Repository) remember(s State) error {
 	data, err := json.Marshal(s)
 	if err != nil {

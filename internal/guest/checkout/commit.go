@@ -7,17 +7,18 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// Committed is what Commit did.
+// Committed is the result of Commit.
 type Committed struct {
-	Commit string // HEAD; "" where there is no commit at all
+	Commit string // HEAD; "" if the repository has no commits
 	Made   bool
-	Note   string // why the project's hooks did not let it pass, or were not run; "" if they did
+	Note   string // why the project's hooks rejected the commit or were not run; "" if they passed
 }
 
-// Commit commits whatever is changed in the clone, with the project's hooks unless
-// skipHooks. Where they refuse, the error is a [*Failure] of [CodeHookFailed] with
-// their words. A lock that a killed git left behind is removed, and a damaged
-// clone does not matter as long as its objects are there.
+// Commit commits all changes in the clone, and runs the project's hooks unless
+// skipHooks is set. If a hook rejects the commit, the error is a [*Failure]
+// with [CodeHookFailed] and the hook's output. Commit removes a lock that a
+// killed git left behind. It works on a damaged clone as long as the objects
+// are intact.
 func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool) (Committed, error) {
 	if strings.TrimSpace(message) == "" {
 		return Committed{}, &Failure{CodeInternal, "a commit needs a message"}
@@ -42,7 +43,7 @@ func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool)
 		return Committed{}, err
 	}
 	if hooks && skipHooks {
-		note = "the project's commit hooks did not let it pass"
+		note = "the project's commit hooks rejected the commit"
 	}
 	if hooks && !skipHooks {
 		if err := r.commitHooked(ctx, message); err != nil {
@@ -52,7 +53,7 @@ func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool)
 		if err != nil {
 			return Committed{}, err
 		}
-		// Hooks may have changed files after they were staged, or moved HEAD.
+		// Hooks may have changed files after staging, or moved HEAD.
 		if tree, changed, err = git.changed(ctx, now.head); err != nil {
 			return Committed{}, err
 		}
@@ -77,8 +78,8 @@ func (g *ownGit) changed(ctx context.Context, head string) (tree string, changed
 	return tree, was != tree, err
 }
 
-// commitHooked commits what is staged as the user would: with the project's hooks
-// and the clone's own configuration.
+// commitHooked commits what is staged in the same way as the user would: with
+// the project's hooks and the clone's configuration.
 func (r *Repository) commitHooked(ctx context.Context, message string) error {
 	return r.unlocked(ctx, func() error {
 		return r.hooked(ctx, Command{

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Config is git's configuration for a whole machine: every remote is reached
-// through the gateway.
+// Config is the git configuration of a machine. It makes git reach every remote
+// through the git gateway.
 type Config struct {
 	Gateway        string   // http://127.0.0.1:26499, without a path
-	RepoURLs       []string // of the run
-	Hosts          []string // whose short ssh form leads to the gateway too
+	RepoURLs       []string // the run's repositories
+	Hosts          []string // hosts whose short ssh form is rewritten too
 	AuthorName     string
 	AuthorEmail    string
-	LFS            bool   // git-lfs is in the machine
-	CredentialFile string // absolute; what [Credential] returns is there; "" is none
+	LFS            bool   // git-lfs is installed in the machine
+	CredentialFile string // absolute path of the file with the text of [Credential]; "" for none
 }
 
 // scpLike is the short form of an ssh URL: [user@]host:path.
@@ -25,13 +25,14 @@ var scpLike = regexp.MustCompile(`^(?:([^/@:\s]+)@)?([A-Za-z0-9.-]+):([^/].*|/[^
 
 var plainHost = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
 
-// Text is the configuration as git reads it. The gateway's path for a
-// repository is /<scheme>/<rest of the URL>: https://h/o/r is /https/h/o/r.
+// Text returns the configuration in git's format. The gateway's path for a
+// repository is /<scheme>/<rest of the URL>: https://h/o/r becomes
+// /https/h/o/r.
 //
-// git rewrites a URL once and by the longest prefix, so that a rewritten URL
-// (which begins with http:// again) is left as it is. The short ssh form is no
-// scheme; it is known for the hosts of the run's repositories only, and so are
-// files: those the agent names itself are the machine's own.
+// git rewrites a URL only once, by the longest matching prefix. So a rewritten
+// URL, which begins with http:// again, is not rewritten further. The short ssh
+// form has no scheme, so it is rewritten only for the hosts of the run's
+// repositories. File paths are not rewritten: they are in the machine.
 func (c Config) Text() (string, error) {
 	var b strings.Builder
 	var err error
@@ -86,15 +87,16 @@ func (c Config) Text() (string, error) {
 	entry("user", "", "name", name)
 	entry("user", "", "email", email)
 	entry("init", "", "defaultBranch", "main")
-	entry("safe", "", "directory", "*") // the one tenant of the machine owns it all
-	// Nothing may tidy up behind the agent's back, or outlive its command.
+	entry("safe", "", "directory", "*") // all files belong to the machine's only user
+	// Disable background maintenance, which would outlive the command that
+	// started it.
 	entry("gc", "", "auto", "0")
 	entry("maintenance", "", "auto", "false")
 	entry("advice", "", "detachedHead", "false")
-	// A gateway that went silent is given up in the end.
+	// Give up on a gateway that stops responding.
 	entry("http", "", "lowSpeedLimit", "1")
 	entry("http", "", "lowSpeedTime", "600")
-	if c.LFS { // as git lfs install does; GIT_LFS_SKIP_SMUDGE decides whether files come by themselves
+	if c.LFS { // as git lfs install does; GIT_LFS_SKIP_SMUDGE controls automatic downloads
 		entry("filter", "lfs", "clean", "git-lfs clean -- %f")
 		entry("filter", "lfs", "smudge", "git-lfs smudge -- %f")
 		entry("filter", "lfs", "process", "git-lfs filter-process")
@@ -106,11 +108,11 @@ func (c Config) Text() (string, error) {
 	return b.String(), err
 }
 
-// Credential is the part of the configuration that holds the run's credential
-// for the gateway, and is secret. An empty credential is none.
+// Credential returns the part of the configuration with the run's credential
+// for the git gateway. It is secret. Without a credential it is empty.
 func Credential(gateway, credential string) (string, error) {
 	if strings.ContainsFunc(credential, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return "", errors.New("git credential: only printable ASCII without spaces can be one")
+		return "", errors.New("git credential: must be printable ASCII without spaces")
 	}
 	if credential == "" {
 		return "", nil
@@ -118,7 +120,7 @@ func Credential(gateway, credential string) (string, error) {
 	return fmt.Sprintf("[http %s]\n\textraHeader = %s\n", quote(gateway+"/"), quote("Authorization: Bearer "+credential)), nil
 }
 
-// quote writes a value so that git reads it back unchanged.
+// quote quotes a value for git's configuration.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

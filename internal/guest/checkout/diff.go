@@ -10,18 +10,19 @@ import (
 	"strings"
 )
 
-// MaxDiff bounds a diff, in bytes.
+// MaxDiff is the longest diff, in bytes.
 const MaxDiff = 4 << 20
 
-// emptyTree is the tree without a file, which every repository knows.
+// emptyTree is the hash of git's empty tree, which every repository has.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 var commitName = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// Diff is the difference of the working tree from a commit, untracked files
-// that git does not ignore included; base "" is the commit checked out first.
-// scratch is a folder of the user's. The user's index is left alone. A diff
-// longer than [MaxDiff] is cut at a line, and truncated says so.
+// Diff returns the working tree's diff against a commit, including untracked
+// files that git does not ignore. An empty base means the commit that was first
+// checked out. scratch is a folder of the user's. The user's index is not
+// modified. A diff longer than [MaxDiff] is truncated at a line, and truncated
+// is set.
 func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff string, truncated bool, err error) {
 	if base == "" {
 		state, err := r.recall()
@@ -33,7 +34,7 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 		}
 	}
 	if !commitName.MatchString(base) {
-		return "", false, &Failure{CodeRefNotFound, fmt.Sprintf("%q is not a commit's name in full", base)}
+		return "", false, &Failure{CodeRefNotFound, fmt.Sprintf("%q is not a full commit hash", base)}
 	}
 	git, err := r.own()
 	if err != nil {
@@ -45,13 +46,14 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	}
 	index := filepath.Join(scratch, "index-"+rand.Text())
 	defer func() { _, _ = r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", index, index+".lock") }()
-	// A copy of the user's index spares git from reading every file again. It
-	// is made by the user, who cannot be misled into a file that is not theirs. By
-	// its time git knows which files may have changed in the moment it was written in.
+	// A copy of the user's index saves git from reading every file again. The
+	// user's cp makes the copy, so that a symbolic link cannot make root read
+	// another file. It keeps the modification time, which git uses to decide
+	// which files may have changed in the same instant.
 	_, err = r.command(ctx, quickLimit, "cp", "-p", "--", filepath.Join(git.gitDir, "index"), index)
 	if _, refused := errors.AsType[*Failure](err); err != nil && !refused {
 		return "", false, err
-	} // where there is no index yet, git makes one
+	} // without an index, git creates one
 	tree, err := git.stage(ctx, at.head, index)
 	if err != nil {
 		return "", false, err

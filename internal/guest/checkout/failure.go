@@ -15,19 +15,19 @@ const (
 	CodeUnavailable  = "unavailable"
 	CodeDiskFull     = "disk_full"
 	CodeSecretInPush = "secret_in_push"
-	CodeHookFailed   = "hook_failed" // of the project's; Detail is what it said
+	CodeHookFailed   = "hook_failed" // a hook of the project; Detail is its output
 	CodeInternal     = "internal"
 )
 
-// Failure is git's refusal: what kind, and its last words.
+// Failure is an error that git reported: its kind, and git's last messages.
 type Failure struct {
 	Code   string
-	Detail string // bounded, valid UTF-8, without the credential
+	Detail string // limited in length, valid UTF-8, without the credential
 }
 
 func (f *Failure) Error() string { return f.Code + ": " + f.Detail }
 
-// failure reads the kind out of what git said last.
+// failure determines the kind of an error from git's last messages.
 func (r *Repository) failure(words *tail) *Failure {
 	said := words.lines()
 	if r.Secret != "" {
@@ -35,15 +35,14 @@ func (r *Repository) failure(words *tail) *Failure {
 	}
 	code := classify(said)
 	if r.Gateway != "" {
-		// The person who reads it knows the forge's address, not the gateway's.
+		// Users know the forge's address, not the gateway's.
 		said = regexp.MustCompile(regexp.QuoteMeta(r.Gateway)+`/([a-z]+)/`).ReplaceAllString(said, "$1://")
 	}
 	return &Failure{Code: code, Detail: said}
 }
 
-// signs are what git 2.x says in the C locale, in the order in which they are
-// looked for: the first that is found decides. A message of the gateway comes
-// with the HTTP status that git repeats.
+// signs are messages of git 2.x in the C locale, checked in this order; the
+// first match decides. git includes the HTTP status of the gateway's responses.
 var signs = []struct {
 	code string
 	sign *regexp.Regexp

@@ -10,18 +10,20 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// ownFilters are the values of the attribute filter under which a file is
-// committed as it is, or by a filter of the machine's own configuration.
+// ownFilters are the values of the attribute "filter" with which a file can be
+// committed here: it needs no filter, or one that the machine's own
+// configuration defines.
 var ownFilters = []string{"unspecified", "unset", "set", "lfs"}
 
-// maxNames bounds the list of a commit's changed files, in bytes: a million files.
+// maxNames limits the list of a commit's changed files, in bytes; it has room
+// for a million files.
 const maxNames = 128 << 20
 
-// keepFiltered takes out of the index what .gitattributes puts through a filter of
-// the project's, such as git-crypt's: that filter is not run here, and without it
-// a file would be committed in the clear. They stay as they are in head. The
-// attributes are those of the commit that was checked out first: what the agent
-// adds to them could hide its changes.
+// keepFiltered removes from the index all files for which .gitattributes names
+// a filter of the project's, such as git-crypt. That filter is not run here,
+// and without it the file would be committed in plain text. These files stay as
+// they are in head. The attributes are taken from the commit that was first
+// checked out, because the agent could change them to hide its changes.
 func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) error {
 	g.filtered = nil
 	if g.base == "" {
@@ -35,7 +37,7 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	if err != nil || names == "" {
 		return err
 	}
-	// Beside the clone's own index: git runs as the user, who cannot write to Own.
+	// Next to the clone's index: git runs as the user, who cannot write to Own.
 	file := filepath.Join(g.gitDir, "aloft-attributes.index")
 	defer func() {
 		_, _ = g.r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", "--", file, file+".lock")
@@ -48,7 +50,7 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	if err != nil {
 		return err
 	}
-	fields := strings.Split(strings.TrimSuffix(attributes, "\x00"), "\x00") // name, "filter", value, and so on
+	fields := strings.Split(strings.TrimSuffix(attributes, "\x00"), "\x00") // groups of three: name, "filter", value
 	for i := 0; i+2 < len(fields); i += 3 {
 		if !slices.Contains(ownFilters, fields[i+2]) {
 			g.filtered = append(g.filtered, fields[i])
@@ -64,8 +66,8 @@ func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) er
 	return err
 }
 
-// unfiltered returns a [*Failure] of [CodeHookFailed] if any of the files that
-// keepFiltered took out is changed in the eyes of the user's own git.
+// unfiltered returns a [*Failure] with [CodeHookFailed] if the user's own git
+// considers any of the files that keepFiltered removed as changed.
 func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -78,6 +80,6 @@ func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	if err != nil || exit == 0 && out.String() == "" {
 		return err
 	}
-	return &Failure{CodeHookFailed, fmt.Sprintf("%s: .gitattributes puts it through a git filter of the project, which only your own git runs. "+
+	return &Failure{CodeHookFailed, fmt.Sprintf("%s: .gitattributes applies a git filter of the project, which only your own git runs. "+
 		"Commit it yourself with git commit", strings.Join(names[:min(len(names), 5)], ", "))}
 }

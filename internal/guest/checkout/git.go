@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// gitEnv makes git speak English and never wait for a person.
+// gitEnv makes git use English messages and never prompt.
 var gitEnv = []string{
 	"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_EDITOR=true",
 	"GIT_PAGER=cat", "GIT_LFS_SKIP_SMUDGE=1", "GIT_OPTIONAL_LOCKS=0",
 }
 
-// maxOutput bounds what is kept of a command that answers in a line, in bytes.
+// maxOutput limits the output of a command, in bytes.
 const maxOutput = 1 << 20
 
-var errLimit = errors.New("it took too long")
+var errLimit = errors.New("timed out")
 
-// limited runs c for at most d.
+// limited runs c with a timeout of d.
 func (r *Repository) limited(ctx context.Context, d time.Duration, c Command) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("%w (%s)", errLimit, d))
 	defer cancel()
@@ -31,13 +31,13 @@ func (r *Repository) limited(ctx context.Context, d time.Duration, c Command) (i
 	return exit, nil
 }
 
-// git runs git in the clone and returns what it printed. An exit other than
-// zero is a [*Failure].
+// git runs git in the clone and returns its output. A non-zero exit status is a
+// [*Failure].
 func (r *Repository) git(ctx context.Context, d time.Duration, args ...string) (string, error) {
 	return r.answer(ctx, d, r.gitCommand(args...))
 }
 
-// gitCommand is git in the clone, with the clone's configuration.
+// gitCommand returns a git command that uses the clone and its configuration.
 func (r *Repository) gitCommand(args ...string) Command {
 	git := r.plainGit()
 	return Command{Args: git.Args(args...), Env: git.Environ(), Clean: true, Dir: r.Path}
@@ -47,7 +47,7 @@ func (r *Repository) command(ctx context.Context, d time.Duration, args ...strin
 	return r.answer(ctx, d, Command{Args: args, Dir: r.Path, Env: gitEnv})
 }
 
-// answer runs a command and returns what it printed.
+// answer runs a command and returns its output.
 func (r *Repository) answer(ctx context.Context, d time.Duration, c Command) (string, error) {
 	out, words := &bounded{limit: maxOutput}, newTail(nil)
 	c.Stdout, c.Stderr = out, words
@@ -61,9 +61,9 @@ func (r *Repository) answer(ctx context.Context, d time.Duration, c Command) (st
 	return out.String(), nil
 }
 
-// bounded keeps the first bytes of what is written to it and then refuses.
+// bounded keeps what is written to it up to a limit, and then returns an error.
 type bounded struct {
-	kept  bytes.Buffer // not embedded: its ReadFrom knows no limit
+	kept  bytes.Buffer // not embedded: its ReadFrom has no limit
 	limit int
 	full  bool
 }

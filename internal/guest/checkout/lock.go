@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// How long a lock of git's is waited for, and how often in a row nobody may be
-// seen to hold it until it is taken for one that was left behind.
+// How long to wait for a git lock, and how many times in a row no process may
+// be found that holds it before it is considered stale.
 const (
 	lockWait     = 100 * time.Millisecond
 	lockPatience = 10 * time.Second
 	lockIdle     = 3
 )
 
-// locked is what git 2.x says in the C locale where another may be at work.
+// locked matches git 2.x's error message, in the C locale, about a lock.
 var locked = regexp.MustCompile(`Unable to create '([^'\n]+\.lock)': File exists`)
 
-// lockOf returns the lock that git failed for, "" if it was not for one.
+// lockOf returns the lock file because of which git failed, or "" if it failed
+// for another reason.
 func lockOf(err error) string {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		if m := locked.FindStringSubmatch(f.Detail); m != nil {
@@ -32,9 +33,9 @@ func lockOf(err error) string {
 	return ""
 }
 
-// unlocked does what git refuses to do while another has a lock. Who has it is
-// waited for; one that a git left behind in the clone when it was killed is
-// removed.
+// unlocked calls do, which fails if another git process holds a lock. Then it
+// waits for that process; it removes a stale lock that a killed git left in the
+// clone.
 func (r *Repository) unlocked(ctx context.Context, do func() error) error {
 	idle := 0
 	for began := time.Now(); ; {
@@ -61,8 +62,8 @@ func (r *Repository) unlocked(ctx context.Context, do func() error) error {
 	}
 }
 
-// owns reports whether the lock lies in the clone's own .git. Its name is what
-// git has printed, or a hook in its place.
+// owns reports whether the lock is in the clone's .git. Its name comes from
+// git's output, which a hook may have printed.
 func (r *Repository) owns(lock string) bool {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(lock))
 	if err != nil || !filepath.IsAbs(lock) {
@@ -72,13 +73,13 @@ func (r *Repository) owns(lock string) bool {
 	return err == nil && info.Mode().IsRegular() && within(dir, filepath.Join(real(r.Path), ".git"))
 }
 
-// busy reports whether a git works in the clone, wherever it was started, or
-// whether any program has the lock open.
+// busy reports whether a git process is working in the clone, or any process
+// has the lock open.
 func (r *Repository) busy(lock string) bool {
 	clone := real(r.Path)
 	lock = filepath.Join(real(filepath.Dir(lock)), filepath.Base(lock))
 	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, process := range processes { // one that has ended says nothing
+	for _, process := range processes { // a process that has ended yields nothing
 		comm, _ := os.ReadFile(process + "/comm")
 		git := strings.HasPrefix(string(comm), "git")
 		if git && slices.ContainsFunc(foldersOf(process), func(at string) bool { return within(at, clone) || within(cloneOf(at), clone) }) {
@@ -94,7 +95,8 @@ func (r *Repository) busy(lock string) bool {
 	return false
 }
 
-// foldersOf are the folders that a git process was told of.
+// foldersOf returns the folders that a git process works on, from its arguments,
+// environment and working directory.
 func foldersOf(process string) []string {
 	var all []string
 	if dir, err := os.Readlink(process + "/cwd"); err == nil {
@@ -121,8 +123,8 @@ func foldersOf(process string) []string {
 	return all
 }
 
-// cloneOf is where the worktree or the submodule has its repository that the
-// folder lies in; "" if it is neither.
+// cloneOf returns the repository that a worktree or submodule belongs to, given
+// a folder in it; "" for any other folder.
 func cloneOf(dir string) string {
 	for ; filepath.IsAbs(dir) && dir != "/"; dir = filepath.Dir(dir) {
 		text, err := os.ReadFile(filepath.Join(dir, ".git"))
@@ -136,12 +138,13 @@ func cloneOf(dir string) string {
 	return ""
 }
 
-// within reports whether a path is the folder or lies in it.
+// within reports whether path is folder or is inside it.
 func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// real is the path without symbolic links, or as it is where it cannot be told.
+// real resolves the symbolic links of a path; it returns the path unchanged if
+// it cannot.
 func real(path string) string {
 	if at, err := filepath.EvalSymlinks(path); err == nil {
 		return at

@@ -11,25 +11,26 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// ownGit runs git on the clone by a git directory of our own. Its refs and
-// objects are the clone's; its configuration is not: the agent may have damaged
-// that, or named programs in it. It is for one operation.
+// ownGit runs git on the clone with our own git directory. It uses the clone's
+// refs and objects but not its configuration, which the agent may have damaged,
+// or in which it may have named programs. An ownGit is for one operation.
 type ownGit struct {
 	r         *Repository
-	gitDir    string // the clone's: HEAD and the index are there
-	commonDir string // the clone's: refs and objects are there
+	gitDir    string // the clone's, with HEAD and the index
+	commonDir string // the clone's, with refs and objects
 	at        gitcmd.StandIn
 	git       gitcmd.Git
-	base      string   // commit that was checked out first; "" in an empty repository
-	branch    string   // that was checked out first; "" where HEAD was detached
-	filtered  []string // files that the last stage left as they are in HEAD; see keepFiltered
+	base      string   // commit that was first checked out; "" in an empty repository
+	branch    string   // branch that was first checked out; "" if HEAD was detached
+	filtered  []string // files that the last stage kept as in HEAD; see keepFiltered
 }
 
-// cloneHead is the name by which our git knows the clone's HEAD. Our own HEAD has
-// to be a file of ours.
+// cloneHead is the name of the clone's HEAD in our git directory, which needs a
+// HEAD of its own.
 const cloneHead = "CLONE_HEAD"
 
-// own readies our git directory, which belongs to root: the agent cannot change it.
+// own prepares our git directory. It belongs to root, so the agent cannot
+// change it.
 func (r *Repository) own() (*ownGit, error) {
 	state, err := r.recall()
 	if err != nil {
@@ -46,12 +47,12 @@ func (r *Repository) own() (*ownGit, error) {
 	}
 	for _, value := range []string{g.gitDir, g.commonDir, r.URL} {
 		if strings.ContainsFunc(value, isControl) {
-			return nil, &Failure{CodeInternal, fmt.Sprintf("%q cannot be used in git's configuration", value)}
+			return nil, &Failure{CodeInternal, fmt.Sprintf("%q is not allowed in git's configuration", value)}
 		}
 	}
 	g.at = gitcmd.StandIn{Dir: r.Own, Common: g.commonDir, SHA256: len(g.base) == 64, Config: "[core]\n" +
 		"\texcludesFile = " + quote(filepath.Join(g.commonDir, "info/exclude")) + "\n" +
-		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs looks at refs/remotes/origin for what it need not upload
+		"[remote \"origin\"]\n\turl = " + quote(g.r.URL) + // git-lfs reads refs/remotes/origin to see what need not be uploaded
 		"\n[diff]\n\tignoreSubmodules = dirty\n" +
 		"[lfs]\n\trepositoryformatversion = 0\n\tstorage = " + quote(filepath.Join(g.commonDir, "lfs")) + "\n"}
 	if err := g.at.Lay(); err != nil {
@@ -66,32 +67,32 @@ func (r *Repository) own() (*ownGit, error) {
 	return g, nil
 }
 
-// plainGit is git with the machine's configuration and nobody else's, but for
-// the repository that it works on.
+// plainGit returns a git that only uses the machine's configuration and that of
+// the repository it works on.
 func (r *Repository) plainGit() gitcmd.Git { return gitcmd.Git{System: r.System} }
 
-// setHead has our HEAD be a commit, or a symbolic ref.
+// setHead sets the HEAD of our git directory to a commit or a symbolic ref.
 func (g *ownGit) setHead(to string) error { return g.at.SetHead(to) }
 
-// setCloneHead has the clone's HEAD be a commit, or a symbolic ref.
+// setCloneHead sets the clone's HEAD to a commit or a symbolic ref.
 func (g *ownGit) setCloneHead(ctx context.Context, to string) error {
 	const script = `printf '%s\n' "$1" > "$2.aloft" && mv -f -- "$2.aloft" "$2"`
 	_, err := g.r.command(ctx, quickLimit, "sh", "-c", script, "sh", to, filepath.Join(g.gitDir, "HEAD"))
 	return err
 }
 
-// run runs git and returns what it printed. An exit other than zero is a
-// [*Failure].
+// run runs git and returns its output. A non-zero exit status is a [*Failure].
 func (g *ownGit) run(ctx context.Context, args ...string) (string, error) {
 	return g.start(ctx, Command{Args: args})
 }
 
-// start runs git with c's arguments, input and variables, for at most localLimit.
+// start runs git with c's arguments, input and environment, with the timeout
+// localLimit.
 func (g *ownGit) start(ctx context.Context, c Command) (string, error) {
 	return g.startUpTo(ctx, maxOutput, c)
 }
 
-// startUpTo is start for output of up to limit bytes.
+// startUpTo is start for output of at most limit bytes.
 func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, error) {
 	out, words := &bounded{limit: limit}, newTail(nil)
 	c.Args, c.Env = g.git.Args(c.Args...), append(g.git.Environ(), c.Env...)
@@ -106,7 +107,7 @@ func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, e
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// commit is the commit that a name stands for; "" where there is none.
+// commit returns the commit that a name refers to; "" if there is none.
 func (g *ownGit) commit(ctx context.Context, name string) (string, error) {
 	id, err := g.run(ctx, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
 	if _, refused := errors.AsType[*Failure](err); refused {
@@ -115,15 +116,15 @@ func (g *ownGit) commit(ctx context.Context, name string) (string, error) {
 	return id, err
 }
 
-// position is where the clone stands.
+// position is the current state of the clone's HEAD.
 type position struct {
-	head   string // commit; "" where there is none
-	branch string // "" where HEAD is detached
+	head   string // commit; "" if there is none
+	branch string // "" if HEAD is detached
 	broken bool   // the clone's HEAD is missing or damaged
 }
 
-// position finds where the clone stands. Where its HEAD, or what it names, is lost
-// it stands on the branch that was checked out first.
+// position reads the clone's HEAD. If HEAD, or what it refers to, is lost, the
+// position is on the branch that was first checked out.
 func (g *ownGit) position(ctx context.Context) (position, error) {
 	var at position
 	name, err := g.run(ctx, "symbolic-ref", "--quiet", cloneHead)
@@ -143,7 +144,7 @@ func (g *ownGit) position(ctx context.Context) (position, error) {
 		}
 	}
 	if !at.broken && g.base != "" && at.branch != g.branch {
-		return at, nil // a branch that the agent began without a commit
+		return at, nil // a new branch of the agent's without a commit
 	}
 	if at.head, err = g.commit(ctx, g.base); err != nil || at.head != "" || g.base == "" {
 		return at, err
@@ -155,8 +156,7 @@ func (g *ownGit) position(ctx context.Context) (position, error) {
 	return at, err
 }
 
-// restore fetches what the repository's server has into a clone whose objects are
-// lost.
+// restore fetches from the remote into a clone that has lost objects.
 func (g *ownGit) restore(ctx context.Context) error {
 	if _, err := g.r.command(ctx, quickLimit, "mkdir", "-p", filepath.Join(g.commonDir, "objects"), filepath.Join(g.commonDir, "refs")); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (g *ownGit) restore(ctx context.Context) error {
 	return err
 }
 
-// stage puts the working tree into an index, "" being the clone's, and returns
-// the tree. An index that is damaged or missing is made anew.
+// stage writes the working tree to an index and returns the tree; "" is the
+// clone's index. A damaged or missing index is created anew.
 func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, err error) {
 	var env []string
 	if index != "" {
@@ -205,11 +205,12 @@ func (g *ownGit) stage(ctx context.Context, head, index string) (tree string, er
 	return g.start(ctx, Command{Args: []string{"write-tree"}, Env: env})
 }
 
-// merging are the files of a clone in the middle of a merge, a cherry-pick or a
-// revert, which a commit ends.
+// merging are the files that git keeps during a merge, a cherry-pick or a
+// revert. A commit ends it.
 var merging = []string{"MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG"}
 
-// commitTree commits a tree onto where the clone stands, and moves the clone there.
+// commitTree commits a tree on top of the clone's position, and moves the
+// clone's HEAD to it.
 func (g *ownGit) commitTree(ctx context.Context, at position, tree, message string) (commit string, err error) {
 	args := []string{"commit-tree"}
 	if at.head != "" {
@@ -245,7 +246,7 @@ func (g *ownGit) commitTree(ctx context.Context, at position, tree, message stri
 	return commit, g.endMerge(ctx)
 }
 
-// endMerge removes what a merge that is under way has noted.
+// endMerge removes the files of an unfinished merge.
 func (g *ownGit) endMerge(ctx context.Context) error {
 	rm := []string{"rm", "-f", "--"}
 	for _, name := range merging {
@@ -255,8 +256,9 @@ func (g *ownGit) endMerge(ctx context.Context) error {
 	return err
 }
 
-// bundle writes what the remote does not have of head into a file of the user's:
-// a git bundle whose one ref is HEAD. It reports whether there is anything to keep.
+// bundle writes the commits of head that the remote does not have to a git
+// bundle whose only ref is HEAD. file belongs to the user. It reports whether
+// there were any.
 func (g *ownGit) bundle(ctx context.Context, head, file string) (bool, error) {
 	if head == "" || head == g.base {
 		return false, nil

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// hookLimit bounds the project's hooks unless the caller says otherwise. They may do
-// anything: test everything, or wait for a person.
+// hookLimit is the default timeout of the project's hooks, which may run long
+// tests or wait for input.
 const hookLimit = 5 * time.Minute
 
-// hooks reports whether the project has one of the named hooks of git, wherever
-// its configuration puts them. Where that cannot be told the note says why.
+// hooks reports whether the project has one of the named git hooks, wherever
+// its configuration puts them. If that cannot be determined, the note says why.
 func (r *Repository) hooks(ctx context.Context, names ...string) (has bool, note string, err error) {
 	const script = `dir=$(git rev-parse --git-path hooks) || exit 3
 for name; do [ -f "$dir/$name" ] && [ -x "$dir/$name" ] && exit 0; done
@@ -44,16 +44,16 @@ exec "$hook" "$@"`
 	})
 }
 
-// hooked runs a command that runs the project's hooks: as the agent's user, with
-// the user's own configuration, and bounded. Where it fails, or does not end, the
-// error is a [*Failure] of [CodeHookFailed].
+// hooked runs a command that runs the project's hooks, as the agent's user,
+// with the user's own configuration and a timeout. If it fails or times out,
+// the error is a [*Failure] with [CodeHookFailed].
 func (r *Repository) hooked(ctx context.Context, c Command) error {
 	words, limit := newTail(nil), cmp.Or(r.HookLimit, hookLimit)
 	c.Dir, c.Env, c.Hooks, c.Stdout, c.Stderr = r.Path, gitEnv, true, words, words
 	exit, err := r.limited(ctx, limit, c)
 	switch {
 	case errors.Is(err, errLimit):
-		return r.refused(words, fmt.Sprintf("it did not end within %s", limit))
+		return r.refused(words, fmt.Sprintf("it did not finish within %s", limit))
 	case err != nil:
 		return err
 	case exit != 0:
@@ -62,7 +62,7 @@ func (r *Repository) hooked(ctx context.Context, c Command) error {
 	return nil
 }
 
-// refused is that the project's hooks refused.
+// refused returns the failure for a hook that rejected the operation.
 func (r *Repository) refused(words *tail, how string) *Failure {
 	said := words.last(maxHook)
 	if r.Secret != "" {

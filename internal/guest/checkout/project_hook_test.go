@@ -43,7 +43,7 @@ func TestCommitHooks(t *testing.T) {
 	}
 
 	s.write("bad.txt", "bad\n") // as a last resort
-	if done, err = s.Commit(t.Context(), "what is left", true); err != nil || !done.Made || !strings.Contains(done.Note, "did not let it pass") {
+	if done, err = s.Commit(t.Context(), "what is left", true); err != nil || !done.Made || !strings.Contains(done.Note, "hooks rejected") {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if status := s.git("status", "--porcelain"); status != "" {
@@ -69,7 +69,7 @@ func TestHookThatDoesNotEnd(t *testing.T) {
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\necho I wait\nsleep 600\n")
 	s.write("a.txt", "two\n")
 	_, err := s.Commit(t.Context(), "what is left", false)
-	if said := hookFailed(t, err); !strings.Contains(said, "did not end within 500ms") || !strings.Contains(said, "I wait") {
+	if said := hookFailed(t, err); !strings.Contains(said, "did not finish within 500ms") || !strings.Contains(said, "I wait") {
 		t.Errorf("the hook said %q", said)
 	}
 	if done, err := s.Commit(t.Context(), "what is left", true); err != nil || !done.Made {
@@ -106,7 +106,7 @@ func TestPushHook(t *testing.T) {
 		t.Errorf("pushed though the hook refused: %s", out)
 	}
 	pushed, err := s.Push(t.Context(), workBranch, true)
-	if err != nil || pushed.Commit != head || !strings.Contains(pushed.Note, "pre-push hook did not let it pass") {
+	if err != nil || pushed.Commit != head || !strings.Contains(pushed.Note, "pre-push hook rejected") {
 		t.Errorf("%+v, %v", pushed, err)
 	}
 	s.write("good.txt", "good\n")

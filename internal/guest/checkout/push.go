@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// pushLimit bounds a push, which may wait for the gateway to come back.
+// pushLimit is the timeout of a push, which may have to wait for the gateway to
+// come back.
 const pushLimit = 10 * time.Minute
 
-// Pushed is what Push did.
+// Pushed is the result of Push.
 type Pushed struct {
-	Commit string // that is on the remote
-	Note   string // why the project's pre-push hook did not let it pass, or was not run; "" if it did
+	Commit string // the commit that was pushed
+	Note   string // why the project's pre-push hook rejected the push or was not run; "" if it passed
 }
 
-// Push pushes HEAD to the branch of that name at the repository's URL, after the
-// project's pre-push hook unless skipHooks. Where that refuses, the error is a
-// [*Failure] of [CodeHookFailed] with its words.
+// Push pushes HEAD to the branch of that name at the repository's URL. It runs
+// the project's pre-push hook first, unless skipHooks is set. If the hook
+// rejects the push, the error is a [*Failure] with [CodeHookFailed] and the
+// hook's output.
 func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (Pushed, error) {
 	git, at, err := r.toPush(ctx, branch)
 	if err != nil {
@@ -39,7 +41,7 @@ func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (P
 		return Pushed{}, err
 	}
 	if has && skipHooks {
-		note = "the project's pre-push hook did not let it pass"
+		note = "the project's pre-push hook rejected the push"
 	}
 	if has && !skipHooks && remote != at.head {
 		if err := r.prePush(ctx, at.head, branch, remote); err != nil {
@@ -57,8 +59,8 @@ func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (P
 	if exit != 0 {
 		return Pushed{}, r.failure(words)
 	}
-	// git does so only where it pushes to a remote by its name.
-	_, _ = git.run(ctx, "update-ref", tracking, at.head) // for the agent to see; the push is done
+	// git updates the tracking branch only if it pushes to a named remote.
+	_, _ = git.run(ctx, "update-ref", tracking, at.head) // for the agent to see; the push itself has succeeded
 	return Pushed{at.head, note}, nil
 }
 
@@ -77,11 +79,11 @@ func (r *Repository) toPush(ctx context.Context, branch string) (*ownGit, positi
 	return git, at, err
 }
 
-// pushLarge uploads the large files that the commits name (Git LFS), before a
-// branch is pushed that would be of no use without them.
+// pushLarge uploads the large files (Git LFS) that the commits refer to. It
+// runs before the push, since the branch would be useless without them.
 func (g *ownGit) pushLarge(ctx context.Context, head string) error {
 	if _, err := os.Lstat(filepath.Join(g.commonDir, "lfs/objects")); err != nil {
-		return nil //nolint:nilerr // git-lfs has never kept one here
+		return nil //nolint:nilerr // git-lfs has never stored a file here
 	}
 	if err := g.setHead(head); err != nil {
 		return err
@@ -90,8 +92,8 @@ func (g *ownGit) pushLarge(ctx context.Context, head string) error {
 	return err
 }
 
-// Bundle writes the commits that are not pushed into file, as the user: a git
-// bundle whose one ref is HEAD. It reports whether there are any.
+// Bundle writes the commits that have not been pushed to file, as the user: a
+// git bundle whose only ref is HEAD. It reports whether there were any.
 func (r *Repository) Bundle(ctx context.Context, file string) (bool, error) {
 	git, err := r.own()
 	if err != nil {

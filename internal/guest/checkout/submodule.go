@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// maxSubmodules bounds how many submodules a repository may have.
+// maxSubmodules limits how many submodules are checked out.
 const maxSubmodules = 100
 
-// Submodules checks out the submodules of a clone that has just been made or
-// adopted, and theirs, as the commit names them. One that cannot be had is no
-// error: the notes name it, with git's words.
+// Submodules checks out the submodules of a new or adopted clone, recursively,
+// at the commits that the repository records. If one cannot be checked out,
+// that is not an error: a note names it and has git's message.
 func (r *Repository) Submodules(ctx context.Context, progress func(string)) (notes []string, err error) {
 	state, err := r.recall()
 	if err != nil || !state.Modules || state.Path != r.Path {
@@ -31,14 +31,15 @@ func (r *Repository) Submodules(ctx context.Context, progress func(string)) (not
 	}
 	for i, path := range paths {
 		if i == maxSubmodules {
-			notes = append(notes, fmt.Sprintf("%d submodules are left out: at most %d are checked out", len(paths)-i, maxSubmodules))
+			notes = append(notes, fmt.Sprintf("%d submodules were skipped: at most %d are checked out", len(paths)-i, maxSubmodules))
 			break
 		}
 		progress("submodule " + path)
-		// Each by itself, so that one that fails stands in no other's way.
+		// Check each out by itself, so that one failure does not affect the
+		// others.
 		_, err := r.git(ctx, localLimit, "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--checkout", "--", path)
 		if f, refused := errors.AsType[*Failure](err); refused {
-			notes = append(notes, fmt.Sprintf("submodule %s is not checked out: %s", path, f.Detail))
+			notes = append(notes, fmt.Sprintf("submodule %s could not be checked out: %s", path, f.Detail))
 			continue
 		}
 		if err != nil {
@@ -48,8 +49,8 @@ func (r *Repository) Submodules(ctx context.Context, progress func(string)) (not
 	return notes, r.remember(state)
 }
 
-// submodules are the paths of the submodules that .gitmodules tells of. A file
-// that git cannot read has none.
+// submodules returns the paths of the submodules in .gitmodules; none if git
+// cannot read that file.
 func (r *Repository) submodules(ctx context.Context) ([]string, error) {
 	out := &bounded{limit: maxOutput}
 	c := r.gitCommand("config", "--null", "--file", ".gitmodules", "--get-regexp", `^submodule\..*\.path$`)

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of git's words, in bytes.
+// Limits of the parts of git's output that are kept, in bytes.
 const (
 	maxTail   = 8 << 10
 	maxDetail = 2 << 10
-	maxHook   = 6 << 10 // of what the project's hooks said
+	maxHook   = 6 << 10 // output of the project's hooks
 	maxLine   = 1 << 10
 )
 
-// progressInterval is the least time between two reports of progress.
+// progressInterval is the minimum time between two progress reports.
 const progressInterval = time.Second
 
-// tail is a writer for git's stderr: it tells progress and keeps the last
-// words that are not progress.
+// tail is a writer for git's stderr: it reports progress, and keeps the last
+// lines that are not progress.
 type tail struct {
 	progress func(string) // may be nil
 	told     time.Time
@@ -40,7 +40,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// counting is a line of git's progress: "Receiving objects:  45% (600/1347), …".
+// counting matches a line of git's progress output: "Receiving objects:  45%
+// (600/1347), …".
 var counting = regexp.MustCompile(`^(?:remote: )?([A-Z][a-z]+(?: [a-z]+){0,3}): +(\d{1,3}%|\d+)(?: \(\d+/\d+\))?(?:, .*)?$`)
 
 func (t *tail) endLine() {
@@ -64,10 +65,10 @@ func (t *tail) endLine() {
 	}
 }
 
-// lines are the last words, at most maxDetail bytes of whole lines.
+// lines returns the last complete lines, at most maxDetail bytes.
 func (t *tail) lines() string { return t.last(maxDetail) }
 
-// last are the last words, at most so many bytes of whole lines.
+// last returns the last complete lines, at most that many bytes.
 func (t *tail) last(most int) string {
 	t.endLine()
 	size, first := 0, len(t.kept)
@@ -76,7 +77,7 @@ func (t *tail) last(most int) string {
 		size += len(t.kept[first]) + 1
 	}
 	if first == len(t.kept) {
-		return "git said nothing"
+		return "git printed nothing"
 	}
 	return strings.Join(t.kept[first:], "\n")
 }

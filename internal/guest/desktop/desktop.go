@@ -1,6 +1,6 @@
-// Package desktop is the desktop of a machine: which programs it is made of, of
-// those that the image has, and how a program that needs the screen has it
-// started ([Wake]). pod-daemon starts them, when somebody connects to the
+// Package desktop describes a machine's desktop: which of the programs in the
+// image it consists of, and how a program that needs the display has it started
+// ([Wake]). pod-daemon starts these programs when a client connects to the
 // display, and keeps them running.
 package desktop
 
@@ -15,20 +15,20 @@ import (
 // Display is the number of the machine's display.
 const Display = 1
 
-// VNCPort is where its VNC server listens, on loopback.
+// VNCPort is the port of the VNC server, on loopback.
 const VNCPort = 5901
 
-// What the screen is unless the environment says otherwise. VNC_RESOLUTION is
-// width, height and bits of a pixel; VNC_DPI is dots per inch.
+// Defaults of the screen. VNC_RESOLUTION is width, height and bits per pixel;
+// VNC_DPI is dots per inch.
 const (
 	resolution = "1920x1200x24"
 	dpi        = "96"
 )
 
-// Environ are the variables of every program in a machine with a desktop, which
-// the image's and the agent's own go before: those of the product's published
-// appendix A, and those with which it draws in software. bus is the socket of
-// D-Bus, "" where there is none.
+// Environ returns the environment variables for every program in a machine with
+// a desktop: those of appendix A of the product's documentation, and those for
+// software rendering. Variables of the image and the agent take precedence. bus
+// is the socket of D-Bus, "" if it is not installed.
 func Environ(bus string) []string {
 	env := []string{
 		"DISPLAY=:" + strconv.Itoa(Display), "VNC_RESOLUTION=" + resolution, "VNC_DPI=" + dpi,
@@ -40,16 +40,16 @@ func Environ(bus string) []string {
 	return env
 }
 
-// Program is one of those that the desktop is made of.
+// Program is a program of the desktop.
 type Program struct {
-	Name    string // that pod-daemon keeps it under
+	Name    string // its name as a service of pod-daemon
 	Command []string
-	Env     map[string]string // beside that of all programs
+	Env     map[string]string // added to the environment of all programs
 }
 
-// VNC is the server of the display, which takes its socket as systemd hands
-// sockets over. env is what the agent's processes have. A resolution that cannot
-// be one is not heeded.
+// VNC returns the display's server, which takes its socket by systemd's socket
+// activation protocol. env is the environment of the agent's processes. An
+// invalid resolution is ignored.
 func VNC(env []string) Program {
 	size, depth := screen(env)
 	dots := value(env, "VNC_DPI")
@@ -59,27 +59,29 @@ func VNC(env []string) Program {
 	return Program{Name: "desktop-vnc", Command: []string{
 		"Xtigervnc", ":" + strconv.Itoa(Display), "-rfbport", strconv.Itoa(VNCPort), "-localhost", "-SecurityTypes", "None",
 		"-geometry", size, "-depth", depth, "-dpi", dots,
-		// It is the size that pointers are reckoned by, and it is never blank.
+		// The size stays fixed, since coordinates refer to it, and the screen
+		// never blanks.
 		"-AcceptSetDesktopSize=0", "-AlwaysShared", "-s", "0", "-noreset", "-nolisten", "tcp", "-desktop", "Aloft",
 	}}
 }
 
 var screenSize = regexp.MustCompile(`^([1-9][0-9]{2,3})x([1-9][0-9]{2,3})(?:x(16|24|32))?$`)
 
-// screen is the size and the depth of the screen.
+// screen returns the size and the color depth of the screen.
 func screen(env []string) (size, depth string) {
 	m := screenSize.FindStringSubmatch(value(env, "VNC_RESOLUTION"))
 	if m == nil {
 		m = screenSize.FindStringSubmatch(resolution)
 	}
 	depth = m[3]
-	if depth == "" || depth == "32" { // 24 of the 32 are color
+	if depth == "" || depth == "32" { // 24 of the 32 bits are color
 		depth = "24"
 	}
 	return fmt.Sprintf("%sx%s", m[1], m[2]), depth
 }
 
-// value is that of a variable; the last that is set counts.
+// value returns the value of a variable; if it is set more than once, the last
+// one counts.
 func value(env []string, name string) (v string) {
 	for _, kv := range env {
 		if s, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -89,5 +91,5 @@ func value(env []string, name string) (v string) {
 	return v
 }
 
-// VNCAddr is where the VNC server of the desktop listens.
+// VNCAddr is the address of the desktop's VNC server.
 func VNCAddr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(VNCPort)) }

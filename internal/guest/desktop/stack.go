@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// files are settings of the desktop's programs, and scripts that start them. The
-// user's own go before.
+// files are settings of the desktop's programs, and scripts that start them.
+// The user's own settings take precedence.
 //
 //go:embed files
 var files embed.FS
 
-// dirMark stands in files for the folder that they are put into.
+// dirMark is replaced in files by the folder that they are written to.
 const dirMark = "@DIR@"
 
-// Furnish puts the desktop's files into a folder. They are written anew each
-// time, whatever is there.
+// Furnish writes the desktop's files to a folder, replacing existing ones.
 func Furnish(dir string) error {
 	return fs.WalkDir(files, "files", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -37,33 +36,35 @@ func Furnish(dir string) error {
 	})
 }
 
-// furnished has programs find what [Furnish] has put into dir.
+// furnished returns the variables that make programs find the files that
+// [Furnish] wrote to dir.
 func furnished(env []string, dir string) map[string]string {
 	return map[string]string{
 		"XDG_CURRENT_DESKTOP": "XFCE", "XDG_MENU_PREFIX": "xfce-",
 		"XDG_CONFIG_DIRS": filepath.Join(dir, "xdg") + ":" + cmp.Or(value(env, "XDG_CONFIG_DIRS"), "/etc/xdg"),
 		"XDG_DATA_DIRS":   filepath.Join(dir, "share") + ":" + cmp.Or(value(env, "XDG_DATA_DIRS"), "/usr/local/share:/usr/share"),
-		// Settings in a file that can be written beforehand.
+		// Store settings in a file, which can be written in advance.
 		"GSETTINGS_BACKEND": "keyfile",
 	}
 }
 
-// Bus is D-Bus for the desktop's programs and the agent's, on a socket that it is
-// handed. It starts some of them itself, as the keeper of XFCE's settings.
+// Bus returns D-Bus for the programs of the desktop and the agent, on a socket
+// that is passed to it. It starts some programs itself, such as the settings
+// daemon of XFCE.
 func Bus(env []string, dir string) Program {
 	return Program{Name: "desktop-bus", Env: furnished(env, dir),
 		Command: []string{"dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=systemd:"}}
 }
 
-// Programs are those of the desktop that the image has, beside [VNC] and [Bus].
-// has reports whether there is a command; env is what the agent's processes have,
-// and dir is what Furnish was given.
+// Programs returns the desktop's programs that are in the image, without [VNC]
+// and [Bus]. has reports whether a command exists, env is the environment of
+// the agent's processes, and dir is the folder that Furnish wrote to.
 func Programs(env []string, dir string, has func(command string) bool) []Program {
 	own := furnished(env, dir)
 	var list []Program
 	for _, p := range []struct {
 		name  string
-		these [][]string // the first that the image has
+		these [][]string // alternatives: the first that the image has
 	}{
 		{"desktop-settings", [][]string{{"xfsettingsd", "--no-daemon", "--disable-wm-check"}}},
 		{"desktop-windows", [][]string{{"xfwm4"}, {"x-window-manager"}}},

@@ -20,26 +20,26 @@ import (
 	"aloft/internal/fault"
 )
 
-// DefaultArtifacts is where programs put files that are to outlive the machine.
+// DefaultArtifacts is the folder for files that should outlive the machine.
 const DefaultArtifacts = "/opt/cursor/artifacts"
 
-// Bounds of what is looked at for artifacts.
+// Limits on listing artifacts.
 const (
 	maxArtifacts = 10_000
 	maxDepth     = 16 // folders
 )
 
-// uploading begins the names of files that pod-daemon's UploadArtifact has not
-// received whole.
+// uploading is the name prefix of files that pod-daemon's UploadArtifact has
+// not completely received yet.
 const uploading = ".upload-"
 
-// artifacts are the regular files in a folder. Links are not followed: they may
-// lead to what is no artifact. Its methods are safe for concurrent use.
+// artifacts are the regular files in a folder. Symbolic links are not followed,
+// since they may point outside it. Its methods are safe for concurrent use.
 type artifacts struct {
 	dir string
 
 	mu   sync.Mutex
-	sums map[string]sum // of files as they were
+	sums map[string]sum // digest cache, by name
 }
 
 // artifact is one file.
@@ -50,23 +50,24 @@ type artifact struct {
 	sha256   string
 }
 
-// sum is the digest of a file that has not changed since.
+// sum is the cached digest of a file, and the state of the file when it was
+// computed.
 type sum struct {
 	size     int64
 	modified time.Time
 	inode    uint64
 	sha256   string
-	settled  bool // the file was not changed right before it was read
+	settled  bool // the file was last changed well before it was read
 }
 
-// clockTick is how far apart two changes of a file have to be for its time to
-// tell them apart, on any file system.
+// clockTick is the coarsest modification-time granularity of any file system:
+// two changes within it may have the same time.
 const clockTick = 2 * time.Second
 
 func newArtifacts(dir string) *artifacts { return &artifacts{dir: dir, sums: map[string]sum{}} }
 
-// root opens the folder. Nothing that is opened in it can be outside. It is nil
-// where there is no folder.
+// root opens the folder; nothing opened through it can be outside. It returns
+// nil if the folder does not exist.
 func (a *artifacts) root() (*os.Root, error) {
 	root, err := os.OpenRoot(a.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,12 +79,12 @@ func (a *artifacts) root() (*os.Root, error) {
 	return root, nil
 }
 
-// names lists the artifacts, by name; more says that there are others.
+// names lists the artifacts by name. more reports that the list was cut off.
 func (a *artifacts) names(root *os.Root) (names []string, more bool, err error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return nil // removed meanwhile, or not for us
+			return nil // removed meanwhile, or not readable
 		case err != nil:
 			return err
 		case entry.IsDir() && strings.Count(name, "/") >= maxDepth:
@@ -143,7 +144,7 @@ func (a *artifacts) list(ctx context.Context) (list []artifact, more bool, err e
 		}
 		file, info, err := a.open(root, name)
 		if err != nil {
-			continue // removed meanwhile, or not for us to read
+			continue // removed meanwhile, or not readable
 		}
 		now, err := a.digest(ctx, name, file, info)
 		_ = file.Close()
@@ -158,7 +159,8 @@ func (a *artifacts) list(ctx context.Context) (list []artifact, more bool, err e
 	return list, more, nil
 }
 
-// digest reads the file, unless it is as it was. a.mu must be held.
+// digest returns the file's digest, from the cache if the file has not changed.
+// a.mu must be held.
 func (a *artifacts) digest(ctx context.Context, name string, file io.Reader, info fs.FileInfo) (sum, error) {
 	now := sum{size: info.Size(), modified: info.ModTime()}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -176,9 +178,9 @@ func (a *artifacts) digest(ctx context.Context, name string, file io.Reader, inf
 	return now, nil
 }
 
-// untilDone is a reader that fails when ctx ends.
+// untilDone is a reader that fails once ctx ends.
 type untilDone struct {
-	ctx  context.Context //nolint:containedctx // of the one copy that it is made for
+	ctx  context.Context //nolint:containedctx // used for a single copy
 	from io.Reader
 }
 

@@ -13,13 +13,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// failuresPerSecond is how many refused requests are answered in full. Anyone
-// in the machine can reach the port, so refusing has to stay cheap and must not
-// fill the log; a request with the right token is never held up by it.
+// failuresPerSecond limits how many refused requests are answered with an
+// explanation and logged. Any process in the machine can reach the port, so a
+// refusal has to be cheap and must not flood the log. Requests with the right
+// token are never limited.
 const failuresPerSecond = 10
 
-// tokenDigest checks a token's form. Its digest is what is kept, so that tokens
-// of any length compare in the same time.
+// tokenDigest checks a token's format and returns its digest. Comparing digests
+// takes the same time for tokens of any length.
 func tokenDigest(token string) ([32]byte, error) {
 	if b, err := hex.DecodeString(token); err != nil || len(b) != 32 {
 		return [32]byte{}, fault.Invalid("the token must be 64 hex digits").
@@ -28,7 +29,7 @@ func tokenDigest(token string) ([32]byte, error) {
 	return sha256.Sum256([]byte(strings.ToLower(token))), nil
 }
 
-// authenticated lets only requests with the token through to next.
+// authenticated passes only requests with the token on to next.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -48,13 +49,13 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// changeToken has callers show another token from now on: the body of the
-// request. So a machine that goes on as another has a token of its own, and the
-// calls that it runs do not end for that.
+// changeToken replaces the token with the one in the request's body. A machine
+// that is restored as another agent's gets a new token this way, and its
+// running calls continue.
 func (s *Server) changeToken(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 256))
 	if err != nil {
-		http.Error(w, "the body is to be the token", http.StatusBadRequest)
+		http.Error(w, "cannot read the new token from the body", http.StatusBadRequest)
 		return
 	}
 	digest, err := tokenDigest(string(body))
@@ -66,7 +67,8 @@ func (s *Server) changeToken(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// allowance permits so many things in each period. It is safe for concurrent use.
+// allowance permits a number of events in each period. It is safe for
+// concurrent use.
 type allowance struct {
 	most   int
 	period time.Duration

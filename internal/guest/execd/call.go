@@ -10,19 +10,19 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxReplay bounds, in bytes, the deltas of a call that are kept for those who
-// attach to it or read slowly. Older ones are dropped; the sequence shows it.
+// maxReplay limits, in bytes, the deltas of a call that are kept for clients
+// that attach late or read slowly. Older ones are dropped; a client sees that
+// from a gap in the sequence.
 const maxReplay = 256 << 10
 
-// deltaCost is what a delta takes in memory beside its text.
+// deltaCost is the memory that a delta takes in addition to its text.
 const deltaCost = 256
 
-// call is one call: what it has said and, in the end, its result. Its methods
-// are safe for concurrent use. Whoever runs the call never waits for whoever
-// follows it.
+// call is one call: its deltas so far and, in the end, its result. Its methods
+// are safe for concurrent use. A slow follower never blocks the tool.
 type call struct {
 	id     string
-	cancel context.CancelCauseFunc // ends it; nil if it does not run
+	cancel context.CancelCauseFunc // aborts the call; nil if it is not running
 	load   func() *agentv1.ExecCompleted
 
 	mu        sync.Mutex
@@ -31,11 +31,11 @@ type call struct {
 	sequence  uint64
 	followers int
 	done      bool
-	result    *agentv1.ExecCompleted // may be nil when done: load has it
+	result    *agentv1.ExecCompleted // may be nil when done: then load returns it
 	changed   chan struct{}          // closed at the next change; nil if nobody waits
 }
 
-// answered is a call that is over before it began.
+// answered returns a call that is already done, with a result.
 func answered(result *agentv1.ExecCompleted) *call {
 	return &call{id: result.GetCallId(), done: true, result: result}
 }
@@ -46,7 +46,7 @@ func (c *call) emit(delta *agentv1.ToolCallDelta) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
-		return // a tool that emits after its return
+		return // the tool emitted after it had returned
 	}
 	c.sequence++
 	c.deltas = append(c.deltas, &agentv1.ExecDelta{CallId: c.id, Delta: delta, Sequence: c.sequence})
@@ -60,8 +60,8 @@ func (c *call) emit(delta *agentv1.ToolCallDelta) {
 	c.wake()
 }
 
-// finish gives the call its result. Once load can find the result again it is
-// held only as long as somebody follows.
+// finish sets the call's result. If load can read the result back from disk,
+// the result stays in memory only while somebody follows the call.
 func (c *call) finish(result *agentv1.ExecCompleted, load func() *agentv1.ExecCompleted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *call) wake() {
 	}
 }
 
-// follow sends the call's deltas, from the oldest that is kept, and then its
-// result. It returns the first error of send, or the end of ctx.
+// follow sends the call's deltas, from the oldest kept one on, and then its
+// result. It returns the first error of send, or ctx's error.
 func (c *call) follow(ctx context.Context, send func(*agentv1.ExecServerElement) error) error {
 	c.mu.Lock()
 	c.followers++
@@ -118,9 +118,10 @@ func (c *call) follow(ctx context.Context, send func(*agentv1.ExecServerElement)
 	}
 }
 
-// after returns the oldest deltas after the sequence: a few at a time, so that
-// a slow reader holds no more than a few that were dropped meanwhile. Without
-// any it says whether the call is done, or gives a channel to wait on.
+// after returns a few of the oldest deltas after sequence. It returns only a
+// few so that a slow reader does not keep many dropped deltas in memory. If
+// there are none, it reports that the call is done, or returns a channel that
+// is closed at the next change.
 func (c *call) after(sequence uint64) (news []*agentv1.ExecDelta, done bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

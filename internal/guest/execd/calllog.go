@@ -21,37 +21,38 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// The parts of the state folder.
+// Names of the files and folders in the state folder.
 const (
 	logName    = "calls.log"
 	resultsDir = "results"
 	bootIDName = "boot_id"
 )
 
-// handedOnWithin is how long what a killed exec-daemon was just starting may hold its
-// log.
+// handedOnWithin is how long to wait for a killed exec-daemon's child to drop
+// the inherited lock on the call log.
 const handedOnWithin = 3 * time.Second
 
 // maxCallID is the longest id of a call, in characters.
 const maxCallID = 128
 
-// Marks in the log: one letter, a space, an id, a line break.
+// Record types in the log. A record is a letter, a space, an id and a line
+// break.
 const (
 	markStarted      = 'S'
 	markAcknowledged = 'A'
 )
 
-// callLog remembers, over the death of the process, which calls were started,
-// what came of them, and which were acknowledged. It outlives kill -9; it does
-// not outlive the machine, and so is never synced. Started and acknowledged ids
-// are lines appended to one file, some 40 bytes each and never compacted; a
-// result is a file of its own. Its methods are safe for concurrent use.
+// callLog persists which calls were started, their results, and which were
+// acknowledged. It survives kill -9 of exec-daemon but need not survive the
+// machine, so it never syncs. Started and acknowledged ids are appended to one
+// file, some 40 bytes each, which is never compacted; each result has its own
+// file. Its methods are safe for concurrent use.
 type callLog struct {
 	dir string
 
 	mu   sync.Mutex
 	file *os.File
-	size int64 // of the whole lines in file
+	size int64 // length of the complete lines in file
 	read []logLine
 }
 
@@ -60,7 +61,7 @@ type logLine struct {
 	id   string
 }
 
-// openCallLog opens the log in dir, making what is not there. Only one process
+// openCallLog opens the log in dir, and creates it if missing. Only one process
 // can have it open.
 func openCallLog(dir string) (*callLog, error) {
 	if err := os.MkdirAll(filepath.Join(dir, resultsDir), 0o700); err != nil {
@@ -80,15 +81,15 @@ func openCallLog(dir string) (*callLog, error) {
 		return nil, errors.Join(fmt.Errorf("call log: %w", err), file.Close())
 	}
 	lines, size := parseCallLog(text)
-	// A line that was cut short was never promised to anyone.
+	// Drop an incomplete last line: nobody was told that it was written.
 	if err := file.Truncate(int64(size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("call log: %w", err), file.Close())
 	}
 	return &callLog{dir: dir, file: file, size: int64(size), read: lines}, nil
 }
 
-// parseCallLog returns the lines of text that make sense, and the length of
-// text up to the end of its last whole line.
+// parseCallLog returns the valid lines of text, and the length of text up to
+// the end of its last complete line.
 func parseCallLog(text []byte) (lines []logLine, size int) {
 	for line := range bytes.Lines(text) {
 		whole, ok := bytes.CutSuffix(line, []byte("\n"))
@@ -106,13 +107,15 @@ func parseCallLog(text []byte) (lines []logLine, size int) {
 	return lines, size
 }
 
-// validCallID reports whether id may name a call: and so a file.
+// validCallID reports whether id is a valid call id, and therefore safe as a
+// file name.
 func validCallID(id string) bool {
 	return len(id) > 0 && len(id) <= maxCallID && strings.Trim(id,
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }
 
-// take returns what the log held when it was opened, once.
+// take returns the lines that the log had when it was opened. Later calls
+// return nil.
 func (l *callLog) take() []logLine {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,14 +148,14 @@ func (l *callLog) append(mark byte, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := l.file.Write(line); err != nil {
-		// Half a line would spoil the next one.
+		// An incomplete line would corrupt the next one.
 		return errors.Join(fmt.Errorf("call log: %w", err), l.file.Truncate(l.size))
 	}
 	l.size += int64(len(line))
 	return nil
 }
 
-// keep writes the call's result, whole or not at all.
+// keep writes the call's result atomically.
 func (l *callLog) keep(id string, result *agentv1.ExecCompleted) error {
 	b, err := proto.Marshal(result)
 	if err != nil {
@@ -164,8 +167,8 @@ func (l *callLog) keep(id string, result *agentv1.ExecCompleted) error {
 	return nil
 }
 
-// result returns the kept result of the call. The error is fs.ErrNotExist if
-// there is none.
+// result returns the stored result of the call, or fs.ErrNotExist if there is
+// none.
 func (l *callLog) result(id string) (*agentv1.ExecCompleted, error) {
 	b, err := os.ReadFile(l.path(id))
 	if err != nil {
@@ -193,9 +196,9 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// keepBootID returns the id of this start of the machine: the one that is
-// given, else the one in dir, else a new one. It leaves it in dir, beside the
-// call log, since the two say the same: what was started here is known here.
+// keepBootID returns the id of this boot of the machine: the given one, or the
+// one stored in dir, or a new one. It stores the id in dir next to the call
+// log, since the log is valid only for the same boot.
 func keepBootID(dir, given string) (string, error) {
 	path := filepath.Join(dir, bootIDName)
 	if given == "" {

@@ -15,19 +15,21 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxCalls bounds the calls that run or whose results wait to be acknowledged.
+// maxCalls limits the number of calls that are running or whose results are not
+// acknowledged yet.
 const maxCalls = 512
 
-// maxReason bounds, in bytes, the reason of an abort.
+// maxReason limits the reason of an abort, in bytes.
 const maxReason = 1 << 10
 
-// errStopping is why calls end when exec-daemon is told to stop.
+// errStopping is the cause with which calls are cancelled when exec-daemon
+// stops.
 var errStopping = errors.New("exec-daemon is stopping")
 
-// errAcknowledged is why a result is not kept.
+// errAcknowledged says why a result is not stored.
 var errAcknowledged = errors.New("the call was acknowledged while it ran")
 
-// calls is every call that this machine knows. It is what makes a call run
+// calls tracks every call that was ever made in this machine, so that each runs
 // exactly once. Its methods are safe for concurrent use.
 type calls struct {
 	record  *callLog
@@ -35,17 +37,17 @@ type calls struct {
 	log     *slog.Logger
 	tracing *tracing
 
-	ctx     context.Context // of every call that runs
+	ctx     context.Context // context of all running calls
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 
 	mu    sync.Mutex
-	known map[string]*call    // running, or with a result that waits
-	acked map[string]struct{} // acknowledged; grows by one id a call
+	known map[string]*call    // running, or with an unacknowledged result
+	acked map[string]struct{} // acknowledged ids; grows by one per call
 }
 
-// newCalls takes up what record remembers. outputDir is where results go that
-// are too long.
+// newCalls restores the calls recorded in record. outputDir is the folder for
+// results that are too long.
 func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Secrets, log *slog.Logger, tracing *tracing) (*calls, error) {
 	c := &calls{
 		record: record, log: log, tracing: tracing,
@@ -57,7 +59,7 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Sec
 		if _, twice := c.tools[t.Name]; twice || t.Name == "" || t.Run == nil {
 			return nil, fmt.Errorf("tool %q is registered twice, or is empty", t.Name)
 		}
-		// Nothing is cut before its secrets are out.
+		// The order matters: remove secrets before truncating.
 		c.tools[t.Name] = bounded(truncated(redacted(guarded(t, log), secrets), outputDir))
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -73,14 +75,14 @@ func newCalls(record *callLog, tools []tool.Tool, outputDir string, secrets *Sec
 	return c, nil
 }
 
-// ids are the calls that run, or whose results wait to be acknowledged.
+// ids returns the calls that are running or whose results are not acknowledged.
 func (c *calls) ids() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.known))
 }
 
-// lacking names the tools that cannot work here.
+// lacking returns the names of the tools that cannot work in this machine.
 func (c *calls) lacking() []string {
 	var names []string
 	for _, spec := range catalogue.Catalogue() {
@@ -92,8 +94,8 @@ func (c *calls) lacking() []string {
 	return names
 }
 
-// leftover is a call that an earlier exec-daemon started. Its result is the
-// one that was kept, else it is not known.
+// leftover restores a call that an earlier exec-daemon process started. Its
+// result is the stored one, or an error if none was stored.
 func (c *calls) leftover(id string) *call {
 	left := answered(nil)
 	left.id = id
@@ -101,18 +103,19 @@ func (c *calls) leftover(id string) *call {
 		if result, err := c.record.result(id); err == nil {
 			return result
 		}
-		return failure(id, nil, "exec-daemon was restarted while this call ran; whether it had its effect is not known. "+
-			"Look at what it should have changed before you try it again")
+		return failure(id, nil, "exec-daemon was restarted while this call ran; it may or may not have taken effect. "+
+			"Check what it should have changed before you retry")
 	}
 	return left
 }
 
-// attach returns the call of that id, and runs it if it is new. Without a tool
-// call it runs nothing: a new id is answered as never started. What cannot run is
-// answered by a call that is done, with an error for the model.
+// attach returns the call with that id, and starts it if it is new. With a nil
+// asked it starts nothing: a new id then gets the answer never_started. If the
+// call cannot be started, attach returns a call that is done, with an error for
+// the model.
 func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	if !validCallID(id) {
-		// The id is not repeated: it has no form that could be trusted.
+		// Do not repeat the id in the message: it could contain anything.
 		return answered(failure("", asked, "the call's id must be 1 to %d characters of [A-Za-z0-9_-]", maxCallID))
 	}
 	c.mu.Lock()
@@ -132,7 +135,7 @@ func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 		return answered(failure(id, asked, "the call was not run: %v", context.Cause(c.ctx)))
 	}
 	if len(c.known) >= maxCalls {
-		return answered(failure(id, asked, "the call was not run: %d calls run or wait to be acknowledged", maxCalls))
+		return answered(failure(id, asked, "the call was not run: %d calls are running or waiting to be acknowledged", maxCalls))
 	}
 	name, err := toolName(asked)
 	if err != nil {
@@ -156,7 +159,7 @@ func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	return begun
 }
 
-// work runs the call to its end.
+// work runs the call and records its result.
 func (c *calls) work(ctx context.Context, of *call, t tool.Tool, asked *agentv1.ToolCall) {
 	log := c.log.With("call", of.id, "tool", t.Name)
 	log.Debug("call started")
@@ -174,7 +177,7 @@ func (c *calls) work(ctx context.Context, of *call, t tool.Tool, asked *agentv1.
 	err := c.record.keep(of.id, result)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, over := c.acked[of.id]; over { // while it ran: nobody will ask for the result
+	if _, over := c.acked[of.id]; over { // acknowledged while it ran: nobody will ask for the result
 		err = errors.Join(err, c.record.drop(of.id), errAcknowledged)
 	}
 	if err != nil {
@@ -185,7 +188,7 @@ func (c *calls) work(ctx context.Context, of *call, t tool.Tool, asked *agentv1.
 	of.finish(result, c.leftover(of.id).load)
 }
 
-// acknowledge forgets the call's result; the id is never run again.
+// acknowledge deletes the call's result; the id is never run again.
 func (c *calls) acknowledge(id string) {
 	if !validCallID(id) {
 		return
@@ -202,7 +205,7 @@ func (c *calls) acknowledge(id string) {
 	}
 }
 
-// abort ends the call if it runs.
+// abort cancels the call if it is running.
 func (c *calls) abort(id, reason string) {
 	c.mu.Lock()
 	of := c.known[id]
@@ -216,8 +219,8 @@ func (c *calls) abort(id, reason string) {
 	of.cancel(fmt.Errorf("aborted: %s", reason))
 }
 
-// stop ends every call and waits for them, but no longer than grace. No call
-// starts after it.
+// stop cancels every call and waits for them, at most for grace. No call starts
+// after it.
 func (c *calls) stop(grace time.Duration) {
 	c.mu.Lock()
 	c.cancel(errStopping)
@@ -227,8 +230,7 @@ func (c *calls) stop(grace time.Duration) {
 	}
 }
 
-// within waits for what wait waits for, no longer than limit, and reports
-// whether it came.
+// within runs wait and reports whether it returned within limit.
 func within(limit time.Duration, wait func()) bool {
 	over := make(chan struct{})
 	go func() {
@@ -245,7 +247,7 @@ func within(limit time.Duration, wait func()) bool {
 	}
 }
 
-// failure is the result of a call that did not do what was asked.
+// failure returns the result of a call that failed.
 func failure(id string, asked *agentv1.ToolCall, format string, args ...any) *agentv1.ExecCompleted {
 	message := fmt.Sprintf(format, args...)
 	return &agentv1.ExecCompleted{CallId: id, ToolCall: failed(asked, message), Text: message, IsError: true}

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Bounds of a result, in bytes. They are what the control plane accepts, so a
-// result beyond them would be lost altogether.
+// Limits of a result, in bytes. They are the limits of the control plane, which
+// would reject a larger result.
 const (
 	maxText        = 256 << 10
 	maxField       = 256 << 10 // one string of the tool's message
@@ -26,14 +26,14 @@ const (
 	maxListEntries = 10_000
 )
 
-// guarded turns a panic of the tool into an error for the model.
+// guarded converts a panic of the tool into an error for the model.
 func guarded(t tool.Tool, log *slog.Logger) tool.Tool {
 	run := t.Run
 	t.Run = func(ctx context.Context, call *agentv1.ToolCall, emit tool.Emit) (out tool.Outcome) {
 		defer func() {
 			if what := recover(); what != nil {
 				log.ErrorContext(ctx, "tool panicked", "tool", t.Name, "panic", what, "stack", string(debug.Stack()))
-				message := "the tool " + t.Name + " failed inside; the call may have had a part of its effect"
+				message := "the tool " + t.Name + " crashed; the call may have taken effect in part"
 				out = tool.Outcome{Call: failed(call, message), Text: message, Error: true}
 			}
 		}()
@@ -42,8 +42,8 @@ func guarded(t tool.Tool, log *slog.Logger) tool.Tool {
 	return t
 }
 
-// bounded makes whatever the tool says fit for the wire: valid UTF-8, without
-// which a message cannot be sent at all, and no longer than is accepted there.
+// bounded makes a tool's output acceptable to the control plane: valid UTF-8,
+// because a message cannot be encoded otherwise, and within the size limits.
 func bounded(t tool.Tool) tool.Tool {
 	run := t.Run
 	t.Run = func(ctx context.Context, call *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
@@ -69,7 +69,7 @@ func bounded(t tool.Tool) tool.Tool {
 			}
 		}
 		if len(pictures) < len(out.Pictures) {
-			out.Text += "\n[some pictures were left out: there were too many, or they were too large]"
+			out.Text += "\n[some images were left out: there were too many, or they were too large]"
 		}
 		out.Pictures = pictures
 		return out
@@ -78,11 +78,11 @@ func bounded(t tool.Tool) tool.Tool {
 }
 
 // clean makes every string of m valid UTF-8 and at most limit bytes long, and
-// cuts its lists.
+// truncates its lists.
 func clean(m protoreflect.Message, limit int) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.IsMap(): // no tool's result has one
+		case field.IsMap(): // no tool's result has a map
 		case field.IsList():
 			list := value.List()
 			if most := min(maxListEntries, limit); list.Len() > most {
@@ -109,7 +109,7 @@ func clean(m protoreflect.Message, limit int) {
 
 func valid(s string, limit int) string { return cut(strings.ToValidUTF8(s, "\uFFFD"), limit) }
 
-// cut returns at most limit bytes of s, ending with a whole character.
+// cut returns at most limit bytes of s, without splitting a character.
 func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -12,8 +12,8 @@ import (
 
 var buildForm = regexp.MustCompile(`^[0-9A-Za-z._-]{0,64}$`)
 
-// DownloadCursorServer finds the editor's server in the machine. Where it is
-// not, the error says what to put into the image.
+// DownloadCursorServer finds the editor's server in the machine. If there is
+// none, the error says what to install in the image.
 func (s *Server) DownloadCursorServer(_ context.Context, req *connect.Request[agentv1.DownloadCursorServerRequest]) (*connect.Response[agentv1.DownloadCursorServerResponse], error) {
 	build := req.Msg.GetCommit()
 	if !buildForm.MatchString(build) || build == "." || build == ".." {

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Exec runs one call, or attaches to it, as ExecStream does. The result waits
-// there to be acknowledged.
+// Exec runs one call, or attaches to it, as ExecStream does. The result is kept
+// until it is acknowledged on ExecStream.
 func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequest], stream *connect.ServerStream[agentv1.ExecResponse]) error {
 	c := s.calls.attach(req.Msg.GetCallId(), req.Msg.GetToolCall())
 	return c.follow(ctx, func(element *agentv1.ExecServerElement) error {

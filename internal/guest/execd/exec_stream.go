@@ -12,11 +12,11 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxBeats bounds the heartbeats that wait for their answer.
+// maxBeats limits the number of unanswered heartbeats.
 const maxBeats = 64
 
-// ExecStream carries calls until the caller ends it. A stream that is cut
-// leaves its calls running.
+// ExecStream runs calls until the client closes the stream. If the stream
+// breaks, its calls keep running.
 func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,9 +43,10 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 		s.following.Add(1)
 		speakers.Go(func() {
 			defer s.following.Done()
-			// An error is the stream's end, which Receive reports.
+			// Ignore the error: it means that the stream has ended, and Receive
+			// reports that.
 			_ = c.follow(ctx, func(element *agentv1.ExecServerElement) error {
-				if element.GetCompleted() != nil { // whoever has heard it may ask again at once
+				if element.GetCompleted() != nil { // the client may send the same id again right after the result
 					mu.Lock()
 					delete(following, c.id)
 					mu.Unlock()
@@ -78,13 +79,14 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 		if beat := control.GetHeartbeat(); beat != nil {
 			select {
 			case beats <- beat:
-			default: // the caller does not read; the next one will do
+			default: // the client is not reading; a later heartbeat will be answered
 			}
 		}
 	}
 }
 
-// sender lets many goroutines send on one stream. It is safe for concurrent use.
+// sender lets several goroutines send on one stream. It is safe for concurrent
+// use.
 type sender struct {
 	mu     sync.Mutex
 	stream *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]
@@ -96,11 +98,12 @@ func (o *sender) send(element *agentv1.ExecServerElement) error {
 	return o.stream.Send(element)
 }
 
-// answer answers heartbeats. They have a goroutine of their own, so that a
-// caller who does not read can still abort.
+// answer answers heartbeats. It runs in its own goroutine, so that a client
+// that does not read can still abort calls.
 func (o *sender) answer(beats <-chan *agentv1.Heartbeat) {
 	for beat := range beats {
-		// An error is the stream's end, which Receive reports.
+		// Ignore the error: it means that the stream has ended, and Receive
+		// reports that.
 		_ = o.send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Heartbeat{Heartbeat: beat}})
 	}
 }

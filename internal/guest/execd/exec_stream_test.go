@@ -109,7 +109,7 @@ func TestExecStreamAfterARestart(t *testing.T) {
 	}
 	s = after.stream(t)
 	for id, want := range map[string]string{
-		"kept": "ran", "acked": "acknowledged", "long": "stopping", "killed": "whether it had its effect is not known",
+		"kept": "ran", "acked": "acknowledged", "long": "stopping", "killed": "it may or may not have taken effect",
 	} {
 		s.ask(id, shellCall("again"))
 		done := s.result()
@@ -184,14 +184,14 @@ func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 		"none":    {nil, "never started"},
 		"unset":   {&agentv1.ToolCall{}, "not available"},
 		"later":   {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ReflectToolCall{ReflectToolCall: &agentv1.ReflectToolCall{}}}, "reflect_tool_call is not available: needs reflection"},
-		"absent":  {shellCall("x"), "Shell is not available: needs an exec-daemon"},
+		"absent":  {shellCall("x"), "Shell is not available: needs a newer exec-daemon"},
 		"args":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{}}}, "Shell has no arguments"},
 		"edit":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: &agentv1.EditToolCall{Args: &agentv1.EditToolCall_Write{Write: &agentv1.WriteArgs{}}}}}, "Write is not available"},
 		"bad id":  {shellCall("x"), "1 to 128 characters"},
 		"../../x": {shellCall("x"), "1 to 128 characters"},
 		"panic": {&agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{
 			Args: &agentv1.GrepArgs{},
-		}}}, "failed inside"},
+		}}}, "crashed"},
 	} {
 		s.ask(id, c.call)
 		done := s.result()

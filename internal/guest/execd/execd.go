@@ -1,8 +1,8 @@
-// Package execd is exec-daemon: the server that works an agent's tool calls in
-// a machine. It makes each call exactly once, keeps the results until they are
-// acknowledged, and answers the control plane's other questions about the
-// machine's files. It holds no tool itself, judges no permission, and trusts
-// its caller only as far as the caller's token goes.
+// Package execd implements exec-daemon, the server that runs an agent's tool
+// calls in a machine. It runs each call exactly once, keeps the results until
+// they are acknowledged, and answers the control plane's other requests about
+// the machine's files. It implements no tools itself, makes no permission
+// decisions, and trusts every caller that has the token.
 package execd
 
 import (
@@ -29,54 +29,54 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Limits on what a caller may send, in bytes. A file may be maxFile long; its
-// message is a little longer.
+// Limits of what a caller may send, in bytes. A file may be maxFile long; its
+// message is slightly longer.
 const (
 	maxFile    = 64 << 20
 	maxMessage = maxFile + 1<<20
 )
 
-// Once the server is told to stop, stopGrace is how long running calls may take
-// to end, so that their results are kept, and sendGrace how long the results may
-// take to go out.
+// When the server stops, running calls get stopGrace to end, so that their
+// results can be stored. Sending the results may then take sendGrace.
 const (
 	stopGrace = 3 * time.Second
 	sendGrace = time.Second
 )
 
-// Config is what a Server is made of. Token, Workspace and StateDir are needed.
+// Config configures a Server. Token, Workspace and StateDir are required.
 type Config struct {
-	Token     string      // 64 hex digits; asked of every caller
-	Workspace string      // absolute; where relative paths begin
-	StateDir  string      // holds the call log; made if it is not there
-	BootID    string      // names this start of the machine; without it, one is made and kept in StateDir
-	Version   string      // of the binary
-	Tools     []tool.Tool // what may be called; names are unique
-	OutputDir string      // for results that are too long; without it, their middle is lost
-	// SetEnv changes what processes started from now on see. Without it
-	// UpdateEnvironmentVariables is not implemented.
+	Token     string      // 64 hex digits; required of every caller
+	Workspace string      // absolute; the base of relative paths
+	StateDir  string      // folder of the call log; created if missing
+	BootID    string      // identifies this boot of the machine; if empty, one is generated and stored in StateDir
+	Version   string      // version of the binary
+	Tools     []tool.Tool // tools that can be called, with unique names
+	OutputDir string      // folder for results that are too long; if empty, they are truncated
+	// SetEnv changes the environment of processes started from now on. If it is
+	// nil, UpdateEnvironmentVariables is not implemented.
 	SetEnv    func(ctx context.Context, set map[string]string, unset []string) error
-	Terminals *terminal.Host // without it there are none
-	Sandbox   *tool.Sandbox  // around hooks and terminals whose callers ask for it
-	Servers   *guest.Manager // of MCP; without it there are none
-	Artifacts string         // absolute; the folder of files that outlive the machine; [DefaultArtifacts] without it
-	// Folder returns the working directory of a shell, by its name; the workspace is
-	// said without it.
+	Terminals *terminal.Host // optional
+	Sandbox   *tool.Sandbox  // for hooks and terminals whose callers ask for it
+	Servers   *guest.Manager // MCP servers; optional
+	Artifacts string         // absolute; folder of files that outlive the machine; [DefaultArtifacts] by default
+	// Folder returns the current folder of a shell session by its name. If it
+	// is nil, hooks get the workspace.
 	Folder     func(shell string) string
-	Environ    []string // of hooks and of programs for editors; this process's own without it
-	Home       string   // the folder of the agent's user; hooks are read there too
-	GitGateway string   // where git reaches the gateway, unless a caller says otherwise
-	// RemoteServers are programs for editors, and where they may be; those that
-	// are usual without it.
+	Environ    []string // environment of hooks and of editor servers; by default that of this process
+	Home       string   // home folder of the agent's user, where hooks are configured too
+	GitGateway string   // default address of the git gateway
+	// RemoteServers are the editor servers to look for; by default the
+	// well-known ones.
 	RemoteServers []RemoteServer
-	Secrets       *Secrets                // what does not leave the machine; without it, all does
-	Tracer        trace.Tracer            // makes a span of each request and call; without it, none is made
-	Meter         *telemetry.MachineMeter // counts requests and calls; without it, nobody does
-	Log           *slog.Logger            // without it, nothing is logged
+	Secrets       *Secrets                // values to redact from everything that leaves the machine; optional
+	Tracer        trace.Tracer            // records a span for each request and call; optional
+	Meter         *telemetry.MachineMeter // counts requests and calls; optional
+	Log           *slog.Logger            // optional
 }
 
-// Server answers agent.v1.ExecService, ControlService, FileService,
-// TerminalService, HookService and McpService. Its methods are safe for concurrent use.
+// Server implements agent.v1's ExecService, ControlService, FileService,
+// TerminalService, HookService and McpService. Its methods are safe for
+// concurrent use.
 type Server struct {
 	token     atomic.Pointer[[32]byte] // SHA-256 of the token
 	workspace string
@@ -97,13 +97,13 @@ type Server struct {
 	remote    *remoteAccess
 	servers   *guest.Manager
 	failures  *allowance
-	following sync.WaitGroup // streams that still have a call to tell of
+	following sync.WaitGroup // streams that have not sent all their calls' results
 
-	transcripts sync.Mutex // held while one is written
+	transcripts sync.Mutex // held while a transcript is written
 }
 
-// New makes a Server and reads what an earlier one left in the state folder.
-// Close it when done.
+// New makes a Server and restores the calls in the state folder. The caller
+// must Close it.
 func New(cfg Config) (*Server, error) {
 	if cfg.Environ == nil {
 		cfg.Environ = os.Environ()
@@ -140,8 +140,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// ServeGuarded answers on l with next, for requests with the server's token
-// only, until ctx ends; connections are cut then. It closes l.
+// ServeGuarded serves next on l, for requests with the server's token only,
+// until ctx ends; then it cuts the connections. It closes l.
 func (s *Server) ServeGuarded(ctx context.Context, l net.Listener, next http.Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -149,7 +149,7 @@ func (s *Server) ServeGuarded(ctx context.Context, l net.Listener, next http.Han
 		Handler:           s.authenticated(next),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // WebSockets heed nothing else
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends WebSockets, which Close does not
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
@@ -159,11 +159,11 @@ func (s *Server) ServeGuarded(ctx context.Context, l net.Listener, next http.Han
 	return nil
 }
 
-// BootID names this start of the machine.
+// BootID identifies this boot of the machine.
 func (s *Server) BootID() string { return s.bootID }
 
-// Handler returns the whole server as one handler. It is to be served over
-// HTTP/2, without which ExecStream cannot work.
+// Handler returns the server's HTTP handler. It must be served over HTTP/2,
+// because ExecStream is bidirectional.
 func (s *Server) Handler() http.Handler {
 	options := s.options(maxMessage)
 	mux := http.NewServeMux()
@@ -173,23 +173,24 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewHookServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewMcpServiceHandler(s, options...))
-	mux.HandleFunc("PUT /token", s.changeToken) // for pod-daemon
+	mux.HandleFunc("PUT /token", s.changeToken) // used by pod-daemon
 	return s.authenticated(mux)
 }
 
-// options are those of every service: limit bounds one message, in bytes.
+// options returns the handler options of all services. limit is the largest
+// message in bytes.
 func (s *Server) options(limit int) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}),
 		connect.WithReadMaxBytes(limit),
-		// Nothing leaves the host on its way here, so compression would only cost.
+		// Do not compress: requests never leave the host, so it would only cost
+		// CPU time.
 		connect.WithCompression("gzip", nil, nil),
 	}
 }
 
-// Serve answers on l, in HTTP/1.1 and in HTTP/2 without TLS, until ctx ends.
-// Then it stops the running calls, keeps their results, and returns nil. It
-// closes l.
+// Serve serves HTTP/1.1 and HTTP/2 without TLS on l until ctx ends. Then it
+// stops the running calls, stores their results, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return s.serve(ctx, l, s.Handler())
 }
@@ -212,7 +213,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler
 	case err = <-ended:
 	case <-ctx.Done():
 		s.calls.stop(stopGrace)
-		within(sendGrace, s.following.Wait) // who is cut off here attaches again later
+		within(sendGrace, s.following.Wait) // clients that are cut off here can attach again later
 		_ = server.Close()
 		err = <-ended
 	}
@@ -222,7 +223,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler
 	return nil
 }
 
-// Close stops the running calls and lets go of the state folder.
+// Close stops the running calls and releases the state folder.
 func (s *Server) Close() error {
 	s.calls.stop(stopGrace)
 	s.remote.close()

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// codes says which code of Connect a kind of fault is sent as.
+// codes maps kinds of faults to Connect error codes.
 var codes = map[fault.Kind]connect.Code{
 	fault.KindInternal:        connect.CodeInternal,
 	fault.KindInvalid:         connect.CodeInvalidArgument,
@@ -24,8 +24,8 @@ var codes = map[fault.Kind]connect.Code{
 	fault.KindNotImplemented:  connect.CodeUnimplemented,
 }
 
-// faults is the one place where an error becomes an answer: the kind and the
-// message go out, the cause goes to the log.
+// faults converts errors to responses: it sends the kind and the message, and
+// logs the cause.
 type faults struct{ log *slog.Logger }
 
 // WrapUnary implements [connect.Interceptor].
@@ -56,7 +56,7 @@ func (f faults) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 
 func (f faults) answer(ctx context.Context, procedure string, err error) error {
 	if _, ok := errors.AsType[*connect.Error](err); ok {
-		return err // Connect's own: a message too long, an RPC that is not there
+		return err // an error of Connect itself, such as an unknown RPC or a message that is too long
 	}
 	switch ended := ctx.Err(); {
 	case errors.Is(ended, context.DeadlineExceeded):

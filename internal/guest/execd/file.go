@@ -17,8 +17,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// path makes a caller's path absolute. What it may reach is what the agent's
-// user may.
+// path makes a caller's path absolute. Callers may access any path that the
+// agent's user can.
 func (s *Server) path(given string) (string, error) {
 	if given == "" {
 		return "", fault.Invalid("the path is empty").At("path")
@@ -32,9 +32,9 @@ func (s *Server) path(given string) (string, error) {
 	return filepath.Clean(given), nil
 }
 
-// openFile opens a regular file to read.
+// openFile opens a regular file for reading.
 func openFile(path string) (*os.File, fs.FileInfo, error) {
-	// A pipe would hold the open up for ever otherwise.
+	// O_NONBLOCK keeps the open from blocking on a pipe.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fileFault(path, err)
@@ -49,8 +49,9 @@ func openFile(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// readPart returns a part of a file and how long the file is, in bytes. A limit
-// of 0 is the whole file from offset on, and an error if that is over maxFile.
+// readPart returns part of a file, and the file's size in bytes. With limit 0
+// it reads from offset to the end, and returns an error if that is more than
+// maxFile.
 func readPart(path string, offset, limit int64) (contents []byte, size int64, err error) {
 	if offset < 0 || limit < 0 {
 		return nil, 0, fault.Invalid("offset and limit must not be negative").At("offset")
@@ -74,7 +75,7 @@ func readPart(path string, offset, limit int64) (contents []byte, size int64, er
 			return nil, 0, fileFault(path, err)
 		}
 	}
-	b, err := io.ReadAll(io.LimitReader(file, limit+1)) // its size may say nothing: /proc
+	b, err := io.ReadAll(io.LimitReader(file, limit+1)) // do not trust its size, which is 0 in /proc
 	if err != nil {
 		return nil, 0, fileFault(path, err)
 	}
@@ -87,8 +88,8 @@ func readPart(path string, offset, limit int64) (contents []byte, size int64, er
 	return b, max(info.Size(), offset+int64(len(b))), nil
 }
 
-// writeFile makes the file, and the folders on the way, or replaces its
-// contents: whole or not at all.
+// writeFile creates a file and its missing parent folders, or replaces its
+// contents atomically.
 func writeFile(path string, contents []byte) error {
 	if len(contents) > maxFile {
 		return fault.Exhausted("the contents are longer than %d MiB", maxFile>>20).At("contents").
@@ -104,16 +105,17 @@ func writeFile(path string, contents []byte) error {
 	return r.commit(condition{})
 }
 
-// replacement is a file on its way to take another's place. What is there keeps
-// its mode, and a link to it stays a link. Whoever reads meanwhile reads the old
-// file; of two that are written at once, the later to be committed stays.
+// replacement is a new version of a file, which commit renames over the old
+// one. An existing file keeps its mode, and a symbolic link to it stays. Until
+// then readers see the old file; of two concurrent writers the last to commit
+// wins.
 type replacement struct {
 	*os.File
 	path string
 }
 
-// replaceFile begins to make or to replace a file; mode is that of a new one.
-// It must be committed or dropped.
+// replaceFile starts creating or replacing a file; mode is that of a new file.
+// The caller must call commit or drop.
 func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -126,7 +128,7 @@ func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 		}
 		mode = info.Mode().Perm()
 	} else if _, err := os.Lstat(path); err == nil {
-		return nil, fault.Invalid("%s is a link that leads nowhere", path).At("path")
+		return nil, fault.Invalid("%s is a symbolic link whose target does not exist", path).At("path")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fileFault(path, err)
@@ -142,7 +144,8 @@ func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 	return r, nil
 }
 
-// commit puts the file in its place, if what is there is still as it must be.
+// commit renames the new version into place if the file still meets the
+// condition.
 func (r *replacement) commit(must condition) error {
 	err := r.Close()
 	if err == nil {
@@ -161,18 +164,18 @@ func (r *replacement) commit(must condition) error {
 	return nil
 }
 
-// A condition is what a file must be to be written. Between the last look at it
-// and the writing is a moment; nothing else of it is lost.
+// A condition is what must be true of a file for it to be written. It is
+// checked right before the rename; a change within that short window is lost.
 type condition struct {
-	sha256 string // of what it holds; "" is anything
+	sha256 string // of its contents; "" accepts any
 	absent bool
 }
 
-// holds returns nil if the file at path is as it must be.
+// holds returns nil if the file at path meets the condition.
 func (c condition) holds(path string) error {
 	if c.absent {
 		if _, err := os.Lstat(path); err == nil {
-			return fault.Conflict("%s is there already", path).At("path")
+			return fault.Conflict("%s already exists", path).At("path")
 		}
 	}
 	if c.sha256 == "" {
@@ -181,7 +184,7 @@ func (c condition) holds(path string) error {
 	file, _, err := openFile(path)
 	if err != nil {
 		if fault.Of(err).Kind == fault.KindNotFound {
-			return fault.Conflict("%s is not there any more", path).At("path")
+			return fault.Conflict("%s no longer exists", path).At("path")
 		}
 		return err
 	}
@@ -196,10 +199,10 @@ func (c condition) holds(path string) error {
 	return nil
 }
 
-// moveFile renames a file or a folder, unless something is there already.
+// moveFile renames a file or a folder; it fails if the destination exists.
 func moveFile(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) { // a file system that cannot do it at one stroke
+	if errors.Is(err, unix.EINVAL) { // the file system does not support RENAME_NOREPLACE
 		if _, there := os.Lstat(to); there == nil {
 			return syscall.EEXIST
 		}
@@ -208,7 +211,7 @@ func moveFile(from, to string) error {
 	return err
 }
 
-// drop leaves everything as it was.
+// drop removes the new version and leaves the file unchanged.
 func (r *replacement) drop() error {
 	return errors.Join(r.Close(), removeIfThere(r.Name()))
 }
@@ -223,14 +226,14 @@ func regular(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// fileFault says what kind of failure an error of the file system is.
+// fileFault converts an error of the file system to a fault.
 func fileFault(path string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	switch {
 	case errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY):
-		return fault.Conflict("%s is there already", path).At("path").Because(err)
+		return fault.Conflict("%s already exists", path).At("path").Because(err)
 	case errors.Is(err, syscall.ENOTEMPTY):
 		return fault.Conflict("%s is not empty", path).At("path").Because(err)
 	case errors.Is(err, syscall.EBUSY):
@@ -238,15 +241,15 @@ func fileFault(path string, err error) error {
 	case errors.Is(err, syscall.EXDEV):
 		return fault.Invalid("%s is on another file system", path).At("path").Hint("copy it there").Because(err)
 	case errors.Is(err, syscall.EINVAL):
-		return fault.Invalid("%s cannot be there", path).At("path").Because(err)
+		return fault.Invalid("%s is not a valid destination", path).At("path").Because(err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.NotFound("%s does not exist", path).At("path").Because(err)
 	case errors.Is(err, fs.ErrPermission):
-		return fault.Denied("%s may not be reached by the agent's user", path).At("path").Because(err)
+		return fault.Denied("the agent's user has no permission for %s", path).At("path").Because(err)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fault.Invalid("%s: a part of the path is not a folder", path).At("path").Because(err)
+		return fault.Invalid("%s: one of its parents is not a folder", path).At("path").Because(err)
 	case errors.Is(err, syscall.ELOOP):
-		return fault.Invalid("%s: too many links, or links in a circle", path).At("path").Because(err)
+		return fault.Invalid("%s: its symbolic links form a loop, or there are too many of them", path).At("path").Because(err)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fault.Invalid("the path is too long").At("path").Because(err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -11,11 +11,11 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxDiff bounds, in bytes, the diff that GetDiff returns.
+// maxDiff is the longest diff that GetDiff returns, in bytes.
 const maxDiff = 8 << 20
 
-// GetDiff returns the workspace's difference from a commit, without the files that
-// .cursorignore hides and cut after a whole line if it is too long.
+// GetDiff returns the workspace's diff against a commit. It leaves out files
+// that .cursorignore hides, and truncates a long diff after a complete line.
 func (s *Server) GetDiff(ctx context.Context, req *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error) {
 	diff := &head{most: maxDiff}
 	if err := diffWorkspace(ctx, s.workspace, req.Msg.GetBase(), diff, tool.NewUnseen(s.workspace)); err != nil {

@@ -10,9 +10,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// GetWorkspaceChangesHash returns the SHA-256, in hex, of the workspace's
-// difference from HEAD. A binary file counts by its object's name, which is in
-// the diff.
+// GetWorkspaceChangesHash returns the SHA-256, in hex, of the workspace's diff
+// against HEAD. The diff has a binary file's object name, so changes to it
+// count too.
 func (s *Server) GetWorkspaceChangesHash(ctx context.Context, _ *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error) {
 	sum := sha256.New()
 	if err := diffWorkspace(ctx, s.workspace, "", sum, nil); err != nil {

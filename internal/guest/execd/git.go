@@ -16,18 +16,19 @@ import (
 	"aloft/internal/guest/tool"
 )
 
-// gitTimeout bounds one question to git: a workspace may be of any size.
+// gitTimeout is the timeout of one git command, because a workspace may be of
+// any size.
 const gitTimeout = 60 * time.Second
 
-// emptyTree is git's name for a tree without entries: what a repository
-// without a commit is compared with.
+// emptyTree is the hash of git's empty tree. A repository without commits is
+// compared with it.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// diffWorkspace writes to w the difference of dir's working tree from base, or
-// from HEAD if base is empty, as a unified diff with whole object names.
-// Untracked files are in it; those that git ignores are not. The repository and
-// its index are left as they were. What unseen covers is left out; nil covers
-// nothing.
+// diffWorkspace writes the diff of dir's working tree against base to w, in
+// unified format with full object names. An empty base means HEAD. Untracked
+// files are included, files that git ignores are not. The repository and its
+// index are not modified. Files that unseen covers are left out; a nil unseen
+// covers nothing.
 func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *tool.Unseen) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
@@ -41,9 +42,10 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 		return fmt.Errorf("diff: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	// Without the workspace's configuration, which may name filters and other
-	// programs: what the agent wrote there runs as its commands do, not from here.
-	at, err := gitcmd.Git{System: os.Getenv("GIT_CONFIG_SYSTEM")}.On(repo, filepath.Join(scratch, "git")) //nolint:forbidigo // pod-daemon sets git's own variable
+	// Ignore the workspace's git configuration, which the agent can write and
+	// which may name filters and other programs. Commands of the agent run in
+	// its sandbox; programs started from here would not.
+	at, err := gitcmd.Git{System: os.Getenv("GIT_CONFIG_SYSTEM")}.On(repo, filepath.Join(scratch, "git")) //nolint:forbidigo // pod-daemon sets this variable
 	if err != nil {
 		return fmt.Errorf("diff: %w", err)
 	}
@@ -52,8 +54,9 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 	if err != nil {
 		return err
 	}
-	// git shows an untracked file once the index announces it. That is done in
-	// a copy of the index, which also spares git reading unchanged files.
+	// git diff shows an untracked file only if the index has an entry for it.
+	// Add the entries to a copy of the index; the copy also saves git from
+	// reading unchanged files.
 	index := filepath.Join(scratch, "index")
 	if err := copyIndex(filepath.Join(repo.GitDir, "index"), index); err != nil {
 		return err
@@ -80,11 +83,12 @@ func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *t
 		"--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", commit, "--"}, without...)...)
 }
 
-// maxHiddenBytes bounds the names of hidden files, which git takes as arguments.
+// maxHiddenBytes limits the total length of the names of hidden files, which
+// are passed to git as arguments.
 const maxHiddenBytes = 1 << 20
 
-// withoutHidden returns the pathspecs that leave out those changes that unseen
-// covers, none if it covers none.
+// withoutHidden returns the pathspecs that exclude the changed files that
+// unseen covers, or none if it covers none.
 func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, unseen *tool.Unseen) ([]string, error) {
 	var changed bytes.Buffer
 	if err := g.run(ctx, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
@@ -99,8 +103,8 @@ func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, uns
 		}
 		known[by] = true
 		if size += len(by); size > maxHiddenBytes {
-			return nil, fault.Exhausted("more files have changed that .cursorignore hides than a diff can leave out").
-				Hint("hide the folder that they are in")
+			return nil, fault.Exhausted("too many of the changed files are hidden by .cursorignore").
+				Hint("list their folder in .cursorignore instead")
 		}
 		without = append(without, ":(exclude,literal)"+by)
 	}
@@ -133,7 +137,7 @@ func (g workspaceGit) resolve(ctx context.Context, base string) (string, error) 
 func copyIndex(from, to string) error {
 	info, err := os.Stat(from)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // nothing was ever added
+		return nil // the repository has no index yet
 	}
 	var b []byte
 	if err == nil {
@@ -143,8 +147,8 @@ func copyIndex(from, to string) error {
 		err = os.WriteFile(to, b, 0o600)
 	}
 	if err == nil {
-		// By the index's own time git knows which files may have changed in the
-		// moment that it was written in, and reads those.
+		// Keep the index's modification time: git uses it to decide which files
+		// may have changed in the same instant, and reads those.
 		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
@@ -153,13 +157,13 @@ func copyIndex(from, to string) error {
 	return nil
 }
 
-// workspaceGit is git on the repository that a folder is in.
+// workspaceGit runs git on the repository that a folder is in.
 type workspaceGit struct {
 	git gitcmd.Git
 	dir string
 }
 
-// run runs git in the folder. The error holds the end of what it said.
+// run runs git in the folder. The error includes the end of git's error output.
 func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdout io.Writer, args ...string) error {
 	cmd := g.git.Command(ctx, args...)
 	cmd.Dir = g.dir
@@ -179,7 +183,7 @@ func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdo
 	return nil
 }
 
-// head keeps the first bytes that are written to it, and lets the rest go.
+// head keeps the first bytes that are written to it and discards the rest.
 type head struct {
 	most int
 	kept []byte

@@ -7,9 +7,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Late is the tool of that name where it takes its time to get ready: get
-// returns it, is asked at each call, and may wait; a call can be aborted
-// meanwhile. What goes wrong with it is the call's error.
+// Late returns a tool that is initialized on demand. Each call asks get for the
+// real tool; get may block, and the call can be aborted meanwhile. An error of
+// get becomes the call's error.
 func Late(name string, get func() (tool.Tool, error)) tool.Tool {
 	type ready struct {
 		tool tool.Tool

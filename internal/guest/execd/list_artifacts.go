@@ -9,7 +9,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ListArtifacts lists the files that are to outlive the machine.
+// ListArtifacts lists the files that should outlive the machine.
 func (s *Server) ListArtifacts(ctx context.Context, _ *connect.Request[agentv1.ListArtifactsRequest]) (*connect.Response[agentv1.ListArtifactsResponse], error) {
 	list, more, err := s.artifacts.list(ctx)
 	if err != nil {

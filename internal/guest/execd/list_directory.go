@@ -17,10 +17,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxEntries bounds what ListDirectory returns.
+// maxEntries is the most entries that ListDirectory returns.
 const maxEntries = 20_000
 
-// ListDirectory returns a folder's entries, by name.
+// ListDirectory returns a folder's entries, sorted by name.
 func (s *Server) ListDirectory(_ context.Context, req *connect.Request[agentv1.ListDirectoryRequest]) (*connect.Response[agentv1.ListDirectoryResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) ListDirectory(_ context.Context, req *connect.Request[agentv1.L
 }
 
 func readDirectory(path string) ([]fs.DirEntry, error) {
-	info, err := os.Stat(path) // before the open: a pipe would hold it up
+	info, err := os.Stat(path) // before opening it: opening a pipe would block
 	if err != nil {
 		return nil, fileFault(path, err)
 	}

@@ -10,7 +10,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// MakeFolder makes a folder that is not there, and those on the way.
+// MakeFolder creates a folder and its missing parents. It fails if the folder
+// exists.
 func (s *Server) MakeFolder(_ context.Context, req *connect.Request[agentv1.MakeFolderRequest]) (*connect.Response[agentv1.MakeFolderResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// MoveFile moves a file or a folder to where nothing is.
+// MoveFile moves a file or a folder to a path that does not exist yet.
 func (s *Server) MoveFile(_ context.Context, req *connect.Request[agentv1.MoveFileRequest]) (*connect.Response[agentv1.MoveFileResponse], error) {
 	from, err := s.ownPath(req.Msg.GetFrom())
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *Server) MoveFile(_ context.Context, req *connect.Request[agentv1.MoveFi
 	return connect.NewResponse(&agentv1.MoveFileResponse{}), nil
 }
 
-// ownPath is [Server.path] for what may be moved or removed: not the workspace
-// or the home, nor what they are in.
+// ownPath is [Server.path] for files that may be moved or removed. It refuses
+// the workspace, the home folder, and the folders that contain them.
 func (s *Server) ownPath(given string) (string, error) {
 	path, err := s.path(given)
 	if err != nil {
@@ -43,13 +43,13 @@ func (s *Server) ownPath(given string) (string, error) {
 	}
 	for _, kept := range []string{s.workspace, s.home, "/"} {
 		if kept != "" && holds(path, filepath.Clean(kept)) {
-			return "", fault.Invalid("%s is kept: the agent lives there", path).At("path")
+			return "", fault.Invalid("%s cannot be moved or removed: the agent works there", path).At("path")
 		}
 	}
 	return path, nil
 }
 
-// holds reports whether folder is path, or has it somewhere in it.
+// holds reports whether path is folder or is below it.
 func holds(folder, path string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

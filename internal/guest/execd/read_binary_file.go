@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ReadBinaryFile returns a part of a file, of at most 64 MiB.
+// ReadBinaryFile returns part of a file, at most 64 MiB.
 func (s *Server) ReadBinaryFile(_ context.Context, req *connect.Request[agentv1.ReadBinaryFileRequest]) (*connect.Response[agentv1.ReadBinaryFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // filePiece is how much of a file goes into one message, in bytes.
 const filePiece = 256 << 10
 
-// maxDigested bounds a file that is read with its digest, in bytes.
+// maxDigested is the largest file that is read with its digest, in bytes.
 const maxDigested = 16 << 20
 
-// ReadFile streams a file of any length.
+// ReadFile streams a file of any size.
 func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.ReadFileRequest], stream *connect.ServerStream[agentv1.ReadFileResponse]) error {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 			return context.Cause(ctx)
 		}
 		if n > 0 || first {
-			message.Contents = b[:n] // Send is done with it when it returns
+			message.Contents = b[:n] // Send does not keep b
 			if err := stream.Send(message); err != nil {
 				return err
 			}

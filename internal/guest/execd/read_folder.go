@@ -17,7 +17,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ReadFolder streams a folder as a tar file, below its own name.
+// ReadFolder streams a folder as a tar archive, under the folder's own name.
 func (s *Server) ReadFolder(ctx context.Context, req *connect.Request[agentv1.ReadFolderRequest], stream *connect.ServerStream[agentv1.ReadFolderResponse]) error {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
@@ -69,9 +69,9 @@ func (p folderPieces) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// packFile adds what path is to a tar file, as name: a file, a folder or a
-// link. Of others nothing can be kept, and what has gone meanwhile is left out.
-// A file that changes meanwhile is in it as long as it was at first.
+// packFile adds a file, a folder or a link to a tar archive. It skips other
+// kinds of files, and files that were removed meanwhile. A file that changes
+// meanwhile is stored with the size it had first.
 func packFile(packed *tar.Writer, path, name string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if os.IsNotExist(err) {
@@ -95,7 +95,7 @@ func packFile(packed *tar.Writer, path, name string, d fs.DirEntry) error {
 	}
 	h.Name, h.Uid, h.Gid, h.Uname, h.Gname = name, 0, 0, "", ""
 	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
-	h.Format = tar.FormatPAX // names of any length
+	h.Format = tar.FormatPAX // allows names of any length
 	if info.IsDir() {
 		h.Name += "/"
 	}
@@ -121,7 +121,7 @@ func packFile(packed *tar.Writer, path, name string, d fs.DirEntry) error {
 	return err
 }
 
-// zeros has as many of them as are asked for.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {

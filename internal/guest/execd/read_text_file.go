@@ -10,8 +10,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ReadTextFile returns a part of a file that is text in UTF-8, of at most 64
-// MiB, in whole characters.
+// ReadTextFile returns part of a UTF-8 text file, at most 64 MiB, without
+// splitting characters.
 func (s *Server) ReadTextFile(_ context.Context, req *connect.Request[agentv1.ReadTextFileRequest]) (*connect.Response[agentv1.ReadTextFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {
@@ -21,9 +21,9 @@ func (s *Server) ReadTextFile(_ context.Context, req *connect.Request[agentv1.Re
 	if offset < 0 {
 		return nil, fault.Invalid("offset must not be negative").At("offset")
 	}
-	back := min(offset, utf8.UTFMax-1) // the character may begin earlier
+	back := min(offset, utf8.UTFMax-1) // offset may be inside a character
 	if limit > 0 {
-		limit = max(limit, utf8.UTFMax) // or nothing would ever come
+		limit = max(limit, utf8.UTFMax) // otherwise the reader would never advance
 		limit += max(back, 0)
 	}
 	b, size, err := readPart(path, offset-back, limit)
@@ -43,7 +43,7 @@ func (s *Server) ReadTextFile(_ context.Context, req *connect.Request[agentv1.Re
 	return connect.NewResponse(&agentv1.ReadTextFileResponse{Contents: string(b), Offset: offset, FileSizeBytes: size}), nil
 }
 
-// wholeCharacters leaves out a character at the end that is cut off.
+// wholeCharacters drops an incomplete character at the end.
 func wholeCharacters(b []byte) []byte {
 	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax+1); i-- {
 		if utf8.RuneStart(b[i]) {

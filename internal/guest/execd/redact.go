@@ -19,23 +19,23 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// secretNames are the variables that name, separated by commas, the variables
-// whose values are secrets.
+// secretNames are the environment variables that list the names of secret
+// variables, separated by commas.
 var secretNames = []string{"CLOUD_AGENT_INJECTED_SECRET_NAMES", "CURSOR_AGENT_INJECTED_SECRET_NAMES"}
 
-// Secrets are the values that do not leave the machine: those that the
-// environment names. Its methods are safe for concurrent use, and a nil Secrets
-// has none.
+// Secrets are the values to redact from everything that leaves the machine: the
+// values of the variables that the environment marks as secret. Its methods are
+// safe for concurrent use. A nil Secrets has no values.
 //
-// What is read for an editor (ReadTextFile, ReadBinaryFile) goes out as it is,
-// since it would be written back; and files in the machine, the output that is
-// spilled to one included, stay as they are.
+// Files read for an editor (ReadTextFile, ReadBinaryFile) are not redacted,
+// because the editor would write them back. Files in the machine, including
+// spilled output, are not redacted either.
 type Secrets struct {
 	current atomic.Pointer[redact.Redactor]
 
 	mu     sync.Mutex
 	names  map[string]struct{}
-	values map[string]string // by their names, and by name and number once they have changed
+	values map[string]string // by variable name; a replaced value is kept under its name and a number
 	older  int
 }
 
@@ -63,8 +63,8 @@ func namesIn(list string) map[string]struct{} {
 	return names
 }
 
-// update takes up variables that are set from now on. A value that was a
-// secret stays one: it may stand in a file or a process.
+// update adds variables that are set from now on. Old values of a secret stay
+// secret: files and processes may still have them.
 func (s *Secrets) update(set map[string]string) {
 	if s == nil {
 		return
@@ -83,7 +83,7 @@ func (s *Secrets) update(set map[string]string) {
 		}
 		if known {
 			s.older++
-			s.values[name+" "+strings.Repeat("'", s.older)] = old // no variable has such a name
+			s.values[name+" "+strings.Repeat("'", s.older)] = old // not a valid variable name, so it cannot clash
 		}
 		s.values[name] = value
 		changed = true
@@ -93,7 +93,7 @@ func (s *Secrets) update(set map[string]string) {
 	}
 }
 
-// Redactor returns what finds the secrets that there are now.
+// Redactor returns a redactor for the current secrets.
 func (s *Secrets) Redactor() *redact.Redactor {
 	if s == nil {
 		return nil
@@ -101,11 +101,11 @@ func (s *Secrets) Redactor() *redact.Redactor {
 	return s.current.Load()
 }
 
-// clean returns text without the secrets that there are now.
+// clean returns text with the current secrets redacted.
 func (s *Secrets) clean(text string) string { return s.Redactor().String(text) }
 
-// Writer returns a writer to w for a log: it takes out the secrets that there
-// are at each write.
+// Writer returns a writer to w for a log. It redacts the secrets that are
+// current at each write.
 func (s *Secrets) Writer(w io.Writer) io.Writer {
 	if s == nil {
 		return w
@@ -120,7 +120,7 @@ type logWriter struct {
 
 func (l logWriter) Write(p []byte) (int, error) { return l.secrets.Redactor().Writer(l.to).Write(p) }
 
-// redacted takes secrets out of whatever the tool says.
+// redacted redacts secrets from everything that the tool returns.
 func redacted(t tool.Tool, s *Secrets) tool.Tool {
 	if s == nil {
 		return t
@@ -143,19 +143,20 @@ func redacted(t tool.Tool, s *Secrets) tool.Tool {
 	return t
 }
 
-// deltas redacts the parts of one call's result. Those of one field are one
-// text: a secret that is split between two of them is found.
+// deltas redacts the deltas of one call. It treats the deltas of one field as
+// one text, so that it finds a secret that is split between two of them.
 type deltas struct {
 	of   *redact.Redactor
 	emit tool.Emit
 
 	mu      sync.Mutex
 	streams map[protoreflect.FullName]*deltaStream // by field
-	quiet   *time.Timer                            // runs while something is held back; nil before
+	quiet   *time.Timer                            // runs while text is held back; nil before that
 	over    bool
 }
 
-// deltaStream is the text of one field, and a delta that has nothing else.
+// deltaStream is the text of one field, plus a delta without text to send it
+// in.
 type deltaStream struct {
 	text *redact.Stream
 	of   func(text string) *agentv1.ToolCallDelta
@@ -200,7 +201,7 @@ func (d *deltas) take(delta *agentv1.ToolCallDelta) {
 	}
 }
 
-// wait has idle called unless more comes. d.mu is held.
+// wait schedules idle, unless more text arrives first. d.mu must be held.
 func (d *deltas) wait() {
 	if d.quiet == nil {
 		d.quiet = time.AfterFunc(redact.Quiet, d.idle)
@@ -209,7 +210,7 @@ func (d *deltas) wait() {
 	d.quiet.Reset(redact.Quiet)
 }
 
-// idle sends what nobody should wait for.
+// idle sends held-back text after a pause in the output.
 func (d *deltas) idle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +224,7 @@ func (d *deltas) idle() {
 	}
 }
 
-// flush sends what was held back.
+// flush sends all text that was held back.
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,8 +240,8 @@ func (d *deltas) flush() {
 	clear(d.streams)
 }
 
-// leaving takes secrets out of what answers a request beside a call's result:
-// every error, the diff, which nobody writes back, and what terminals show.
+// leaving redacts responses other than results of calls: all errors, the diff
+// (which nobody writes back), and terminal contents.
 type leaving struct{ secrets *Secrets }
 
 // WrapUnary implements [connect.Interceptor].

@@ -13,28 +13,30 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// defaultGateway is where pod-daemon has git reach the gateway.
+// defaultGateway is the git gateway's address in the machine, as pod-daemon
+// sets it up.
 const defaultGateway = "http://127.0.0.1:26499"
 
-// gitCredential is what git of the agent's processes shows to the gateway, in a
-// file that git is told of by variables: they come after every other
-// configuration, and stay the same when the credential changes.
+// gitCredential is the credential that the agent's git processes present to the
+// git gateway. It is in a configuration file that environment variables point
+// to. Variables take precedence over other configuration, and need not change
+// when the credential does.
 type gitCredential struct {
 	file string
 
 	mu      sync.Mutex
 	gateway string
-	told    bool // processes have the variables
+	told    bool // the variables are set for processes
 }
 
-// RefreshGithubAccessToken replaces git's credential for the gateway.
+// RefreshGithubAccessToken replaces git's credential for the git gateway.
 func (s *Server) RefreshGithubAccessToken(ctx context.Context, req *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error) {
 	token := req.Msg.GetAccessToken()
 	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return nil, fault.Invalid("only printable ASCII without spaces can be a token").At("access_token")
+		return nil, fault.Invalid("the token must be printable ASCII without spaces").At("access_token")
 	}
 	if s.setEnv == nil {
-		return nil, fault.NotImplemented("this machine's variables cannot be changed, and git is told of its credential by one")
+		return nil, fault.NotImplemented("this machine's environment variables cannot be changed, but git needs one for its credential")
 	}
 	g := s.git
 	g.mu.Lock()
@@ -42,19 +44,19 @@ func (s *Server) RefreshGithubAccessToken(ctx context.Context, req *connect.Requ
 	if given := req.Msg.GetGatewayUrl(); given != "" {
 		u, err := url.Parse(given)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return nil, fault.Invalid("%.200q is not the address of a gateway", given).At("gateway_url").Hint("as %s", defaultGateway)
+			return nil, fault.Invalid("%.200q is not the URL of a git gateway", given).At("gateway_url").Hint("as %s", defaultGateway)
 		}
 		g.gateway = u.Scheme + "://" + u.Host
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace
-	// An empty value takes back those of other files.
+	// The empty value resets the headers that other configuration files set.
 	text := fmt.Sprintf("[http \"%s/\"]\n\textraHeader = \n\textraHeader = \"Authorization: Bearer %s\"\n", quote(g.gateway), quote(token))
 	file, err := replaceFile(g.file, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := file.WriteString(text); err != nil {
-		_ = file.drop() // the first error says it all
+		_ = file.drop() // the first error is reported
 		return nil, fileFault(g.file, err)
 	}
 	if err := file.commit(condition{}); err != nil {

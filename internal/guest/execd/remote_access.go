@@ -18,20 +18,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// remoteStart bounds an editor server's way from its start to listening.
+// remoteStart is how long an editor server may take until it listens.
 const remoteStart = 30 * time.Second
 
-// RemoteServer is a program with which an editor reaches a machine.
+// RemoteServer is a program through which an editor reaches a machine.
 type RemoteServer struct {
-	// Paths where it may be: a name to look for along PATH, or a pattern of
-	// absolute paths, in which %s is the build that is asked for and ~ is home.
+	// Paths are where the program may be: a name to look for in PATH, or a glob
+	// of absolute paths, in which %s is the requested build and ~ is home.
 	Paths []string
 	// Args are its arguments; Env are its variables.
 	Args func(port int, token, workspace string) []string
 	Env  func(token string) []string
 }
 
-// usualServers are those that images are known to have.
+// usualServers are the editor servers that images commonly have.
 var usualServers = []RemoteServer{
 	{
 		Paths: []string{
@@ -51,17 +51,17 @@ var usualServers = []RemoteServer{
 	},
 }
 
-// remoteAccess starts at most one such program, and nothing that is not in the
-// machine. Its methods are safe for concurrent use.
+// remoteAccess starts at most one editor server. It only starts programs that
+// are in the machine already. Its methods are safe for concurrent use.
 type remoteAccess struct {
 	servers   []RemoteServer
 	workspace string
-	environ   []string // of the program
+	environ   []string // environment of the program
 	log       *slog.Logger
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
-	ended   chan struct{} // closed when cmd has
+	ended   chan struct{} // closed when cmd has exited
 	program string
 	port    int
 	token   string
@@ -74,9 +74,9 @@ func newRemoteAccess(servers []RemoteServer, workspace string, environ []string,
 	return &remoteAccess{servers: servers, workspace: workspace, environ: environ, log: log}
 }
 
-// find returns the first program that is there.
+// find returns the first program that exists.
 func (r *remoteAccess) find(build string) (program string, of RemoteServer, err error) {
-	home, _ := os.UserHomeDir() // without one nothing is found there
+	home, _ := os.UserHomeDir() // without a home folder nothing is found there
 	for _, server := range r.servers {
 		for _, place := range server.Paths {
 			if !filepath.IsAbs(place) && place[0] != '~' {
@@ -95,7 +95,7 @@ func (r *remoteAccess) find(build string) (program string, of RemoteServer, err 
 			if filepath.Base(place) != place && containsVerb(place) {
 				place = fmt.Sprintf(place, pattern)
 			}
-			found, _ := filepath.Glob(place) // a pattern of ours is well made
+			found, _ := filepath.Glob(place) // the pattern is known to be valid
 			for _, path := range found {
 				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 					return path, server, nil
@@ -107,8 +107,8 @@ func (r *remoteAccess) find(build string) (program string, of RemoteServer, err 
 	if build != "" {
 		missing = fault.NotFound("there is no editor server of the build %.64q in this machine", build).Named("remote_server_missing").At("commit")
 	}
-	return "", of, missing.Hint("put code-server or openvscode-server on PATH in the environment's image, or a build of the editor's below ~/.cursor-server/bin; " +
-		"nothing is fetched from the internet here. ssh needs none of it")
+	return "", of, missing.Hint("install code-server or openvscode-server in the environment's image, on PATH, or put a build of the editor's server below ~/.cursor-server/bin; " +
+		"nothing is downloaded here. Connecting by ssh needs none of this")
 }
 
 func containsVerb(s string) bool {
@@ -120,10 +120,10 @@ func containsVerb(s string) bool {
 	return false
 }
 
-// warm starts the program, or says where the one that runs listens.
+// warm starts the program, or returns the address of the one that is running.
 func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at int, token string, already bool, err error) {
 	if port < 0 || port > 65535 {
-		return "", 0, "", false, fault.Invalid("there is no port %d", port).At("port")
+		return "", 0, "", false, fault.Invalid("%d is not a valid port", port).At("port")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 		case <-r.ended:
 		default:
 			if port != 0 && port != r.port {
-				return "", 0, "", false, fault.Conflict("the editor server listens on port %d already", r.port).At("port")
+				return "", 0, "", false, fault.Conflict("the editor server already listens on port %d", r.port).At("port")
 			}
 			return r.program, r.port, r.token, true, nil
 		}
@@ -144,7 +144,8 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 	if port != 0 {
 		err = r.start(ctx, path, server, port)
 	} else {
-		// One that was free may be another's by the time the program listens.
+		// Another process may take a free port before the program listens on
+		// it.
 		for tries := 0; tries == 0 || tries < freePorts && fault.Of(err).Code == codeEnded; tries++ {
 			if port, err = freePort(ctx); err == nil {
 				err = r.start(ctx, path, server, port)
@@ -157,7 +158,8 @@ func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at i
 	return r.program, r.port, r.token, false, nil
 }
 
-// freePorts is how many free ports a program is started at that ends before it listens.
+// freePorts is how many times to start a program that exits before it listens,
+// each time on another free port.
 const freePorts = 2
 
 const codeEnded = "remote_server_ended"
@@ -167,7 +169,7 @@ func (r *remoteAccess) start(ctx context.Context, path string, server RemoteServ
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	r.program, r.port, r.token = path, port, hex.EncodeToString(secret[:])
-	cmd := exec.Command(path, server.Args(port, r.token, r.workspace)...) //nolint:noctx // it outlives the call
+	cmd := exec.Command(path, server.Args(port, r.token, r.workspace)...) //nolint:noctx // it outlives the request
 	cmd.Dir, cmd.SysProcAttr = r.workspace, &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append([]string(nil), r.environ...)
 	if server.Env != nil {
@@ -192,7 +194,7 @@ func (r *remoteAccess) start(ctx context.Context, path string, server RemoteServ
 
 // listening waits until the program listens. r.mu must be held.
 func (r *remoteAccess) listening(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, remoteStart, fault.Unavailable("the editor server %s does not listen after %s", r.program, remoteStart))
+	ctx, cancel := context.WithTimeoutCause(ctx, remoteStart, fault.Unavailable("the editor server %s did not listen within %s", r.program, remoteStart))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -204,7 +206,7 @@ func (r *remoteAccess) listening(ctx context.Context) error {
 		}
 		select {
 		case <-r.ended:
-			return fault.Unavailable("the editor server %s ended before it listened", r.program).Named(codeEnded).Hint("start it by hand in a terminal: it says why")
+			return fault.Unavailable("the editor server %s ended before it listened", r.program).Named(codeEnded).Hint("start it in a terminal to see why")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -220,7 +222,7 @@ func (r *remoteAccess) stop() {
 	select {
 	case <-r.ended:
 	default:
-		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) // it may have ended since
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
 		<-r.ended
 	}
 	r.cmd = nil

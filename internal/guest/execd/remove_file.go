@@ -9,7 +9,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// RemoveFile removes a file or a folder; of a link, the link.
+// RemoveFile removes a file or a folder. It removes a symbolic link rather than
+// its target.
 func (s *Server) RemoveFile(_ context.Context, req *connect.Request[agentv1.RemoveFileRequest]) (*connect.Response[agentv1.RemoveFileResponse], error) {
 	path, err := s.ownPath(req.Msg.GetPath())
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Bounds of what hooks are told and say.
+// Limits of what hooks receive and return.
 const (
 	maxHookEvents  = 8
-	maxHookContent = 1 << 20 // bytes of a file that a hook is shown before it is read
+	maxHookContent = 1 << 20 // largest file contents that a beforeReadFile hook receives, in bytes
 	maxHookWords   = 64 << 10
 )
 
-// RunHooks is HookService's.
+// RunHooks implements HookService.
 func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunHooksRequest]) (*connect.Response[agentv1.RunHooksResponse], error) {
 	m := req.Msg
 	if len(m.GetEvents()) > maxHookEvents {
@@ -56,7 +56,7 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 		}
 		all = all.Join(set.Run(ctx, session, in))
 		if late := strings.HasPrefix(e.GetName(), "post") || strings.HasPrefix(e.GetName(), "after"); late {
-			continue // what has happened cannot be forbidden
+			continue // the event has already happened and cannot be denied
 		}
 		if all.Permission == hook.Deny || all.Stopped {
 			break
@@ -72,13 +72,13 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	return connect.NewResponse(res), nil
 }
 
-// hookInput is what the hooks of one event are told. A file that is about to be
-// read is shown as it is in the machine.
+// hookInput builds the input of one event's hooks. If a file is about to be
+// read, it adds the file's contents from the machine.
 func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error) {
 	fields := map[string]any{}
 	if len(e.GetFields()) > 0 {
 		if err := json.Unmarshal(e.GetFields(), &fields); err != nil {
-			return hook.Input{}, fault.Invalid("the fields of %s are no JSON object", e.GetName())
+			return hook.Input{}, fault.Invalid("the fields of %s are not a JSON object", e.GetName())
 		}
 	}
 	event := hook.Event(e.GetName())
@@ -91,13 +91,13 @@ func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error
 	return hook.Input{Event: event, Subject: e.GetSubject(), Fields: fields, LoopCount: int(loops)}, nil
 }
 
-// changed puts arguments that an earlier event's hooks have changed in the
-// place of those that came.
+// changed replaces the arguments by those that an earlier event's hooks have
+// returned.
 func (s *Server) changed(in *hook.Input, args json.RawMessage) {
 	in.Fields["tool_input"] = args
 	var of struct{ Command, Path *string }
 	if json.Unmarshal(args, &of) != nil {
-		return // the tool refuses it
+		return // the tool reports the error
 	}
 	if of.Command != nil && in.Event == hook.BeforeShellExecution {
 		in.Fields["command"], in.Subject = *of.Command, *of.Command
@@ -107,8 +107,8 @@ func (s *Server) changed(in *hook.Input, args json.RawMessage) {
 	}
 }
 
-// beginning is the text that a file begins with, whose path may be relative to
-// the workspace; "" for what cannot be read.
+// beginning returns the beginning of a file, whose path may be relative to the
+// workspace, or "" if it cannot be read.
 func (s *Server) beginning(path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(s.workspace, path)

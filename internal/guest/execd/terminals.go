@@ -14,7 +14,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ListTerminals is TerminalService's.
+// ListTerminals implements TerminalService.
 func (s *Server) ListTerminals(ctx context.Context, _ *connect.Request[agentv1.ListTerminalsRequest]) (*connect.Response[agentv1.ListTerminalsResponse], error) {
 	tmux, err := s.terminals.Terminals()
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) ListTerminals(ctx context.Context, _ *connect.Request[agentv1.L
 	return connect.NewResponse(res), nil
 }
 
-// CreateTerminal is TerminalService's.
+// CreateTerminal implements TerminalService.
 func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv1.CreateTerminalRequest]) (*connect.Response[agentv1.CreateTerminalResponse], error) {
 	tmux, err := s.terminals.Terminals()
 	if err != nil {
@@ -57,12 +57,13 @@ func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv
 		return nil, err
 	}
 	if !created && m.GetExclusive() {
-		return nil, fault.Conflict("there is a terminal %.70q already", m.GetName()).Named("terminal_exists").At("name")
+		return nil, fault.Conflict("there already is a terminal %.70q", m.GetName()).Named("terminal_exists").At("name")
 	}
 	return connect.NewResponse(&agentv1.CreateTerminalResponse{Terminal: terminalMessage(made), Created: created}), nil
 }
 
-// confined is a terminal's command, in the sandbox if there is a policy.
+// confined returns a terminal's command line, wrapped in the sandbox if there
+// is a policy.
 func (s *Server) confined(command string, p *agentv1.SandboxPolicy) (string, error) {
 	if p == nil {
 		return command, nil
@@ -71,7 +72,7 @@ func (s *Server) confined(command string, p *agentv1.SandboxPolicy) (string, err
 	if err != nil {
 		return "", fault.Invalid("%v", err).At("sandbox_policy")
 	}
-	// tmux sets SHELL to the user's, and gives that the line.
+	// tmux sets SHELL to the user's shell, which runs the command line.
 	argv := []string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" "$@"`, "sh"}
 	if command == "" {
 		argv = append(argv, "-l")
@@ -87,7 +88,7 @@ func (s *Server) confined(command string, p *agentv1.SandboxPolicy) (string, err
 	return "exec " + strings.Join(argv, " "), nil
 }
 
-// AttachTerminal is TerminalService's.
+// AttachTerminal implements TerminalService.
 func (s *Server) AttachTerminal(ctx context.Context, req *connect.Request[agentv1.AttachTerminalRequest]) (*connect.Response[agentv1.AttachTerminalResponse], error) {
 	m := req.Msg
 	columns, rows, err := terminalSize(m.GetColumns(), m.GetRows())
@@ -101,7 +102,7 @@ func (s *Server) AttachTerminal(ctx context.Context, req *connect.Request[agentv
 	return connect.NewResponse(&agentv1.AttachTerminalResponse{PtyId: p.ID()}), nil
 }
 
-// ReadTerminal is TerminalService's.
+// ReadTerminal implements TerminalService.
 func (s *Server) ReadTerminal(ctx context.Context, req *connect.Request[agentv1.ReadTerminalRequest]) (*connect.Response[agentv1.ReadTerminalResponse], error) {
 	tmux, err := s.terminals.Terminals()
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *Server) ReadTerminal(ctx context.Context, req *connect.Request[agentv1.
 	}), nil
 }
 
-// SendTerminalKeys is TerminalService's.
+// SendTerminalKeys implements TerminalService.
 func (s *Server) SendTerminalKeys(ctx context.Context, req *connect.Request[agentv1.SendTerminalKeysRequest]) (*connect.Response[agentv1.SendTerminalKeysResponse], error) {
 	tmux, err := s.terminals.Terminals()
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *Server) SendTerminalKeys(ctx context.Context, req *connect.Request[agen
 		keys = append(keys, terminal.Keys{Text: k.GetText(), Key: k.GetKey()})
 	}
 	if len(keys) > maxKeys {
-		return nil, fault.Exhausted("%d keys are too many for one message", len(keys)).At("keys").Hint("at most %d", maxKeys)
+		return nil, fault.Exhausted("%d keys are too many for one request", len(keys)).At("keys").Hint("at most %d", maxKeys)
 	}
 	if err := tmux.Send(ctx, req.Msg.GetName(), keys); err != nil {
 		return nil, err
@@ -144,10 +145,10 @@ func (s *Server) SendTerminalKeys(ctx context.Context, req *connect.Request[agen
 	return connect.NewResponse(&agentv1.SendTerminalKeysResponse{}), nil
 }
 
-// maxKeys bounds one SendTerminalKeys: each is a process.
+// maxKeys limits one SendTerminalKeys, because each key starts a process.
 const maxKeys = 256
 
-// CloseTerminal is TerminalService's.
+// CloseTerminal implements TerminalService.
 func (s *Server) CloseTerminal(ctx context.Context, req *connect.Request[agentv1.CloseTerminalRequest]) (*connect.Response[agentv1.CloseTerminalResponse], error) {
 	tmux, err := s.terminals.Terminals()
 	if err != nil {
@@ -159,7 +160,7 @@ func (s *Server) CloseTerminal(ctx context.Context, req *connect.Request[agentv1
 	return connect.NewResponse(&agentv1.CloseTerminalResponse{}), nil
 }
 
-// terminalSize checks a size; 0 is what is usual.
+// terminalSize checks a size and replaces 0 by the default.
 func terminalSize(columns, rows int32) (c, r uint16, err error) {
 	const most = 1000
 	if columns < 0 || rows < 0 || columns > most || rows > most {

@@ -11,12 +11,12 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// toolName returns the catalogue's name of the tool that is called: that of
-// the arguments that are set. The error is for the model.
+// toolName returns the catalogue's name of the called tool, which is the one
+// whose arguments are set. The error is for the model.
 func toolName(asked *agentv1.ToolCall) (string, error) {
 	variant := variantOf(asked)
 	if variant == nil {
-		return "", errors.New("the call names no tool that this machine knows; such a tool is not available")
+		return "", errors.New("the tool of this call is not available in this machine")
 	}
 	if name := tool.NameOf(asked); name != "" {
 		return name, nil
@@ -30,22 +30,22 @@ func toolName(asked *agentv1.ToolCall) (string, error) {
 	return "", notAvailable(asked, string(variant.Name()))
 }
 
-// notAvailable says what a tool that this machine does not have would need.
+// notAvailable returns an error that says what a missing tool needs.
 func notAvailable(asked *agentv1.ToolCall, name string) error {
 	needs, _ := proto.GetExtension(variantOf(asked).Message().Options(), agentv1.E_Needs).(string)
 	if needs == "" {
-		needs = "an exec-daemon that has it"
+		needs = "a newer exec-daemon"
 	}
 	return fmt.Errorf("%s is not available: needs %s", name, needs)
 }
 
-// variantOf returns which tool's field is set; nil if none is.
+// variantOf returns the field of the tool that is set; nil if none is.
 func variantOf(call *agentv1.ToolCall) protoreflect.FieldDescriptor {
 	m := call.ProtoReflect()
 	return m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
 }
 
-// nameOfArgs returns the name of the tool whose arguments the field holds.
+// nameOfArgs returns the name of the tool whose arguments the field contains.
 func nameOfArgs(field protoreflect.FieldDescriptor) string {
 	if field.Kind() != protoreflect.MessageKind {
 		return ""
@@ -54,8 +54,8 @@ func nameOfArgs(field protoreflect.FieldDescriptor) string {
 	return options.GetName()
 }
 
-// failed returns the tool's message, without arguments, with an error for its
-// result. It is nil for a tool whose message has no place for one.
+// failed returns the tool's message without arguments and with an error as its
+// result. It returns nil for a tool whose message has no error field.
 func failed(asked *agentv1.ToolCall, message string) *agentv1.ToolCall {
 	variant := variantOf(asked)
 	if variant == nil {
@@ -71,7 +71,7 @@ func failed(asked *agentv1.ToolCall, message string) *agentv1.ToolCall {
 	if why == nil {
 		return answer
 	}
-	words := why.Message().Fields().ByName("message") // a tool may have an error of its own kind
+	words := why.Message().Fields().ByName("message") // a tool may have its own type of error
 	if words == nil || words.Kind() != protoreflect.StringKind {
 		return answer
 	}

@@ -15,13 +15,13 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// tracing makes a span of each request and of each call, and counts them. A span
-// says what was called and how it ended; of what went in and came out it says
-// nothing.
+// tracing records a span for each request and each call, and counts them. A
+// span has the name of what was called and how it ended, but no arguments or
+// results.
 type tracing struct {
 	tracer trace.Tracer
 	meter  *telemetry.MachineMeter
-	run    atomic.Pointer[trace.SpanContext] // of the run that asked last; a machine works one at a time
+	run    atomic.Pointer[trace.SpanContext] // the run of the latest request; a machine serves one run at a time
 }
 
 func newTracing(tracer trace.Tracer, meter *telemetry.MachineMeter) *tracing {
@@ -32,7 +32,7 @@ func newTracing(tracer trace.Tracer, meter *telemetry.MachineMeter) *tracing {
 	return &tracing{tracer: tracer, meter: meter}
 }
 
-// call begins the span of a call, below the span that the server makes of it.
+// call begins the span of a call, as a child of the server's span for the call.
 // end ends it.
 func (t *tracing) call(ctx context.Context, id, tool string) (_ context.Context, end func(failed bool)) {
 	if run := t.run.Load(); run != nil {

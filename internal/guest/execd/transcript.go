@@ -10,22 +10,23 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// transcripts is where hooks find what has been said, below the home folder.
+// transcripts is the folder of transcripts for hooks, below the home folder.
 const transcripts = ".aloft/transcripts"
 
-// plainID matches what can be the name of a file.
+// plainID matches ids that are safe as file names.
 var plainID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 
-// transcript writes what is new of the conversation, and returns the file and its
-// size; "" where it cannot be written, which is no reason not to run hooks. The
-// home folder is the agent's, and no link in it is followed out of it.
+// transcript appends the new part of the conversation to its transcript, and
+// returns the file and its size. If it cannot, it returns "" and the hooks run
+// anyway. The agent can write its home folder, so no symbolic link that points
+// outside it is followed.
 func (s *Server) transcript(m *agentv1.RunHooksRequest) (name string, size int64) {
 	if s.home == "" || !plainID.MatchString(m.GetConversationId()) {
 		return "", 0
 	}
 	size, err := s.writeTranscript(m)
 	if err != nil {
-		s.log.Warn("the hooks' transcript was not written", "error", err)
+		s.log.Warn("cannot write the transcript for hooks", "error", err)
 		return "", 0
 	}
 	return filepath.Join(s.home, transcripts, m.GetConversationId()+".jsonl"), size

@@ -56,7 +56,7 @@ func TestTruncatedWithoutAFile(t *testing.T) {
 	text := strings.Repeat("ü", resultThreshold)
 	for _, dir := range []string{"", "/proc/nothing"} {
 		out := truncated(saying(text, false), dir).Run(t.Context(), asked, nil)
-		if !strings.Contains(out.Text, "no file could be written") || !utf8.ValidString(out.Text) || out.Call.GetTruncatedToolCall().GetResult().GetSuccess().GetPath() != "" {
+		if !strings.Contains(out.Text, "could not be saved") || !utf8.ValidString(out.Text) || out.Call.GetTruncatedToolCall().GetResult().GetSuccess().GetPath() != "" {
 			t.Errorf("%q: %.100q", dir, out.Text)
 		}
 	}

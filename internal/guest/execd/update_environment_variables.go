@@ -14,22 +14,23 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// UpdateEnvironmentVariables changes what processes started from now on see.
+// UpdateEnvironmentVariables changes the environment of processes started from
+// now on.
 func (s *Server) UpdateEnvironmentVariables(ctx context.Context, req *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error) {
 	if s.setEnv == nil {
-		return nil, fault.NotImplemented("this machine's variables cannot be changed")
+		return nil, fault.NotImplemented("this machine's environment variables cannot be changed")
 	}
 	names := slices.Clone(req.Msg.GetUnset())
 	for name, value := range req.Msg.GetSet() {
-		if strings.ContainsRune(value, 0) { // the value may be a secret: it is not repeated
+		if strings.ContainsRune(value, 0) { // do not repeat the value, which may be secret
 			return nil, fault.Invalid("the value of %s holds a NUL byte", name).At("set")
 		}
 		names = append(names, name)
 	}
 	for _, name := range names {
 		if !variableName.MatchString(name) {
-			return nil, fault.Invalid("%q is not the name of a variable", cut(name, maxCallID)).
-				Hint("letters, digits and _, not beginning with a digit")
+			return nil, fault.Invalid("%q is not a valid variable name", cut(name, maxCallID)).
+				Hint("use letters, digits and _, and do not begin with a digit")
 		}
 	}
 	s.secrets.update(req.Msg.GetSet()) // before anything can print them

@@ -14,15 +14,15 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// How much of artifacts goes into one reply, in bytes, and how many of them.
+// Limits of one reply: the artifacts' bytes, and their number.
 const (
 	usualUpload = 4 << 20
 	maxUpload   = 32 << 20
 	maxChunks   = 1000
 )
 
-// UploadArtifacts returns pieces of artifacts until the reply is full. A caller
-// goes on from where it says; nothing is remembered here in between.
+// UploadArtifacts returns pieces of artifacts until the reply is full. The
+// caller says where to continue; the server keeps no state between calls.
 func (s *Server) UploadArtifacts(ctx context.Context, req *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error) {
 	room := min(cmp.Or(req.Msg.GetLimit(), usualUpload), maxUpload)
 	from := req.Msg.GetFrom()
@@ -68,8 +68,8 @@ func (s *Server) UploadArtifacts(ctx context.Context, req *connect.Request[agent
 	return connect.NewResponse(res), nil
 }
 
-// artifactChunk reads a piece. One that cannot be read says so, and does not
-// keep the others back.
+// artifactChunk reads a piece of an artifact. If it cannot be read, the piece
+// carries the error, and the other artifacts are still returned.
 func (s *Server) artifactChunk(root *os.Root, name string, offset, room int64) *agentv1.ArtifactChunk {
 	chunk := &agentv1.ArtifactChunk{Name: name, Offset: offset}
 	file, _, err := s.artifacts.open(root, name)

@@ -14,20 +14,22 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxServersWait bounds how long a caller waits for servers that start.
+// maxServersWait is the longest time that a caller can wait for servers to
+// start.
 const maxServersWait = time.Minute
 
-// UseServers has the machine run MCP servers, and says what they offer.
+// UseServers makes the machine run exactly the given MCP servers, and lists
+// what they offer.
 func (s *Server) UseServers(ctx context.Context, req *connect.Request[agentv1.UseServersRequest]) (*connect.Response[agentv1.UseServersResponse], error) {
 	if s.servers == nil {
-		return nil, fault.NotImplemented("this exec-daemon runs no MCP servers")
+		return nil, fault.NotImplemented("this exec-daemon does not support MCP servers")
 	}
 	var servers []mcp.Server
 	if err := json.Unmarshal(req.Msg.GetServers(), &servers); err != nil {
-		return nil, fault.Invalid("servers is no list of MCP servers").At("servers") // it may hold secrets: it is not repeated
+		return nil, fault.Invalid("servers is not a list of MCP servers").At("servers") // do not repeat the list, which may contain secrets
 	}
 	if len(servers) > mcp.MaxServers {
-		return nil, fault.Invalid("%d servers are more than %d", len(servers), mcp.MaxServers).At("servers")
+		return nil, fault.Invalid("%d servers are too many; the limit is %d", len(servers), mcp.MaxServers).At("servers")
 	}
 	for i := range servers {
 		if p := servers[i].Check(); len(p) > 0 {

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// WarmRemoteAccessServer starts the server with which an editor reaches the
-// machine, and returns when it listens.
+// WarmRemoteAccessServer starts the server through which an editor reaches the
+// machine, and returns once it listens.
 func (s *Server) WarmRemoteAccessServer(ctx context.Context, req *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error) {
 	program, port, token, already, err := s.remote.warm(ctx, int(req.Msg.GetPort()))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// WriteBinaryFile makes a file, or replaces its contents, of at most 64 MiB.
+// WriteBinaryFile creates or replaces a file of at most 64 MiB.
 func (s *Server) WriteBinaryFile(_ context.Context, req *connect.Request[agentv1.WriteBinaryFileRequest]) (*connect.Response[agentv1.WriteBinaryFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {

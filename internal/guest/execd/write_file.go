@@ -15,16 +15,16 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxWritePiece bounds one message of WriteFile, in bytes.
+// maxWritePiece is the largest message of WriteFile, in bytes.
 const maxWritePiece = 4 << 20
 
-// WriteFile makes or replaces a file of any length, whole or not at all.
+// WriteFile creates or replaces a file of any size atomically.
 func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agentv1.WriteFileRequest]) (*connect.Response[agentv1.WriteFileResponse], error) {
 	if !stream.Receive() {
 		if err := stream.Err(); err != nil {
 			return nil, err
 		}
-		return nil, fault.Invalid("there is no message").At("path")
+		return nil, fault.Invalid("the stream has no message").At("path")
 	}
 	first := stream.Msg()
 	want, mode := first.GetSizeBytes(), fs.FileMode(first.GetMode())
@@ -32,14 +32,14 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 		mode = 0o644
 	}
 	if mode&^fs.ModePerm != 0 {
-		return nil, fault.Invalid("the mode %#o is more than permissions", uint32(mode)).At("mode")
+		return nil, fault.Invalid("the mode %#o has other bits than permissions", uint32(mode)).At("mode")
 	}
 	path, err := s.path(first.GetPath())
 	if err != nil {
 		return nil, err
 	}
 	must := condition{sha256: strings.ToLower(first.GetIfSha256()), absent: first.GetIfAbsent()}
-	if err := must.holds(path); err != nil { // before all of it has come for nothing
+	if err := must.holds(path); err != nil { // fail early, before all of it is received
 		return nil, err
 	}
 	file, err := replaceFile(path, mode)
@@ -48,7 +48,7 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 	}
 	size, digest, err := receive(stream, file, path)
 	if err == nil && want >= 0 && size != want {
-		err = fault.Invalid("%d bytes came and size_bytes is %d", size, want).At("size_bytes")
+		err = fault.Invalid("received %d bytes but size_bytes is %d", size, want).At("size_bytes")
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.drop())
@@ -59,8 +59,8 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 	return connect.NewResponse(&agentv1.WriteFileResponse{SizeBytes: size, Sha256: digest}), nil
 }
 
-// receive writes the pieces that come, the message that was received already
-// first.
+// receive writes the pieces that arrive, starting with the first message, which
+// has been received already.
 func receive(stream *connect.ClientStream[agentv1.WriteFileRequest], w io.Writer, path string) (size int64, digest string, err error) {
 	sum := sha256.New()
 	for again := true; again; again = stream.Receive() {
@@ -69,7 +69,7 @@ func receive(stream *connect.ClientStream[agentv1.WriteFileRequest], w io.Writer
 			return 0, "", fault.Exhausted("a piece is longer than %d MiB", maxWritePiece>>20).At("contents")
 		}
 		if other := stream.Msg().GetPath(); size > 0 && other != "" {
-			return 0, "", fault.Invalid("only the first message names a path").At("path")
+			return 0, "", fault.Invalid("only the first message may set path").At("path")
 		}
 		if _, err := w.Write(b); err != nil {
 			return 0, "", fileFault(path, err)

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// WriteTextFile makes a file, or replaces its contents, of at most 64 MiB.
+// WriteTextFile creates or replaces a file of at most 64 MiB.
 func (s *Server) WriteTextFile(_ context.Context, req *connect.Request[agentv1.WriteTextFileRequest]) (*connect.Response[agentv1.WriteTextFileResponse], error) {
 	path, err := s.path(req.Msg.GetPath())
 	if err != nil {

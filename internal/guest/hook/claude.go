@@ -5,19 +5,19 @@ import (
 	"maps"
 )
 
-// claudeEvents are the events of .claude/settings.json that have a counterpart.
+// claudeEvents maps the events of .claude/settings.json to ours.
 var claudeEvents = map[string]Event{
 	"PreToolUse": PreToolUse, "PostToolUse": PostToolUse, "PostToolUseFailure": PostToolUseFailure, "UserPromptSubmit": BeforeSubmitPrompt,
 	"Stop": Stop, "SubagentStop": SubagentStop, "SubagentStart": SubagentStart, "PreCompact": PreCompact,
 	"SessionStart": SessionStart, "SessionEnd": SessionEnd,
 }
 
-// claudeTools are the names that such hooks have for our tools.
+// claudeTools maps our tools to the names that such hooks use.
 var claudeTools = map[string]string{
 	"Shell": "Bash", "StrReplace": "Edit", "EditNotebook": "NotebookEdit", "Fetch": "WebFetch",
 }
 
-// addClaude takes in the hooks of a .claude/settings.json.
+// addClaude adds the hooks of a .claude/settings.json.
 func (s *Set) addClaude(file string, data []byte) {
 	var top struct {
 		Hooks map[string]json.RawMessage `json:"hooks"`
@@ -28,7 +28,7 @@ func (s *Set) addClaude(file string, data []byte) {
 	for name, raw := range top.Hooks {
 		event, ok := claudeEvents[name]
 		if !ok {
-			s.warn("%s: the event %q has no counterpart, its hooks are not run", file, name)
+			s.warn("%s: the event %q is not supported, so its hooks are not run", file, name)
 			continue
 		}
 		var groups []struct {
@@ -48,7 +48,7 @@ func (s *Set) addClaude(file string, data []byte) {
 	}
 }
 
-// claudeInput is the input in that dialect.
+// claudeInput converts a hook's input to Claude's format.
 func claudeInput(in map[string]any, e Event) map[string]any {
 	out := maps.Clone(in)
 	for name, event := range claudeEvents {
@@ -65,11 +65,11 @@ func claudeInput(in map[string]any, e Event) map[string]any {
 	return out
 }
 
-// claudeAnswer is an answer in that dialect.
+// claudeAnswer is a hook's output in Claude's format.
 type claudeAnswer struct {
 	Continue   *bool  `json:"continue"`
 	StopReason string `json:"stopReason"`
-	Decision   string `json:"decision"` // "block", "approve"
+	Decision   string `json:"decision"` // "block" or "approve"
 	Reason     string `json:"reason"`
 	Specific   struct {
 		Decision string          `json:"permissionDecision"`
@@ -79,7 +79,7 @@ type claudeAnswer struct {
 	} `json:"hookSpecificOutput"`
 }
 
-// plain is the same answer in the words of hooks.json.
+// plain converts the answer to the format of hooks.json.
 func (a claudeAnswer) plain(e Event) answer {
 	out := answer{
 		Continue: a.Continue, UserMessage: a.StopReason, AgentMessage: a.Specific.Reason,
@@ -89,7 +89,7 @@ func (a claudeAnswer) plain(e Event) answer {
 		return out
 	}
 	switch e {
-	case Stop, SubagentStop: // there it means to go on, with the reason
+	case Stop, SubagentStop: // for these events "block" means to continue, for the given reason
 		out.FollowupMessage = a.Reason
 	case BeforeSubmitPrompt:
 		no := false

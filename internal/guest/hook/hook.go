@@ -1,11 +1,12 @@
-// Package hook runs the scripts that a project, a person, a team or the machine
-// wants run around what an agent does: before and after a tool call, at the
+// Package hook runs the scripts that a project, a user, a team or the machine
+// has configured for an agent's events: before and after a tool call, at the
 // start and the end of a session, and so on. It reads hooks.json (and the hooks
-// of .claude/settings.json), runs what matches, and puts the answers together.
+// of .claude/settings.json), runs the hooks that match, and combines their
+// results.
 //
-// Hooks run in the machine, as the agent's user, and are as little trusted as
-// anything there: a hook can forbid, change or comment on what is about to
-// happen, and can never approve what the control plane's policy refuses.
+// Hooks run in the machine as the agent's user and are untrusted: a hook can
+// deny, change or comment on an action, but it can never allow what the control
+// plane's policy denies.
 package hook
 
 import (
@@ -14,10 +15,10 @@ import (
 	"time"
 )
 
-// An Event is what a hook is run for.
+// An Event is something that hooks can be run for.
 type Event string
 
-// The events, by the names that hooks.json has for them.
+// The events, with their names in hooks.json.
 const (
 	PreToolUse           Event = "preToolUse"
 	PostToolUse          Event = "postToolUse"
@@ -46,31 +47,31 @@ var Events = []Event{
 	AfterAgentThought, Stop, SessionStart, SessionEnd,
 }
 
-// Bounds of a hook that says nothing else.
+// Defaults and limits of hooks.
 const (
 	defaultTimeout   = 60 * time.Second
 	maxTimeout       = 10 * time.Minute
-	defaultLoopLimit = 5       // as hooks.json has it
+	defaultLoopLimit = 5       // the default of hooks.json
 	maxOutput        = 1 << 20 // bytes of a hook's stdout; more is a failure
 	maxFile          = 1 << 20 // bytes of a hooks.json
-	maxHooks         = 500     // of one file
+	maxHooks         = 500     // in one file
 )
 
-// A Hook is one script and when to run it.
+// A Hook is a script and the condition for running it.
 type Hook struct {
 	Command    string
 	Timeout    time.Duration
-	FailClosed bool // what goes wrong with it forbids
-	LoopLimit  int  // a followup_message counts so often in a row
+	FailClosed bool // a failure of the hook denies the action
+	LoopLimit  int  // how many followup_message results in a row are acted on
 	File       string
-	matcher    *regexp.Regexp // nil matches all
-	claude     bool           // speaks the other dialect
+	matcher    *regexp.Regexp // nil matches everything
+	claude     bool           // uses Claude's format
 }
 
-// Permission is what a hook says of what is about to happen.
+// Permission is a hook's decision about an action.
 type Permission string
 
-// The permissions, the one that counts most last.
+// The permissions, the strictest last.
 const (
 	None  Permission = ""
 	Allow Permission = "allow"
@@ -78,7 +79,7 @@ const (
 	Deny  Permission = "deny"
 )
 
-// strictest returns the permission that counts.
+// strictest returns the stricter of two permissions.
 func strictest(a, b Permission) Permission {
 	order := map[Permission]int{None: 0, Allow: 1, Ask: 2, Deny: 3}
 	if order[b] > order[a] {
@@ -87,17 +88,19 @@ func strictest(a, b Permission) Permission {
 	return a
 }
 
-// An Input is what hooks are told.
+// An Input is the input of an event's hooks.
 type Input struct {
 	Event   Event
-	Subject string // what matchers are held against: a tool's name, a command, a subagent's type
-	// Fields are what the event has besides what every hook is told.
+	Subject string // compared with matchers: a tool's name, a command, or a subagent's type
+	// Fields are the event's own fields, in addition to those that every hook
+	// receives.
 	Fields map[string]any
-	// LoopCount is how often in a row a followup_message has been heeded.
+	// LoopCount is how many followup_message results in a row have been acted
+	// on.
 	LoopCount int
 }
 
-// An Outcome is what all hooks of an event say together.
+// An Outcome is the combined result of an event's hooks.
 type Outcome struct {
 	Permission        Permission        `json:"permission,omitempty"`
 	UserMessage       string            `json:"userMessage,omitempty"`
@@ -105,27 +108,28 @@ type Outcome struct {
 	UpdatedInput      json.RawMessage   `json:"updatedInput,omitempty"` // nil if no hook changed it
 	AdditionalContext string            `json:"additionalContext,omitempty"`
 	UpdatedMCPOutput  json.RawMessage   `json:"updatedMcpToolOutput,omitempty"`
-	Stopped           bool              `json:"stopped,omitempty"` // continue: false
+	Stopped           bool              `json:"stopped,omitempty"` // a hook returned continue: false
 	FollowupMessage   string            `json:"followupMessage,omitempty"`
-	Env               map[string]string `json:"env,omitempty"` // of sessionStart
+	Env               map[string]string `json:"env,omitempty"` // set by sessionStart hooks
 	Ran               []Ran             `json:"ran,omitempty"`
 }
 
-// Ran is how one hook went.
+// Ran describes the run of one hook.
 type Ran struct {
 	Command string        `json:"command"`
 	File    string        `json:"file"`
-	Exit    int           `json:"exit"` // -1 if it did not run or was killed
+	Exit    int           `json:"exit"` // exit code; -1 if it did not run or was killed
 	Took    time.Duration `json:"nanoseconds"`
-	Failure string        `json:"failure,omitempty"` // what was wrong with it, "" if nothing
-	Stderr  string        `json:"stderr,omitempty"`  // the last of it
+	Failure string        `json:"failure,omitempty"` // why it failed; "" if it did not
+	Stderr  string        `json:"stderr,omitempty"`  // the end of its stderr
 }
 
-// SystemFile is where a machine's own hooks are.
+// SystemFile is the path of a machine's own hooks.
 const SystemFile = "/etc/cursor/hooks.json"
 
-// Subject is what the matchers of an event are held against, by the event's
-// fields: the command, the subagent's type, or the tool's name.
+// Subject returns the value that an event's matchers are compared with, taken
+// from the event's fields: the command, the subagent's type, or the tool's
+// name.
 func Subject(e Event, fields map[string]any) string {
 	key := "tool_name"
 	switch e {

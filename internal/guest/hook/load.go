@@ -15,26 +15,26 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Sources are where hooks come from.
+// Sources are the sources of hooks.
 type Sources struct {
-	System  string // a file, /etc/cursor/hooks.json
-	Team    []byte // what the team has set, as a hooks.json; nil for nothing
-	Project string // the folder of the repository
-	User    []byte // what the agent's person has set, as Team
-	Home    string // the folder of the user that the agent works as
+	System  string // a file such as /etc/cursor/hooks.json
+	Team    []byte // the team's hooks.json; nil if there is none
+	Project string // root folder of the repository
+	User    []byte // the agent owner's hooks.json; nil if there is none
+	Home    string // home folder of the agent's user
 }
 
-// A Set is the hooks of all places, by event. It does not change, and is safe
-// for concurrent use.
+// A Set is the hooks of all sources, by event. It is immutable and safe for
+// concurrent use.
 type Set struct {
 	hooks map[Event][]Hook
-	// Warnings say what was not understood, each with its file.
+	// Warnings say what could not be parsed, each with its file.
 	Warnings []string
 }
 
-// Load reads the hooks of all places, those that rank highest first: the
-// machine's, the team's, the project's, the user's. What it does not understand
-// it leaves out, and says so in the set's warnings.
+// Load reads the hooks of all sources, in order of precedence: the machine's,
+// the team's, the project's, the user's. It skips what it cannot parse and adds
+// a warning.
 func Load(p Sources) *Set {
 	s := &Set{hooks: map[Event][]Hook{}}
 	s.read(p.System, (*Set).add)
@@ -49,7 +49,7 @@ func Load(p Sources) *Set {
 	return s
 }
 
-// readFolder reads what a repository or a home folder has; "" is none.
+// readFolder reads the hooks of a repository or home folder; "" means none.
 func (s *Set) readFolder(dir string) {
 	if dir == "" {
 		return
@@ -60,10 +60,10 @@ func (s *Set) readFolder(dir string) {
 	s.read(filepath.Join(dir, ".claude", "settings.json"), (*Set).addClaude)
 }
 
-// Has reports whether any hook is there for the event.
+// Has reports whether the event has hooks.
 func (s *Set) Has(e Event) bool { return len(s.hooks[e]) > 0 }
 
-// read gives a file to add, and reports whether it was there.
+// read reads a file and passes it to add. It reports whether the file exists.
 func (s *Set) read(file string, add func(*Set, string, []byte)) bool {
 	if file == "" {
 		return false
@@ -76,7 +76,7 @@ func (s *Set) read(file string, add func(*Set, string, []byte)) bool {
 		s.warn("%v", err)
 		return true
 	case !info.Mode().IsRegular():
-		s.warn("%s is no regular file", file)
+		s.warn("%s is not a regular file", file)
 		return true
 	case info.Size() > maxFile:
 		s.warn("%s is longer than %d bytes", file, maxFile)
@@ -95,7 +95,7 @@ func (s *Set) warn(format string, args ...any) {
 	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
 }
 
-// entry is one hook as a file has it.
+// entry is one hook in the format of a file.
 type entry struct {
 	Command    string   `json:"command"`
 	Type       string   `json:"type"`
@@ -105,7 +105,7 @@ type entry struct {
 	LoopLimit  *int     `json:"loop_limit"`
 }
 
-// add takes in a hooks.json.
+// add adds the hooks of a hooks.json.
 func (s *Set) add(file string, data []byte) {
 	var top struct {
 		Version *float64                     `json:"version"`
@@ -115,11 +115,11 @@ func (s *Set) add(file string, data []byte) {
 		return
 	}
 	if top.Version != nil && *top.Version != 1 {
-		s.warn("%s: version %v is not known; 1 is", file, *top.Version)
+		s.warn("%s: version %v is not supported; use version 1", file, *top.Version)
 	}
 	for name, list := range top.Hooks {
 		if !slices.Contains(Events, Event(name)) {
-			s.warn("%s: there is no event %q", file, name)
+			s.warn("%s: unknown event %q", file, name)
 			continue
 		}
 		for i, raw := range list {
@@ -133,11 +133,11 @@ func (s *Set) add(file string, data []byte) {
 	}
 }
 
-// append takes in one hook.
+// append adds one hook.
 func (s *Set) append(file string, event Event, e entry, claude bool) {
 	switch {
 	case e.Type != "" && e.Type != "command":
-		s.warn("%s: %s: a hook of type %q is not run; \"command\" is", file, event, e.Type)
+		s.warn("%s: %s: hooks of type %q are not supported; use \"command\"", file, event, e.Type)
 		return
 	case e.Command == "":
 		s.warn("%s: %s: a hook has no command", file, event)
@@ -155,8 +155,8 @@ func (s *Set) append(file string, event Event, e entry, claude bool) {
 	}
 	if e.Matcher != "" && e.Matcher != "*" {
 		re, err := regexp.Compile(e.Matcher)
-		if err != nil { // one that forbids is not to be lost for that
-			s.warn("%s: %s: the matcher %q is not understood (%v), so the hook is run each time", file, event, e.Matcher, err)
+		if err != nil { // run a hook that may deny rather than lose it
+			s.warn("%s: %s: the matcher %q is not valid (%v), so the hook runs for every event", file, event, e.Matcher, err)
 		}
 		h.matcher = re
 	}

@@ -14,22 +14,23 @@ import (
 	"time"
 )
 
-// A Session is what every hook of an agent is told, and where hooks run.
+// A Session has the data that all hooks of an agent receive, and says where
+// they run.
 type Session struct {
 	ConversationID string
-	GenerationID   string // of the run
+	GenerationID   string // the id of the run
 	Model          string
-	Version        string // of Aloft
+	Version        string // Aloft's version
 	Roots          []string
-	Email          string   // of the agent's owner; "" if unknown
-	Transcript     string   // a file; "" if there is none
-	Dir            string   // the project's root, where hooks run
-	Env            []string // NAME=value, of hooks' processes
-	// Around puts a command line into a sandbox; without it there is none.
+	Email          string   // the agent's owner; "" if unknown
+	Transcript     string   // path of the transcript; "" if there is none
+	Dir            string   // the project's root, the hooks' working directory
+	Env            []string // NAME=value, the hooks' environment
+	// Around wraps a command line in a sandbox; nil runs hooks without one.
 	Around func(argv ...string) ([]string, error)
 }
 
-// answer is what a hook may say on its stdout.
+// answer is the JSON that a hook may print.
 type answer struct {
 	Permission        string            `json:"permission"`
 	UserMessage       string            `json:"user_message"`
@@ -42,9 +43,9 @@ type answer struct {
 	Env               map[string]string `json:"env"`
 }
 
-// Run runs the hooks of the event that match, one after the other, and returns
-// what they say together. Each is told the input as the one before it left it.
-// The first that forbids is the last that runs.
+// Run runs the event's matching hooks one after the other, and returns their
+// combined result. Each receives the input as changed by those before it. Run
+// stops after the first hook that denies.
 func (s *Set) Run(ctx context.Context, session Session, in Input) Outcome {
 	var out Outcome
 	fields := map[string]any{}
@@ -77,7 +78,7 @@ func (h Hook) matches(in Input) bool {
 	return h.matcher.MatchString(in.Subject)
 }
 
-// outcome is what one hook says, as an outcome of its own.
+// outcome converts one hook's answer to an outcome.
 func (a answer) outcome(ran Ran) Outcome {
 	o := Outcome{
 		Permission: Permission(a.Permission), UserMessage: a.UserMessage, AgentMessage: a.AgentMessage, AdditionalContext: a.AdditionalContext,
@@ -92,8 +93,8 @@ func (a answer) outcome(ran Ran) Outcome {
 	return o
 }
 
-// Join returns what o and a later outcome say together: the strictest
-// permission, all words, and what was changed last.
+// Join combines o with a later outcome: the stricter permission, all messages,
+// and the later changes.
 func (o Outcome) Join(later Outcome) Outcome {
 	join := func(to *string, more string) {
 		if more != "" && *to != "" {
@@ -125,7 +126,7 @@ func (o Outcome) Join(later Outcome) Outcome {
 
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
-// The exit status with which a hook forbids.
+// The exit status that means "deny".
 const exitDeny = 2
 
 // run runs one hook.
@@ -150,12 +151,12 @@ func (h Hook) run(ctx context.Context, session Session, event Event, fields map[
 	}
 	ran.Failure = err.Error()
 	if h.FailClosed {
-		return answer{Permission: string(Deny), AgentMessage: "a hook that must succeed did not: " + ran.Failure}, ran
+		return answer{Permission: string(Deny), AgentMessage: "a hook with failClosed failed: " + ran.Failure}, ran
 	}
 	return answer{}, ran
 }
 
-// read reads what a hook said. Saying nothing is fine.
+// read parses a hook's output. Empty output is valid.
 func (h Hook) read(stdout []byte, event Event) (answer, error) {
 	stdout = bytes.TrimSpace(stdout)
 	if len(stdout) == 0 {
@@ -163,7 +164,7 @@ func (h Hook) read(stdout []byte, event Event) (answer, error) {
 	}
 	var a answer
 	if h.claude {
-		if stdout[0] != '{' { // its words are for the model, at these events
+		if stdout[0] != '{' { // for these events plain text is a message for the model
 			if event == SessionStart || event == BeforeSubmitPrompt {
 				return answer{AdditionalContext: string(stdout)}, nil
 			}
@@ -171,19 +172,19 @@ func (h Hook) read(stdout []byte, event Event) (answer, error) {
 		}
 		var c claudeAnswer
 		if err := json.Unmarshal(stdout, &c); err != nil {
-			return answer{}, fmt.Errorf("its output is not the JSON of a hook: %w", err)
+			return answer{}, fmt.Errorf("its output is not valid hook JSON: %w", err)
 		}
 		a = c.plain(event)
 	} else if err := json.Unmarshal(stdout, &a); err != nil {
-		return answer{}, fmt.Errorf("its output is not the JSON of a hook: %w", err)
+		return answer{}, fmt.Errorf("its output is not valid hook JSON: %w", err)
 	}
 	if p := Permission(a.Permission); !slices.Contains([]Permission{None, Allow, Ask, Deny}, p) {
-		return answer{}, fmt.Errorf("permission %q: it is allow, deny or ask", a.Permission)
+		return answer{}, fmt.Errorf("permission %q: must be allow, deny or ask", a.Permission)
 	}
 	return a, nil
 }
 
-// stdin is what the hook is told.
+// stdin returns the hook's input.
 func (h Hook) stdin(session Session, event Event, fields map[string]any) ([]byte, error) {
 	in := map[string]any{
 		"conversation_id": session.ConversationID, "generation_id": session.GenerationID, "model": session.Model,
@@ -196,12 +197,12 @@ func (h Hook) stdin(session Session, event Event, fields map[string]any) ([]byte
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // scripts look for "a && b" with grep
+	enc.SetEscapeHTML(false) // scripts use grep to find "a && b"
 	err := enc.Encode(in)
 	return out.Bytes(), err
 }
 
-// optional is null for what is not known.
+// optional returns null for an unknown value.
 func optional(s string) any {
 	if s == "" {
 		return nil
@@ -209,17 +210,17 @@ func optional(s string) any {
 	return s
 }
 
-// errOutput is what kills a hook that says too much.
-var errOutput = fmt.Errorf("it said more than %d bytes", maxOutput)
+// errOutput is the error of a hook that was killed for printing too much.
+var errOutput = fmt.Errorf("it printed more than %d bytes", maxOutput)
 
-// process runs the hook's command to its end. Whatever it has started is killed
-// with it when its time is up.
+// process runs the hook's command. On timeout it kills the command and
+// everything it started.
 func (h Hook) process(ctx context.Context, session Session, event Event, fields map[string]any) (stdout []byte, stderr string, err error) {
 	in, err := h.stdin(session, event, fields)
 	if err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("it took longer than %s", h.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("it timed out after %s", h.Timeout))
 	defer cancel()
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -235,18 +236,18 @@ func (h Hook) process(ctx context.Context, session Session, event Event, fields 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for what it left behind that holds its output
+	cmd.WaitDelay = time.Second // for its child processes that have the output open
 	err = cmd.Run()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
 	if errors.Is(err, exec.ErrWaitDelay) || errors.Is(err, syscall.EPIPE) {
-		err = nil // it ended well, and left a process, or did not read what it was told
+		err = nil // it succeeded, but left a process running or did not read its input
 	}
 	return out.data, string(said.data), err
 }
 
-// variables are what a hook finds in its environment.
+// variables returns the hook's environment.
 func (h Hook) variables(session Session) []string {
 	return []string{
 		"CURSOR_PROJECT_DIR=" + session.Dir, "CURSOR_VERSION=" + session.Version, "CURSOR_USER_EMAIL=" + session.Email,
@@ -254,7 +255,7 @@ func (h Hook) variables(session Session) []string {
 	}
 }
 
-const maxStderr = 8 << 10 // bytes that are kept of what a hook says on stderr
+const maxStderr = 8 << 10 // how much of a hook's stderr is kept, in bytes
 
 // limited keeps the first max bytes, or the last.
 type limited struct {

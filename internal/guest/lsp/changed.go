@@ -16,14 +16,15 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// mark is a moment in the life of a tree, to tell what has changed since.
+// mark is a point in a tree's history; files changed since then are linted by
+// default.
 type mark struct {
-	Head string    // the commit that was checked out; empty where git knows none
+	Head string    // the commit that was checked out; empty without git
 	Time time.Time // for trees without git
 }
 
-// readMark returns the mark that a file holds. Where there is none it makes
-// one of now, and keeps it there, so that it outlives this process.
+// readMark reads the mark from a file. If there is none, it creates a mark of
+// the current state and saves it there, so that it outlives this process.
 func readMark(ctx context.Context, file, dir string, env []string) mark {
 	var m mark
 	if raw, err := os.ReadFile(file); err == nil && json.Unmarshal(raw, &m) == nil && !m.Time.IsZero() {
@@ -34,15 +35,16 @@ func readMark(ctx context.Context, file, dir string, env []string) mark {
 		m.Head = strings.TrimSpace(string(out))
 	}
 	if raw, err := json.Marshal(m); err == nil && file != "" {
-		// Without it the mark is good for as long as this process lives.
+		// If it cannot be saved, the mark is valid as long as this process
+		// lives.
 		_ = os.MkdirAll(filepath.Dir(file), 0o700)
 		_ = atomicfile.WriteUnsynced(file, raw, 0o600)
 	}
 	return m
 }
 
-// git runs git on the repository that dir is in, without its configuration. The
-// status is that of a failed git where dir is in none.
+// git runs git on the repository that dir is in, ignoring its configuration. If
+// dir is in no repository, the status is that of a failed git.
 func git(ctx context.Context, dir string, env []string, args ...string) ([]byte, int, error) {
 	repo, ok := gitcmd.Find(dir)
 	if !ok {
@@ -52,8 +54,8 @@ func git(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = os.RemoveAll(standIn) }() // a restart of the machine clears what is left
-	system := os.Getenv("GIT_CONFIG_SYSTEM")     //nolint:forbidigo // git's own variable, which pod-daemon sets
+	defer func() { _ = os.RemoveAll(standIn) }() // a restart of the machine removes leftovers
+	system := os.Getenv("GIT_CONFIG_SYSTEM")     //nolint:forbidigo // pod-daemon sets this variable
 	g := gitcmd.Git{Config: [][2]string{{"core.quotePath", "false"}}, System: system}
 	if g, err = g.On(repo, standIn); err != nil {
 		return nil, 0, err
@@ -64,13 +66,13 @@ func git(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 	return out, status, err
 }
 
-// changed returns the files of dir that are not as they were at the mark,
-// those deleted too, in order, and not more than maxChanged.
+// changed returns the files of dir that have changed since the mark, including
+// deleted ones, in order and at most maxChanged.
 func (m mark) changed(ctx context.Context, rg, dir string, env []string) ([]string, error) {
 	var names [][]byte
 	since := cmp.Or(m.Head, "HEAD")
 	tracked, status, err := git(ctx, dir, env, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", since, "--")
-	if err == nil && status != 0 && m.Head != "" { // the commit is gone
+	if err == nil && status != 0 && m.Head != "" { // the commit no longer exists
 		tracked, status, err = git(ctx, dir, env, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--relative", "HEAD", "--")
 	}
 	noCommit := false
@@ -86,7 +88,7 @@ func (m mark) changed(ctx context.Context, rg, dir string, env []string) ([]stri
 	}
 	names = bytes.Split(tracked, []byte{0})
 	which := []string{"ls-files", "-z", "--others", "--exclude-standard"}
-	if noCommit { // all there is is new
+	if noCommit { // every file is new
 		names, which = nil, append(which, "--cached")
 	}
 	others, _, err := git(ctx, dir, env, which...)
@@ -122,7 +124,7 @@ func (m mark) touched(ctx context.Context, rg, dir string, env []string) ([]stri
 	}), nil
 }
 
-// listFiles returns the files under a folder that git does not ignore.
+// listFiles lists the files under a folder that git does not ignore.
 func listFiles(ctx context.Context, rg, dir string, env []string) ([]string, error) {
 	out, stderr, status, err := output(ctx, rg, []string{"--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./"}, dir, env)
 	if err != nil {
@@ -132,7 +134,7 @@ func listFiles(ctx context.Context, rg, dir string, env []string) ([]string, err
 		return nil, fmt.Errorf("list the files of %s: %s", dir, clip(string(stderr), 300))
 	}
 	if end := bytes.LastIndexByte(out, 0); end >= 0 {
-		out = out[:end] // what follows was cut
+		out = out[:end] // the last line was cut off
 	}
 	return absolute(dir, bytes.Split(out, []byte{0})), nil
 }

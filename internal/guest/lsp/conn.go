@@ -11,19 +11,20 @@ import (
 	"sync"
 )
 
-// conn is one end of JSON-RPC 2.0. Its methods are safe for concurrent use.
+// conn is one end of a JSON-RPC 2.0 connection. Its methods are safe for
+// concurrent use.
 type conn struct {
-	out    chan []byte // to be written
+	out    chan []byte // messages to write
 	done   chan struct{}
 	handle func(method string, params json.RawMessage) (any, error)
 
 	mu      sync.Mutex
-	err     error // why it ended; set before done is closed
+	err     error // why the connection ended; set before done is closed
 	next    int
 	waiting map[string]chan<- message
 }
 
-// message is a request, a notification or an answer.
+// message is a request, a notification or a response.
 type message struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -42,16 +43,17 @@ func (e *rpcError) Error() string { return fmt.Sprintf("%.300s (%d)", e.Message,
 
 const (
 	codeNoMethod  = -32601
-	codeCancelled = -32802 // the server gave up, and may be asked again
-	maxUnsent     = 256    // messages that wait to be written
+	codeCancelled = -32802 // the server cancelled the request, which may be retried
+	maxUnsent     = 256    // maximum number of messages waiting to be written
 )
 
-// errDeaf ends a connection to a server that does not read.
-var errDeaf = errors.New("it does not read what it is sent")
+// errDeaf is the error of a connection to a server that does not read its
+// input.
+var errDeaf = errors.New("the server does not read its input")
 
-// newConn speaks over in and out until in ends, or something is wrong with what
-// comes. handle answers what the other end asks, one at a time, and must not
-// wait for it. The caller ends the goroutines by closing in and out.
+// newConn runs a connection over in and out until in ends or a message is
+// invalid. handle answers the other end's requests, one at a time, and must not
+// wait for the other end. To stop the goroutines, the caller closes in and out.
 func newConn(in io.Reader, out io.Writer, handle func(string, json.RawMessage) (any, error)) *conn {
 	c := &conn{out: make(chan []byte, maxUnsent), done: make(chan struct{}), handle: handle, waiting: make(map[string]chan<- message)}
 	go func() {
@@ -80,7 +82,7 @@ func (c *conn) end(err error) {
 	}
 }
 
-// reason is why the connection ended.
+// reason returns why the connection ended.
 func (c *conn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +97,7 @@ func (c *conn) read(in *bufio.Reader) error {
 		}
 		var m message
 		if err := json.Unmarshal(body, &m); err != nil {
-			return fmt.Errorf("what it says is not JSON-RPC: %w", err)
+			return fmt.Errorf("its output is not JSON-RPC: %w", err)
 		}
 		select {
 		case <-c.done:
@@ -108,7 +110,7 @@ func (c *conn) read(in *bufio.Reader) error {
 			delete(c.waiting, string(m.ID))
 			c.mu.Unlock()
 			if answer != nil {
-				answer <- m // it has room
+				answer <- m // its buffer has room
 			}
 			continue
 		}
@@ -140,7 +142,7 @@ func (c *conn) answer(id json.RawMessage, result any, failure error) error {
 	select {
 	case c.out <- body:
 		return nil
-	default: // who floods us with questions and reads no answer is cut off
+	default: // disconnect a server that sends many requests and reads no responses
 		return errDeaf
 	}
 }
@@ -169,7 +171,8 @@ func (c *conn) notify(ctx context.Context, method string, params any) error {
 	return c.send(ctx, nil, method, params)
 }
 
-// call asks and waits for the answer, which is decoded into result.
+// call sends a request and waits for the response, which it decodes into
+// result.
 func (c *conn) call(ctx context.Context, method string, params, result any) error {
 	answer := make(chan message, 1)
 	c.mu.Lock()
@@ -200,7 +203,7 @@ func (c *conn) call(ctx context.Context, method string, params, result any) erro
 	case <-c.done:
 		return fmt.Errorf("%s: %w", method, c.reason())
 	case <-ctx.Done():
-		// Best effort: a server that is busy need not answer any more.
+		// Best effort: a busy server may skip the answer.
 		select {
 		case c.out <- []byte(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":` + id + `}}`):
 		default:

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Severity is how bad something is; less is worse.
+// Severity is the severity of a diagnostic; lower is more severe.
 type Severity int
 
-// Severities, with the numbers of the protocol.
+// Severities, with the protocol's numbers.
 const (
 	Error       Severity = 1
 	Warning     Severity = 2
@@ -32,8 +32,8 @@ func (s Severity) String() string {
 	return "hint"
 }
 
-// Diagnostic is one remark on a file. Lines and columns count from 1, columns
-// as who says it counts them; the end is exclusive, and 0 if it was not said.
+// Diagnostic is one problem in a file. Lines and columns count from 1, columns
+// in the linter's own units. The end is exclusive, and 0 if unknown.
 type Diagnostic struct {
 	Path        string // absolute
 	StartLine   int
@@ -48,13 +48,13 @@ type Diagnostic struct {
 
 const (
 	maxDiagnostics = 200  // in a report
-	maxOfFile      = 500  // that are kept of one file
+	maxOfFile      = 500  // kept for one file
 	maxMessage     = 1000 // bytes
 	maxName        = 100  // bytes of a source or a code
 )
 
-// tidy sorts diagnostics, the worst first, then by path and line, leaves out
-// what is said twice, and returns the first and how many there were.
+// tidy sorts diagnostics by severity, then by path and line, and removes
+// duplicates. It returns the first ones and the total number.
 func tidy(all []Diagnostic) ([]Diagnostic, int) {
 	slices.SortFunc(all, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Path, b.Path), cmp.Compare(a.StartLine, b.StartLine),
@@ -66,7 +66,7 @@ func tidy(all []Diagnostic) ([]Diagnostic, int) {
 	return all[:min(len(all), maxDiagnostics)], len(all)
 }
 
-// bound makes what a server said fit to pass on.
+// bound limits a diagnostic's texts and numbers, which a server sent.
 func (d Diagnostic) bound() Diagnostic {
 	d.Message = clip(strings.TrimSpace(d.Message), maxMessage)
 	d.Source, d.Code = clip(d.Source, maxName), clip(d.Code, maxName)
@@ -78,7 +78,7 @@ func (d Diagnostic) bound() Diagnostic {
 	return d
 }
 
-// clip is text of at most n bytes that is valid UTF-8.
+// clip returns at most n bytes of text, as valid UTF-8.
 func clip(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= n {
@@ -90,7 +90,7 @@ func clip(text string, n int) string {
 	return text[:n] + " [… cut]"
 }
 
-// position and span are the protocol's, from 0.
+// position and span are the protocol's types; they count from 0.
 type position struct {
 	Line      int `json:"line"`
 	Character int `json:"character"`
@@ -101,13 +101,13 @@ type span struct {
 	End   position `json:"end"`
 }
 
-// item is a diagnostic as a server sends it.
+// item is a diagnostic in the protocol's format.
 type item struct {
 	Range    span
 	Severity Severity
-	Code     json.RawMessage // a text or a number
+	Code     json.RawMessage // a string or a number
 	Source   string
-	Message  json.RawMessage // a text, or text with its kind
+	Message  json.RawMessage // a string, or an object with a kind and a value
 }
 
 func (i item) diagnostic(path, server string) Diagnostic {
@@ -120,7 +120,8 @@ func (i item) diagnostic(path, server string) Diagnostic {
 	return d.bound()
 }
 
-// text is a JSON string, or the value of {"value": …}, or what is there.
+// text returns a JSON string, or the value of {"value": …}, or else the raw
+// JSON.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -141,10 +142,10 @@ func diagnostics(items []item, path, server string) []Diagnostic {
 	return out
 }
 
-// uri is the file: URL of an absolute path.
+// uri returns the file: URL of an absolute path.
 func uri(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
-// pathOf is the path of a file: URL; empty for another.
+// pathOf returns the path of a file: URL; empty for other URLs.
 func pathOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "file" {

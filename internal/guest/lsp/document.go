@@ -13,15 +13,17 @@ import (
 	"unicode/utf8"
 )
 
-// How long a server that publishes when it likes must be silent to be done.
+// How long a server that publishes diagnostics unasked must be silent to be
+// considered done.
 const (
 	quiet     = 700 * time.Millisecond
 	pollEvery = 50 * time.Millisecond
-	retries   = 5 // of a question that the server gave up
+	retries   = 5 // of a request that the server cancelled
 )
 
-// lint returns what the server says of files, all of its root. Partial says
-// why that may not be all. An error is of the server, not of the files.
+// lint returns the server's diagnostics for files, which are all below its
+// root. partial says why they may be incomplete. An error is an error of the
+// server, not of the files.
 func (s *server) lint(ctx context.Context, files, changed []string) (found []Diagnostic, partial string, err error) {
 	s.turn++
 	defer func() {
@@ -36,7 +38,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	if err != nil {
 		return nil, "", s.because(err)
 	}
-	for _, f := range moved { // a document that is open is believed before the file
+	for _, f := range moved { // the server prefers an open document to the file on disk
 		if s.open[f] != nil && !slices.Contains(files, f) {
 			if _, err := s.show(ctx, f, false); err != nil {
 				return nil, "", s.because(err)
@@ -82,7 +84,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	return found, "", s.forget(ctx)
 }
 
-// askAll asks about one document after another.
+// askAll requests diagnostics for one document after another.
 func (s *server) askAll(ctx context.Context, files []string, ask func(context.Context, *server, string) ([]Diagnostic, error)) ([]Diagnostic, error) {
 	var found []Diagnostic
 	for _, f := range files {
@@ -95,7 +97,7 @@ func (s *server) askAll(ctx context.Context, files []string, ask func(context.Co
 	return found, nil
 }
 
-// pull asks for a document's diagnostics as of protocol 3.17.
+// pull requests a document's diagnostics (protocol 3.17).
 func pull(ctx context.Context, s *server, path string) ([]Diagnostic, error) {
 	for try := 1; ; try++ {
 		var report struct{ Items []item }
@@ -109,8 +111,8 @@ func pull(ctx context.Context, s *server, path string) ([]Diagnostic, error) {
 	}
 }
 
-// askTypescript asks tsserver through its language server, which publishes in
-// pieces and never says that it is done.
+// askTypescript gets diagnostics from tsserver through its language server,
+// which publishes them in pieces and never says when it is done.
 func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, error) {
 	var found []Diagnostic
 	for _, command := range []string{"syntacticDiagnosticsSync", "semanticDiagnosticsSync"} {
@@ -144,7 +146,7 @@ func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, e
 	return found, nil
 }
 
-// tell says which files of the tree are no longer as the server read them, and
+// tell notifies the server of files that changed since it read them, and
 // returns their paths.
 func (s *server) tell(ctx context.Context, changed []string) (moved []string, err error) {
 	const created, modified, deleted = 1, 2, 3
@@ -168,7 +170,8 @@ func (s *server) tell(ctx context.Context, changed []string) (moved []string, er
 		case known && before != 0:
 			events = append(events, event{uri(path), modified})
 		default:
-			// New to us, or to the tree: servers take either well.
+			// The file is new to the pool or to the tree; servers accept both
+			// events for either.
 			events = append(events, event{uri(path), created}, event{uri(path), modified})
 		}
 		if !known || before != at {
@@ -178,7 +181,7 @@ func (s *server) tell(ctx context.Context, changed []string) (moved []string, er
 	for _, path := range changed {
 		note(path)
 	}
-	for path := range s.seen { // what is now as it was at the mark
+	for path := range s.seen { // files that have changed back to their state at the mark
 		if _, still := now[path]; !still {
 			note(path)
 		}
@@ -190,9 +193,9 @@ func (s *server) tell(ctx context.Context, changed []string) (moved []string, er
 	return moved, s.conn.notify(ctx, "workspace/didChangeWatchedFiles", map[string]any{"changes": events})
 }
 
-// show opens a document in the server or brings it up to date; with anew also
-// one that is as it was. It is false for a file that is no text, is too large, or
-// is gone.
+// show opens a document in the server, or updates it if it has changed; if anew
+// is set it also sends an unchanged one again. It returns false for a file that
+// is not text, is too large, or does not exist.
 func (s *server) show(ctx context.Context, path string, anew bool) (bool, error) {
 	text, ok := source(path)
 	sum := sha256.Sum256([]byte(text))
@@ -223,12 +226,12 @@ func (s *server) show(ctx context.Context, path string, anew bool) (bool, error)
 		"contentChanges": []any{map[string]string{"text": text}},
 	}
 	if anew {
-		params["forceRebuild"] = true // clangd's own
+		params["forceRebuild"] = true // an extension of clangd
 	}
 	return true, s.conn.notify(ctx, "textDocument/didChange", params)
 }
 
-// source is a file's text, if a server can be shown it.
+// source returns a file's text, if it can be sent to a server.
 func source(path string) (string, bool) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSource {
@@ -241,7 +244,8 @@ func source(path string) (string, bool) {
 	return string(text), true
 }
 
-// expect waits to hear of a document anew, of this version or a later one.
+// expect prepares to wait for diagnostics of this version of a document, or a
+// later one.
 func (s *server) expect(path string, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,8 +263,7 @@ func (s *server) hide(ctx context.Context, path string) error {
 	return s.conn.notify(ctx, "textDocument/didClose", map[string]any{"textDocument": map[string]string{"uri": uri(path)}})
 }
 
-// forget closes the documents that were not looked at for longest, where there
-// are many.
+// forget closes the least recently linted documents if too many are open.
 func (s *server) forget(ctx context.Context) error {
 	for len(s.open) > maxOpen {
 		oldest, turn := "", s.turn+1
@@ -276,7 +279,8 @@ func (s *server) forget(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the server has spoken of every file and then is silent.
+// settle waits until the server has published diagnostics for every file and
+// has then been silent for a while.
 func (s *server) settle(ctx context.Context, files []string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

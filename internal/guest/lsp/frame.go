@@ -20,9 +20,9 @@ var (
 )
 
 // readFrame reads a message of the base protocol: headers, an empty line, and
-// as many bytes as Content-Length says. What is too long is refused before it
-// is read, and memory grows only with what has come. The error is io.EOF where
-// the stream ends between messages.
+// Content-Length bytes. It rejects messages that are too long before reading
+// them, and allocates memory only as data arrives. The error is io.EOF if the
+// stream ends between messages.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	length := -1
 	for read := 0; ; {
@@ -67,7 +67,7 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// frame is a message as it is sent.
+// frame encodes a message for sending.
 func frame(body []byte) []byte {
 	return append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(body)), body...)
 }

@@ -7,44 +7,45 @@ import (
 	"strings"
 )
 
-// language is what a kind of file is linted by.
+// language is a group of file types, with its linters.
 type language struct {
 	name  string
-	ids   map[string]string // the protocol's name of a language, by ending
+	ids   map[string]string // the protocol's language ids, by file extension
 	kinds []kind
 }
 
-// kind are linters that say the same sort of thing, the best first.
+// kind is a group of linters that check the same things, the best first.
 type kind struct {
 	linters []*linter
-	// asked tells whether a project wants this. nil means that all do; where it
-	// is false nothing is missing, and nothing runs unless always.
+	// asked reports whether a project is configured for these linters; nil
+	// means that every project is. If it returns false, a missing linter is not
+	// reported, and linters run only if always is set.
 	asked  func(root string) bool
 	always bool
 }
 
-// linter is a program that finds faults in files.
+// linter is a program that finds problems in files.
 type linter struct {
 	name     string
 	language *language
 	command  string
 	args     []string
 	env      []string
-	install  string   // how to get it
-	roots    []string // files that mark the root of a project
-	handles  []string // endings; all of the language's if empty
+	install  string   // command to install it
+	roots    []string // files that mark a project's root
+	handles  []string // file extensions; by default all of the language
 
-	// Of a program that runs once: what runs over files, and what reads the
-	// output. Both are nil for a language server.
+	// For a program that runs once: run returns its runs, each with a function
+	// that parses the output. nil for a language server.
 	run func(root string, files []string) []run
 
-	// Of a language server.
-	ask      func(context.Context, *server, string) ([]Diagnostic, error) // nil for the protocol's way
+	// For a language server.
+	ask      func(context.Context, *server, string) ([]Diagnostic, error) // nil for the protocol's own request
 	settings func(root string) map[string]any
 	initial  map[string]any
-	answers  map[string]any // to methods of its own
-	rereads  bool           // it must be asked to read again what other files say
-	logs     bool           // where it cannot look at a file it finds nothing, and logs an error
+	answers  map[string]any // responses to the server's own requests
+	rereads  bool           // whether it must be told to re-read files when others have changed
+	logs     bool           // whether it reports a file that it cannot check only as a logged error
 }
 
 func (l *linter) options(string) any {
@@ -54,10 +55,10 @@ func (l *linter) options(string) any {
 	return l.initial
 }
 
-// serves is whether the linter is a language server.
+// serves reports whether the linter is a language server.
 func (l *linter) serves() bool { return l.run == nil }
 
-// takes is whether the linter can do something with a file.
+// takes reports whether the linter can check a file.
 func (l *linter) takes(path string) bool {
 	if len(l.handles) == 0 {
 		return true
@@ -72,7 +73,8 @@ func (l *linter) takes(path string) bool {
 
 const npmInstall = "npm install --global "
 
-// languages are what is known here, by order of how a report names them.
+// languages are the supported languages, in the order in which a report lists
+// them.
 var languages = func() []*language {
 	all := []*language{
 		{
@@ -140,10 +142,10 @@ var languages = func() []*language {
 	return all
 }()
 
-// nodeMemory keeps a server in Node from taking the machine's memory, in MiB.
+// nodeMemory limits the memory of a server that runs in Node.js, in MiB.
 var nodeMemory = []string{"NODE_OPTIONS=--max-old-space-size=1536"}
 
-// languageOf is what a file is linted by; nil if nothing here knows it.
+// languageOf returns the language of a file; nil if it is not supported.
 func languageOf(path string) *language {
 	for _, lang := range languages {
 		if lang.ids[filepath.Ext(path)] != "" {
@@ -180,7 +182,8 @@ func mentions(path, what string) bool {
 	return ok && strings.Contains(text, what)
 }
 
-// eslintSettings is what the server of VS Code's extension asks to be told.
+// eslintSettings are the settings that the server of VS Code's extension
+// requires.
 func eslintSettings(root string) map[string]any {
 	flat := hasAny(root, eslintConfigs[:4])
 	return map[string]any{
@@ -196,8 +199,8 @@ func pyrightSettings(string) map[string]any {
 	return map[string]any{"python": map[string]any{"analysis": map[string]any{"diagnosticMode": "openFilesOnly", "autoSearchPaths": true, "useLibraryCodeForTypes": true}}}
 }
 
-// rootOf is the nearest folder above a file, within top, that has one of the
-// marks; top if none has.
+// rootOf returns the nearest folder above a file, within top, that contains one
+// of the marks; top if none does.
 func rootOf(path, top string, marks []string) string {
 	stop := filepath.Dir(path)
 	if inside(path, top) {
@@ -213,7 +216,7 @@ func rootOf(path, top string, marks []string) string {
 	}
 }
 
-// inside is whether a path is a folder or under it.
+// inside reports whether a path is a folder or is below it.
 func inside(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// abreast is how many linters run at once: a machine has other work.
+// abreast is how many linters run at once; it leaves some CPU for the agent's
+// other work.
 const abreast = 2
 
-// lint has each file looked at by all kinds of linters for its language, and
-// adds what they say to the report.
+// lint runs all kinds of linters for each file's language, and adds the results
+// to the report.
 func (p *Pool) lint(ctx context.Context, r *Report, files, changed []string) {
 	byLanguage := make(map[*language][]string)
 	for _, f := range files {
@@ -62,8 +63,9 @@ func (p *Pool) lint(ctx context.Context, r *Report, files, changed []string) {
 	r.Diagnostics = slices.DeleteFunc(r.Diagnostics, func(d Diagnostic) bool { return !wanted[d.Path] })
 }
 
-// byKind gives files to the best linter of a kind that there is, what that
-// could not do to the next, and notes what no one did.
+// byKind gives files to the best linter of a kind that is installed, and those
+// that it could not check to the next one. It notes files that none could
+// check.
 func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, files, changed []string) {
 	if k.asked != nil {
 		asks := func(f string) bool {
@@ -102,7 +104,7 @@ func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, fi
 				spoke = l.name
 			case partial != "":
 				spoke = l.name
-				r.note("%s: %s; what it said until then is here, and it goes on: call again", l.name, partial)
+				r.note("%s: %s; these are its results so far. It is still working: call again for the rest", l.name, partial)
 			case ctx.Err() != nil:
 				r.note("%s did not finish: %v", l.name, context.Cause(ctx))
 				return
@@ -121,12 +123,12 @@ func (p *Pool) byKind(ctx context.Context, r *Report, lang *language, k kind, fi
 	if len(missing) > 0 && spoke != missing[0].name {
 		instead := ""
 		if spoke != "" {
-			instead = fmt.Sprintf(", so %s spoke alone", spoke)
+			instead = fmt.Sprintf(", so only %s ran", spoke)
 		}
 		r.note("%s: %s is not installed%s; install it with: %s", lang.name, missing[0].name, instead, missing[0].install)
 	}
 	if len(left) > 0 && len(k.linters) > 0 {
-		r.note("files in %s left unchecked: %d", lang.name, len(left))
+		r.note("%s files not checked: %d", lang.name, len(left))
 	}
 }
 
@@ -157,7 +159,7 @@ func byRoot(files []string, top string, l *linter) func(func(string, []string) b
 	}
 }
 
-// ask lets one linter look at files of one root.
+// ask runs one linter on files of one root.
 func (p *Pool) ask(ctx context.Context, l *linter, command, root string, files, changed []string) ([]Diagnostic, string, error) {
 	if !l.serves() {
 		found, err := once(ctx, l, command, root, p.env(), files)
@@ -165,7 +167,7 @@ func (p *Pool) ask(ctx context.Context, l *linter, command, root string, files, 
 	}
 	key := serverKey{l.name, root}
 	if f := p.failed(key); f.count >= maxFailures && time.Since(f.last) < coolDown {
-		return nil, "", fmt.Errorf("it failed %d times and is left alone for some minutes: %w", f.count, f.why)
+		return nil, "", fmt.Errorf("it failed %d times and is disabled for some minutes: %w", f.count, f.why)
 	}
 	for try := 1; ; try++ {
 		s, err := p.server(ctx, l, command, root)
@@ -199,7 +201,7 @@ func (p *Pool) worked(key serverKey) {
 	delete(p.failures, key)
 }
 
-// note counts a failure and ends the server that had it.
+// note counts a failure and stops the server that had it.
 func (p *Pool) note(key serverKey, why error) {
 	p.mu.Lock()
 	f := p.failures[key]
@@ -213,8 +215,8 @@ func (p *Pool) note(key serverKey, why error) {
 	}
 }
 
-// server returns the server of a root, started if need be. Where too many run
-// the one that was used longest ago is stopped.
+// server returns the server for a root, and starts it if necessary. If too many
+// are running, it stops the least recently used one.
 func (p *Pool) server(ctx context.Context, l *linter, command, root string) (*server, error) {
 	key := serverKey{l.name, root}
 	p.mu.Lock()
@@ -263,13 +265,13 @@ func (s *server) touch() {
 	s.lastUsed = time.Now()
 }
 
-// env is what programs are given: ours, with the places where tools are put by
-// those who install them.
+// env returns the environment of linters: this process's, with a PATH that
+// includes the usual folders of installed tools.
 func (p *Pool) env() []string {
 	return append(slices.Clone(p.cfg.Env), "PATH="+strings.Join(p.path(), ":"))
 }
 
-// path are the folders of the search path, and those that a login would add.
+// path returns the folders of PATH, plus those that a login shell would add.
 func (p *Pool) path() []string {
 	path, home := "", ""
 	for _, v := range p.cfg.Env {
@@ -289,7 +291,7 @@ func (p *Pool) path() []string {
 	return append(dirs, "/usr/local/go/bin", "/go/bin", "/usr/local/bin")
 }
 
-// find returns the path of a program: the project's own first, then the
+// find returns the path of a program, preferring the project's own to the
 // machine's; empty if there is none.
 func (p *Pool) find(name, root string) string {
 	if p.cfg.Only != nil && !slices.Contains(p.cfg.Only, name) {

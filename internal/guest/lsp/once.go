@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-const maxOutput = 8 << 20 // bytes of what a linter prints
+const maxOutput = 8 << 20 // bytes of a linter's output
 
-// run is one start of a linter, and what reads what it prints. Paths in what
-// read returns may be relative to the root.
+// run is one execution of a linter, and a function that parses its output. The
+// paths that read returns may be relative to the root.
 type run struct {
 	args []string
 	read func(stdout, stderr []byte) []Diagnostic
 }
 
-// once runs a linter over files and returns what it says.
+// once runs a linter on files and returns its diagnostics.
 func once(ctx context.Context, l *linter, command, root string, env, files []string) ([]Diagnostic, error) {
 	var all []Diagnostic
 	for _, r := range l.run(root, files) {
@@ -35,9 +35,9 @@ func once(ctx context.Context, l *linter, command, root string, env, files []str
 			return all, err
 		}
 		found := r.read(stdout, stderr)
-		if len(found) == 0 && status != 0 { // it failed at something else than the files
+		if len(found) == 0 && status != 0 { // the linter itself failed
 			words := tail{}
-			_, _ = words.Write(append(stdout, stderr...)) // it never fails
+			_, _ = words.Write(append(stdout, stderr...)) // never fails
 			return all, fmt.Errorf("exit status %d: %s", status, words.lastLine())
 		}
 		for i, d := range found {
@@ -52,8 +52,8 @@ func once(ctx context.Context, l *linter, command, root string, env, files []str
 	return all, nil
 }
 
-// output runs a command to its end. A status is no error: linters fail where
-// they find something.
+// output runs a command and returns its output. A non-zero status is not an
+// error, since linters return one if they find problems.
 func output(ctx context.Context, command string, args []string, dir string, env []string) (stdout, stderr []byte, status int, err error) {
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir, cmd.Env = dir, env
@@ -72,7 +72,7 @@ func output(ctx context.Context, command string, args []string, dir string, env 
 	return out.text, complaint.text, status, err
 }
 
-// first keeps the first part of what is written to it.
+// first keeps the beginning of what is written to it.
 type first struct{ text []byte }
 
 func (f *first) Write(p []byte) (int, error) {
@@ -80,7 +80,7 @@ func (f *first) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// relative makes a file an argument that no program takes for a flag.
+// relative returns a file as an argument that no program mistakes for a flag.
 func relative(root, file string) string {
 	if rel, err := filepath.Rel(root, file); err == nil && !strings.HasPrefix(rel, "../") {
 		return "./" + rel
@@ -108,8 +108,8 @@ func runGoVet(root string, files []string) []run {
 
 var lineOfGo = regexp.MustCompile(`^(?:vet: )?([^:\s][^:]*\.go):(\d+):(?:(\d+):)? (.+)$`)
 
-// readGoVet reads what vet finds, which is JSON, and what the compiler does,
-// which is lines.
+// readGoVet parses vet's output: its own findings are JSON, the compiler's
+// errors are lines.
 func readGoVet(stdout, stderr []byte) []Diagnostic {
 	var found []Diagnostic
 	for _, text := range [][]byte{stdout, stderr} {
@@ -151,7 +151,7 @@ func vetted(packages map[string]map[string]json.RawMessage) (found []Diagnostic)
 	return found
 }
 
-// posn is a place as Go writes it: file:line:column.
+// posn parses a position as Go prints it: file:line:column.
 func posn(text string) (path string, line, column int) {
 	parts := strings.Split(text, ":")
 	if len(parts) < 3 {
@@ -162,7 +162,7 @@ func posn(text string) (path string, line, column int) {
 }
 
 func number(digits []byte) int {
-	n, _ := strconv.Atoi(string(digits)) // what is no number is 0, which is unknown
+	n, _ := strconv.Atoi(string(digits)) // not a number: 0, which means unknown
 	return n
 }
 
@@ -252,7 +252,7 @@ func readShellcheck(stdout, _ []byte) []Diagnostic {
 	return found
 }
 
-// each makes one run of every file.
+// each makes one run for every file.
 func each(files []string, args func(file string) []string, read func(file string, stdout, stderr []byte) []Diagnostic) []run {
 	var runs []run
 	for _, f := range files {

@@ -1,13 +1,15 @@
-// Package lsp finds faults in files by what the machine has for that: language
-// servers, which it finds, starts and keeps, and where there is none, linters
-// that run once. It speaks the Language Server Protocol over standard input
-// and output, as much of it as diagnostics need.
+// Package lsp finds problems in files with the tools that are installed in the
+// machine: language servers, which it finds, starts and keeps running, and if
+// there are none, linters that run once. It speaks the part of the Language
+// Server Protocol that diagnostics need, over standard input and output.
 //
-// A server is a program of the machine's, so what it says is bounded in size
-// and in time: one that is silent, talks nonsense or grows is ended, started
-// again when it is next needed, and after some failures left alone for a while.
+// Servers are not trusted, so their output is limited in size and time. A
+// server that hangs, sends invalid messages or uses too much memory is killed
+// and started again when it is next needed. After several failures it is
+// disabled for a while.
 //
-// It changes no file, and knows nothing of projects but where their roots are.
+// The package changes no files, and knows nothing about projects except where
+// their roots are.
 package lsp
 
 import (
@@ -23,33 +25,33 @@ import (
 	"time"
 )
 
-// Bounds of what a pool does.
+// Limits of a pool.
 const (
-	maxFiles    = 200 // that one report looks at
-	maxServers  = 4   // that run at once
-	maxFailures = 3   // in a row, before a server is left alone
+	maxFiles    = 200 // checked by one report
+	maxServers  = 4   // running at once
+	maxFailures = 3   // in a row, before a server is disabled
 	coolDown    = 5 * time.Minute
 	tendEvery   = 5 * time.Second
 )
 
-// Config says where a pool works. Only Dir must be set.
+// Config configures a pool. Only Dir is required.
 type Config struct {
-	Dir      string        // root of the tree; absolute
-	MarkFile string        // keeps what "changed" counts from; empty for none
-	Env      []string      // of the programs; this process's if nil
-	Only     []string      // programs that are used, by name; all unless given
-	Ripgrep  string        // path of rg; "rg" unless given
-	Patience time.Duration // for one report; a minute unless given
-	Idle     time.Duration // after which a server is stopped; 10 minutes unless given
-	Memory   int64         // bytes of a server with its children; 2 GiB unless given
+	Dir      string        // absolute path of the tree's root
+	MarkFile string        // stores the point from which changes count; empty for none
+	Env      []string      // environment of the programs; this process's if nil
+	Only     []string      // names of the programs to use; all by default
+	Ripgrep  string        // path of rg; "rg" by default
+	Patience time.Duration // timeout of one report; a minute by default
+	Idle     time.Duration // idle time after which a server is stopped; 10 minutes by default
+	Memory   int64         // memory limit of a server with its children, in bytes; 2 GiB by default
 	Log      *slog.Logger  // nil for none
 }
 
-// Pool holds the servers of one tree. Its methods are safe for concurrent use;
+// Pool runs the servers of one tree. Its methods are safe for concurrent use;
 // reports are made one after another.
 type Pool struct {
 	cfg  Config
-	turn chan struct{} // holds one value while nobody works
+	turn chan struct{} // semaphore: holds one value while no report is being made
 	quit chan struct{}
 	wg   sync.WaitGroup
 	mark mark
@@ -70,22 +72,22 @@ type failure struct {
 	why   error
 }
 
-// Report is what was found.
+// Report is the result of linting.
 type Report struct {
-	Diagnostics []Diagnostic // the worst first, then by path and line
-	Total       int          // of which Diagnostics may be the first
-	Files       int          // looked at
-	Sources     []string     // the linters that spoke
-	Notes       []string     // what is missing or was left out, for the reader
+	Diagnostics []Diagnostic // the most severe first, then by path and line
+	Total       int          // total number; Diagnostics may hold only the first
+	Files       int          // number of files checked
+	Sources     []string     // names of the linters that ran
+	Notes       []string     // what is missing or was left out, as text for the model
 }
 
-// ErrClosed is returned once Close was called.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("lsp: closed")
 
-var errPatience = errors.New("not all was said in time")
+var errPatience = errors.New("not all results arrived in time")
 
-// New returns a pool. It starts no server, and notes in the background what the
-// tree is now.
+// New returns a pool. It starts no server. In the background it determines the
+// mark from which changes count.
 func New(cfg Config) *Pool {
 	if cfg.Env == nil {
 		cfg.Env = os.Environ()
@@ -117,11 +119,11 @@ func New(cfg Config) *Pool {
 	return p
 }
 
-// Lint reports on files and on what is in folders, or, where no path is given,
-// on what has changed. Paths are absolute. What hidden says true of is left out;
-// nil hides nothing. An error says what is wrong with the paths; what is wrong
-// with linters is in the report's notes. When ctx ends it returns soon with its
-// cause.
+// Lint checks files, and the files in folders; without paths it checks the
+// files that have changed. Paths are absolute. Files for which hidden returns
+// true are skipped; a nil hidden hides nothing. Errors are about the paths;
+// problems with linters are in the report's notes. When ctx ends, Lint returns
+// soon with its cause.
 func (p *Pool) Lint(ctx context.Context, paths []string, hidden func(path string) bool) (Report, error) {
 	if hidden == nil {
 		hidden = func(string) bool { return false }
@@ -159,7 +161,8 @@ func (p *Pool) Lint(ctx context.Context, paths []string, hidden func(path string
 	return r, nil
 }
 
-// files are those to look at: of a kind that is known, and not too many.
+// files returns the files to check: those of supported languages, up to the
+// limit.
 func (p *Pool) files(ctx context.Context, r *Report, paths, changed []string, hidden func(string) bool) ([]string, error) {
 	var all []string
 	unknown := make(map[string]bool)
@@ -197,11 +200,11 @@ func (p *Pool) files(ctx context.Context, r *Report, paths, changed []string, hi
 		}
 	}
 	if len(unknown) > 0 {
-		r.note("no linter is known here for %s", strings.Join(sorted(unknown), ", "))
+		r.note("no linter is supported for %s", strings.Join(sorted(unknown), ", "))
 	}
 	all = unique(all)
 	if len(all) > maxFiles {
-		r.note("only the first %d of %d files were looked at; name fewer to see the others", maxFiles, len(all))
+		r.note("only the first %d of %d files were checked; name fewer to check the others", maxFiles, len(all))
 		all = all[:maxFiles]
 	}
 	return all, nil
@@ -211,8 +214,8 @@ func (r *Report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, clip(fmt.Sprintf(format, args...), 600))
 }
 
-// Close stops all servers. It waits for a report that is being made, and a
-// second call does nothing.
+// Close stops all servers. It waits for a report that is being made. A second
+// call does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if !p.closed {

@@ -173,7 +173,7 @@ func TestGoVet(t *testing.T) {
 	p := pool(t, Config{Dir: dir, Env: searchPath(t, map[string]string{"go": need.Command(t, "go")}), Only: []string{"go"}})
 	r := lint(t, p, "main.go", "other")
 	wants(t, p, r, "main.go:7:2: error: undefined: undefined [compiler ]")
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "gopls is not installed, so go vet spoke alone; install it with: go install") {
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "gopls is not installed, so only go vet ran; install it with: go install") {
 		t.Errorf("notes %q", r.Notes)
 	}
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Printf(\"%d\\n\", \"text\") }\n")
@@ -237,7 +237,7 @@ echo $1
 	p := pool(t, Config{Dir: dir, Env: env, Only: []string{"python3", "node", "bash"}})
 	r := lint(t, p, ".")
 	wants(t, p, r, "a.py:1:7: error: SyntaxError: invalid syntax", `b.py:2:1: warning: "is" with`, "a.js:2:1: error: SyntaxError", "b.sh:4:1: error: syntax error: unexpected end of file")
-	for _, words := range []string{"typescript-language-server is not installed, so node --check spoke alone", "pyright is not installed, so python3 spoke alone", "shellcheck is not installed, so bash -n spoke alone"} {
+	for _, words := range []string{"typescript-language-server is not installed, so only node --check ran", "pyright is not installed, so only python3 ran", "shellcheck is not installed, so only bash -n ran"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), words) {
 			t.Errorf("%q is not noted: %q", words, r.Notes)
 		}

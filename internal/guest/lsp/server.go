@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	startTime = 30 * time.Second // for a server to say what it can do
-	stopTime  = 2 * time.Second  // for it to go when asked
+	startTime = 30 * time.Second // for a server to initialize
+	stopTime  = 2 * time.Second  // for it to exit when asked
 	maxOpen   = 100              // documents
 	maxSource = 1 << 20          // bytes of a document
 )
 
-// server is a language server that runs, for one root. lint is called by one
-// at a time; the rest is safe for concurrent use.
+// server is a running language server for one root. lint must not be called
+// concurrently; the other methods may be.
 type server struct {
 	linter *linter
 	root   string
 	cmd    *exec.Cmd
 	conn   *conn
-	gone   chan struct{} // closed once the process has ended
+	gone   chan struct{} // closed once the process has exited
 	stderr *tail
-	pulls  bool // it answers questions about a document
+	pulls  bool // it supports pull diagnostics
 
-	// The next belong to lint.
+	// The following fields belong to lint.
 	open map[string]*document // by path
 	turn int
-	seen map[string]int64 // files that changed, by their time of change
+	seen map[string]int64 // modification times of changed files that the server was told about
 
 	mu       sync.Mutex
-	said     map[string][]Diagnostic // by path, of open documents
-	heard    map[string]bool         // documents spoken of since they last changed
-	versions map[string]int          // of those documents
-	working  map[string]bool         // tasks that it says it is at
-	spoke    time.Time               // when it last published or ended a task
-	trouble  string                  // the last error that it logged since it was asked
+	said     map[string][]Diagnostic // by path, for open documents
+	heard    map[string]bool         // documents with diagnostics since they last changed
+	versions map[string]int          // versions of the documents in heard
+	working  map[string]bool         // tasks that the server reports as in progress
+	spoke    time.Time               // when it last published diagnostics or ended a task
+	trouble  string                  // the last error it logged since the last request
 	lastUsed time.Time
 }
 
 type document struct {
 	sum     [sha256.Size]byte // of its text
 	version int
-	turn    int // when it was last looked at
+	turn    int // when it was last linted
 }
 
-// start runs a server and tells it of the root.
+// start starts a server and initializes it for the root.
 func start(ctx context.Context, l *linter, path, root string, env []string) (*server, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, startTime, errors.New("it did not start in time"))
 	defer stop()
@@ -74,29 +74,29 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	if err != nil {
 		return nil, err
 	}
-	// Not StdoutPipe: Wait would close that under who still reads.
+	// Not StdoutPipe: Wait would close the pipe while it is still being read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
 	cmd.Stdout = w
 	err = cmd.Start()
-	_ = w.Close() // the server has its own
+	_ = w.Close() // the server has its own copy
 	if err != nil {
 		return nil, errors.Join(err, in.Close(), out.Close())
 	}
 	s.conn = newConn(out, in, s.handle)
 	go func() {
-		// The end of either is the end of both.
+		// If the connection ends, kill the process, and vice versa.
 		<-s.conn.done
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // no process, no matter
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
 	}()
 	go func() {
-		_ = cmd.Wait() // the state says how
+		_ = cmd.Wait() // the process state has the result
 		_ = in.Close()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = out.Close()
-		s.conn.end(fmt.Errorf("it ended: %s", cmd.ProcessState))
+		s.conn.end(fmt.Errorf("it exited: %s", cmd.ProcessState))
 		close(s.gone)
 	}()
 	if err := s.initialize(ctx); err != nil {
@@ -106,7 +106,7 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	return s, nil
 }
 
-// because adds the server's own last words to an error.
+// because adds the server's last error output to an error.
 func (s *server) because(err error) error {
 	if words := s.stderr.lastLine(); words != "" {
 		return fmt.Errorf("%w (%s)", err, words)
@@ -150,7 +150,7 @@ func (s *server) initialize(ctx context.Context) error {
 	return s.conn.notify(ctx, "workspace/didChangeConfiguration", map[string]any{"settings": s.linter.settings(s.root)})
 }
 
-// handle answers what the server asks, and notes what it says.
+// handle answers the server's requests and processes its notifications.
 func (s *server) handle(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "textDocument/publishDiagnostics":
@@ -180,17 +180,17 @@ func (s *server) handle(method string, params json.RawMessage) (any, error) {
 		"workspace/diagnostic/refresh", "workspace/semanticTokens/refresh", "workspace/inlayHint/refresh", "workspace/codeLens/refresh":
 		return nil, nil
 	case "workspace/applyEdit":
-		return map[string]any{"applied": false, "failureReason": "nothing is changed here"}, nil
+		return map[string]any{"applied": false, "failureReason": "edits are not supported"}, nil
 	case "window/showDocument":
 		return map[string]any{"success": false}, nil
 	}
 	if answer, ok := s.linter.answers[method]; ok {
 		return answer, nil
 	}
-	return nil, fmt.Errorf("%.100s is not known here", method)
+	return nil, fmt.Errorf("%.100s is not supported", method)
 }
 
-// section is the part of the settings that a dotted name is for.
+// section returns the part of the settings that a dotted name refers to.
 func section(settings map[string]any, name string) any {
 	if name == "" {
 		return settings
@@ -225,7 +225,7 @@ func (s *server) publish(params json.RawMessage) {
 	}
 }
 
-// logged notes an error, which some servers tell in no other way.
+// logged records a logged error, which is how some servers report problems.
 func (s *server) logged(params json.RawMessage) {
 	const severe = 1
 	var p struct {
@@ -261,7 +261,7 @@ func (s *server) progress(params json.RawMessage) {
 	}
 }
 
-// alive is whether the server can be asked.
+// alive reports whether the server is running.
 func (s *server) alive() bool {
 	select {
 	case <-s.conn.done:
@@ -271,13 +271,13 @@ func (s *server) alive() bool {
 	}
 }
 
-// kill ends the server and waits for it.
+// kill kills the server and waits for it to exit.
 func (s *server) kill() {
 	s.conn.end(errors.New("it was stopped"))
 	<-s.gone
 }
 
-// stop asks the server to go, and ends it if it does not.
+// stop asks the server to exit, and kills it if it does not.
 func (s *server) stop() {
 	ctx, done := context.WithTimeout(context.Background(), stopTime)
 	defer done()
@@ -291,7 +291,7 @@ func (s *server) stop() {
 	s.kill()
 }
 
-// tail keeps the last of what is written to it. It is safe for concurrent use.
+// tail keeps the end of what is written to it. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -165,7 +165,7 @@ func TestServerThatDiesAtWork(t *testing.T) {
 func TestServersThatAreBroken(t *testing.T) {
 	for manner, want := range map[string]string{
 		"dead":    "no luck today",
-		"silent":  "not all was said in time",
+		"silent":  "not all results arrived in time",
 		"garbage": "malformed header",
 		"header":  "malformed header",
 		"huge":    "message too long",
@@ -186,7 +186,7 @@ func TestServersThatAreBroken(t *testing.T) {
 			for range 3 {
 				r = lint(t, p, "a.go")
 			}
-			if notes = strings.Join(r.Notes, "\n"); !strings.Contains(notes, "left alone") {
+			if notes = strings.Join(r.Notes, "\n"); !strings.Contains(notes, "disabled for some minutes") {
 				t.Errorf("after many failures: %q", notes)
 			}
 		})
@@ -217,7 +217,7 @@ func TestServerThatSaysTooMuch(t *testing.T) {
 func TestServerThatTakesTooMuchMemory(t *testing.T) {
 	p := standing(t, "greedy", Config{Memory: 100 << 20, Idle: 400 * time.Millisecond, Patience: 2 * time.Minute})
 	r := lint(t, p, "a.go")
-	if !strings.Contains(strings.Join(r.Notes, "\n"), "MB of memory; 100 are allowed") {
+	if !strings.Contains(strings.Join(r.Notes, "\n"), "MB of memory; the limit is 100 MB") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tend watches the servers while there are any: it stops those that are idle
-// and ends those that take too much memory. The caller holds p.mu.
+// tend watches the servers while there are any: it stops idle ones and kills
+// those that use too much memory. The caller holds p.mu.
 func (p *Pool) tend() {
 	if p.tending || p.closed {
 		return
@@ -26,12 +26,12 @@ func (p *Pool) tend() {
 			}
 			idle, greedy, over := p.look()
 			for _, s := range idle {
-				p.cfg.Log.Info("language server was idle", "server", s.linter.name, "root", s.root)
+				p.cfg.Log.Info("stopped an idle language server", "server", s.linter.name, "root", s.root)
 				s.stop()
 			}
 			for s, bytes := range greedy {
-				p.cfg.Log.Warn("language server took too much memory", "server", s.linter.name, "root", s.root, "bytes", bytes)
-				s.conn.end(fmt.Errorf("it was ended for taking %d MB of memory; %d are allowed", bytes>>20, p.cfg.Memory>>20))
+				p.cfg.Log.Warn("killed a language server that used too much memory", "server", s.linter.name, "root", s.root, "bytes", bytes)
+				s.conn.end(fmt.Errorf("it was killed because it used %d MB of memory; the limit is %d MB", bytes>>20, p.cfg.Memory>>20))
 			}
 			if over {
 				return
@@ -40,7 +40,8 @@ func (p *Pool) tend() {
 	})
 }
 
-// look finds the servers that are to go. Over says that none is left to tend.
+// look returns the servers to stop or kill. over says that there are no servers
+// left.
 func (p *Pool) look() (idle []*server, greedy map[*server]int64, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,10 +63,10 @@ func (p *Pool) look() (idle []*server, greedy map[*server]int64, over bool) {
 	return idle, greedy, over
 }
 
-// resting is whether no report is being made.
+// resting reports whether no report is being made.
 func (p *Pool) resting() bool { return len(p.turn) > 0 }
 
-// residentByGroup is the memory, in bytes, that process groups hold.
+// residentByGroup returns the resident memory of each process group, in bytes.
 func residentByGroup() map[int]int64 {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -79,7 +80,7 @@ func residentByGroup() map[int]int64 {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		if group, pages, ok := readStat(stat); ok {
 			sum[group] += pages * page
@@ -88,14 +89,14 @@ func residentByGroup() map[int]int64 {
 	return sum
 }
 
-// readStat takes the process group and the resident pages out of
-// /proc/PID/stat, where the name in parentheses may hold anything.
+// readStat reads the process group and the resident pages from /proc/PID/stat,
+// where the name in parentheses may contain anything.
 func readStat(stat []byte) (group int, pages int64, ok bool) {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
 		return 0, 0, false
 	}
-	fields := bytes.Fields(stat[end+1:]) // from the third on
+	fields := bytes.Fields(stat[end+1:]) // the fields from the third on
 	if len(fields) < 22 {
 		return 0, 0, false
 	}

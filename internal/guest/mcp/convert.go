@@ -8,7 +8,7 @@ import (
 	"aloft/internal/mcp"
 )
 
-// maxContents bounds how many pieces a result may have.
+// maxContents limits the number of content blocks in a result.
 const maxContents = 1000
 
 func resultOf(server string, r *sdk.CallToolResult) mcp.Result {
@@ -46,7 +46,7 @@ func contentsOf(c *sdk.ResourceContents) []mcp.Content {
 	return []mcp.Content{{URI: c.URI, MediaType: c.MIMEType, Text: c.Text}}
 }
 
-// bytesOf is never nil, so that a picture of no bytes is one.
+// bytesOf never returns nil, so that an empty image stays an image.
 func bytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}

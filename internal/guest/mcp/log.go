@@ -10,16 +10,16 @@ import (
 	"aloft/internal/redact"
 )
 
-// Bounds, in bytes, of what a server says on stderr: of the file, which is begun
-// anew when it is full, and of what is kept at hand for an error.
+// Limits of a server's stderr, in bytes: of the log file, which is restarted
+// when full, and of the end that is kept in memory for error messages.
 const (
 	maxLog  = 1 << 20
 	maxLast = 2 << 10
 )
 
-// stderrLog keeps what a server says, without the secrets that there are.
+// stderrLog keeps a server's stderr, with secrets redacted.
 type stderrLog struct {
-	path string // "" where there is no file
+	path string // "" if there is no file
 	live io.WriteCloser
 
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func newStderrLog(dir, name string, secrets func() *redact.Redactor) *stderrLog 
 			}
 			return r
 		}, strings.ToLower(name))+".log")
-		_ = os.Remove(path) // a link that somebody put there must not be followed
+		_ = os.Remove(path) // do not follow a link that somebody may have created there
 		if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 			l.path, l.file = path, f
 		}
@@ -49,14 +49,14 @@ func newStderrLog(dir, name string, secrets func() *redact.Redactor) *stderrLog 
 	return l
 }
 
-// Write implements io.Writer. It never fails: a server is not to end because its
-// log cannot be kept.
+// Write implements io.Writer. It never fails, so that a logging error does not
+// stop the server.
 func (l *stderrLog) Write(p []byte) (int, error) {
 	_, _ = l.live.Write(p)
 	return len(p), nil
 }
 
-// kept is where the words go once they are clean.
+// kept receives the output after redaction.
 type kept struct{ *stderrLog }
 
 func (k kept) Write(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (k kept) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the end of what was said.
+// last returns the end of the output.
 func (l *stderrLog) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *stderrLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file != nil {
-		_ = l.file.Close() // what it holds is written
+		_ = l.file.Close() // the data has been written
 		l.file = nil
 	}
 }

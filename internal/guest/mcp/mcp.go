@@ -1,8 +1,9 @@
-// Package mcp runs the MCP servers that are programs in the machine, and speaks
-// with them. A server is a child of exec-daemon, as the agent's user, in the sandbox
-// where a policy asks for one. It is hostile by assumption: what it says is bounded
-// in size, its failures are its own, and it ends with everything that it started.
-// Which servers there are is the caller's to say; nothing here reads mcp.json.
+// Package mcp runs MCP servers as programs in the machine, and calls them. A
+// server is a child of exec-daemon, runs as the agent's user, and runs in the
+// sandbox if a policy asks for that. Servers are untrusted: the size of their
+// output is limited, their failures do not affect others, and stopping a server
+// kills everything that it started. The caller decides which servers to run;
+// this package does not read mcp.json.
 package mcp
 
 import (
@@ -20,39 +21,40 @@ import (
 	"aloft/internal/redact"
 )
 
-// Around puts a command line into a sandbox.
+// Around wraps a command line in a sandbox.
 type Around func(argv ...string) ([]string, error)
 
-// Config is what a Manager works with. Workspace is needed.
+// Config configures a Manager. Workspace is required.
 type Config struct {
-	Workspace string          // absolute; servers start here
-	Home      string          // of ${userHome}
-	Environ   func() []string // what the machine's commands see; servers and ${env:…} get it
-	LogDir    string          // for what servers say on stderr; without it, only the last of it is kept
-	Version   string          // of exec-daemon
+	Workspace string          // absolute; the servers' working directory
+	Home      string          // value of ${userHome}
+	Environ   func() []string // the machine's environment, for servers and ${env:…}
+	LogDir    string          // folder for the servers' stderr; if empty, only its end is kept in memory
+	Version   string          // version of exec-daemon
 	Secrets   func() *redact.Redactor
 	Log       *slog.Logger
 
-	// StartWithin is how long a server may take until its tools are known, which a
-	// package that is fetched first makes long; 2 minutes unless given.
+	// StartWithin is how long a server may take until its tools are listed.
+	// Some download a package first. The default is 2 minutes.
 	StartWithin time.Duration
-	// CallWithin bounds a call; 10 minutes unless given.
+	// CallWithin is the timeout of a call; 10 minutes by default.
 	CallWithin time.Duration
-	// Backoff is how long a server that ended is left alone before it is started
-	// again, the first time; 1 second unless given, and twice as long each time.
+	// Backoff is the delay before a server that has exited is restarted. It
+	// doubles with each restart; it starts at 1 second by default.
 	Backoff time.Duration
 }
 
-// maxStarts is how often in a row a server is started that ends without having
-// been called; a call of it starts it once more.
+// maxStarts is how many times in a row to start a server that exits without
+// having been called. After that, a call starts it once more.
 const maxStarts = 5
 
-// Manager runs servers. Its methods are safe for concurrent use. Close it when done.
+// Manager runs servers. Its methods are safe for concurrent use. The caller
+// must Close it.
 type Manager struct {
 	Config
 	mu      sync.Mutex
-	servers map[string]*server // by name in lower case
-	others  []mcp.Listing      // that the control plane speaks with
+	servers map[string]*server // by lower-case name
+	others  []mcp.Listing      // servers that the control plane connects to
 	closed  bool
 }
 
@@ -68,9 +70,9 @@ func New(c Config) *Manager {
 	return &Manager{Config: c, servers: map[string]*server{}}
 }
 
-// Use has these servers run, and no others. One that runs already goes on, unless
-// it, its variables' values or its sandbox are other than they were. Remote servers
-// are passed over.
+// Use runs exactly these servers. A server that is already running keeps
+// running, unless its configuration, its variables' values or its sandbox have
+// changed. Remote servers are ignored.
 func (m *Manager) Use(servers []mcp.Server, around Around, policy string) {
 	env := m.Environ()
 	var gone []*server
@@ -108,7 +110,7 @@ func (m *Manager) Use(servers []mcp.Server, around Around, policy string) {
 	}
 }
 
-// keyOf changes when a server has to be started anew.
+// keyOf returns a key that changes when a server has to be restarted.
 func keyOf(s mcp.Server, env []string, policy string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -118,13 +120,13 @@ func keyOf(s mcp.Server, env []string, policy string) string {
 	if err != nil {
 		return policy + "\x00" + string(text) + "\x00" + err.Error()
 	}
-	values, _ := json.Marshal(expanded) // as above
+	values, _ := json.Marshal(expanded) // cannot fail either
 	return policy + "\x00" + string(text) + "\x00" + string(values)
 }
 
-// Elsewhere says what is offered by servers that the control plane speaks with.
-// They are told of here, and their calls are refused: they have not come to where
-// they are answered.
+// Elsewhere sets the servers that the control plane connects to. They are
+// listed here, but calls to them are refused, because only the control plane
+// can make them.
 func (m *Manager) Elsewhere(told []mcp.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +144,8 @@ func (m *Manager) elsewhere(name string) (mcp.Listing, bool) {
 	return mcp.Listing{}, false
 }
 
-// List says what the servers offer, by name. It waits for those that start, until
-// ctx ends or wait is over.
+// List returns what the servers offer, sorted by name. It waits for servers
+// that are starting, until ctx ends or wait has passed.
 func (m *Manager) List(ctx context.Context, wait time.Duration) []mcp.Listing {
 	all := m.all()
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -166,7 +168,7 @@ func (m *Manager) all() []*server {
 	return all
 }
 
-// find returns the server of that name. The error is for the model.
+// find returns the server with that name. The error is for the model.
 func (m *Manager) find(name string) (*server, error) {
 	m.mu.Lock()
 	s := m.servers[strings.ToLower(name)]
@@ -175,7 +177,7 @@ func (m *Manager) find(name string) (*server, error) {
 		return s, nil
 	}
 	if l, ok := m.elsewhere(name); ok {
-		return nil, fmt.Errorf("the MCP server %s is not in this machine: the control plane speaks with it", l.Server)
+		return nil, fmt.Errorf("the MCP server %s does not run in this machine: the control plane connects to it", l.Server)
 	}
 	var names []string
 	for _, s := range m.all() {
@@ -184,10 +186,10 @@ func (m *Manager) find(name string) (*server, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("there is no MCP server %q: this machine runs none", mcp.Clean(name, 80))
 	}
-	return nil, fmt.Errorf("there is no MCP server %q; there are %s", mcp.Clean(name, 80), strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no MCP server %q; available: %s", mcp.Clean(name, 80), strings.Join(names, ", "))
 }
 
-// Describe says what one server offers, waiting for it to start.
+// Describe returns what one server offers. It waits for the server to start.
 func (m *Manager) Describe(ctx context.Context, name string) (mcp.Listing, error) {
 	if l, ok := m.elsewhere(name); ok {
 		return l, nil
@@ -210,8 +212,9 @@ func (m *Manager) Call(ctx context.Context, name, tool string, args json.RawMess
 	return s.call(ctx, tool, args)
 }
 
-// Resources lists what a server has to read; of all where name is empty. Servers
-// that cannot be asked are told of in the error, beside what the others have.
+// Resources lists the resources of a server, or of all servers if name is
+// empty. Servers that fail are named in the error; the result still has the
+// resources of the others.
 func (m *Manager) Resources(ctx context.Context, name string) ([]mcp.Resource, error) {
 	servers := m.all()
 	if name != "" {
@@ -245,7 +248,7 @@ func (m *Manager) Read(ctx context.Context, name, uri string) ([]mcp.Content, er
 	return s.read(ctx, uri)
 }
 
-// Close ends all servers and what they started.
+// Close stops all servers and kills everything that they started.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -260,7 +263,7 @@ func (m *Manager) Close() error {
 	return nil
 }
 
-// variables are what stands for ${…} here.
+// variables returns the values for ${…} in the configuration.
 func variables(env []string, home, workspace string) mcp.Variables {
 	return mcp.Variables{UserHome: home, Workspace: workspace, Env: func(name string) (string, bool) {
 		for i := len(env) - 1; i >= 0; i-- {

@@ -100,9 +100,9 @@ func TestServer(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for want, err := range map[string]error{
-		`there is no MCP server "other"; there are Test`: failure(m.Call(t.Context(), "other", "echo", nil)),
-		`has no tool "nope"; it has children`:            failure(m.Call(t.Context(), "test", "nope", nil)),
-		`the MCP server Test answers`:                    failure(m.Read(t.Context(), "test", "test://nope")),
+		`there is no MCP server "other"; available: Test`: failure(m.Call(t.Context(), "other", "echo", nil)),
+		`has no tool "nope"; it has children`:             failure(m.Call(t.Context(), "test", "nope", nil)),
+		`the MCP server Test answered`:                    failure(m.Read(t.Context(), "test", "test://nope")),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -185,7 +185,7 @@ func TestServerDies(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
 	for range 3 {
-		if _, err := m.Call(t.Context(), "a", "die", nil); err == nil || !strings.Contains(err.Error(), "may have had its effect") {
+		if _, err := m.Call(t.Context(), "a", "die", nil); err == nil || !strings.Contains(err.Error(), "may have taken effect") {
 			t.Errorf("the call that killed it: %v", err)
 		}
 		eventually(t, "the server to answer again", func() bool {
@@ -243,10 +243,10 @@ func TestToolAllowlist(t *testing.T) {
 func TestHostileServers(t *testing.T) {
 	short := func(c *guest.Config) { c.StartWithin = time.Second }
 	for kind, want := range map[string]string{
-		"exits":   "it ended: exit status 3; it said: no licence: the token is [REDACTED]",
+		"exits":   "it exited: exit status 3; it printed: no licence: the token is [REDACTED]",
 		"huge":    "it sent a message of more than 16 MiB",
-		"silent":  "it took too long",
-		"garbage": "it ended",
+		"silent":  "it timed out",
+		"garbage": "it exited",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -304,7 +304,7 @@ func TestNotStartable(t *testing.T) {
 		{mcp.Server{Name: "variable", Type: mcp.Stdio, Command: "true", Args: []string{"${env:NOT_SET}"}}, "the variable NOT_SET is not set"},
 		{mcp.Server{Name: "file", Type: mcp.Stdio, Command: "true", EnvFile: "missing"}, "envFile: open"},
 		{mcp.Server{Name: "folder", Type: mcp.Stdio, Command: "/"}, "it could not be started"},
-		{mcp.Server{Name: "silent", Type: mcp.Stdio, Command: "true"}, "it ended"},
+		{mcp.Server{Name: "silent", Type: mcp.Stdio, Command: "true"}, "it exited"},
 	} {
 		m.Use([]mcp.Server{c.s}, nil, "")
 		if l := only(t, m); l.State != mcp.Failed || !strings.Contains(l.Error, c.want) {

@@ -22,21 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxMessage bounds, in bytes, one message of a server.
+// maxMessage is the largest message of a server, in bytes.
 const maxMessage = 16 << 20
 
-// markVariable is in the environment of all that a server starts, so that it ends
-// with the server.
+// markVariable is set in the environment of everything that a server starts, so
+// that it can be killed with the server.
 const markVariable = "ALOFT_MCP"
 
-// process is one life of a server.
+// process is one run of a server.
 type process struct {
 	cmd    *exec.Cmd
 	mark   string
 	stdin  io.WriteCloser
 	stdout *lines
-	exited chan struct{} // closed when it has been waited for
-	err    error         // of waiting; read it after exited
+	exited chan struct{} // closed once the process has been waited for
+	err    error         // result of waiting; valid once exited is closed
 }
 
 // start starts the program.
@@ -63,22 +63,22 @@ func (s *server) start() (*process, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it lives as long as its server, which kills it with all that it started
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it lives as long as its server, which kills it with everything it started
 	cmd.Dir, cmd.Env, cmd.Stderr = s.m.Workspace, env, s.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = stopWithin // for children that hold its stderr
+	cmd.WaitDelay = stopWithin // for children that have its stderr open
 	p := &process{cmd: cmd, mark: mark, exited: make(chan struct{})}
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// A pipe of our own: cmd.Wait must not close it while there is something to read.
+	// Not StdoutPipe: cmd.Wait would close it while it is still being read.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	cmd.Stdout = w
 	err = cmd.Start()
-	_ = w.Close() // the child has its own
+	_ = w.Close() // the child has its own copy
 	if err != nil {
 		_ = r.Close()
 		return nil, fmt.Errorf("it could not be started: %w", err)
@@ -91,7 +91,7 @@ func (s *server) start() (*process, error) {
 	return p, nil
 }
 
-// environ is the machine's environment with the file's variables.
+// environ returns the machine's environment plus the variables of an env file.
 func (s *server) environ(file string) ([]string, error) {
 	env := slices.Clone(s.env)
 	if file == "" {
@@ -112,7 +112,8 @@ func (s *server) environ(file string) ([]string, error) {
 	return append(env, assigned(string(data))...), nil
 }
 
-// assigned reads lines of NAME=value, with or without quotes; others are passed over.
+// assigned parses lines of NAME=value, with or without quotes; it skips other
+// lines.
 func assigned(text string) (env []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
@@ -129,7 +130,7 @@ func assigned(text string) (env []string) {
 	return env
 }
 
-// find finds a program as the server's environment has it.
+// find finds a program in the PATH of the server's environment.
 func find(command, dir string, env []string) (string, error) {
 	if strings.ContainsRune(command, '/') {
 		if !filepath.IsAbs(command) {
@@ -156,13 +157,13 @@ func (p *process) transport() sdk.Transport {
 	return &sdk.IOTransport{Reader: p.stdout, Writer: p.stdin, MaxLineLength: maxMessage + 1}
 }
 
-// because adds what is known of the end to an error.
+// because adds to an error why the process ended, if known.
 func (p *process) because(ctx context.Context, err error) error {
 	if broken := p.stdout.broken(); broken != nil {
 		return broken
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return errors.New("it took too long")
+		return errors.New("it timed out")
 	}
 	select {
 	case <-p.exited:
@@ -170,20 +171,21 @@ func (p *process) because(ctx context.Context, err error) error {
 		return err
 	}
 	if p.err != nil {
-		return fmt.Errorf("it ended: %w", p.err)
+		return fmt.Errorf("it exited: %w", p.err)
 	}
-	return errors.New("it ended")
+	return errors.New("it exited")
 }
 
-// kill ends the program and all that it started, politely at first.
+// kill stops the program and everything it started: it closes stdin and sends
+// SIGTERM, then SIGKILL.
 func (p *process) kill() {
-	_ = p.stdin.Close() // what well-behaved servers end by
+	_ = p.stdin.Close() // well-behaved servers exit when their input ends
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.exited:
 	case <-time.After(stopWithin):
 	}
-	// What forks while it is killed is killed in the next round.
+	// Repeat, to catch processes that fork meanwhile.
 	for until := time.Now().Add(stopWithin); time.Now().Before(until); {
 		killed := p.signal(syscall.SIGKILL)
 		if len(killed) == 0 {
@@ -197,27 +199,28 @@ func (p *process) kill() {
 	_ = p.stdout.Close()
 }
 
-// signal signals all that the server started, and returns who that was.
+// signal signals all processes of the server and returns their ids.
 func (p *process) signal(sig syscall.Signal) []int {
 	members := p.members()
 	for _, pid := range members {
-		_ = syscall.Kill(pid, sig) // gone is as good
+		_ = syscall.Kill(pid, sig) // it may have exited already
 	}
 	return members
 }
 
-// await waits until a process has ended. Where the kernel cannot tell, it does not.
+// await waits until a process has ended. It returns at once if the kernel does
+// not support that.
 func await(pid int, within time.Duration) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return // gone, or not to be waited for: who asks looks again
+		return // gone, or not supported: the caller checks again
 	}
 	defer func() { _ = unix.Close(fd) }()
-	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds())) // as above
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds())) // errors are ignored, as above
 }
 
-// members are the living processes of the server: those of its group, and those
-// with its mark in their environment.
+// members returns the server's living processes: those in its process group,
+// and those with its mark in their environment.
 func (p *process) members() []int {
 	var out []int
 	entries, err := os.ReadDir("/proc")
@@ -250,15 +253,14 @@ func (p *process) members() []int {
 	return out
 }
 
-// lines passes on the lines of a server that are JSON, of which the protocol
-// consists, and puts what else it prints into the log. A line that is too long ends
-// it.
+// lines passes on the lines of a server's output that are JSON messages, and
+// logs the others. A line that is too long ends it.
 type lines struct {
 	from   io.ReadCloser
 	in     *bufio.Reader
 	log    io.Writer
 	rest   []byte
-	failed chan error // holds why it ended early
+	failed chan error // has the error if it ended early
 }
 
 func newLines(from io.ReadCloser, log io.Writer) *lines {
@@ -277,7 +279,7 @@ func (l *lines) Read(p []byte) (int, error) {
 			l.rest = append(bytes.Clone(text), '\n')
 			break
 		}
-		_, _ = l.log.Write(append(text, '\n')) // a log that cannot be written is no reason to stop
+		_, _ = l.log.Write(append(text, '\n')) // a failing log is no reason to stop
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]

@@ -15,20 +15,20 @@ import (
 	"aloft/internal/mcp"
 )
 
-// protocol is the version that is asked for: the newest that begins with a
+// protocol is the protocol version to request: the newest that starts with a
 // handshake, as nearly all servers do.
 const protocol = "2025-11-25"
 
-// Bounds of one server, beside those of the noun.
+// Limits of one server, in addition to those in internal/mcp.
 const (
 	maxPages     = 50
-	relistRest   = time.Second     // between two looks at a list of tools that keeps changing
-	healthyAfter = 1 * time.Minute // after which a server that ends has not failed to start
+	relistRest   = time.Second     // minimum time between two listings, if a server keeps changing its tools
+	healthyAfter = 1 * time.Minute // a server that ran this long did not fail to start
 	stopWithin   = 3 * time.Second
-	endsWithin   = 300 * time.Millisecond // between a server's last word and its end
+	endsWithin   = 300 * time.Millisecond // between a server's last message and its exit
 )
 
-// server is one server, over all its lives.
+// server is one configured server, across its restarts.
 type server struct {
 	m      *Manager
 	conf   mcp.Server
@@ -38,12 +38,12 @@ type server struct {
 	log    *stderrLog
 	cancel context.CancelFunc
 	done   chan struct{} // closed when its goroutine has returned
-	again  chan struct{} // holds a token when a call wants it started
+	again  chan struct{} // holds a token if a call wants it restarted
 
 	mu      sync.Mutex
 	session *sdk.ClientSession // nil unless it is ready
 	list    mcp.Listing
-	changed chan struct{} // closed, and made anew, when list has changed
+	changed chan struct{} // closed and replaced whenever list changes
 }
 
 func (m *Manager) begin(conf mcp.Server, key string, env []string, around Around) *server {
@@ -61,13 +61,13 @@ func (m *Manager) begin(conf mcp.Server, key string, env []string, around Around
 	return s
 }
 
-// stop ends the server and waits until it has ended.
+// stop stops the server and waits until it has exited.
 func (s *server) stop() {
 	s.cancel()
 	<-s.done
 }
 
-// keep starts the server, and again when it ends.
+// keep starts the server, and restarts it when it exits.
 func (s *server) keep(ctx context.Context) {
 	wait := s.m.Backoff
 	for starts := 1; ; starts++ {
@@ -84,7 +84,7 @@ func (s *server) keep(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		next := timer.C
 		if starts >= maxStarts {
-			next = nil // until somebody calls it
+			next = nil // wait until it is called
 		}
 		select {
 		case <-next:
@@ -101,14 +101,14 @@ func (s *server) keep(ctx context.Context) {
 	}
 }
 
-// why is what a person and the model are told of a server that failed.
+// why returns an error message about a failed server, for people and the model.
 func (s *server) why(err error) string {
 	words := mcp.Clean(s.redact(err.Error()), 300)
 	if last := s.log.last(); last != "" {
-		words += "; it said: " + mcp.Clean(last, 500)
+		words += "; it printed: " + mcp.Clean(last, 500)
 	}
 	if s.log.path != "" {
-		words += "; all that it said is in " + s.log.path
+		words += "; its whole output is in " + s.log.path
 	}
 	return words
 }
@@ -120,7 +120,7 @@ func (s *server) redact(text string) string {
 	return s.m.Secrets().String(text)
 }
 
-// live starts the server, and returns when it has ended.
+// live starts the server, and returns when it has exited.
 func (s *server) live(ctx context.Context) error {
 	p, err := s.start()
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *server) live(ctx context.Context) error {
 			}
 		},
 	})
-	client.AddRoots(&sdk.Root{URI: "file://" + s.m.Workspace, Name: "workspace"}) //nolint:staticcheck // servers of today ask for it
+	client.AddRoots(&sdk.Root{URI: "file://" + s.m.Workspace, Name: "workspace"}) //nolint:staticcheck // current servers still use roots
 	starting, cancel := context.WithTimeout(ctx, s.m.StartWithin)
 	defer cancel()
 	session, err := client.Connect(starting, p.transport(), &sdk.ClientSessionOptions{ProtocolVersion: protocol})
@@ -168,7 +168,7 @@ func (s *server) live(ctx context.Context) error {
 	}
 }
 
-// relist asks for the tools again, not more often than is good.
+// relist lists the tools again, but not too often.
 func (s *server) relist(ctx context.Context, session *sdk.ClientSession) error {
 	ask, cancel := context.WithTimeout(ctx, s.m.StartWithin)
 	defer cancel()
@@ -186,7 +186,7 @@ func (s *server) relist(ctx context.Context, session *sdk.ClientSession) error {
 	return nil
 }
 
-// ask asks for the tools.
+// ask lists the tools.
 func (s *server) ask(ctx context.Context, session *sdk.ClientSession) (mcp.Listing, error) {
 	var tools []mcp.Tool
 	has := session.InitializeResult()
@@ -243,7 +243,7 @@ func (s *server) listing(ctx context.Context) mcp.Listing {
 	}
 }
 
-// ready returns a session, starting the server once more if it has failed.
+// ready returns a session. It starts the server once more if it has failed.
 func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.m.StartWithin)
 	defer cancel()
@@ -254,7 +254,7 @@ func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, er
 		case session != nil:
 			return session, l, nil
 		case l.State == mcp.Failed && nudged:
-			return nil, l, fmt.Errorf("the MCP server %s does not run: %s", s.conf.Name, l.Error)
+			return nil, l, fmt.Errorf("the MCP server %s is not running: %s", s.conf.Name, l.Error)
 		case l.State == mcp.Failed:
 			nudged = true
 			select {
@@ -272,7 +272,8 @@ func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, er
 	}
 }
 
-// within bounds a question to the server, and gives its error words.
+// within makes a request with the timeout of a call, and puts its error in
+// words for the model.
 func (s *server) within(ctx context.Context, do func(context.Context, *sdk.ClientSession, mcp.Listing) error) error {
 	session, l, err := s.ready(ctx)
 	if err != nil {
@@ -287,19 +288,19 @@ func (s *server) within(ctx context.Context, do func(context.Context, *sdk.Clien
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil:
-		return lateError{fmt.Errorf("the MCP server %s timed out: it gave no answer within %s", s.conf.Name, s.m.CallWithin)}
+		return lateError{fmt.Errorf("the MCP server %s timed out: no response within %s", s.conf.Name, s.m.CallWithin)}
 	}
 	if said, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return fmt.Errorf("the MCP server %s answers: %s", s.conf.Name, mcp.Clean(s.redact(said.Message), 2000))
+		return fmt.Errorf("the MCP server %s answered: %s", s.conf.Name, mcp.Clean(s.redact(said.Message), 2000))
 	}
 	if missing, ok := errors.AsType[noToolError](err); ok {
 		return missing
 	}
 	s.m.Log.Debug("an MCP server gave no answer", "server", s.conf.Name, "error", err)
-	return fmt.Errorf("the MCP server %s ended while it was asked, or gave an answer that is none; the call may have had its effect, in part or whole", s.conf.Name)
+	return fmt.Errorf("the MCP server %s exited during the call, or sent an invalid response; the call may have taken effect, wholly or in part", s.conf.Name)
 }
 
-// noToolError is for the model.
+// noToolError is an error for the model about an unknown tool.
 type noToolError string
 
 func (e noToolError) Error() string { return string(e) }
@@ -364,8 +365,8 @@ func (s *server) read(ctx context.Context, uri string) (out []mcp.Content, err e
 	return out, err
 }
 
-// lateError is a [context.DeadlineExceeded] in words of its own.
+// lateError is a [context.DeadlineExceeded] with its own message.
 type lateError struct{ error }
 
-// Is implements what errors.Is looks for.
+// Is makes errors.Is recognize it as a timeout.
 func (lateError) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Empty is a notebook without cells, indented as Jupyter does it.
+// Empty is a notebook without cells, formatted as Jupyter does.
 const Empty = "{\n \"cells\": [],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}\n"
 
-// SetSource returns the notebook's text with another source in a cell, which
-// becomes one of that kind and language. What a code cell gave before is taken
-// out when it changes.
+// SetSource returns the notebook's text with a new source in a cell, which
+// becomes one of that kind and language. If a code cell changes, its outputs
+// are removed.
 func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, error) {
 	c := n.Cells[at]
 	values := map[string]string{"source": n.source(c, source)}
@@ -42,8 +42,8 @@ func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, err
 	return n.checked(n.splice(c.at, n.rebuild(c, values, drop)))
 }
 
-// Insert returns the notebook's text with a new cell before the one at a
-// place, or at the end.
+// Insert returns the notebook's text with a new cell inserted before the cell
+// at an index, or added at the end.
 func (n *Notebook) Insert(at int, source, kind, language string) ([]byte, error) {
 	meta := "{}"
 	if own := n.foreign(language); kind == Code && own != "" {
@@ -73,8 +73,8 @@ func (n *Notebook) Insert(at int, source, kind, language string) ([]byte, error)
 	return n.checked(n.splice(span{begin, begin}, cell+n.style.comma(2)))
 }
 
-// rebuild is the text of a cell with other values, in the order that it had.
-// Values in place of others leave all between them as it is.
+// rebuild returns the text of a cell with changed values, keeping the order of
+// its members. Replacing values leaves the text between them unchanged.
 func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) string {
 	same := true
 	for name := range values {
@@ -114,7 +114,7 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 		if _, there := find(c.members, name); !ok || there {
 			continue
 		}
-		// Jupyter sorts the names.
+		// Jupyter sorts members by name.
 		at := slices.IndexFunc(all, func(m [2]string) bool { return m[0] > name })
 		if at < 0 {
 			at = len(all)
@@ -124,7 +124,8 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 	return n.style.object(all, 3)
 }
 
-// source is a cell's source as JSON, in the form that it had.
+// source returns a cell's source as JSON, in the form that it had before: a
+// string or a list.
 func (n *Notebook) source(c Cell, source string) string {
 	if m, ok := find(c.members, "source"); ok && n.text[m.value.from] == '"' {
 		return n.style.quote(source)
@@ -136,16 +137,16 @@ func (n *Notebook) splice(at span, with string) []byte {
 	return slices.Concat(n.text[:at.from], []byte(with), n.text[at.to:])
 }
 
-// checked makes sure that what was made can be read.
+// checked makes sure that the result is still a valid notebook.
 func (n *Notebook) checked(text []byte) ([]byte, error) {
 	if _, err := Parse(text); err != nil {
-		return nil, fmt.Errorf("the change would leave no notebook: %w", err)
+		return nil, fmt.Errorf("the change would make the notebook invalid: %w", err)
 	}
 	return text, nil
 }
 
-// newID is a cell's id that no other has: eight digits, as Jupyter makes them,
-// but the same for the same change.
+// newID returns an unused cell id of eight digits, as Jupyter makes them. It is
+// deterministic: the same change gives the same id.
 func (n *Notebook) newID(at int) string {
 	for salt := 0; ; salt++ {
 		sum := sha256.Sum256([]byte(strconv.Itoa(at) + "." + strconv.Itoa(salt) + "\n" + string(n.text)))
@@ -156,8 +157,8 @@ func (n *Notebook) newID(at int) string {
 	}
 }
 
-// languageID is VS Code's name for a language, by which notebooks of several
-// tell the cells apart.
+// languageID returns VS Code's name for a language. Notebooks with several
+// languages mark their cells with it.
 func languageID(language string) string {
 	if language == "shell" {
 		return "shellscript"
@@ -165,8 +166,8 @@ func languageID(language string) string {
 	return language
 }
 
-// foreign is the name of a language that is not the notebook's own; empty if it
-// is, or is not said.
+// foreign returns the name of a language if it is not the notebook's own; empty
+// if it is, or if the notebook does not say.
 func (n *Notebook) foreign(language string) string {
 	own := n.Language
 	if own == "" {
@@ -181,8 +182,8 @@ func (n *Notebook) foreign(language string) string {
 	return languageID(language)
 }
 
-// languageChange is the language that a cell's metadata must name from now on;
-// empty if they can stay as they are.
+// languageChange returns the language that a cell's metadata must name from now
+// on; empty if the metadata need not change.
 func (n *Notebook) languageChange(c Cell, kind, language string) string {
 	switch {
 	case kind != Code || language == "" || language == "other":
@@ -195,7 +196,7 @@ func (n *Notebook) languageChange(c Cell, kind, language string) string {
 	return languageID(language)
 }
 
-// setLanguage is a cell's metadata with a language.
+// setLanguage returns a cell's metadata with a language.
 func (n *Notebook) setLanguage(meta, id string) string {
 	text := []byte(meta)
 	if text[0] != '{' {

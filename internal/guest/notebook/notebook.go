@@ -1,7 +1,7 @@
-// Package notebook reads and changes Jupyter notebooks (nbformat 4). A change
-// is made in the notebook's own text, so that all that is not changed stays as it
-// was, byte for byte: the order of keys, the indentation, the end of the file. It
-// runs no cell and reads no file.
+// Package notebook reads and edits Jupyter notebooks (nbformat 4). It edits the
+// notebook's text in place, so that everything else stays the same byte for
+// byte: the order of keys, the indentation, the end of the file. It runs no
+// cells and reads no files.
 package notebook
 
 import (
@@ -22,11 +22,11 @@ const (
 // Notebook is a notebook and its text.
 type Notebook struct {
 	Cells    []Cell
-	Language string // of the code, as the notebook's metadata have it; empty if they do not tell
-	Minor    int    // of nbformat 4
+	Language string // language of the code, from the notebook's metadata; empty if unknown
+	Minor    int    // minor version of nbformat 4
 
 	text  []byte
-	top   span // the notebook's object
+	top   span // the top-level object
 	array span // the value of "cells"
 	style style
 }
@@ -36,31 +36,31 @@ type Cell struct {
 	Kind     string
 	ID       string // empty before nbformat 4.5
 	Source   string
-	Language string // where the cell's own metadata name one
+	Language string // empty unless the cell's own metadata name it
 	Outputs  []Output
 
 	at      span
 	members []member
 }
 
-// Output is one thing that a code cell gave.
+// Output is one output of a code cell.
 type Output struct {
-	Text  string // as plain text, or empty
+	Text  string // plain text, may be empty
 	Image []byte // decoded, or nil
 	Type  string // of Image: image/png
-	Error bool   // Text is an error's
+	Error bool   // whether Text is an error's
 }
 
-// Parse reads a notebook. The error is for whoever gave the text.
+// Parse reads a notebook. Errors are meant for the author of the text.
 func Parse(text []byte) (*Notebook, error) {
 	if !json.Valid(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
 		var v any
-		return nil, fmt.Errorf("it is no JSON: %w", json.Unmarshal(text, &v))
+		return nil, fmt.Errorf("it is not JSON: %w", json.Unmarshal(text, &v))
 	}
 	n := &Notebook{text: text}
 	at := skipSpace(text, len(text)-len(bytes.TrimPrefix(text, []byte("\uFEFF"))))
 	if text[at] != '{' {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	n.top = span{at, skipValue(text, at)}
 	top := membersOf(text, at)
@@ -78,7 +78,7 @@ func Parse(text []byte) (*Notebook, error) {
 	n.array = cells.value
 	for _, at := range elementsOf(text, cells.value.from) {
 		if text[at.from] != '{' {
-			return nil, fmt.Errorf("cell %d is no object", len(n.Cells))
+			return nil, fmt.Errorf("cell %d is not an object", len(n.Cells))
 		}
 		n.Cells = append(n.Cells, parseCell(text, at))
 	}
@@ -118,7 +118,7 @@ func parseOutput(text []byte) Output {
 		Traceback []string                   `json:"traceback"`
 	}
 	if json.Unmarshal(text, &o) != nil {
-		return Output{Text: "[an output of a form that is not known]"}
+		return Output{Text: "[an output in an unknown format]"}
 	}
 	switch o.Type {
 	case "error":
@@ -146,7 +146,7 @@ func parseOutput(text []byte) Output {
 	return out
 }
 
-// kernelLanguage is the language of a notebook's code.
+// kernelLanguage returns the language of a notebook's code.
 func kernelLanguage(text []byte, top []member) string {
 	m, ok := find(top, "metadata")
 	if !ok {
@@ -169,7 +169,7 @@ func kernelLanguage(text []byte, top []member) string {
 	return strings.ToLower(meta.Kernel.Language)
 }
 
-// joined is a text that nbformat lets stand as a string or as a list of lines.
+// joined returns a text that nbformat allows as a string or as a list of lines.
 func joined(raw json.RawMessage) string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil {

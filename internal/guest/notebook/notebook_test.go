@@ -90,14 +90,14 @@ func TestParseOutputs(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                           "no JSON",
-		`[]`:                         "no JSON object",
+		``:                           "not JSON",
+		`[]`:                         "not a JSON object",
 		`{"cells":1}`:                "no list of cells",
-		`{"cells":[1]}`:              "cell 0 is no object",
+		`{"cells":[1]}`:              "cell 0 is not an object",
 		`{"nbformat":3,"cells":[]}`:  "nbconvert",
-		`{"cells":[],}`:              "no JSON",
-		"{\"cells\":[{}],\"x\":\"":   "no JSON",
-		`{"cells":[{"source":"\x"}]`: "no JSON",
+		`{"cells":[],}`:              "not JSON",
+		"{\"cells\":[{}],\"x\":\"":   "not JSON",
+		`{"cells":[{"source":"\x"}]`: "not JSON",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// What follows walks over JSON that was found valid.
+// The functions below scan JSON that is known to be valid.
 
-// span is a part of a text.
+// span is a range of bytes of a text.
 type span struct{ from, to int }
 
 func (s span) of(text []byte) []byte { return text[s.from:s.to] }
 
-// member is one of an object.
+// member is a member of an object.
 type member struct {
 	name  string
-	key   int // where its name begins
+	key   int // offset of its name
 	value span
 }
 
@@ -39,7 +39,7 @@ func skipString(text []byte, at int) int {
 	return at + 1
 }
 
-// skipValue returns where the value ends that begins at a place.
+// skipValue returns the end of the value that begins at an offset.
 func skipValue(text []byte, at int) int {
 	switch text[at] {
 	case '"':
@@ -64,7 +64,7 @@ func skipValue(text []byte, at int) int {
 	return at
 }
 
-// membersOf returns what is in the object that begins at a place.
+// membersOf returns the members of the object that begins at an offset.
 func membersOf(text []byte, at int) []member {
 	var all []member
 	at = skipSpace(text, at+1)
@@ -72,7 +72,7 @@ func membersOf(text []byte, at int) []member {
 		key := at
 		at = skipString(text, at)
 		var name string
-		_ = json.Unmarshal(text[key:at], &name) // it is a valid string
+		_ = json.Unmarshal(text[key:at], &name) // it is known to be a valid string
 		from := skipSpace(text, skipSpace(text, at)+1)
 		to := skipValue(text, from)
 		all = append(all, member{name, key, span{from, to}})
@@ -83,7 +83,7 @@ func membersOf(text []byte, at int) []member {
 	return all
 }
 
-// elementsOf returns what is in the list that begins at a place.
+// elementsOf returns the elements of the list that begins at an offset.
 func elementsOf(text []byte, at int) []span {
 	var all []span
 	at = skipSpace(text, at+1)
@@ -97,7 +97,8 @@ func elementsOf(text []byte, at int) []span {
 	return all
 }
 
-// find returns the member of that name; of two, the last, as everyone reads it.
+// find returns the member with a name; if there are several, the last, as other
+// parsers do.
 func find(all []member, name string) (member, bool) {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].name == name {
@@ -113,7 +114,7 @@ func stringOf(text []byte, all []member, name string) string {
 		return ""
 	}
 	var s string
-	_ = json.Unmarshal(m.value.of(text), &s) // what is no string is empty
+	_ = json.Unmarshal(m.value.of(text), &s) // empty if it is not a string
 	return s
 }
 
@@ -122,11 +123,11 @@ func number(text []byte, all []member, name string) int {
 	if !ok {
 		return 0
 	}
-	n, _ := strconv.Atoi(string(m.value.of(text))) // what is no number is 0
+	n, _ := strconv.Atoi(string(m.value.of(text))) // 0 if it is not a number
 	return n
 }
 
-// decodeImage decodes a picture of an output.
+// decodeImage decodes an image of an output.
 func decodeImage(raw json.RawMessage) []byte {
 	text := strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' || r == ' ' {
@@ -146,5 +147,5 @@ func decodeImage(raw json.RawMessage) []byte {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
 
-// plain is text without a terminal's colours.
+// plain removes terminal color codes from a text.
 func plain(text string) string { return colours.ReplaceAllString(text, "") }

@@ -8,16 +8,16 @@ import (
 	"unicode/utf16"
 )
 
-// style is how a notebook's JSON is written.
+// style is how a notebook's JSON is formatted.
 type style struct {
-	unit  string // of indentation; empty if all stands in one line
-	flat  bool   // all stands in one line
-	end   string // of a line
+	unit  string // indentation per level; empty if everything is on one line
+	flat  bool   // everything is on one line
+	end   string // line ending
 	colon string
-	ascii bool // other characters are escaped
+	ascii bool // non-ASCII characters are escaped
 }
 
-// styleOf looks at how the notebook's own members stand.
+// styleOf detects the style from the notebook's top-level members.
 func styleOf(text []byte, top []member) style {
 	s := style{unit: " ", end: "\n", colon: ": ", ascii: isASCII(text) && bytes.Contains(text, []byte(`\u`))}
 	if len(top) == 0 {
@@ -47,7 +47,7 @@ func isASCII(text []byte) bool {
 	return true
 }
 
-// line begins a new line at a depth.
+// line returns the start of a new line at a nesting depth.
 func (s style) line(depth int) string {
 	if s.flat {
 		return ""
@@ -55,7 +55,7 @@ func (s style) line(depth int) string {
 	return s.end + strings.Repeat(s.unit, depth)
 }
 
-// comma parts two values at a depth.
+// comma returns the separator of two values at a nesting depth.
 func (s style) comma(depth int) string {
 	if !s.flat {
 		return "," + s.line(depth)
@@ -66,7 +66,7 @@ func (s style) comma(depth int) string {
 	return ","
 }
 
-// object is an object whose members stand at a depth.
+// object formats an object whose members are at a nesting depth.
 func (s style) object(members [][2]string, depth int) string {
 	var parts []string
 	for _, m := range members {
@@ -75,7 +75,7 @@ func (s style) object(members [][2]string, depth int) string {
 	return "{" + s.line(depth) + strings.Join(parts, s.comma(depth)) + s.line(depth-1) + "}"
 }
 
-// lines is a text as a list of its lines, which stand at a depth.
+// lines formats a text as a list of its lines, which are at a nesting depth.
 func (s style) lines(text string, depth int) string {
 	if text == "" {
 		return "[]"
@@ -87,14 +87,14 @@ func (s style) lines(text string, depth int) string {
 	return "[" + s.line(depth) + strings.Join(parts, s.comma(depth)) + s.line(depth-1) + "]"
 }
 
-// quote is a string as JSON, with as few escapes as may be.
+// quote formats a string as JSON with as few escapes as possible.
 func (s style) quote(text string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a string always encodes
+	_ = e.Encode(text) // cannot fail for a string
 	out := strings.TrimSuffix(b.String(), "\n")
-	// Go escapes these two, which JSON does not ask for.
+	// Go escapes U+2028 and U+2029, which JSON does not require.
 	out = unescapeSeparators(out)
 	if !s.ascii {
 		return out
@@ -114,8 +114,8 @@ func (s style) quote(text string) string {
 	return a.String()
 }
 
-// unescapeSeparators puts U+2028 and U+2029 back, unless their escape is the
-// text's own, with an escaped backslash before it.
+// unescapeSeparators restores U+2028 and U+2029, except where an escaped
+// backslash precedes the text "u2028" in the original string.
 func unescapeSeparators(quoted string) string {
 	if !strings.Contains(quoted, `\u202`) {
 		return quoted

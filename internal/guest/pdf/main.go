@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the process that reads a PDF.
+// Limits of the process that parses a PDF.
 const (
 	cpuSeconds  = 20
-	memoryLimit = 512 << 20 // bytes; where the collector works hardest
-	spaceLimit  = 4 << 30   // bytes of address space, most of which Go never touches
+	memoryLimit = 512 << 20 // bytes; the garbage collector's soft limit
+	spaceLimit  = 4 << 30   // bytes of address space, most of which Go never uses
 )
 
-// Main is the process that reads a PDF, from its standard input, which must be
-// a file: args are the first page and how many. It prints a line of JSON for the
-// file and one for each page, and returns the exit code.
+// Main is the process that parses a PDF from its standard input, which must be
+// a file. args are the first page and the number of pages. It prints one line
+// of JSON for the file and one for each page, and returns the exit code.
 func Main(args []string, in *os.File, out io.Writer) int {
 	debug.SetMemoryLimit(memoryLimit)
-	// Where these cannot be set the parent's time limit still holds.
+	// If this fails, the parent's timeout still applies.
 	_ = unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: cpuSeconds, Max: cpuSeconds})
 	_ = unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: spaceLimit, Max: spaceLimit})
 	if len(args) != 2 {
@@ -48,7 +48,7 @@ func Main(args []string, in *os.File, out io.Writer) int {
 	print := json.NewEncoder(w)
 	doc, total, err := open(in, info.Size())
 	if err != nil {
-		_ = print.Encode(header{Error: err.Error()}) // the parent sees that nothing came
+		_ = print.Encode(header{Error: err.Error()}) // the parent notices if nothing arrives
 		return 1
 	}
 	_ = print.Encode(header{Total: total})
@@ -56,7 +56,7 @@ func Main(args []string, in *os.File, out io.Writer) int {
 		if print.Encode(Page{Text: textOf(doc, i)}) != nil {
 			return 1
 		}
-		_ = w.Flush() // what was read stays, should the next page end this
+		_ = w.Flush() // keep what was read so far, in case the next page crashes this process
 	}
 	return 0
 }
@@ -74,11 +74,11 @@ func open(in io.ReaderAt, size int64) (doc *pdf.Reader, total int, err error) {
 	return doc, doc.NumPage(), nil
 }
 
-// textOf returns the text of a page; in words, if it cannot be had.
+// textOf returns the text of a page, or a message if it cannot be read.
 func textOf(doc *pdf.Reader, number int) (text string) {
 	defer func() {
 		if what := recover(); what != nil {
-			text = fmt.Sprintf("[the text of this page cannot be read: %v]", what)
+			text = fmt.Sprintf("[cannot read the text of this page: %v]", what)
 		}
 	}()
 	page := doc.Page(number)
@@ -92,7 +92,7 @@ func textOf(doc *pdf.Reader, number int) (text string) {
 	}
 	text, err := page.GetPlainText(fonts)
 	if err != nil {
-		return fmt.Sprintf("[the text of this page cannot be read: %v]", err)
+		return fmt.Sprintf("[cannot read the text of this page: %v]", err)
 	}
 	return clean(text, maxPageText)
 }

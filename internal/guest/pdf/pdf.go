@@ -1,8 +1,8 @@
-// Package pdf reads PDF files: their text by a Go library, their pages as
-// pictures by poppler where the machine has it. A PDF is hostile, and its readers
-// are not proof against that: the library can loop, panic and fill memory, so it
-// works in a process of its own, with bounds on its time and memory. It draws no
-// page itself and knows no passwords.
+// Package pdf reads PDF files: their text with a Go library, and images of
+// their pages with poppler, if it is installed. A PDF is untrusted, and the
+// library may loop, panic or use up memory on a malicious one. It therefore
+// runs in a separate process with limits on time and memory. Encrypted files
+// are not supported.
 package pdf
 
 import (
@@ -25,18 +25,18 @@ import (
 
 const (
 	timeLimit   = 30 * time.Second
-	maxPageText = 200 << 10 // bytes of one page
-	maxPages    = 1 << 20   // that a file may say it has
-	longSide    = 1568      // pixels of a page's picture
+	maxPageText = 200 << 10 // bytes of text of one page
+	maxPages    = 1 << 20   // maximum number of pages that a file may claim to have
+	longSide    = 1568      // pixels of a page's image
 )
 
-// ErrNoPoppler says that pages cannot be had as pictures.
-var ErrNoPoppler = errors.New("poppler's pdftoppm is not in this machine: install poppler-utils to see pages as pictures")
+// ErrNoPoppler says that pages cannot be rendered as images.
+var ErrNoPoppler = errors.New("poppler's pdftoppm is not installed in this machine: install poppler-utils to see pages as images")
 
 // Reader reads PDF files. Its methods are safe for concurrent use.
 type Reader struct {
-	// Command runs [Main]. The number of the first page and that of pages are
-	// added to it; it gets the file as its standard input.
+	// Command runs [Main]. The first page and the number of pages are appended;
+	// the file is its standard input.
 	Command []string
 }
 
@@ -45,21 +45,22 @@ type Page struct {
 	Text string `json:"text"`
 }
 
-// header is the first line of what Main prints, before a line for each page.
+// header is the first line of Main's output; a line for each page follows.
 type header struct {
 	Total int    `json:"total"`
 	Error string `json:"error,omitempty"`
 }
 
-// Text returns the text of up to most pages from the first on, counted from
-// 1, and how many the file has. A first page beyond the end gives none.
+// Text returns the text of at most most pages, starting at page first (counted
+// from 1), and the number of pages in the file. If first is beyond the end, it
+// returns no pages.
 func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Page, int, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("the PDF could not be read within %v", timeLimit))
+	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("reading the PDF took longer than %v", timeLimit))
 	defer stop()
 	args := append(slices.Clone(r.Command), strconv.Itoa(first), strconv.Itoa(most))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin = file
-	cmd.Env = []string{} // it needs none, and is not to know any
+	cmd.Env = []string{} // it needs none and should see none
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -70,7 +71,7 @@ func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Pag
 	}
 	pages, total, err := parse(out, most)
 	stopped := context.Cause(ctx)
-	stop() // what is not read is not wanted
+	stop() // kill it: the rest is not needed
 	_ = cmd.Wait()
 	switch {
 	case err == nil:
@@ -81,24 +82,24 @@ func (r Reader) Text(ctx context.Context, file *os.File, first, most int) ([]Pag
 	return nil, 0, err
 }
 
-// parse reads what Main prints.
+// parse parses Main's output.
 func parse(out io.Reader, most int) ([]Page, int, error) {
 	in := bufio.NewReaderSize(io.LimitReader(out, int64(most+1)*(6*maxPageText+1000)), 64<<10)
 	line, err := in.ReadBytes('\n')
 	if err != nil {
-		return nil, 0, errors.New("the PDF is damaged, or took too much to read")
+		return nil, 0, errors.New("the PDF is damaged, or reading it took too much time or memory")
 	}
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return nil, 0, errors.New("the PDF is damaged, or took too much to read")
+		return nil, 0, errors.New("the PDF is damaged, or reading it took too much time or memory")
 	}
 	if h.Error != "" || h.Total < 0 || h.Total > maxPages {
-		return nil, 0, fmt.Errorf("the PDF cannot be read: %s", clean(h.Error, 200))
+		return nil, 0, fmt.Errorf("cannot read the PDF: %s", clean(h.Error, 200))
 	}
 	return readPages(in, most), h.Total, nil
 }
 
-// readPages reads as many pages as came whole.
+// readPages returns the pages that arrived completely.
 func readPages(in *bufio.Reader, most int) []Page {
 	var pages []Page
 	for len(pages) < most {
@@ -117,8 +118,8 @@ func clean(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
 }
 
-// Pictures returns pages as JPEG pictures, the first counted from 1. The error
-// is ErrNoPoppler where there is nothing that draws them.
+// Pictures renders pages as JPEG images; first counts from 1. If poppler is
+// missing, the error is ErrNoPoppler.
 func Pictures(ctx context.Context, path string, first, last int) ([][]byte, error) {
 	program, err := exec.LookPath("pdftoppm")
 	if err != nil {
@@ -126,10 +127,10 @@ func Pictures(ctx context.Context, path string, first, last int) ([][]byte, erro
 	}
 	dir, err := os.MkdirTemp("", "aloft-pdf-")
 	if err != nil {
-		return nil, fmt.Errorf("draw pages: %w", err)
+		return nil, fmt.Errorf("render pages: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("the pages could not be drawn within %v", timeLimit))
+	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, fmt.Errorf("rendering the pages took longer than %v", timeLimit))
 	defer stop()
 	cmd := exec.CommandContext(ctx, program, "-jpeg", "-jpegopt", "quality=80", "-scale-to", strconv.Itoa(longSide),
 		"-f", strconv.Itoa(first), "-l", strconv.Itoa(last), path, filepath.Join(dir, "page"))
@@ -145,21 +146,21 @@ func Pictures(ctx context.Context, path string, first, last int) ([][]byte, erro
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "page*.jpg"))
 	if err != nil || len(files) == 0 {
-		return nil, errors.New("pdftoppm drew no page")
+		return nil, errors.New("pdftoppm rendered no page")
 	}
-	slices.Sort(files) // it pads the numbers
+	slices.Sort(files) // it pads the numbers with zeros
 	var pictures [][]byte
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
-			return nil, fmt.Errorf("draw pages: %w", err)
+			return nil, fmt.Errorf("render pages: %w", err)
 		}
 		pictures = append(pictures, data)
 	}
 	return pictures, nil
 }
 
-// limited keeps the first bytes of what is written.
+// limited keeps the first bytes that are written.
 type limited struct {
 	to   *bytes.Buffer
 	room int

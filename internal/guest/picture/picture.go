@@ -1,6 +1,6 @@
-// Package picture makes pictures fit for a model: not larger than what models
-// look at, in a format that they take. WebP is passed on as it is. It draws
-// nothing and reads no file.
+// Package picture converts images to what models accept: at most the size that
+// models look at, in a supported format. It passes WebP on unchanged. It reads
+// no files.
 package picture
 
 import (
@@ -16,39 +16,39 @@ import (
 )
 
 const (
-	// MaxSide is the longest side, in pixels, that models look at as it is; they
-	// make larger pictures smaller by themselves, and charge for them.
+	// MaxSide is the longest side, in pixels, at which models see an image
+	// unchanged. They scale larger images down themselves, and charge for them.
 	MaxSide = 1568
-	// MaxBytes is how long a picture may be to be sent.
+	// MaxBytes is the largest image, in bytes, that can be sent to a model.
 	MaxBytes = 5 << 20
-	// MaxFile is how long a picture may be to be made smaller.
+	// MaxFile is the largest image file, in bytes, that can be scaled down.
 	MaxFile = 64 << 20
-	// maxPixels bounds the memory that decoding takes: four bytes each.
+	// maxPixels limits the memory for decoding: four bytes per pixel.
 	maxPixels = 40 << 20
-	quality   = 85 // of a JPEG
+	quality   = 85 // JPEG quality
 )
 
-// ErrTooLarge is wrapped by the error for a picture that cannot be made smaller
-// here.
-var ErrTooLarge = errors.New("the picture is too large")
+// ErrTooLarge is wrapped by errors for an image that is too large to be scaled
+// down here.
+var ErrTooLarge = errors.New("the image is too large")
 
-// Fitted is a picture that a model takes.
+// Fitted is an image that a model accepts.
 type Fitted struct {
 	Data          []byte
 	MediaType     string
-	Width, Height int  // of the original, in pixels; 0 if not known
-	Scaled        bool // it is smaller than the original
+	Width, Height int  // of the original, in pixels; 0 if unknown
+	Scaled        bool // it was scaled down
 }
 
-// Fit makes a picture smaller if it is too large. mediaType is what its first
-// bytes say. A picture that cannot be decoded, but is short, is passed on: the
-// model may know better.
+// Fit scales an image down if it is too large. mediaType is the type detected
+// from its first bytes. A small image that cannot be decoded is passed on,
+// because the model may be able to decode it.
 func Fit(data []byte, mediaType string) (Fitted, error) {
 	as := Fitted{Data: data, MediaType: mediaType}
 	conf, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || mediaType == "image/webp" {
 		if len(data) > MaxBytes {
-			return as, fmt.Errorf("%w: it has %d bytes, and %d can be shown", ErrTooLarge, len(data), MaxBytes)
+			return as, fmt.Errorf("%w: it has %d bytes, and at most %d can be shown", ErrTooLarge, len(data), MaxBytes)
 		}
 		return as, nil
 	}
@@ -62,7 +62,7 @@ func Fit(data []byte, mediaType string) (Fitted, error) {
 	}
 	from, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
-		return as, fmt.Errorf("the picture cannot be decoded: %w", err)
+		return as, fmt.Errorf("cannot decode the image: %w", err)
 	}
 	as.Scaled = long > MaxSide
 	if as.Scaled {
@@ -74,26 +74,27 @@ func Fit(data []byte, mediaType string) (Fitted, error) {
 	if mediaType != "image/jpeg" {
 		var b bytes.Buffer
 		if err := png.Encode(&b, from); err != nil {
-			return as, fmt.Errorf("encode the picture: %w", err)
+			return as, fmt.Errorf("encode the image: %w", err)
 		}
 		if b.Len() <= MaxBytes {
 			as.Data, as.MediaType = b.Bytes(), "image/png"
 			return as, nil
 		}
 	}
-	// A JPEG has no transparency: what shows through is white.
+	// JPEG does not support transparency: use a white background.
 	flat := image.NewRGBA(image.Rect(0, 0, from.Bounds().Dx(), from.Bounds().Dy()))
 	draw.Draw(flat, flat.Bounds(), image.White, image.Point{}, draw.Src)
 	draw.Draw(flat, flat.Bounds(), from, from.Bounds().Min, draw.Over)
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, flat, &jpeg.Options{Quality: quality}); err != nil {
-		return as, fmt.Errorf("encode the picture: %w", err)
+		return as, fmt.Errorf("encode the image: %w", err)
 	}
 	as.Data, as.MediaType = b.Bytes(), "image/jpeg"
 	return as, nil
 }
 
-// scaled are the sides of a picture whose longer one is at most MaxSide.
+// scaled returns the size of an image after scaling its longer side to at most
+// MaxSide.
 func scaled(width, height int) (int, int) {
 	long := max(width, height)
 	if long <= MaxSide {

@@ -18,15 +18,15 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// Bounds of a token request.
+// Limits on token requests.
 const (
-	maxTokenBody  = 64 << 10 // bytes, either way
+	maxTokenBody  = 64 << 10 // of the request and of the response
 	tokenPatience = 15 * time.Second
-	controlWait   = 2 * time.Second // for a control plane to connect
+	controlWait   = 2 * time.Second // wait for the control plane to connect
 )
 
-// serveAPI listens on the metadata socket, where every program of the agent's
-// user may ask. The returned function ends it.
+// serveAPI serves the metadata socket, which any program of the agent's user
+// may use. The returned function stops it.
 func (d *Daemon) serveAPI(ctx context.Context) (stop func(), err error) {
 	if d.cfg.APISocket == "" {
 		return func() {}, nil
@@ -52,13 +52,13 @@ func (d *Daemon) serveAPI(ctx context.Context) (stop func(), err error) {
 	}
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.cfg.Log.Error("the metadata socket is closed", "err", err)
+			d.cfg.Log.Error("cannot serve the metadata socket", "err", err)
 		}
 	}()
 	return func() { _ = server.Close() }, nil
 }
 
-// apiHandler answers what spec'd clients ask in a machine.
+// apiHandler returns the handler of the metadata socket's HTTP API.
 func (d *Daemon) apiHandler() http.Handler {
 	routes := http.NewServeMux()
 	get := func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func (d *Daemon) apiHandler() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, text) // the connection's error has nobody to tell
+		_, _ = io.WriteString(w, text) // nobody to report a broken connection to
 	}
 	routes.HandleFunc("GET /v1/meta-data", get)
 	routes.HandleFunc("GET /v1/meta-data/{path...}", get)
@@ -80,7 +80,7 @@ func (d *Daemon) apiHandler() http.Handler {
 		}
 		status, body, err := d.askToken(r.Context(), ask)
 		if err != nil {
-			d.cfg.Log.Info("no token for a program in the machine", "err", err)
+			d.cfg.Log.Info("cannot get a token for a program in the machine", "err", err)
 			apiError(w, http.StatusServiceUnavailable, "unavailable", noTokens)
 			return
 		}
@@ -89,17 +89,17 @@ func (d *Daemon) apiHandler() http.Handler {
 		_, _ = w.Write(body)
 	})
 	routes.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		apiError(w, http.StatusNotFound, "not_found", "there are GET /v1/meta-data and POST /v1/tokens/oidc here")
+		apiError(w, http.StatusNotFound, "not_found", "use GET /v1/meta-data or POST /v1/tokens/oidc")
 	})
 	return routes
 }
 
-const noTokens = "the control plane gives no tokens now: it is not connected, or its version does not make them; try again later"
+const noTokens = "no tokens are available: the control plane is not connected, or its version does not issue them; try again later"
 
 func apiError(w http.ResponseWriter, status int, code, message string) {
 	body, err := json.Marshal(map[string]map[string]string{"error": {"code": code, "message": message}})
 	if err != nil {
-		body = nil // words can always be written
+		body = nil // strings can always be encoded
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusServiceUnavailable {
@@ -109,14 +109,14 @@ func apiError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// tokenRequest asks for a token that names this agent to an audience.
+// tokenRequest asks for a token that identifies this agent to an audience.
 type tokenRequest struct {
 	Audience string `json:"aud"`
 	Nonce    string `json:"nonce,omitempty"`
 }
 
-// askToken asks the control plane, which knows by the connection whose machine
-// this is, and returns its reply.
+// askToken sends the request to the control plane, which knows from the
+// connection which machine is asking, and returns its reply.
 func (d *Daemon) askToken(ctx context.Context, ask tokenRequest) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
 	defer cancel()

@@ -21,30 +21,31 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// execStart bounds exec-daemon's way from its start to listening. One that ends
-// before is told of at once; this ends one that hangs, on however busy a host.
+// execStart is how long exec-daemon may take until it listens. If it exits
+// earlier, that is reported at once; the timeout is for one that hangs, even on
+// a busy host.
 const execStart = time.Minute
 
-// maxStepDetail bounds the words of a step, in bytes.
+// maxStepDetail limits a step's detail, in bytes.
 const maxStepDetail = 4 << 10
 
-// boot is one Boot on its way.
+// boot is the state of one Boot call.
 type boot struct {
 	d     *Daemon
 	req   *podv1.BootRequest
 	state []checkout.State // of each repository
 	notes []string
-	tmux  *service // nil unless this boot has started it
+	tmux  *service // nil unless this boot started it
 }
 
-// step is a part of the boot. It does what is missing, tells progress, and
-// returns what there is to say in the end.
+// step is one step of the boot. It does what is still missing, reports
+// progress, and returns a final detail message.
 type step struct {
 	name string
 	do   func(b *boot, ctx context.Context, progress func(string)) (detail string, err error)
 }
 
-// steps are those of every boot, in order.
+// steps are the steps of every boot, in order.
 var steps = []step{
 	{"user", (*boot).chooseUser},
 	{"network", (*boot).network},
@@ -53,7 +54,7 @@ var steps = []step{
 	{"exec-daemon", (*boot).execDaemon},
 }
 
-// Boot is pod.v1's.
+// Boot implements pod.v1's PodService.
 func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootRequest], stream *connect.ServerStream[podv1.BootResponse]) error {
 	if err := checkBoot(req.Msg); err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
@@ -81,8 +82,8 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: b.ready()}})
 }
 
-// run does one step and tells of it. ok is false when the step failed; err is
-// of telling, or of a caller who went away.
+// run runs one step and reports it. ok is false if the step failed. err is an
+// error of reporting, or says that the caller disconnected.
 func (b *boot) run(ctx context.Context, step step, tell func(*podv1.BootStep) error) (ok bool, err error) {
 	begun := time.Now()
 	news := func(state podv1.BootStep_State, detail, code string) error {
@@ -97,7 +98,7 @@ func (b *boot) run(ctx context.Context, step step, tell func(*podv1.BootStep) er
 	if err := news(podv1.BootStep_STATE_RUNNING, "", ""); err != nil {
 		return false, err
 	}
-	// A report that cannot be sent is found out by the next.
+	// Ignore the error of a progress report: the next report returns it too.
 	detail, err := step.do(b, ctx, func(s string) { _ = news(podv1.BootStep_STATE_RUNNING, s, "") })
 	log := b.d.cfg.Log.With("step", step.name, "took", time.Since(begun).Round(time.Millisecond))
 	switch {
@@ -121,18 +122,18 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkBoot(r *podv1.BootRequest) error {
 	if b, err := hex.DecodeString(r.GetExecToken()); err != nil || len(b) != 32 {
-		return errors.New("exec_token: 64 hex digits are wanted")
+		return errors.New("exec_token: must be 64 hex digits")
 	}
 	for name, value := range r.GetEnv() {
 		if !variable.MatchString(name) || strings.ContainsRune(value, 0) {
-			return fmt.Errorf("env: %q cannot be a variable", name)
+			return fmt.Errorf("env: %q is not a valid variable name", name)
 		}
 	}
 	return checkCheckouts(r)
 }
 
-// network makes the machine's own addresses work, and listens at git's port and on
-// the display, the first time that it is booted. Boots come one at a time.
+// network brings loopback up, and listens on git's port and on the display on
+// the first boot. Boots never run concurrently.
 func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	raised, err := raiseLoopback()
 	if err != nil {
@@ -140,14 +141,14 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	}
 	detail := "loopback was up"
 	if raised {
-		detail = "loopback is up"
+		detail = "brought loopback up"
 	}
 	b.d.mu.Lock()
 	begun := b.d.git != nil
 	b.d.mu.Unlock()
 	if !begun {
 		if err := b.d.serveDisplay(); err != nil {
-			detail += "; there is no desktop: " + err.Error() // the machine works without
+			detail += "; no desktop: " + err.Error() // a machine works without a desktop
 		}
 	}
 	b.d.mu.Lock()
@@ -167,7 +168,7 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	if b.req.GetTrace() && b.d.spans == nil {
 		var lc net.ListenConfig
 		if l, err := lc.Listen(ctx, "tcp", b.d.cfg.TraceAddr); err != nil {
-			detail += "; no traces: " + err.Error() // the machine works without
+			detail += "; no traces: " + err.Error() // a machine works without traces
 		} else {
 			b.d.spans = l
 			go b.d.serveOut(l, mux.Telemetry)
@@ -176,9 +177,9 @@ func (b *boot) network(ctx context.Context, _ func(string)) (string, error) {
 	return detail, nil
 }
 
-// execDaemon starts exec-daemon, or lets the one that runs go on, with another
-// token where the caller has another. One that does not take it is started anew,
-// since its caller could not speak to it.
+// execDaemon starts exec-daemon. If it is running already, it keeps running,
+// with the caller's token. If it does not accept that token it is restarted,
+// because the caller could not use it otherwise.
 func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	d, token := b.d, b.req.GetExecToken()
 	d.mu.Lock()
@@ -191,11 +192,11 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 		} else if running {
 			err := d.changeTokens(ctx, known, token)
 			if err == nil {
-				return "already running, with another token", nil
+				return "already running, with a new token", nil
 			}
-			d.cfg.Log.Warn("exec-daemon keeps its token", "err", err)
+			d.cfg.Log.Warn("exec-daemon did not accept a new token", "err", err)
 		}
-		detail = "started again"
+		detail = "restarted"
 		d.retire(old)
 	}
 	if err := d.ownFolder(d.cfg.ExecState); err != nil {
@@ -207,7 +208,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token, most: maxExecBackoff}
 	s.command = func() *exec.Cmd {
 		d.mu.Lock()
-		token := cmp.Or(d.token, token) // it may have another by now
+		token := cmp.Or(d.token, token) // the token may have changed by now
 		d.mu.Unlock()
 		return d.execCommand(b, token)
 	}
@@ -233,7 +234,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	return detail, nil
 }
 
-// retire stops a service, with all that it started, and forgets it.
+// retire stops and forgets a service, including everything that it started.
 func (d *Daemon) retire(s *service) {
 	s.stop(termGrace)
 	s.bury()
@@ -244,19 +245,20 @@ func (d *Daemon) retire(s *service) {
 	d.exec, d.token = nil, ""
 }
 
-// agentPrefix begins the names under which exec-daemon is told the variables of the
-// agent's commands. It does not have them itself: they would change what it runs.
+// agentPrefix is the prefix of the variables that pass the agent's environment
+// to exec-daemon. exec-daemon does not apply them to itself, because they could
+// change what programs it runs.
 const agentPrefix = "ALOFT_AGENT_ENV_"
 
 func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
-	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // checked at the start
+	_, port, _ := net.SplitHostPort(d.cfg.ExecAddr) // validated at startup
 	_, ptyPort, _ := net.SplitHostPort(d.cfg.PTYAddr)
 	path := b.root()
-	//nolint:noctx // it outlives the boot; its service ends it
+	//nolint:noctx // outlives the boot; its service stops it
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled",
-		"--record-screen-enabled", "--computer-use-enabled", "--sandbox-enabled", // each call says whether it is to be in it
+		"--record-screen-enabled", "--computer-use-enabled", "--sandbox-enabled", // each call says whether it runs in the sandbox
 		"--sandbox-helper-path", filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox"))
 	d.mu.Lock()
 	if d.spans != nil {

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Commit is pod.v1's.
+// Commit implements pod.v1's PodService.
 func (s *podServer) Commit(ctx context.Context, req *connect.Request[podv1.CommitRequest]) (*connect.Response[podv1.CommitResponse], error) {
 	giveBack, err := s.d.take(ctx)
 	if err != nil {

@@ -16,16 +16,16 @@ import (
 	"aloft/internal/wire/mux"
 )
 
-// How long a stream waits for the one it is for.
+// How long a stream waits for its destination.
 const (
-	execPatience    = 15 * time.Second // for exec-daemon, which may be starting again
-	gatewayPatience = 30 * time.Second // for a control plane, which may be too
+	execPatience    = 15 * time.Second // for exec-daemon, which may be restarting
+	gatewayPatience = 30 * time.Second // for a control plane, which may be restarting
 )
 
-// retryInterval is how often exec-daemon's port is tried.
+// retryInterval is the time between attempts to connect to exec-daemon's port.
 const retryInterval = 5 * time.Millisecond
 
-// listenSocket listens where root alone may connect.
+// listenSocket listens on a unix socket that only root may connect to.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -34,7 +34,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	// A daemon that was killed leaves its socket behind.
+	// Remove the socket of a daemon that was killed.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
@@ -49,8 +49,8 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// accept serves every connection of the control plane, each one of in, until l
-// is closed.
+// accept serves the control plane's connections, counted by in, until l is
+// closed.
 func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 	for {
 		raw, err := l.Accept()
@@ -69,7 +69,8 @@ func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 		go func() {
 			defer in.remove(conn)
 			defer d.controls.remove(conn)
-			// A connection that only reaches ports is not asked for git.
+			// Only once the connection uses more than ports is it asked to
+			// serve git.
 			var speaks sync.Once
 			err := conn.Serve(func(name string, stream net.Conn) {
 				n, isPort := mux.PortOf(name)
@@ -95,12 +96,13 @@ func (d *Daemon) accept(l net.Listener, in *visitors, server *podServer) error {
 	}
 }
 
-// joinExec joins a stream to a port of exec-daemon's.
+// joinExec connects a stream to a port of exec-daemon.
 func (d *Daemon) joinExec(conn *mux.Conn, stream net.Conn, addr string) {
 	d.joinDialed(conn, stream, func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, addr) })
 }
 
-// joinDialed joins a stream to what dial reaches, which is tried for a while.
+// joinDialed connects a stream to the connection that dial makes, and retries
+// dial for a while.
 func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), execPatience)
 	defer cancel()
@@ -124,12 +126,12 @@ func (d *Daemon) joinDialed(conn *mux.Conn, stream net.Conn, dial func(context.C
 	}
 }
 
-// portPatience bounds how long a port of loopback may take to answer: it is
-// there at once, or its queue is full.
+// portPatience is the timeout for connecting to a port on loopback. It either
+// answers at once, or its queue is full.
 const portPatience = 5 * time.Second
 
-// joinPort joins a stream to a port of loopback, in either family. The desktop
-// is started where it is asked for.
+// joinPort connects a stream to a port on loopback, over IPv4 or IPv6. The VNC
+// port starts the desktop.
 func (d *Daemon) joinPort(stream net.Conn, port uint16) {
 	up, err := dialPort(port)
 	if err != nil && port == desktop.VNCPort {
@@ -162,14 +164,14 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// serveOut joins each connection to a port to a stream of that name to the
-// control plane, until l is closed.
+// serveOut forwards each connection to a port over a stream with that name to
+// the control plane, until l is closed.
 func (d *Daemon) serveOut(l net.Listener, name string) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				d.cfg.Log.Error("a port is closed", "stream", name, "err", err)
+				d.cfg.Log.Error("cannot accept connections on a port", "stream", name, "err", err)
 			}
 			return
 		}
@@ -178,7 +180,7 @@ func (d *Daemon) serveOut(l net.Listener, name string) {
 			defer cancel()
 			stream, err := d.controls.open(ctx, name)
 			if err != nil {
-				d.cfg.Log.Warn("nobody answers a program in the machine", "stream", name, "err", err)
+				d.cfg.Log.Warn("cannot forward a connection to the control plane", "stream", name, "err", err)
 				_ = conn.Close()
 				return
 			}
@@ -187,19 +189,19 @@ func (d *Daemon) serveOut(l net.Listener, name string) {
 	}
 }
 
-// controls are the connections of the control plane, the newest last. The zero
-// value is ready.
+// controls are the control plane's connections, the newest last. The zero value
+// is ready to use.
 type controls struct {
 	mu    sync.Mutex
 	conns []*mux.Conn
-	more  chan struct{} // closed when one is added; nil while nobody waits
+	more  chan struct{} // closed when one is added; nil if nobody waits
 }
 
 func (c *controls) add(conn *mux.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-conn.Done(): // and removed already
+	case <-conn.Done(): // already removed
 		return
 	default:
 	}
@@ -216,8 +218,8 @@ func (c *controls) remove(conn *mux.Conn) {
 	c.conns = slices.DeleteFunc(c.conns, func(o *mux.Conn) bool { return o == conn })
 }
 
-// open opens a stream to the newest connection that is alive, and waits for
-// one while ctx lasts.
+// open opens a stream on the newest live connection, and waits for one until
+// ctx ends.
 func (c *controls) open(ctx context.Context, name string) (net.Conn, error) {
 	for {
 		c.mu.Lock()

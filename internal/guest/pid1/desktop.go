@@ -18,24 +18,26 @@ import (
 	"aloft/internal/guest/desktop"
 )
 
-// desktopPatience bounds the wait for a VNC server that has been started: it
-// takes 0.2 s where nothing else wants the processors. The control plane waits
-// for 10 s.
+// desktopPatience is how long to wait for the VNC server to start, which takes
+// 0.2 s on an idle machine. It is below the control plane's own timeout of 10
+// s.
 const desktopPatience = 9 * time.Second
 
-// screen is the machine's display, on whose socket this daemon listens until
-// somebody connects. The server of the display is handed the socket, so that it
-// is there between two lives of the server, and clients wait meanwhile.
+// screen is the machine's display. This daemon listens on the display's socket
+// until a client connects, then starts the X server and passes it the socket.
+// The socket therefore also exists while the server restarts, and clients wait
+// meanwhile.
 type screen struct {
 	d   *Daemon
-	dir string // of the desktop's files
+	dir string // for the desktop's files
 
-	x11, bus *os.File // sockets; bus is nil where there is no D-Bus
+	x11, bus *os.File // sockets; bus is nil if D-Bus is not installed
 
 	mu sync.Mutex // held while programs are started
 }
 
-// displayEnviron is the environment's part of programs that want the display.
+// displayEnviron returns the environment variables of programs that use the
+// display.
 func (d *Daemon) displayEnviron() []string {
 	d.mu.Lock()
 	s := d.screen
@@ -46,8 +48,8 @@ func (d *Daemon) displayEnviron() []string {
 	return desktop.Environ(s.busSocket())
 }
 
-// serveDisplay listens on the display where the image has a VNC server. The
-// first who connects has the desktop started.
+// serveDisplay listens on the display if the image has a VNC server. The first
+// connection starts the desktop.
 func (d *Daemon) serveDisplay() error {
 	env := d.environ()
 	if d.cfg.DesktopDir == "" || lookPath("Xtigervnc", env) == "" {
@@ -79,7 +81,7 @@ func (d *Daemon) serveDisplay() error {
 
 func (s *screen) busPath() string { return filepath.Join(s.dir, "bus") }
 
-// busSocket is where D-Bus listens; "" where there is none.
+// busSocket is the path of D-Bus's socket, or "" if D-Bus is not installed.
 func (s *screen) busSocket() string {
 	if s.bus == nil {
 		return ""
@@ -87,30 +89,32 @@ func (s *screen) busSocket() string {
 	return s.busPath()
 }
 
-// wake starts what of the desktop does not run. Its error is of the display: a
-// screen without windows on it is a screen, too.
+// wake starts the desktop programs that are not running. It returns only errors
+// of the display itself, because a display without a window manager is still
+// usable.
 func (s *screen) wake() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	env := s.d.environ()
 	spec := keptProgram(desktop.VNC(env))
-	// One that was killed leaves it behind, and the next might take its number
-	// for another process's. That it is ours the socket says.
+	// A killed X server leaves its lock file behind, and the next could mistake
+	// the process id in it for a running server. Only this daemon uses the
+	// display, as it owns the socket, so the file can be removed.
 	spec.stale = "/tmp/.X" + strconv.Itoa(desktop.Display) + "-lock"
 	spec.socket = s.x11
 	if err := s.keep(spec); err != nil {
 		return err
 	}
 	if err := s.startBus(env); err != nil {
-		s.d.cfg.Log.Error("the desktop is bare", "err", err)
+		s.d.cfg.Log.Error("the desktop has no D-Bus", "err", err)
 		return nil
 	}
 	has := func(command string) bool { return lookPath(command, env) != "" }
 	for _, p := range desktop.Programs(env, s.dir, has) {
 		spec := keptProgram(p)
-		spec.policy = restartOnFailure // one that a person has ended stays so
+		spec.policy = restartOnFailure // not restarted if the user quits it
 		if err := s.keep(spec); err != nil {
-			s.d.cfg.Log.Warn("the desktop lacks a program", "program", p.Name, "err", err)
+			s.d.cfg.Log.Warn("cannot start a desktop program", "program", p.Name, "err", err)
 		}
 	}
 	return nil
@@ -122,8 +126,8 @@ func (s *screen) wakeBus() error {
 	return s.startBus(s.d.environ())
 }
 
-// startBus starts D-Bus, where there is one, with what it and the programs look
-// for. s.mu is held.
+// startBus starts D-Bus, if it is installed, with the files and environment it
+// needs. s.mu must be held.
 func (s *screen) startBus(env []string) error {
 	if err := desktop.Furnish(s.dir); err != nil || s.bus == nil {
 		return err
@@ -137,7 +141,7 @@ func keptProgram(p desktop.Program) processSpec {
 	return processSpec{name: p.Name, command: p.Command, env: p.Env, policy: restartAlways}
 }
 
-// keep starts a program unless it is kept already.
+// keep starts a program unless it is already running.
 func (s *screen) keep(spec processSpec) error {
 	if p, err := s.d.kept.find(spec.name); err == nil && !p.over() {
 		return nil
@@ -146,8 +150,8 @@ func (s *screen) keep(spec processSpec) error {
 	return err
 }
 
-// await calls start once somebody connects to a socket, and leaves them to whom
-// that starts.
+// await calls start once a client connects to a socket. It does not accept the
+// connection: the started program does.
 func (s *screen) await(socket *os.File, start func() error) {
 	raw, err := socket.SyscallConn()
 	if err == nil {
@@ -160,11 +164,11 @@ func (s *screen) await(socket *os.File, start func() error) {
 		err = start()
 	}
 	if err != nil {
-		s.d.cfg.Log.Error("the desktop is not started", "err", err)
+		s.d.cfg.Log.Error("cannot start the desktop", "err", err)
 	}
 }
 
-// dialDesktop connects to the desktop's VNC server, having started it.
+// dialDesktop starts the desktop if necessary and connects to its VNC server.
 func (d *Daemon) dialDesktop() (up net.Conn, err error) {
 	d.mu.Lock()
 	s := d.screen
@@ -188,7 +192,7 @@ func (d *Daemon) dialDesktop() (up net.Conn, err error) {
 	return up, err
 }
 
-// socketFolder makes the folder in which anybody may make a socket of theirs.
+// socketFolder creates a folder in which every user may create sockets.
 func socketFolder(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -204,7 +208,8 @@ func socketFolder(path string) error {
 	return errors.Join(os.Lchown(path, os.Geteuid(), -1), os.Chmod(path, 0o777|os.ModeSticky))
 }
 
-// listenFile listens on a unix socket for somebody else to accept.
+// listenFile listens on a unix socket and returns it for another process to
+// accept on.
 func listenFile(path string, mode os.FileMode, uid int) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -224,8 +229,9 @@ func listenFile(path string, mode os.FileMode, uid int) (*os.File, error) {
 	return file, nil
 }
 
-// handOver has a command find a socket as systemd hands them over: its process
-// knows by its own number that the socket is meant for it.
+// handOver wraps a command so that it receives a socket by systemd's socket
+// activation protocol. That protocol needs the process id of the command, so a
+// shell sets it.
 func handOver(command []string, socket *os.File) (wrapped, env []string, files []*os.File) {
 	return append([]string{"/bin/sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh"}, command...),
 		[]string{"LISTEN_FDS=1", "LISTEN_FDNAMES=" + strings.ReplaceAll(filepath.Base(socket.Name()), ":", "_")}, []*os.File{socket}

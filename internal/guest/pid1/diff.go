@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Diff is pod.v1's.
+// Diff implements pod.v1's PodService.
 func (s *podServer) Diff(ctx context.Context, req *connect.Request[podv1.DiffRequest]) (*connect.Response[podv1.DiffResponse], error) {
 	giveBack, err := s.d.take(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// User is whom the agent's processes run as.
+// User is the user that the agent's processes run as.
 type User struct {
 	Name   string
 	UID    uint32
@@ -18,13 +18,13 @@ type User struct {
 	Shell  string
 }
 
-// caBundle is where Debian and its kin keep the authorities that TLS trusts.
+// caBundle is where Debian-based systems keep the trusted certificate
+// authorities.
 const caBundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// fixed are the variables that the environment of a cloud agent is known to
-// have, whatever its image: scripts of users' repositories look at them. They
-// are those of the product's published appendix A that concern a machine
-// without a desktop.
+// fixed are the variables that cloud agents set whatever the image, and that
+// scripts in users' repositories check. They are those of appendix A of the
+// product's documentation that apply to a machine without a desktop.
 var fixed = map[string]string{
 	"CURSOR_AGENT":                    "1",
 	"FORCE_COLOR":                     "0",
@@ -34,18 +34,18 @@ var fixed = map[string]string{
 	"GIT_DISCOVERY_ACROSS_FILESYSTEM": "0",
 }
 
-// paths are searched for commands, where they exist, after what the image
-// says. The user's own come first.
+// paths are folders added to PATH if they exist, after those of the image. The
+// user's own folders come first.
 var paths = []string{
 	"~/.local/bin", "~/go/bin", "/usr/local/go/bin",
 	"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
 }
 
-// Environ is the environment of the agent's processes: the image's, then what
-// belongs to the user and to a cloud agent, then what the agent was given,
-// each over the one before it. Variables of Aloft's own (ALOFT_…) are left out
-// of the image's. exists tells whether a path is there; bin is a folder of
-// Aloft's commands, searched last.
+// Environ returns the environment of the agent's processes. It combines the
+// image's variables, those of the user and of a cloud agent, and the given
+// ones; later ones win. Aloft's own variables (ALOFT_…) are removed from the
+// image's. exists reports whether a path exists; bin is the folder of Aloft's
+// commands, the last in PATH.
 func Environ(image []string, user User, given map[string]string, bin string, exists func(path string) bool) []string {
 	env := make(map[string]string)
 	for _, kv := range image {
@@ -62,7 +62,8 @@ func Environ(image []string, user User, given map[string]string, bin string, exi
 	unlessSet("LANG", "C.UTF-8")
 	unlessSet("TERM", "xterm-256color")
 	if exists(caBundle) {
-		// OpenSSL and Go, Node, and Python's requests each ask for their own.
+		// OpenSSL and Go, Node, and Python's requests each use their own
+		// variable.
 		unlessSet("SSL_CERT_FILE", caBundle)
 		unlessSet("NODE_EXTRA_CA_CERTS", caBundle)
 		unlessSet("REQUESTS_CA_BUNDLE", caBundle)
@@ -84,19 +85,19 @@ func Environ(image []string, user User, given map[string]string, bin string, exi
 	return list
 }
 
-// ownNames are the variables of an image that programs of Aloft's own may have:
-// they say who the user is, where the display is and how text looks. No other
-// does, since many variables change what a program runs or loads.
+// ownNames are the variables of an image that Aloft's own programs receive:
+// user, display and locale. They receive no others, because many variables
+// change what a program runs or loads.
 var ownNames = []string{
 	"HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "SSL_CERT_FILE",
 	"DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
 	"CURSOR_AGENT_SOCKET", "ALOFT_INSIDE_TOKEN_FILE", "TMUX_TMPDIR", "GIT_CONFIG_SYSTEM", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
 }
 
-// OwnEnviron is the environment of programs of Aloft's own, and of git where this
-// daemon runs it: environ, that of the agent's processes without what the agent
-// was given, less whatever could change what these programs run. Commands are
-// searched in no folder that the agent's user may write by right.
+// OwnEnviron returns the environment of Aloft's own programs, and of git
+// commands that this daemon runs. It is environ (the agent's environment
+// without the given variables), minus everything that could change what these
+// programs run. PATH has no folder that the agent's user may write.
 func OwnEnviron(environ []string, user User, workspace string) []string {
 	var own []string
 	for _, kv := range environ {
@@ -114,7 +115,7 @@ func OwnEnviron(environ []string, user User, workspace string) []string {
 	return own
 }
 
-// within reports whether dir is folder, or in it.
+// within reports whether dir is folder or is inside it.
 func within(folder, dir string) bool {
 	rel, err := filepath.Rel(folder, dir)
 	return folder != "" && folder != "/" && err == nil && rel != ".." && !strings.HasPrefix(rel, "../")

@@ -13,16 +13,16 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Files of RunDir.
+// Files in RunDir.
 func (d *Daemon) gitConfigFile() string  { return filepath.Join(d.cfg.RunDir, "gitconfig") }
 func (d *Daemon) credentialFile() string { return filepath.Join(d.cfg.RunDir, "credential") }
 
-// scratch is a folder of the user's for what git needs for a moment.
+// scratch is a folder for git's temporary files, owned by the user.
 func (d *Daemon) scratch() string { return filepath.Join(d.cfg.RunDir, "scratch") }
 
 func (d *Daemon) gateway() string { return "http://" + d.git.Addr().String() }
 
-// configureGit leads every git of the machine to the gateway.
+// configureGit makes all git commands in the machine use the git gateway.
 func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 	for _, dir := range []string{d.cfg.RunDir, d.cfg.DataDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -50,7 +50,7 @@ func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 	if err := d.writeCredential(b.GetGitCredential()); err != nil {
 		return err
 	}
-	// The system's own file stays the image's; it only learns of ours.
+	// Keep the image's system configuration; only include ours in it.
 	line := "[include]\n\tpath = " + d.gitConfigFile() + "\n"
 	old, err := os.ReadFile(d.cfg.GitConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +65,8 @@ func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 	return replace(d.cfg.GitConfig, string(old)+line, 0o644, -1)
 }
 
-// writeCredential replaces the run's credential. The agent can read it, as it
-// must: it is good for this run's repository and branch only.
+// writeCredential replaces the run's credential. The agent must be able to read
+// it; it is valid only for this run's repositories and branch.
 func (d *Daemon) writeCredential(credential string) error {
 	text, err := checkout.Credential(d.gateway(), credential)
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *Daemon) writeCredential(credential string) error {
 	return replace(d.credentialFile(), text, 0o640, int(d.user.Load().GID))
 }
 
-// ownFolder makes a folder that the user alone may enter.
+// ownFolder creates a folder that only the user may enter.
 func (d *Daemon) ownFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
@@ -83,12 +83,13 @@ func (d *Daemon) ownFolder(path string) error {
 	return d.user.Load().own(path)
 }
 
-// replace writes a file whole or not at all; gid -1 is this process's own.
+// replace writes a file atomically. A gid of -1 means the group of this
+// process.
 func replace(path, text string, mode os.FileMode, gid int) error {
 	next, err := atomicfile.Create(path, mode)
 	if err == nil {
 		_, err = next.WriteString(text)
-		// Changing the owner may clear mode bits.
+		// Set the mode last: changing the owner may clear mode bits.
 		if err = errors.Join(err, next.Chown(-1, gid), next.Chmod(mode)); err == nil {
 			err = next.Commit()
 		}
@@ -100,7 +101,7 @@ func replace(path, text string, mode os.FileMode, gid int) error {
 	return nil
 }
 
-// writeToken writes a port's credential.
+// writeToken writes the credential of a port to a file.
 func (d *Daemon) writeToken(file, token string, mode os.FileMode, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

@@ -21,15 +21,15 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// maxArtifact bounds an artifact that is uploaded, in bytes.
+// maxArtifact is the largest artifact that can be uploaded, in bytes.
 const maxArtifact = 8 << 30
 
-// inside is pod.v1's InsideService.
+// inside implements pod.v1's InsideService.
 type inside struct{ d *Daemon }
 
 var _ podv1connect.InsideServiceHandler = (*inside)(nil)
 
-// GetMetadata is pod.v1's.
+// GetMetadata implements pod.v1's InsideService.
 func (s *inside) GetMetadata(_ context.Context, req *connect.Request[podv1.GetMetadataRequest]) (*connect.Response[podv1.GetMetadataResponse], error) {
 	path := strings.Trim(req.Msg.GetPath(), "/")
 	values := s.d.meta.below(path)
@@ -39,10 +39,10 @@ func (s *inside) GetMetadata(_ context.Context, req *connect.Request[podv1.GetMe
 	return connect.NewResponse(&podv1.GetMetadataResponse{Values: values}), nil
 }
 
-// RefreshToken is pod.v1's.
+// RefreshToken implements pod.v1's InsideService.
 func (s *inside) RefreshToken(ctx context.Context, req *connect.Request[podv1.RefreshTokenRequest]) (*connect.Response[podv1.RefreshTokenResponse], error) {
 	if req.Msg.GetAudience() == "" {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("audience: say whom the token is for"))
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("audience: name the audience of the token"))
 	}
 	status, body, err := s.d.askToken(ctx, tokenRequest{Audience: req.Msg.GetAudience(), Nonce: req.Msg.GetNonce()})
 	if err != nil {
@@ -53,15 +53,16 @@ func (s *inside) RefreshToken(ctx context.Context, req *connect.Request[podv1.Re
 		ExpiresAt time.Time `json:"expires_at"`
 	}
 	if status != 200 || json.Unmarshal(body, &reply) != nil || reply.Token == "" {
-		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the control plane gives no such token: it answered with status %d", status))
+		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the control plane refused the token with status %d", status))
 	}
 	return connect.NewResponse(&podv1.RefreshTokenResponse{Token: reply.Token, ExpiresAt: timestamppb.New(reply.ExpiresAt)}), nil
 }
 
-// UploadArtifact is pod.v1's. The file is there whole or not at all.
+// UploadArtifact implements pod.v1's InsideService. It writes the file
+// atomically.
 func (s *inside) UploadArtifact(_ context.Context, stream *connect.ClientStream[podv1.UploadArtifactRequest]) (*connect.Response[podv1.UploadArtifactResponse], error) {
 	if !stream.Receive() {
-		return nil, errors.Join(stream.Err(), connect.NewError(connect.CodeInvalidArgument, errors.New("name: there is no message")))
+		return nil, errors.Join(stream.Err(), connect.NewError(connect.CodeInvalidArgument, errors.New("name: the stream has no message")))
 	}
 	name := stream.Msg().GetName()
 	if !fs.ValidPath(name) || name == "." || strings.ContainsRune(name, 0) || len(name) > 512 {
@@ -70,7 +71,8 @@ func (s *inside) UploadArtifact(_ context.Context, stream *connect.ClientStream[
 	if err := s.d.artifactsFolder(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	}
-	// The folder is the agent's: nothing that is in it leads this process out.
+	// The agent can write to the folder: use os.Root so that symbolic links
+	// cannot lead outside it.
 	root, err := os.OpenRoot(s.d.cfg.Artifacts)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
@@ -98,14 +100,14 @@ func (s *inside) keep(root *os.Root, name string, stream *connect.ClientStream[p
 	}
 	defer func() {
 		if err != nil {
-			_ = root.Remove(next) // the first error says it all
+			_ = root.Remove(next) // the first error is reported
 		}
 	}()
 	sum := sha256.New()
 	for again := true; again; again = stream.Receive() {
 		b := stream.Msg().GetContents()
 		if size += int64(len(b)); size > maxArtifact {
-			err = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("an artifact may have %d GiB", maxArtifact>>30))
+			err = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("an artifact may have at most %d GiB", maxArtifact>>30))
 			return 0, "", errors.Join(err, file.Close())
 		}
 		_, _ = sum.Write(b) // never fails
@@ -120,7 +122,7 @@ func (s *inside) keep(root *os.Root, name string, stream *connect.ClientStream[p
 	return size, hex.EncodeToString(sum.Sum(nil)), err
 }
 
-// makeDirs makes a folder and those on the way, the agent's.
+// makeDirs creates a folder and its missing parents, owned by the agent's user.
 func (s *inside) makeDirs(root *os.Root, dir string) error {
 	for i := range len(dir) + 1 {
 		if i < len(dir) && dir[i] != '/' {
@@ -138,7 +140,7 @@ func (s *inside) makeDirs(root *os.Root, dir string) error {
 	return nil
 }
 
-// artifactsFolder makes the folder of artifacts, the agent's.
+// artifactsFolder creates the artifacts folder, owned by the agent's user.
 func (d *Daemon) artifactsFolder() error {
 	if exists(d.cfg.Artifacts) {
 		return nil

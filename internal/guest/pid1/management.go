@@ -18,28 +18,29 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// maxStopGrace bounds how long a caller may have a process asked to end.
+// maxStopGrace limits the grace period that a caller may give a process to
+// stop.
 const maxStopGrace = time.Minute
 
-// management is pod.v1's ManagementService.
+// management implements pod.v1's ManagementService.
 type management struct{ d *Daemon }
 
 var _ podv1connect.ManagementServiceHandler = (*management)(nil)
 
-// services are all that is kept, exec-daemon first.
+// services returns all supervised processes, exec-daemon first.
 func (m *management) services() []*keptProcess {
 	list := m.d.kept.all()
 	m.d.mu.Lock()
 	exec, before := m.d.exec, m.d.before
 	m.d.mu.Unlock()
-	_ = before // of daemons that were replaced: Status counts them
+	_ = before // restarts of replaced daemons are only counted by Status
 	if exec != nil {
 		list = append([]*keptProcess{{name: execName, command: []string{m.d.cfg.ExecDaemon, "serve"}, policy: restartAlways, service: exec}}, list...)
 	}
 	return list
 }
 
-// ListProcesses is pod.v1's.
+// ListProcesses implements pod.v1's ManagementService.
 func (m *management) ListProcesses(context.Context, *connect.Request[podv1.ListProcessesRequest]) (*connect.Response[podv1.ListProcessesResponse], error) {
 	res := &podv1.ListProcessesResponse{}
 	for _, p := range m.services() {
@@ -48,7 +49,7 @@ func (m *management) ListProcesses(context.Context, *connect.Request[podv1.ListP
 	return connect.NewResponse(res), nil
 }
 
-// StartProcess is pod.v1's.
+// StartProcess implements pod.v1's ManagementService.
 func (m *management) StartProcess(_ context.Context, req *connect.Request[podv1.StartProcessRequest]) (*connect.Response[podv1.StartProcessResponse], error) {
 	r := req.Msg
 	policies := map[podv1.Restart]restartPolicy{
@@ -57,7 +58,7 @@ func (m *management) StartProcess(_ context.Context, req *connect.Request[podv1.
 	}
 	policy, ok := policies[r.GetRestart()]
 	if !ok {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("restart: there is no %d", r.GetRestart()))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("restart: unknown value %d", r.GetRestart()))
 	}
 	p, err := m.d.kept.start(processSpec{
 		name: r.GetName(), command: r.GetCommand(), env: r.GetEnv(), dir: r.GetDirectory(), policy: policy, root: r.GetAsRoot(),
@@ -68,10 +69,11 @@ func (m *management) StartProcess(_ context.Context, req *connect.Request[podv1.
 	return connect.NewResponse(&podv1.StartProcessResponse{Process: p.message()}), nil
 }
 
-// StopProcess is pod.v1's. exec-daemon cannot be stopped: Boot would miss it.
+// StopProcess implements pod.v1's ManagementService. exec-daemon cannot be
+// stopped, because the machine needs it.
 func (m *management) StopProcess(_ context.Context, req *connect.Request[podv1.StopProcessRequest]) (*connect.Response[podv1.StopProcessResponse], error) {
 	if req.Msg.GetName() == execName {
-		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("exec-daemon runs as long as the machine does: signal it, and it is started again"))
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("exec-daemon cannot be stopped while the machine runs; to restart it, send it a signal"))
 	}
 	p, err := m.d.kept.find(req.Msg.GetName())
 	if err != nil {
@@ -82,7 +84,7 @@ func (m *management) StopProcess(_ context.Context, req *connect.Request[podv1.S
 	return connect.NewResponse(&podv1.StopProcessResponse{Process: p.message()}), nil
 }
 
-// SignalProcess is pod.v1's.
+// SignalProcess implements pod.v1's ManagementService.
 func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1.SignalProcessRequest]) (*connect.Response[podv1.SignalProcessResponse], error) {
 	sig, err := signalNamed(req.Msg.GetSignal())
 	if err != nil {
@@ -94,7 +96,7 @@ func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1
 		}
 		child := p.service.running()
 		if child == nil {
-			return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the process %s does not run", p.name))
+			return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the process %s is not running", p.name))
 		}
 		if req.Msg.GetGroup() {
 			child.SignalGroup(sig)
@@ -107,7 +109,7 @@ func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1
 	return nil, err
 }
 
-// signalNamed knows a signal by its name or its number.
+// signalNamed returns the signal with a name or number.
 func signalNamed(name string) (syscall.Signal, error) {
 	if sig := unix.SignalNum(name); sig != 0 {
 		return sig, nil
@@ -115,17 +117,17 @@ func signalNamed(name string) (syscall.Signal, error) {
 	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= 64 {
 		return syscall.Signal(n), nil
 	}
-	return 0, fmt.Errorf("signal: %.40q is none; write it as SIGHUP, or as its number", name)
+	return 0, fmt.Errorf("signal: unknown signal %.40q; give a name such as SIGHUP, or a number", name)
 }
 
-// ProcessLogs is pod.v1's.
+// ProcessLogs implements pod.v1's ManagementService.
 func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1.ProcessLogsRequest], stream *connect.ServerStream[podv1.ProcessLogsResponse]) error {
 	p, err := m.d.kept.find(req.Msg.GetName())
 	if err != nil {
 		return err
 	}
 	for from := req.Msg.GetOffset(); ; {
-		over := p.over() // before the look: what comes after it is not missed
+		over := p.over() // read this first, so that no output printed before the end is missed
 		text, next, skipped := p.service.printed.read(from)
 		if text != "" || from == req.Msg.GetOffset() && !req.Msg.GetFollow() {
 			if err := stream.Send(&podv1.ProcessLogsResponse{Text: text, NextOffset: next, SkippedBytes: skipped}); err != nil {
@@ -142,7 +144,7 @@ func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1
 	}
 }
 
-// Stats is pod.v1's.
+// Stats implements pod.v1's ManagementService.
 func (m *management) Stats(context.Context, *connect.Request[podv1.StatsRequest]) (*connect.Response[podv1.StatsResponse], error) {
 	table, err := readProcessTable()
 	if err != nil {
@@ -166,7 +168,8 @@ func (m *management) Stats(context.Context, *connect.Request[podv1.StatsRequest]
 	return connect.NewResponse(res), nil
 }
 
-// StopMachine is pod.v1's. The reply comes before the end.
+// StopMachine implements pod.v1's ManagementService. It replies before the
+// machine stops.
 func (m *management) StopMachine(context.Context, *connect.Request[podv1.StopMachineRequest]) (*connect.Response[podv1.StopMachineResponse], error) {
 	m.d.stop(errShutdown)
 	return connect.NewResponse(&podv1.StopMachineResponse{}), nil
@@ -176,7 +179,7 @@ func (u usage) message() *podv1.Usage {
 	return &podv1.Usage{CpuTimeUs: u.cpu.Microseconds(), MemoryBytes: u.memory, Processes: int32(min(u.processes, math.MaxInt32))}
 }
 
-// message describes the process.
+// message converts the process to its message.
 func (p *keptProcess) message() *podv1.Process {
 	over := p.over()
 	s := p.service

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Bounds of the metadata.
+// Limits of the metadata.
 const (
 	maxMetadata      = 256
 	maxMetadataValue = 16 << 10 // bytes
@@ -23,25 +23,25 @@ const (
 
 var metadataPath = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*){0,7}$`)
 
-// metadata is what the control plane has told of the machine's purpose: text
-// by path. It is a tree: no path is another's folder and a value at once. The
-// zero value is empty; its methods are safe for concurrent use.
+// metadata is what the control plane says about the machine's purpose, as
+// values by path. Paths form a tree: a path has either a value or paths below
+// it. The zero value is empty. Its methods are safe for concurrent use.
 type metadata struct {
 	mu     sync.Mutex
 	values map[string]string
 }
 
-// set replaces everything.
+// set replaces all values.
 func (m *metadata) set(values map[string]string) error {
 	if len(values) > maxMetadata {
-		return fmt.Errorf("values: %d are too many; at most %d", len(values), maxMetadata)
+		return fmt.Errorf("values: %d values are too many; the limit is %d", len(values), maxMetadata)
 	}
 	for path, value := range values {
 		switch {
 		case !metadataPath.MatchString(path):
-			return fmt.Errorf("values: %.100q is no path: write it as agent/id", path)
+			return fmt.Errorf("values: %.100q is not a valid path; write it like agent/id", path)
 		case len(value) > maxMetadataValue || strings.ContainsRune(value, 0):
-			return fmt.Errorf("values: that of %s is longer than %d KiB, or holds a NUL byte", path, maxMetadataValue>>10)
+			return fmt.Errorf("values: the value of %s is longer than %d KiB or contains a NUL byte", path, maxMetadataValue>>10)
 		}
 		for up := path; strings.Contains(up, "/"); {
 			up = up[:strings.LastIndexByte(up, '/')]
@@ -56,7 +56,7 @@ func (m *metadata) set(values map[string]string) error {
 	return nil
 }
 
-// below returns the values at and below a path; "" is all.
+// below returns the values at and below a path; "" returns all.
 func (m *metadata) below(path string) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +69,8 @@ func (m *metadata) below(path string) map[string]string {
 	return found
 }
 
-// text is what a GET of a path says: a value, or what is in a folder, one name
-// a line, folders with a slash at their end.
+// text returns the response for a path: its value, or the names below it, one
+// per line, with a slash after those that have names below them.
 func (m *metadata) text(path string) (text string, ok bool) {
 	found := m.below(path)
 	if value, leaf := found[path]; leaf && path != "" {
@@ -90,10 +90,10 @@ func (m *metadata) text(path string) (text string, ok bool) {
 	return strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n", true
 }
 
-// metadataServer is pod.v1's MetadataService.
+// metadataServer implements pod.v1's MetadataService.
 type metadataServer struct{ d *Daemon }
 
-// SetMetadata is pod.v1's.
+// SetMetadata implements pod.v1's MetadataService.
 func (s *metadataServer) SetMetadata(_ context.Context, req *connect.Request[podv1.SetMetadataRequest]) (*connect.Response[podv1.SetMetadataResponse], error) {
 	if err := s.d.meta.set(req.Msg.GetValues()); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
@@ -101,5 +101,5 @@ func (s *metadataServer) SetMetadata(_ context.Context, req *connect.Request[pod
 	return connect.NewResponse(&podv1.SetMetadataResponse{}), nil
 }
 
-// errNoMetadata is a path that nothing is at.
-var errNoMetadata = errors.New("there is no such metadata: /v1/meta-data lists what there is")
+// errNoMetadata is returned for a path that does not exist.
+var errNoMetadata = errors.New("no such metadata: GET /v1/meta-data lists the paths that exist")

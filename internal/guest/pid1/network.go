@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raiseLoopback brings the loopback interface up, where the runtime has not.
-// It reports whether it had to.
+// raiseLoopback brings up the loopback interface, if the container runtime has
+// not. It reports whether it had to.
 func raiseLoopback() (raised bool, err error) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {
@@ -28,7 +28,7 @@ func raiseLoopback() (raised bool, err error) {
 	}
 	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
-		return false, fmt.Errorf("bring loopback up (the runtime ought to have): %w", err)
+		return false, fmt.Errorf("bring loopback up (the container runtime should have): %w", err)
 	}
 	return true, nil
 }

@@ -7,16 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxPrinted bounds what is kept of what a process printed, in bytes.
+// maxPrinted is how much of a process's output is kept, in bytes.
 const maxPrinted = 256 << 10
 
-// output is the end of what a process printed. A byte is known by its offset
-// from the first. The zero value is ready; its methods are safe for concurrent use.
+// output is the last part of a process's output. Offsets count from the first
+// byte that was ever printed. The zero value is ready to use. Its methods are
+// safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	text []byte
 	end  int64
-	more chan struct{} // closed when something is printed; nil while nobody waits
+	more chan struct{} // closed when output arrives; nil if nobody waits
 }
 
 func (o *output) write(s string) {
@@ -33,8 +34,8 @@ func (o *output) write(s string) {
 	}
 }
 
-// read returns what was printed from an offset on, and how much before it is
-// kept no longer.
+// read returns the output from an offset on, and how many bytes between that
+// offset and text are no longer kept.
 func (o *output) read(from int64) (text string, next, skipped int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +50,7 @@ func (o *output) read(from int64) (text string, next, skipped int64) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), o.end, at - from
 }
 
-// wait waits until something beyond an offset was printed.
+// wait waits for output after an offset.
 func (o *output) wait(ctx context.Context, beyond int64, over <-chan struct{}) error {
 	o.mu.Lock()
 	if o.end > beyond {

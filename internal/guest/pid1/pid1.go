@@ -1,13 +1,13 @@
-// Package pid1 is pod-daemon: the first process of a machine. It reaps
-// orphans, keeps exec-daemon running, boots the machine in named steps, does
-// the work on the repository that is not the agent's own, and ends everything
+// Package pid1 implements pod-daemon, the first process of a machine. It reaps
+// orphans, supervises exec-daemon, boots the machine in named steps, does the
+// git operations that the agent does not do itself, and shuts everything down
 // in order.
 //
-// It is reached through a unix socket, by the control plane only. Each
-// connection carries streams ([mux]): the control plane opens those to this
-// daemon and to exec-daemon; this daemon opens one for each connection that git
-// makes to the gateway's port in the machine. It judges nothing that the agent
-// does, and keeps no secret but the credential of a run.
+// Only the control plane can reach it, through a unix socket. Each connection
+// carries streams ([mux]). The control plane opens streams to this daemon and
+// to exec-daemon. This daemon opens one for each connection that git makes to
+// the git gateway's port in the machine. It makes no decisions about what the
+// agent may do, and its only secret is the credential of a run.
 package pid1
 
 import (
@@ -30,63 +30,64 @@ import (
 	"aloft/internal/guest/checkout"
 )
 
-// Config is what pod-daemon is told at its start. Every path is absolute.
+// Config is pod-daemon's configuration. Every path is absolute.
 type Config struct {
 	Socket     string // where the control plane connects
-	TraceAddr  string // host:port where exec-daemon sends its spans
-	GitAddr    string // host:port of the gateway in the machine; port 0 is any
+	TraceAddr  string // host:port to which exec-daemon sends trace spans
+	GitAddr    string // host:port of the git gateway in the machine; port 0 is any free port
 	ExecAddr   string // host:port of exec-daemon
-	PTYAddr    string // host:port of its PTYs
-	ManageAddr string // host:port of the management services; "" is none
-	InsideAddr string // host:port of the services for programs inside; "" is none
-	APISocket  string // the metadata socket; "" is none
+	PTYAddr    string // host:port of exec-daemon's PTY server
+	ManageAddr string // host:port of the management service; "" for none
+	InsideAddr string // host:port of the services for programs in the machine; "" for none
+	APISocket  string // the metadata socket; "" for none
 	Artifacts  string // folder of files that outlive the machine
-	TmuxDir    string // below which tmux puts its socket
-	ExecDaemon string // its program
-	ExecState  string // its folder; outlives its restarts
-	User       string // of the agent's processes; "" is this process's own
-	Workspace  string // where the repository is, unless Boot says otherwise
-	RunDir     string // git's configuration and credential; may be lost at a restart
-	DesktopDir string // of the desktop's files; may be lost at a restart; "" is no desktop
-	DataDir    string // what was checked out; on the machine's disk
-	GitConfig  string // git's system configuration; an include is put in
-	BinDir     string // Aloft's commands, last on the agent's PATH
+	TmuxDir    string // tmux creates its socket folder in it
+	ExecDaemon string // path of exec-daemon's program
+	ExecState  string // exec-daemon's state folder, which survives its restarts
+	User       string // user of the agent's processes; "" for the current user
+	Workspace  string // folder of the repository, unless Boot gives another
+	RunDir     string // git's configuration and credential; need not survive a restart
+	DesktopDir string // the desktop's files; need not survive a restart; "" for no desktop
+	DataDir    string // records of checkouts; on the machine's disk
+	GitConfig  string // git's system configuration, to which an include is added
+	BinDir     string // folder of Aloft's commands, last in the agent's PATH
 	Environ    []string
-	StopLimit  time.Duration // from being told to stop to being gone
+	StopLimit  time.Duration // time limit for shutting down
 	Log        *slog.Logger
 }
 
-// Daemon is pod-daemon. There can be one in a process.
+// Daemon is pod-daemon. A process can have only one, because it reaps all
+// children.
 type Daemon struct {
 	cfg      Config
 	bootID   string
-	user     atomic.Pointer[User] // of the agent's processes
+	user     atomic.Pointer[User] // user of the agent's processes
 	reaper   *Reaper
 	controls controls
 	stop     context.CancelCauseFunc
 
-	// turn holds the right to change the machine or its repository: one boot,
-	// commit, push or diff at a time.
+	// turn is a semaphore that serializes operations on the machine and its
+	// repositories: boot, commit, push and diff.
 	turn chan struct{}
-	rest chan struct{} // holds the wish to be saved
+	rest chan struct{} // has a value if a quiesce is requested
 
 	mu     sync.Mutex
 	booted bool
 	env    map[string]string // given by Boot
 	exec   *service          // nil until booted
-	token  string            // exec-daemon's
+	token  string            // exec-daemon's token
 	tokens []*portToken      // of the ports for programs in the machine
-	before int               // restarts of services that were replaced
+	before int               // restarts of services that have been replaced
 	meta   metadata
 	kept   roster
-	repos  []*checkout.Repository // as Boot has them
+	repos  []*checkout.Repository // in the order of the Boot request
 	git    net.Listener           // nil until booted
-	spans  net.Listener           // nil unless a boot asked for traces
-	screen *screen                // nil until booted, or where the image has no VNC server
+	spans  net.Listener           // nil unless Boot asked for traces
+	screen *screen                // nil until booted, or if the image has no VNC server
 }
 
-// errShutdown is why a daemon stops that was told to by the control plane.
-var errShutdown = errors.New("the control plane said so")
+// errShutdown is the reason for stopping when the control plane requests it.
+var errShutdown = errors.New("the control plane requested it")
 
 // New makes a Daemon.
 func New(cfg Config) (*Daemon, error) {
@@ -108,11 +109,12 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Run serves until ctx ends or the control plane says Shutdown, then stops
-// every process of the machine, and returns nil when that went well.
+// Run serves until ctx ends or the control plane requests a shutdown. Then it
+// stops every process in the machine, and returns nil if that succeeds.
 func (d *Daemon) Run(ctx context.Context) error {
 	if os.Getpid() != 1 {
-		// In a machine of its own orphans come here by themselves.
+		// As the machine's first process it inherits orphans anyway; this is
+		// for tests and other setups.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("adopt orphans: %w", err)
 		}
@@ -144,7 +146,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(err, d.end(server))
 }
 
-// reap reaps until the returned function is called.
+// reap reaps children until the returned function is called.
 func (d *Daemon) reap() (stop func()) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -167,7 +169,8 @@ func (d *Daemon) reap() (stop func()) {
 	}
 }
 
-// forwardSignals passes on to exec-daemon what is not this daemon's to heed.
+// forwardSignals forwards signals that this daemon does not handle to
+// exec-daemon.
 func (d *Daemon) forwardSignals(ctx context.Context) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -189,8 +192,9 @@ func (d *Daemon) forwardSignals(ctx context.Context) {
 	}
 }
 
-// end stops everything, from the outside in: exec-daemon first, since it would
-// see its shells die; then what they left; what does not heed is killed.
+// end stops everything in order: first exec-daemon, because it would otherwise
+// see its shells die; then the processes that are left. It kills those that do
+// not stop in time.
 func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
@@ -215,8 +219,8 @@ func (d *Daemon) end(server *podServer) error {
 	return err
 }
 
-// take waits for the right to change the machine. The returned function gives
-// it back.
+// take waits for the right to change the machine. The returned function
+// releases it.
 func (d *Daemon) take(ctx context.Context) (giveBack func(), err error) {
 	select {
 	case d.turn <- struct{}{}:
@@ -226,7 +230,8 @@ func (d *Daemon) take(ctx context.Context) (giveBack func(), err error) {
 	}
 }
 
-// environ is the environment of the agent's processes. d.mu must not be held.
+// environ returns the environment of the agent's processes. d.mu must not be
+// held.
 func (d *Daemon) environ() []string {
 	d.mu.Lock()
 	given := d.env
@@ -234,7 +239,8 @@ func (d *Daemon) environ() []string {
 	return d.environWith(given)
 }
 
-// ownEnviron is the environment of Aloft's own programs. d.mu must not be held.
+// ownEnviron returns the environment of Aloft's own programs. d.mu must not be
+// held.
 func (d *Daemon) ownEnviron() []string {
 	return OwnEnviron(d.environWith(nil), *d.user.Load(), d.workspace())
 }
@@ -253,7 +259,7 @@ func (d *Daemon) environWith(given map[string]string) []string {
 	return env
 }
 
-// systemGitConfig is where git looks by itself.
+// systemGitConfig is git's default system configuration file.
 const systemGitConfig = "/etc/gitconfig"
 
 func exists(path string) bool {

@@ -23,14 +23,14 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// Files that hold the credentials of the ports, new at each start: 64 hex
-// digits and a line's end. The management's is root's alone.
+// Files with the credentials of the ports, 64 hex digits and a line feed, which
+// are new at each start. Only root can read the management credential.
 func (d *Daemon) manageTokenFile() string { return filepath.Join(d.cfg.RunDir, "management-token") }
 func (d *Daemon) insideTokenFile() string { return filepath.Join(d.cfg.RunDir, "inside-token") }
 
-// servePorts serves what programs in the machine reach by TCP, once loopback is
-// up. It returns what there is to say of a port that it did not get: the machine
-// works without.
+// servePorts serves the TCP ports for programs in the machine, once loopback is
+// up. It returns a message about ports that it could not open; the machine
+// works without them.
 func (d *Daemon) servePorts(ctx context.Context) (words string) {
 	manageRoutes := http.NewServeMux()
 	manageRoutes.Handle(podv1connect.NewManagementServiceHandler(&management{d}, connect.WithReadMaxBytes(maxRequest)))
@@ -49,8 +49,8 @@ func (d *Daemon) servePorts(ctx context.Context) (words string) {
 			continue
 		}
 		if err := d.servePort(ctx, port.addr, port.file, port.gid, port.routes); err != nil {
-			d.cfg.Log.Warn("a port is not served", "addr", port.addr, "err", err)
-			said = append(said, fmt.Sprintf("%s is not served: %v", port.addr, err))
+			d.cfg.Log.Warn("cannot listen on a port", "addr", port.addr, "err", err)
+			said = append(said, fmt.Sprintf("cannot listen on %s: %v", port.addr, err))
 		}
 	}
 	return strings.Join(said, "; ")
@@ -76,20 +76,20 @@ func (d *Daemon) servePort(ctx context.Context, addr, file string, gid int, rout
 	}
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.cfg.Log.Error("a port is closed", "addr", addr, "err", err)
+			d.cfg.Log.Error("cannot serve a port", "addr", addr, "err", err)
 		}
 	}()
-	return nil // it ends with the machine
+	return nil // it runs as long as the machine
 }
 
-// portToken is the credential of a port, and the file that tells it.
+// portToken is the credential of a port, and the file that contains it.
 type portToken struct {
 	file   string
-	gid    int // who may read it beside root; -1 is nobody
+	gid    int // group that may read it in addition to root; -1 for none
 	digest atomic.Pointer[[sha256.Size]byte]
 }
 
-// renew makes another credential.
+// renew generates a new credential.
 func (t *portToken) renew(d *Daemon) error {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -105,9 +105,9 @@ func (t *portToken) renew(d *Daemon) error {
 	return nil
 }
 
-// changeTokens has exec-daemon take another token of the control plane's, without
-// an end of what it runs: the machine goes on as another agent's, and knows none
-// of the credentials that were good before.
+// changeTokens gives exec-daemon a new token and renews the credentials of the
+// ports. This is for a machine that continues as another agent's: running
+// processes continue, but the old credentials stop working.
 func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+d.cfg.ExecAddr+"/token", strings.NewReader(to))
 	if err != nil {
@@ -121,7 +121,7 @@ func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("exec-daemon answers %s", res.Status)
+		return fmt.Errorf("exec-daemon answered %s", res.Status)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +134,8 @@ func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// bearerOnly lets only requests with the token through. The refusal is one that
-// Connect's and gRPC's clients understand.
+// bearerOnly passes only requests with the token on. Its refusal is one that
+// Connect and gRPC clients understand.
 func bearerOnly(token *portToken, next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,9 +146,9 @@ func bearerOnly(token *portToken, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		err := connect.NewError(connect.CodeUnauthenticated, errors.New("this port asks for its token: Authorization: Bearer TOKEN"))
+		err := connect.NewError(connect.CodeUnauthenticated, errors.New("this port requires its token: Authorization: Bearer TOKEN"))
 		if refuse.IsSupported(r) {
-			_ = refuse.Write(w, r, err) // the connection's error has nobody to tell
+			_ = refuse.Write(w, r, err) // nobody to report a broken connection to
 			return
 		}
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pod-daemon"`)

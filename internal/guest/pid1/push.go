@@ -10,7 +10,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Push is pod.v1's.
+// Push implements pod.v1's PodService.
 func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushRequest]) (*connect.Response[podv1.PushResponse], error) {
 	giveBack, err := s.d.take(ctx)
 	if err != nil {
@@ -29,24 +29,24 @@ func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushReq
 	answer := &podv1.PushResponse{Commit: done.Commit, Note: done.Note, Code: code, Error: words}
 	switch code {
 	case "", checkout.CodeHookFailed, checkout.CodeNoCommit:
-	case checkout.CodeSecretInPush: // what must not be pushed must not leave the machine otherwise
+	case checkout.CodeSecretInPush: // what must not be pushed must not leave the machine in a bundle either
 	default:
 		answer.Bundle = s.keepUnpushed(ctx, repo)
 	}
 	return connect.NewResponse(answer), nil
 }
 
-// keepUnpushed keeps the commits that could not be pushed as a git bundle among
-// the artifacts, and returns its name there; "" where that failed too.
+// keepUnpushed saves commits that could not be pushed as a git bundle in the
+// artifacts folder, and returns its name. It returns "" if that fails too.
 func (s *podServer) keepUnpushed(ctx context.Context, repo *checkout.Repository) string {
 	if err := s.d.artifactsFolder(); err != nil {
-		s.d.cfg.Log.Warn("unpushed commits are not kept", "err", err)
+		s.d.cfg.Log.Warn("cannot save unpushed commits", "err", err)
 		return ""
 	}
 	name := "unpushed-" + filepath.Base(repo.Path) + ".bundle"
 	kept, err := repo.Bundle(ctx, filepath.Join(s.d.cfg.Artifacts, name))
 	if err != nil {
-		s.d.cfg.Log.Warn("unpushed commits are not kept", "err", err)
+		s.d.cfg.Log.Warn("cannot save unpushed commits", "err", err)
 	}
 	if !kept {
 		return ""

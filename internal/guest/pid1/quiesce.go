@@ -15,28 +15,28 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// While the machine is saved with its memory.
+// Times of a snapshot with memory.
 const (
-	hangUp   = time.Second          // for the control plane to end its connections by itself
-	restMost = 30 * time.Second     // of the machine's own time, which stands still while it is saved
-	restLook = 5 * time.Millisecond // between two looks for wokenFile
-	// wokenFile is in the folder of the socket once the machine has been started from
-	// its memory: the runtime puts it there.
+	hangUp   = time.Second          // how long the control plane may take to close its connections
+	restMost = 30 * time.Second     // limit in the machine's own time, which stops during the snapshot
+	restLook = 5 * time.Millisecond // between two checks for wokenFile
+	// wokenFile is a file that the runtime creates in the socket's folder after
+	// restoring the machine from a snapshot.
 	wokenFile = "woken"
 )
 
-// Quiesce is pod.v1's. The reply comes before it is done; it is done when the
-// socket is gone.
+// Quiesce implements pod.v1's PodService. It replies before it is done; it is
+// done when the socket is removed.
 func (s *podServer) Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error) {
 	select {
 	case s.d.rest <- struct{}{}:
-	default: // it is about to already
+	default: // a quiesce is pending already
 	}
 	return connect.NewResponse(&podv1.QuiesceResponse{}), nil
 }
 
-// serveControl serves the control plane on the socket until ctx ends, and lets
-// go of it whenever the machine is to be saved.
+// serveControl serves the control plane on the socket until ctx ends. For each
+// snapshot it closes the socket and opens it again afterwards.
 func (d *Daemon) serveControl(ctx context.Context, socket net.Listener, server *podServer) error {
 	for {
 		var in visitors
@@ -50,12 +50,12 @@ func (d *Daemon) serveControl(ctx context.Context, socket net.Listener, server *
 		case <-d.rest:
 		}
 		if l, ok := socket.(*net.UnixListener); ok {
-			l.SetUnlinkOnClose(false) // that it is gone is the sign that all is
+			l.SetUnlinkOnClose(false) // the socket is removed last, as the sign that quiescing is done
 		}
 		_ = socket.Close()
 		<-ended
 		in.end(hangUp)
-		d.cfg.Log.Info("the machine is about to be saved")
+		d.cfg.Log.Info("quiescing for a snapshot")
 		if err := d.awaitWaking(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -63,12 +63,13 @@ func (d *Daemon) serveControl(ctx context.Context, socket net.Listener, server *
 		if socket, err = listenSocket(ctx, d.cfg.Socket); err != nil {
 			return err
 		}
-		d.cfg.Log.Info("the machine goes on")
+		d.cfg.Log.Info("resumed after a snapshot")
 	}
 }
 
-// awaitWaking says that the machine can be saved, and returns when it has been
-// started again, or was not saved after all.
+// awaitWaking removes the socket, which says that the snapshot can be taken. It
+// returns when the machine has been restored, or when no snapshot was taken in
+// time.
 func (d *Daemon) awaitWaking(ctx context.Context) error {
 	woken := filepath.Join(filepath.Dir(d.cfg.Socket), wokenFile)
 	for _, path := range []string{woken, d.cfg.Socket} {
@@ -92,8 +93,8 @@ func (d *Daemon) awaitWaking(ctx context.Context) error {
 	return nil
 }
 
-// visitors are the connections that came over one socket. The zero value is
-// ready; its methods are safe for concurrent use.
+// visitors tracks the connections of one socket. The zero value is ready to
+// use. Its methods are safe for concurrent use.
 type visitors struct {
 	mu     sync.Mutex
 	conns  map[*mux.Conn]bool
@@ -117,8 +118,8 @@ func (v *visitors) remove(conn *mux.Conn) {
 	v.inside.Done()
 }
 
-// end returns when all have gone, having shown out those who are there after a
-// while. Nobody comes in meanwhile.
+// end refuses new connections, and returns when all existing ones are closed.
+// It closes those that are left after patience.
 func (v *visitors) end(patience time.Duration) {
 	showOut := time.AfterFunc(patience, func() {
 		v.mu.Lock()

@@ -7,23 +7,22 @@ import (
 	"syscall"
 )
 
-// A Reaper waits for every child of the process: those it started, whose
-// status it hands to whoever started them, and orphans that the kernel gave it,
-// which it buries. It is the only one in the process that waits: a second
-// waiter (os/exec's among them) would lose its status to it. Its methods are
-// safe for concurrent use.
+// A Reaper waits for all children of the process: for those that were started
+// with Start it delivers the exit status, and orphans that the process
+// inherited it just reaps. Nothing else in the process may wait for children,
+// not even os/exec, because it would compete with the Reaper for their status.
+// Its methods are safe for concurrent use.
 type Reaper struct {
 	// mu is held while a child is started and while one is reaped, so that a
-	// child that ends at once is known before it is met.
+	// child that ends at once is registered before it is reaped.
 	mu  sync.Mutex
 	own map[int]*Child
 }
 
-// NewReaper makes a Reaper with no children. Reap is to be called whenever
-// SIGCHLD comes.
+// NewReaper makes a Reaper. The caller must call Reap on each SIGCHLD.
 func NewReaper() *Reaper { return &Reaper{own: make(map[int]*Child)} }
 
-// Child is a process that the Reaper started.
+// Child is a process started by the Reaper.
 type Child struct {
 	PID    int
 	reaper *Reaper
@@ -31,9 +30,9 @@ type Child struct {
 	status syscall.WaitStatus
 }
 
-// Start starts cmd in a process group of its own, or a session where cmd asks
-// for one. cmd's streams must be files or nil, and neither its Wait nor its
-// Process may be used.
+// Start starts cmd in its own process group, or in its own session if cmd asks
+// for one. cmd's streams must be files or nil. The caller must not use cmd.Wait
+// or cmd.Process.
 func (r *Reaper) Start(cmd *exec.Cmd) (*Child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -49,9 +48,8 @@ func (r *Reaper) Start(cmd *exec.Cmd) (*Child, error) {
 	return c, cmd.Process.Release()
 }
 
-// Reap waits for every child that has ended, and does not block. A child of
-// our own that somebody has stopped goes on: a service that stands still answers
-// to nobody, and nobody else would start it again.
+// Reap reaps every child that has ended, and does not block. If somebody has
+// stopped a child (SIGSTOP), Reap continues it: nobody else would.
 func (r *Reaper) Reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +64,7 @@ func (r *Reaper) Reap() {
 		}
 		if status.Stopped() {
 			if r.owns(pid) {
-				_ = syscall.Kill(pid, syscall.SIGCONT) // it cannot be gone: nobody but us reaps it
+				_ = syscall.Kill(pid, syscall.SIGCONT) // the pid is still valid, since only Reap reaps it
 			}
 			continue
 		}
@@ -84,21 +82,21 @@ func (r *Reaper) owns(pid int) bool { return r.own[pid] != nil }
 // Done is closed when the child has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Status is how the child ended; valid once Done is closed.
+// Status is the child's exit status; valid once Done is closed.
 func (c *Child) Status() syscall.WaitStatus { return c.status }
 
-// SignalGroup sends a signal to the child and its process group, unless the
-// child has ended: its number may be another's by then.
+// SignalGroup sends a signal to the child's process group, unless the child has
+// ended: another process could have its pid by then.
 func (c *Child) SignalGroup(sig syscall.Signal) {
 	c.reaper.mu.Lock()
 	defer c.reaper.mu.Unlock()
 	if c.reaper.own[c.PID] == c {
-		// It may have ended without being reaped yet: no harm.
+		// The child may have ended without being reaped yet; that does no harm.
 		_ = syscall.Kill(-c.PID, sig)
 	}
 }
 
-// Signal sends a signal to the child alone, unless it has ended.
+// Signal sends a signal to the child only, unless it has ended.
 func (c *Child) Signal(sig syscall.Signal) {
 	c.reaper.mu.Lock()
 	defer c.reaper.mu.Unlock()
@@ -107,8 +105,7 @@ func (c *Child) Signal(sig syscall.Signal) {
 	}
 }
 
-// KillOwn kills every child that Start made and that has not ended, with its
-// process group.
+// KillOwn kills the process groups of all running children that Start made.
 func (r *Reaper) KillOwn() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

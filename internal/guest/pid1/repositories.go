@@ -14,15 +14,15 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// maxRepositories bounds how many a machine has, and maxNotes what is told of
-// their submodules.
+// maxRepositories limits the number of repositories in a machine; maxNotes
+// limits the notes about their submodules.
 const (
 	maxRepositories = 20
 	maxNotes        = 20
 )
 
-// checkCheckouts sees that each repository has a folder of its own, which is in
-// no other's.
+// checkCheckouts checks that each repository has its own folder, outside those
+// of the others.
 func checkCheckouts(r *podv1.BootRequest) error {
 	var paths []string
 	if p := r.GetCheckout().GetPath(); p != "" {
@@ -30,7 +30,7 @@ func checkCheckouts(r *podv1.BootRequest) error {
 	}
 	for _, c := range r.GetOthers() {
 		if c.GetRepoUrl() == "" || r.GetCheckout().GetRepoUrl() == "" || len(paths) == 0 {
-			return errors.New("others: each repository needs a URL, and the first of several a path")
+			return errors.New("others: each repository needs a URL; if there are several, the first also needs a path")
 		}
 		paths = append(paths, c.GetPath())
 	}
@@ -42,14 +42,14 @@ func checkCheckouts(r *podv1.BootRequest) error {
 			return fmt.Errorf("checkout.path: %q is not an absolute path of a folder", p)
 		}
 		if i > 0 && (filepath.Dir(filepath.Clean(p)) != filepath.Dir(filepath.Clean(paths[0])) || slices.Contains(paths[:i], p)) {
-			return fmt.Errorf("others: %q is not a folder of its own beside %s", p, paths[0])
+			return fmt.Errorf("others: the folder %q overlaps with %s", p, paths[0])
 		}
 	}
 	return nil
 }
 
-// root is the folder that the agent begins in: the repository, or the one that
-// holds all of several.
+// root returns the folder in which the agent starts: the repository, or the
+// parent folder of several.
 func (b *boot) root() string {
 	path := b.req.GetCheckout().GetPath()
 	switch {
@@ -61,11 +61,11 @@ func (b *boot) root() string {
 	return path
 }
 
-// checkout puts the repositories into the workspace.
+// checkout checks the repositories out.
 func (b *boot) checkout(ctx context.Context, progress func(string)) (string, error) {
 	d, first := b.d, b.req.GetCheckout()
 	if first.GetRepoUrl() == "" {
-		return "there is no repository", d.ownFolder(b.root())
+		return "no repository", d.ownFolder(b.root())
 	}
 	if err := d.configureGit(b.req); err != nil {
 		return "", err
@@ -110,7 +110,7 @@ func (b *boot) checkout(ctx context.Context, progress func(string)) (string, err
 	return details, nil
 }
 
-// checkoutOne puts one repository into its folder, unless it is there.
+// checkoutOne checks one repository out, unless that was done before.
 func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record string, progress func(string)) (*checkout.Repository, string, error) {
 	d := b.d
 	path := d.cfg.Workspace
@@ -130,18 +130,18 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 	spec := checkout.Spec{
 		URL: want.GetRepoUrl(), Ref: want.GetRef(), Branch: want.GetBranch(), Resume: want.GetResume(), Owner: want.GetOwner(),
 	}
-	detail := "already there"
+	detail := "already checked out"
 	switch {
 	case found && state.Owner != "" && state.Owner == want.GetContinues():
 		if state, err = repo.BranchOff(ctx, spec); err != nil {
 			return nil, "", err
 		}
-		detail = "goes on from " + want.GetContinues()
+		detail = "continues from " + want.GetContinues()
 	case found && state.Owner != "" && state.Owner != spec.Owner:
 		if state, err = repo.Adopt(ctx, spec); err != nil {
 			return nil, "", err
 		}
-		detail = "brought up to date: it was on the disk"
+		detail = "updated the checkout on the disk"
 	case !found:
 		if state, err = repo.Make(ctx, spec, progress); err != nil {
 			return nil, "", err
@@ -163,7 +163,7 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 	return repo, detail, nil
 }
 
-// ready says what the machine is ready with.
+// ready describes the booted machine.
 func (b *boot) ready() *podv1.BootReady {
 	r := &podv1.BootReady{BootId: b.d.bootID, Notes: b.notes}
 	for i, s := range b.state {

@@ -16,10 +16,10 @@ import (
 	"connectrpc.com/connect"
 )
 
-// maxKept bounds the processes that are kept.
+// maxKept limits the number of supervised processes.
 const maxKept = 256
 
-// Names of processes that pod-daemon keeps by itself.
+// Names of processes that pod-daemon starts by itself.
 const (
 	execName      = "exec-daemon"
 	terminalsName = "terminals"
@@ -27,7 +27,7 @@ const (
 
 var processName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// restartPolicy says when a process that has ended is started again.
+// restartPolicy says when a process that has ended is restarted.
 type restartPolicy int
 
 const (
@@ -40,7 +40,7 @@ func (p restartPolicy) again(status syscall.WaitStatus) bool {
 	return p == restartAlways || p == restartOnFailure && exitCode(status) != 0
 }
 
-// keptProcess is a process that somebody asked pod-daemon to keep.
+// keptProcess is a process that pod-daemon supervises on request.
 type keptProcess struct {
 	name    string
 	command []string
@@ -48,20 +48,20 @@ type keptProcess struct {
 	service *service
 }
 
-// processSpec says what to keep.
+// processSpec describes a process to supervise.
 type processSpec struct {
 	name    string
 	command []string
 	env     map[string]string
 	dir     string // absolute
 	policy  restartPolicy
-	root    bool // not the agent's user
+	root    bool // run as root instead of the agent's user
 
-	socket *os.File // it is handed, as systemd does; nil is none
-	stale  string   // a file that its last life may have left; "" is none
+	socket *os.File // passed by systemd's socket activation protocol; nil for none
+	stale  string   // file to remove before each start; "" for none
 }
 
-// roster holds the kept processes in the order of their first start. Its
+// roster holds the supervised processes in the order of their first start. Its
 // methods are safe for concurrent use.
 type roster struct {
 	d *Daemon
@@ -85,33 +85,33 @@ func (r *roster) find(name string) (*keptProcess, error) {
 			return p, nil
 		}
 	}
-	return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no process %.70q is kept: ListProcesses names those that are", name))
+	return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no process %.70q; ListProcesses lists them", name))
 }
 
-// check finds what is wrong with a spec.
+// check validates a spec.
 func (s processSpec) check() error {
 	switch {
 	case !processName.MatchString(s.name), s.name == execName:
-		return fmt.Errorf("name: %.70q cannot be a process's: 1 to 64 letters, digits, ., _ and -, and not %s", s.name, execName)
+		return fmt.Errorf("name: %.70q is not a valid process name: use 1 to 64 letters, digits, ., _ and -, other than %s", s.name, execName)
 	case len(s.command) == 0 || s.command[0] == "":
-		return errors.New("command: it is empty")
+		return errors.New("command: must not be empty")
 	case s.dir != "" && !filepath.IsAbs(s.dir):
 		return fmt.Errorf("directory: %.200q is not absolute", s.dir)
 	}
 	for _, arg := range s.command {
 		if strings.ContainsRune(arg, 0) {
-			return errors.New("command: an argument holds a NUL byte")
+			return errors.New("command: an argument contains a NUL byte")
 		}
 	}
 	for name, value := range s.env {
 		if !variable.MatchString(name) || strings.ContainsRune(value, 0) {
-			return fmt.Errorf("env: %.70q cannot be a variable", name)
+			return fmt.Errorf("env: %.70q is not a valid variable name", name)
 		}
 	}
 	return nil
 }
 
-// start starts a process and keeps it.
+// start starts a process and supervises it.
 func (r *roster) start(spec processSpec) (*keptProcess, error) {
 	if err := spec.check(); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
@@ -121,16 +121,16 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 	at := slices.IndexFunc(r.list, func(p *keptProcess) bool { return p.name == spec.name })
 	switch {
 	case r.closed:
-		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the machine is about to stop"))
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the machine is stopping"))
 	case at >= 0 && !r.list[at].over():
-		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("the process %s is kept already: stop it first", spec.name))
+		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("a process %s is already running: stop it first", spec.name))
 	case at < 0 && len(r.list) >= maxKept:
-		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d processes are kept: no more can be", maxKept))
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d processes already, which is the limit", maxKept))
 	}
 	p := &keptProcess{name: spec.name, command: spec.command, policy: spec.policy}
 	printed := new(output)
 	if at >= 0 {
-		printed = r.list[at].service.printed // its end may be what is looked for
+		printed = r.list[at].service.printed // keep the old output, whose end may be of interest
 	}
 	p.service = &service{
 		name: spec.name, mark: spec.name, reaper: r.d.reaper, log: r.d.cfg.Log,
@@ -148,13 +148,13 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 	return p, nil
 }
 
-// stop ends a process with all that it left behind.
+// stop stops a process with all its descendants.
 func (p *keptProcess) stop(grace time.Duration) {
 	p.service.stop(grace)
 	p.service.bury()
 }
 
-// over reports whether nobody starts it again.
+// over reports whether the process has ended and will not be restarted.
 func (p *keptProcess) over() bool {
 	select {
 	case <-p.service.stopped:
@@ -164,8 +164,8 @@ func (p *keptProcess) over() bool {
 	}
 }
 
-// stopAll ends every process, the last that was started first, within the
-// limit. Nothing is started any more.
+// stopAll stops every process within the limit, the last started first.
+// Afterwards no process can be started.
 func (r *roster) stopAll(limit time.Duration) {
 	r.mu.Lock()
 	r.closed = true
@@ -183,9 +183,9 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 		command, more, files = handOver(command, spec.socket)
 	}
 	if spec.stale != "" {
-		_ = os.Remove(spec.stale) // it is seldom there
+		_ = os.Remove(spec.stale) // usually it does not exist
 	}
-	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // its service ends it
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // its service stops it
 	cmd.ExtraFiles = files
 	cmd.Dir = spec.dir
 	if cmd.Dir == "" {
@@ -210,7 +210,8 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 	return cmd
 }
 
-// workspace is where the first repository is, or "/" where there is none yet.
+// workspace returns the folder of the first repository, or "/" if there is none
+// yet.
 func (d *Daemon) workspace() string {
 	d.mu.Lock()
 	repos := d.repos
@@ -224,8 +225,8 @@ func (d *Daemon) workspace() string {
 	return "/"
 }
 
-// lookPath finds a command along the PATH of an environment; "" where it is not
-// there, or is a path already.
+// lookPath finds a command in the PATH of an environment. It returns "" if it
+// finds none, or if name is already a path.
 func lookPath(name string, env []string) string {
 	if strings.ContainsRune(name, '/') {
 		return ""

@@ -16,20 +16,20 @@ import (
 	"aloft/internal/guest/checkout"
 )
 
-// Times that a command is given: to end when it is told to, and for what it
-// left behind to let go of its output.
+// Times that a command gets: to end after SIGTERM, and for its descendants to
+// close its output.
 const (
 	termGrace   = 2 * time.Second
 	outputGrace = time.Second
 )
 
-// run runs a command of the agent's or of its environment.
+// run runs a command of the agent or its environment.
 func (d *Daemon) run(ctx context.Context, c checkout.Command) (int, error) {
 	return d.runIn(ctx, d.environ(), c)
 }
 
-// runOwn is the machine's [checkout.Runner]: variables that the agent was given
-// reach the project's hooks, and git itself not.
+// runOwn is the machine's [checkout.Runner]. The agent's environment variables
+// reach the project's hooks but not git itself.
 func (d *Daemon) runOwn(ctx context.Context, c checkout.Command) (int, error) {
 	env := d.ownEnviron()
 	if c.Hooks {
@@ -46,7 +46,7 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 		return 0, context.Cause(ctx)
 	}
 	env = append(env, c.Env...)
-	//nolint:noctx // os/exec would heed a context in its Wait, which is the Reaper's; ctx is heeded below
+	//nolint:noctx // os/exec would use a context in Wait, which only the Reaper may call; ctx is handled below
 	cmd := exec.Command(c.Args[0], c.Args[1:]...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, c.Dir, d.user.Load().attributes()
 	if cmd.Dir == "" {
@@ -80,14 +80,15 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 	return exitCode(child.Status()), nil
 }
 
-// roomWait is how long a command waits to be started in a machine that has as
-// many processes as it may: those of an agent that were killed take their time.
+// roomWait is how long to retry starting a command if the machine has reached
+// its limit of processes. Processes of the agent that were killed take a while
+// to disappear.
 const roomWait = 15 * time.Second
 
 func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*Child, error) {
 	giveUp := time.Now().Add(roomWait)
 	for {
-		attempt := *cmd // one that has failed cannot be started again
+		attempt := *cmd // a command that failed to start cannot be started again
 		child, err := d.reaper.Start(&attempt)
 		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(giveUp) {
 			return child, err
@@ -100,7 +101,7 @@ func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*Chil
 	}
 }
 
-// exitCode is a status as a shell would give it.
+// exitCode converts a status to an exit code as a shell gives it.
 func exitCode(s syscall.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())
@@ -108,8 +109,8 @@ func exitCode(s syscall.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// plumbing is the pipes between us and a child. os/exec would do the same, in
-// its Wait, which the Reaper does not let it have.
+// plumbing is the pipes between this process and a child. os/exec would copy
+// them in Wait, which only the Reaper may call.
 type plumbing struct {
 	theirs, ours []*os.File
 	copies       []func()
@@ -125,7 +126,7 @@ func (p *plumbing) fit(cmd *exec.Cmd, c checkout.Command) error {
 		p.theirs, p.ours = append(p.theirs, r), append(p.ours, w)
 		cmd.Stdin = r
 		p.copies = append(p.copies, func() {
-			_, _ = io.WriteString(w, c.Stdin) // a command may end without reading it
+			_, _ = io.WriteString(w, c.Stdin) // the command may end without reading it
 			_ = w.Close()
 		})
 	}
@@ -143,14 +144,14 @@ func (p *plumbing) fit(cmd *exec.Cmd, c checkout.Command) error {
 		p.theirs, p.ours = append(p.theirs, w), append(p.ours, r)
 		*out.file = w
 		p.copies = append(p.copies, func() {
-			_, _ = io.Copy(out.dst, r) // out.dst has had enough, or the command is over
+			_, _ = io.Copy(out.dst, r) // the destination is full, or the command has ended
 			_ = r.Close()
 		})
 	}
 	return nil
 }
 
-// flow begins to copy; the child has its ends.
+// flow starts copying, once the child has its ends of the pipes.
 func (p *plumbing) flow() {
 	for _, f := range p.theirs {
 		_ = f.Close()
@@ -160,8 +161,8 @@ func (p *plumbing) flow() {
 	}
 }
 
-// drain waits until all is copied, and no longer than d for what somebody else
-// holds open.
+// drain waits until everything is copied, but at most d if another process
+// holds the pipes open.
 func (p *plumbing) drain(d time.Duration) {
 	late := time.AfterFunc(d, func() {
 		for _, f := range p.ours {

@@ -19,17 +19,17 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// errTooLong is why a command is ended that takes too long.
+// errTooLong is the cause with which a command is killed at its time limit.
 var errTooLong = errors.New("the command took too long")
 
-// maxOutput bounds one message of output, in bytes.
+// maxOutput is the largest output message, in bytes.
 const maxOutput = 32 << 10
 
-// RunCommand is pod.v1's.
+// RunCommand implements pod.v1's PodService.
 func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.RunCommandRequest], stream *connect.ServerStream[podv1.RunCommandResponse]) error {
 	command, limit := req.Msg.GetCommand(), req.Msg.GetTimeLimitMs()
 	if command == "" || strings.ContainsRune(command, 0) || limit < 0 || limit > math.MaxInt64/int64(time.Millisecond) {
-		return connect.NewError(connect.CodeInvalidArgument, errors.New("command: it is empty or holds a NUL byte, or time_limit_ms cannot be a time"))
+		return connect.NewError(connect.CodeInvalidArgument, errors.New("command: empty or with a NUL byte, or time_limit_ms is out of range"))
 	}
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -44,7 +44,7 @@ func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.R
 		}
 	}
 	out := &outputStream{stream: stream}
-	// The two outputs become one before the command starts, so that their lines
+	// Merge stdout and stderr before the command starts, so that their lines
 	// stay in order.
 	exit, err := s.d.run(ctx, checkout.Command{
 		Args:   append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, argv...),
@@ -61,7 +61,8 @@ func (s *podServer) RunCommand(ctx context.Context, req *connect.Request[podv1.R
 	return out.end(end)
 }
 
-// confined puts a command into the sandbox, by the program beside exec-daemon.
+// confined wraps a command in the sandbox program, which is next to
+// exec-daemon.
 func (d *Daemon) confined(p *agentv1.SandboxPolicy, argv []string) ([]string, error) {
 	args, err := sandbox.Arguments(sandbox.Request{
 		Policy: asked.Policy(p), Workspaces: []string{d.workspace()}, Home: d.user.Load().Home, Temp: sandboxpolicy.TempFolders, Masked: []string{d.cfg.ExecState, d.tmuxSocket()},
@@ -69,8 +70,8 @@ func (d *Daemon) confined(p *agentv1.SandboxPolicy, argv []string) ([]string, er
 	return append([]string{filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox")}, args...), err
 }
 
-// usableShell is a shell that runs commands: those of accounts that nobody is
-// to log in to do not.
+// usableShell returns the user's shell if it can run commands, and another if
+// it is nologin or false.
 func usableShell(shell string) string {
 	if base := filepath.Base(shell); exists(shell) && base != "nologin" && base != "false" {
 		return shell
@@ -81,7 +82,8 @@ func usableShell(shell string) string {
 	return "/bin/sh"
 }
 
-// outputStream sends what a command prints. What comes after the end is lost.
+// outputStream sends a command's output. It drops output that arrives after the
+// call has ended.
 type outputStream struct {
 	stream *connect.ServerStream[podv1.RunCommandResponse]
 
@@ -95,7 +97,7 @@ func (o *outputStream) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	for sent := 0; sent < len(p); sent += maxOutput {
 		if o.over {
-			return sent, errors.New("the command is over")
+			return sent, errors.New("the call has ended")
 		}
 		piece := p[sent:min(len(p), sent+maxOutput)]
 		if err := o.stream.Send(&podv1.RunCommandResponse{Event: &podv1.RunCommandResponse_Output{Output: piece}}); err != nil {

@@ -17,11 +17,11 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// maxRequest bounds a message to this daemon, in bytes.
+// maxRequest is the largest message to this daemon, in bytes.
 const maxRequest = 4 << 20
 
-// podServer serves pod.v1 on the streams that are handed to it. Each RPC is a
-// file of this package.
+// podServer implements pod.v1's PodService on the control plane's streams. Each
+// RPC has its own file.
 type podServer struct {
 	d       *Daemon
 	http    http.Server
@@ -50,7 +50,7 @@ func newPodServer(d *Daemon) *podServer {
 	}
 	go func() {
 		if err := s.http.Serve(s.streams); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			d.cfg.Log.Error("pod.v1 is not served", "err", err)
+			d.cfg.Log.Error("cannot serve pod.v1", "err", err)
 		}
 	}()
 	return s
@@ -62,12 +62,13 @@ func (s *podServer) serve(stream net.Conn) {
 	}
 }
 
-// quiesce gives calls that are nearly done a moment, as the Shutdown that
-// brought us here, then ends the others and waits for them while ctx lasts.
+// quiesce lets calls that are nearly done finish, such as the Shutdown that
+// caused it. After moment it cancels the others and waits for them until ctx
+// ends.
 func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	short, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	_ = s.http.Shutdown(short) // what is left is ended below
+	_ = s.http.Shutdown(short) // remaining calls are cancelled below
 	s.cancel()
 	if giveBack, err := s.d.take(ctx); err == nil {
 		giveBack()
@@ -75,7 +76,7 @@ func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	_ = s.http.Close()
 }
 
-// repository is one of those that Boot made ready.
+// repository returns one of the repositories that Boot prepared.
 func (s *podServer) repository(n int32) (*checkout.Repository, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -83,12 +84,13 @@ func (s *podServer) repository(n int32) (*checkout.Repository, error) {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the machine is not booted: call Boot first"))
 	}
 	if n < 0 || int(n) >= len(s.d.repos) {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there is no repository %d, but %d", n, len(s.d.repos)))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there is no repository %d; the machine has %d", n, len(s.d.repos)))
 	}
 	return s.d.repos[n], nil
 }
 
-// refusal is what git refused, as code and words; other errors stay errors.
+// refusal splits an error: a refusal by git becomes a code and a message; other
+// errors are returned unchanged.
 func refusal(err error) (code, words string, rest error) {
 	if err == nil {
 		return "", "", nil

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// SetGitCredential is pod.v1's.
+// SetGitCredential implements pod.v1's PodService.
 func (s *podServer) SetGitCredential(ctx context.Context, req *connect.Request[podv1.SetGitCredentialRequest]) (*connect.Response[podv1.SetGitCredentialResponse], error) {
 	giveBack, err := s.d.take(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Status is pod.v1's.
+// Status implements pod.v1's PodService.
 func (s *podServer) Status(context.Context, *connect.Request[podv1.StatusRequest]) (*connect.Response[podv1.StatusResponse], error) {
 	d := s.d
 	d.mu.Lock()

@@ -12,24 +12,25 @@ import (
 	"time"
 )
 
-// strayInterval is how often it is looked again for what was forked meanwhile.
+// strayInterval is the time between two searches for stray processes, which may
+// fork meanwhile.
 const strayInterval = 5 * time.Millisecond
 
-// Strays returns the processes that descend from this one and from no child
-// that the Reaper started: what a dead child left behind, and what that made.
+// Strays returns the descendants of this process that do not descend from a
+// running child of the Reaper: processes that a dead child left behind.
 func (r *Reaper) Strays() ([]int, error) {
 	return r.strays(func(string) bool { return true })
 }
 
-// StraysOf returns the strays that a service left behind. Those of a kept
-// process bear its name as their mark; those of exec-daemon bear none, and "" is
-// its name here.
+// StraysOf returns the strays that a service left behind. Those of a supervised
+// process carry its name as their mark. Those of exec-daemon have no mark; its
+// name here is "".
 func (r *Reaper) StraysOf(name string) ([]int, error) {
 	return r.strays(func(mark string) bool { return mark == name })
 }
 
-// strays returns those whose mark belongs. A process without a mark has that of
-// its parent.
+// strays returns the strays for whose mark belongs returns true. A process
+// without a mark has its parent's.
 func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,15 +64,17 @@ func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	return strays, nil
 }
 
-// markVariable tells, in a process's environment, which kept process it
-// belongs to. Whoever forges it lives a little longer, and no more.
+// markVariable is the environment variable with the name of the supervised
+// process that a process belongs to. A process that forges it only lives a
+// little longer.
 const markVariable = "ALOFT_PROCESS"
 
-// maxEnviron bounds what is read of an environment, in bytes; the kernel's own
-// bound is of that order.
+// maxEnviron is how much of a process's environment is read, in bytes. The
+// kernel's own limit is similar.
 const maxEnviron = 2 << 20
 
-// markOf reads a process's mark; "" where there is none, or it is gone.
+// markOf reads a process's mark. It returns "" if the process has none, or has
+// ended.
 func markOf(pid int) string {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -85,7 +88,7 @@ func markOf(pid int) string {
 	return mark(env)
 }
 
-// mark finds the mark in an environment as the kernel tells it.
+// mark finds the mark in an environment in the format of /proc/PID/environ.
 func mark(environ []byte) string {
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		if value, ok := bytes.CutPrefix(kv, []byte(markVariable+"=")); ok {
@@ -95,15 +98,15 @@ func mark(environ []byte) string {
 	return ""
 }
 
-// EndStrays asks every stray to end and kills those that have not after grace.
-// Its error, when ctx ends first, counts those that are left.
+// EndStrays asks every stray to end, and kills those that have not ended after
+// grace. If ctx ends first, the error says how many are left.
 func (r *Reaper) EndStrays(ctx context.Context, grace time.Duration) error {
 	strays, err := r.Strays()
 	if err != nil {
 		return err
 	}
 	for _, pid := range strays {
-		// A shell at its prompt ignores the one and heeds the other.
+		// An interactive shell ignores SIGTERM but ends on SIGHUP.
 		signalPID(pid, syscall.SIGTERM)
 		signalPID(pid, syscall.SIGHUP)
 		signalPID(pid, syscall.SIGCONT)
@@ -116,17 +119,18 @@ func (r *Reaper) EndStrays(ctx context.Context, grace time.Duration) error {
 	return r.KillStrays(ctx)
 }
 
-// KillStrays kills the strays until there are none, or ctx ends.
+// KillStrays kills the strays until there are none or ctx ends.
 func (r *Reaper) KillStrays(ctx context.Context) error {
 	return r.untilNone(ctx, r.Strays, func(pid int) { signalPID(pid, syscall.SIGKILL) })
 }
 
-// KillStraysOf kills the strays of one service until there are none, or ctx ends.
+// KillStraysOf kills the strays of one service until there are none or ctx
+// ends.
 func (r *Reaper) KillStraysOf(ctx context.Context, name string) error {
 	return r.untilNone(ctx, func() ([]int, error) { return r.StraysOf(name) }, func(pid int) { signalPID(pid, syscall.SIGKILL) })
 }
 
-// untilNone does each to every stray, again and again until there are none.
+// untilNone calls each for every stray, repeatedly until there are none.
 func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each func(pid int)) error {
 	tick := time.NewTicker(strayInterval)
 	defer tick.Stop()
@@ -140,29 +144,29 @@ func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes are left: %w", len(strays), context.Cause(ctx))
+			return fmt.Errorf("%d processes are still running: %w", len(strays), context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-// signalPID signals a stray. One that is gone already needs none.
+// signalPID signals a stray. It may have ended already.
 func signalPID(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
 
-// processes returns the living processes by parent.
+// processes returns the child processes of each process.
 func processes() (map[int][]int, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, err
 	}
 	if len(stats) == 0 {
-		return nil, fmt.Errorf("no process to be seen in /proc: is it mounted?")
+		return nil, fmt.Errorf("/proc shows no processes: is it mounted?")
 	}
 	children := make(map[int][]int)
 	for _, name := range stats {
 		line, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended since
+			continue // it has ended meanwhile
 		}
 		pid, parent, state, ok := parseStat(line)
 		if ok && state != 'Z' && state != 'X' {
@@ -172,8 +176,9 @@ func processes() (map[int][]int, error) {
 	return children, nil
 }
 
-// parseStat reads the first fields of /proc/PID/stat: "pid (name) state ppid …".
-// The name is the process's own choice and may hold parentheses and spaces.
+// parseStat reads the first fields of /proc/PID/stat: "pid (name) state ppid
+// …". The process can choose its name, which may contain parentheses and
+// spaces.
 func parseStat(line []byte) (pid, parent int, state byte, ok bool) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 1 || end < open {

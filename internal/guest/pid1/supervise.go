@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// How a service that ended is started again: at once, then after twice as long
-// each time; one that lived for a while has its past forgiven. Exec-daemon is
-// never waited for long: the whole agent waits with it, and its start costs a
-// few hundredths of a second.
+// Backoff of restarts: the first is immediate, and each further one waits twice
+// as long. After a service has run for a while its backoff is reset.
+// exec-daemon's backoff stays short, because the whole agent waits for it and
+// its start costs only some hundredths of a second.
 const (
 	firstBackoff   = 50 * time.Millisecond
 	maxBackoff     = 5 * time.Second
@@ -24,43 +24,43 @@ const (
 	stableAfter    = 10 * time.Second
 )
 
-// strayLimit bounds the killing of what a dead service left behind.
+// strayLimit limits the time for killing what a dead service left behind.
 const strayLimit = 5 * time.Second
 
-// A service is a process that is started again whenever it ends, until it is
-// stopped. When it ends by itself, everything that it started ends with it: a
-// shell of a dead exec-daemon answers to nobody.
+// A service is a process that is restarted whenever it ends, until it is
+// stopped. When it ends, everything that it started is killed too: nobody
+// controls the shells of a dead exec-daemon.
 type service struct {
 	name    string
-	mark    string // of what it leaves behind; "" is exec-daemon's
+	mark    string // mark of its descendants; "" for exec-daemon
 	reaper  *Reaper
 	log     *slog.Logger
 	command func() *exec.Cmd
-	secret  string                               // cut out of what it says
-	most    time.Duration                        // that it is waited for before it is started again; 0 is maxBackoff
-	again   func(status syscall.WaitStatus) bool // whether it is started again; nil is always
-	printed *output                              // what it printed; nil where that is only logged
+	secret  string                               // redacted from its output
+	most    time.Duration                        // longest backoff; 0 means maxBackoff
+	again   func(status syscall.WaitStatus) bool // whether to restart it; nil means always
+	printed *output                              // its output; nil if that is only logged
 
 	halt     sync.Once
 	stopping chan struct{} // closed by stop
-	stopped  chan struct{} // closed when it is over
+	stopped  chan struct{} // closed when the service has ended for good
 
 	mu       sync.Mutex
-	child    *Child // nil while it does not run
+	child    *Child // nil while it is not running
 	born     time.Time
 	restarts int
 	words    *lastWords
-	last     *ending // nil before it has ended
+	last     *ending // nil before it has ended once
 }
 
-// ending is how a service ended last.
+// ending is how a service last ended.
 type ending struct {
 	status      syscall.WaitStatus
 	outOfMemory bool
 	at          time.Time
 }
 
-// launch starts the service and keeps it running.
+// launch starts the service and supervises it.
 func (s *service) launch() error {
 	s.stopping, s.stopped = make(chan struct{}), make(chan struct{})
 	if err := s.start(); err != nil {
@@ -126,7 +126,7 @@ func (s *service) keep() {
 		s.restarts++
 		s.mu.Unlock()
 		if err != nil {
-			s.log.Error("service does not start", "service", s.name, "err", err)
+			s.log.Error("cannot restart service", "service", s.name, "err", err)
 		}
 	}
 }
@@ -142,19 +142,19 @@ func (s *service) bury() {
 	ctx, cancel := context.WithTimeout(context.Background(), strayLimit)
 	defer cancel()
 	if err := s.reaper.KillStraysOf(ctx, s.mark); err != nil {
-		s.log.Error("what a service left behind lives on", "service", s.name, "err", err)
+		s.log.Error("cannot kill what a service left behind", "service", s.name, "err", err)
 	}
 }
 
-// state says whether the service runs, and how often it was started again.
+// state returns whether the service is running, and how often it was restarted.
 func (s *service) state() (running bool, restarts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.child != nil, s.restarts
 }
 
-// stop ends the service: it is asked to, and killed when it has not ended
-// after grace.
+// stop stops the service: it sends SIGTERM, and SIGKILL if the service has not
+// ended after grace.
 func (s *service) stop(grace time.Duration) {
 	s.halt.Do(func() { close(s.stopping) })
 	<-s.stopped
@@ -179,13 +179,13 @@ func (s *service) stop(grace time.Duration) {
 	<-child.Done()
 }
 
-// mostKilled is how often a service that somebody kills before it listens is
-// started before that counts as failure.
+// mostKilled is how many times a service may be killed before it listens until
+// that counts as a failure.
 const mostKilled = 5
 
-// listening waits until ready succeeds, the service could not be kept alive,
-// or ctx ends; the error tells the service's last words. One that was killed has
-// not failed: it is started again, as it always is.
+// listening waits until ready succeeds, the service fails, or ctx ends. The
+// error includes the end of the service's output. A service that was killed has
+// not failed: it is restarted as usual.
 func (s *service) listening(ctx context.Context, ready func(context.Context) error) error {
 	begun := time.Now()
 	_, before := s.state()

@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// usualTmuxDir is where tmux puts its folders by itself.
+// usualTmuxDir is where tmux creates its socket folders by default.
 const usualTmuxDir = "/tmp"
 
-// terminalsPatience bounds the wait for tmux: a machine without terminals is a
-// machine too.
+// terminalsPatience is how long to wait for tmux. A machine without terminals
+// still works.
 const terminalsPatience = 3 * time.Second
 
-// tmuxSocket is where tmux of the agent's user listens by itself, so that a
-// plain tmux in any shell finds the terminals.
+// tmuxSocket is the default socket path of tmux for the agent's user, so that a
+// plain tmux command in any shell finds the terminals.
 func (d *Daemon) tmuxSocket() string {
 	return filepath.Join(d.cfg.TmuxDir, "tmux-"+strconv.Itoa(int(d.user.Load().UID)), "default")
 }
 
-// terminals starts the tmux server. It is kept here and not by exec-daemon, so
-// that terminals outlive that; what runs in them bears the server's mark.
+// terminals starts the tmux server. It is a service of pod-daemon, so that
+// terminals survive restarts of exec-daemon. Processes in terminals carry the
+// mark of that service.
 func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 	d := b.d
 	if lookPath("tmux", d.environ()) == "" {
-		return "tmux is not installed: there are no terminals", nil
+		return "no terminals: tmux is not installed", nil
 	}
 	if p, err := d.kept.find(terminalsName); err == nil && !p.over() {
 		return "already running", nil
 	}
 	if err := d.tmuxFolder(); err != nil {
-		return "there are no terminals: " + err.Error(), nil //nolint:nilerr // a machine without is one too
+		return "no terminals: " + err.Error(), nil //nolint:nilerr // a machine works without terminals
 	}
 	p, err := d.kept.start(processSpec{
 		name: terminalsName, policy: restartAlways,
@@ -41,19 +42,19 @@ func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 		env:     map[string]string{"TMUX_TMPDIR": d.cfg.TmuxDir},
 	})
 	if err != nil {
-		return "there are no terminals: " + err.Error(), nil //nolint:nilerr // a machine without is one too
+		return "no terminals: " + err.Error(), nil //nolint:nilerr // a machine works without terminals
 	}
 	b.tmux = p.service
-	return "started", nil // awaitTerminals, while exec-daemon starts
+	return "started", nil // awaitTerminals waits for it while exec-daemon starts
 }
 
-// awaitTerminals waits for the tmux server that this boot has started: a tmux
-// that finds none would make its own, which nobody keeps.
+// awaitTerminals waits for the tmux server that this boot has started. Without
+// it, a tmux client would start its own server, which is not supervised.
 func (b *boot) awaitTerminals(ctx context.Context) {
 	if b.tmux == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, terminalsPatience, errors.New("tmux takes its time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, terminalsPatience, errors.New("tmux did not start in time"))
 	defer cancel()
 	if err := b.tmux.listening(ctx, func(ctx context.Context) error {
 		var dialer net.Dialer
@@ -63,11 +64,12 @@ func (b *boot) awaitTerminals(ctx context.Context) {
 		}
 		return err
 	}); err != nil {
-		b.d.cfg.Log.Warn("no terminals yet", "err", err)
+		b.d.cfg.Log.Warn("terminals are not ready", "err", err)
 	}
 }
 
-// tmuxFolder makes the folder of tmux's folders, where it is not the usual one.
+// tmuxFolder creates the folder for tmux's socket folders, if it is not the
+// default one.
 func (d *Daemon) tmuxFolder() error {
 	if d.cfg.TmuxDir == usualTmuxDir {
 		return nil

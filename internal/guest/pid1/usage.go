@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockTick is the unit of CPU time in /proc, which every Linux has.
+// clockTick is the unit of CPU times in /proc, the same on every Linux.
 const clockTick = 10 * time.Millisecond
 
-// usage is what processes use.
+// usage is the resource usage of processes.
 type usage struct {
 	cpu       time.Duration
 	memory    int64 // resident, in bytes
@@ -29,7 +29,7 @@ func (u *usage) add(o usage) {
 	u.processes += o.processes
 }
 
-// processTable is what every process uses, and which started which.
+// processTable has the usage of every process, and the parent-child relations.
 type processTable struct {
 	each     map[int]usage
 	children map[int][]int
@@ -45,7 +45,7 @@ func readProcessTable() (processTable, error) {
 		for _, pid := range list {
 			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 			if err != nil {
-				continue // it has ended since
+				continue // it has ended meanwhile
 			}
 			t.each[pid] = parseUsage(line)
 		}
@@ -53,7 +53,7 @@ func readProcessTable() (processTable, error) {
 	return t, nil
 }
 
-// all is the sum of all processes.
+// all returns the sum over all processes.
 func (t processTable) all() (sum usage) {
 	for _, u := range t.each {
 		sum.add(u)
@@ -61,14 +61,14 @@ func (t processTable) all() (sum usage) {
 	return sum
 }
 
-// below is the sum of a process and of all that descend from it.
+// below returns the sum over a process and all its descendants.
 func (t processTable) below(pid int) (sum usage) {
 	seen := map[int]bool{}
 	for queue := []int{pid}; len(queue) > 0; {
 		next := queue[0]
 		queue = queue[1:]
 		if seen[next] {
-			continue // read while it changed
+			continue // the table was read while processes changed, and has a loop
 		}
 		seen[next] = true
 		sum.add(t.each[next])
@@ -77,14 +77,14 @@ func (t processTable) below(pid int) (sum usage) {
 	return sum
 }
 
-// parseUsage reads /proc/PID/stat; what it cannot read is nothing.
+// parseUsage reads /proc/PID/stat. Values that it cannot parse are 0.
 func parseUsage(line []byte) usage {
 	end := bytes.LastIndexByte(line, ')')
 	if end < 0 {
 		return usage{}
 	}
 	fields := bytes.Fields(line[end+1:])
-	field := func(n int) int64 { // as proc(5) counts them: the state is 3
+	field := func(n int) int64 { // numbered as in proc(5), where the state is 3
 		if n-3 >= len(fields) {
 			return 0
 		}
@@ -94,7 +94,7 @@ func parseUsage(line []byte) usage {
 		}
 		return v
 	}
-	const most = int64(1) << 38 // beyond it is nonsense that must not overflow
+	const most = int64(1) << 38 // prevents overflow by nonsensical values
 	return usage{
 		cpu:       time.Duration(min(field(14), most)+min(field(15), most)) * clockTick,
 		memory:    min(field(24), most) * int64(os.Getpagesize()),
@@ -102,13 +102,13 @@ func parseUsage(line []byte) usage {
 	}
 }
 
-// disk is the file system of a folder.
+// disk is a file system.
 type disk struct {
 	path                  string
 	size, used, available int64
 }
 
-// disks returns the file systems of the folders, each once.
+// disks returns the file systems of the folders, without duplicates.
 func disks(paths ...string) []disk {
 	var list []disk
 	seen := map[uint64]bool{}
@@ -129,9 +129,9 @@ func disks(paths ...string) []disk {
 
 func processors() int32 { return int32(min(runtime.NumCPU(), 1<<16)) }
 
-// memoryFiles are where the kernel tells of the memory of this process's
-// cgroup, in either of its hierarchies: as a machine of its own sees them
-// first, then as a guest of the host's does.
+// memoryFiles are the files in which the kernel reports the memory of this
+// process's cgroup, for cgroup v2 and v1. For each, the path in a machine with
+// its own cgroup mount comes first, then the path below the host's mount.
 func memoryFiles(v2, v1 string) []string {
 	files := []string{"/sys/fs/cgroup/" + v2, "/sys/fs/cgroup/memory/" + v1}
 	own, err := os.ReadFile("/proc/self/cgroup")
@@ -153,7 +153,7 @@ func memoryFiles(v2, v1 string) []string {
 	return files
 }
 
-// first reads the first of the files that is there.
+// first reads the first of the files that exists.
 func first(files []string) ([]byte, bool) {
 	for _, file := range files {
 		if b, err := os.ReadFile(file); err == nil {
@@ -163,21 +163,21 @@ func first(files []string) ([]byte, bool) {
 	return nil, false
 }
 
-// oomKills counts the processes that the kernel has killed for want of memory
-// in this machine; 0 where the kernel does not tell.
+// oomKills returns how many processes in this machine the out-of-memory killer
+// has killed; 0 if the kernel does not report it.
 func oomKills() int64 {
 	b, _ := first(memoryFiles("memory.events", "memory.oom_control"))
 	return keyed(b, "oom_kill")
 }
 
-// memoryUsed is what the machine's cgroup counts.
+// memoryUsed returns the memory that the machine's cgroup uses.
 func memoryUsed() (int64, bool) {
 	b, ok := first(memoryFiles("memory.current", "memory.usage_in_bytes"))
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 	return n, ok && err == nil
 }
 
-// memoryLimit is the machine's: its cgroup's, or all that there is.
+// memoryLimit returns the memory limit of the machine's cgroup, or all memory.
 func memoryLimit() int64 {
 	total := int64(0)
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -191,7 +191,7 @@ func memoryLimit() int64 {
 	return total
 }
 
-// keyed finds "key number" on a line of its own; 0 where there is none.
+// keyed finds a line "key number" and returns the number; 0 if there is none.
 func keyed(b []byte, key string) int64 {
 	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
 		f := strings.Fields(lines.Text())

@@ -14,7 +14,7 @@ import (
 )
 
 // LookupUser finds a user in the machine's /etc/passwd and /etc/group. The
-// empty name is whoever runs this process.
+// empty name means the user of this process.
 func LookupUser(name string) (User, error) {
 	var u *user.User
 	var err error
@@ -54,7 +54,7 @@ func id(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// shell is the login shell in /etc/passwd, which os/user does not tell.
+// shell returns the login shell in /etc/passwd, which os/user does not provide.
 func shell(name string) string {
 	const usual = "/bin/bash"
 	f, err := os.Open("/etc/passwd")
@@ -71,7 +71,7 @@ func shell(name string) string {
 	return usual
 }
 
-// attributes make a process the user's: nil where this process is that user.
+// attributes make a process run as the user; nil if this process already does.
 func (u User) attributes() *syscall.SysProcAttr {
 	if int(u.UID) == os.Geteuid() {
 		return &syscall.SysProcAttr{}
@@ -79,10 +79,11 @@ func (u User) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
 }
 
-// own makes a file or folder the user's.
+// own gives a file or folder to the user.
 func (u User) own(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }
 
-// chooseUser heeds whom the boot names, before anything runs as somebody else.
+// chooseUser switches to the user that the boot request names, before any
+// process runs as the old one.
 func (b *boot) chooseUser(context.Context, func(string)) (string, error) {
 	d, name := b.d, b.req.GetUser()
 	now := d.user.Load()
@@ -94,7 +95,7 @@ func (b *boot) chooseUser(context.Context, func(string)) (string, error) {
 	}
 	u, err := LookupUser(name)
 	if err != nil {
-		return fmt.Sprintf("%s: there is no user %s in the machine", now.Name, name), nil //nolint:nilerr // the machine works all the same
+		return fmt.Sprintf("%s: the machine has no user %s", now.Name, name), nil //nolint:nilerr // the machine works as the default user
 	}
 	d.user.Store(&u)
 	if d.cfg.APISocket != "" {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Bounds of what is logged and kept of a service's output, in bytes.
+// Limits of how much of a service's output is logged and kept, in bytes.
 const (
 	maxLogLine = 4 << 10
 	maxWords   = 2 << 10
 )
 
-// lastWords logs what a service prints and keeps the end of it.
+// lastWords logs a service's output and keeps its end.
 type lastWords struct {
-	ended chan struct{} // closed when all is read
+	ended chan struct{} // closed when all output is read
 
 	mu    sync.Mutex
 	lines []string
 	size  int
 }
 
-// listen reads r to its end in the background, and closes it. secret is cut
-// out. What it reads goes to printed too, unless that is nil.
+// listen reads r to its end in the background, then closes it. It redacts
+// secret. It also writes the output to printed, unless that is nil.
 func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *output) *lastWords {
 	w := &lastWords{ended: make(chan struct{})}
 	go func() {
@@ -69,8 +69,8 @@ func (w *lastWords) keep(line string) {
 	}
 }
 
-// after returns the words when all are read, or after d: somebody else may
-// hold the service's output open.
+// after returns the kept output once all is read, or after d: another process
+// may hold the service's output open.
 func (w *lastWords) after(d time.Duration) string {
 	select {
 	case <-w.ended:
@@ -79,7 +79,7 @@ func (w *lastWords) after(d time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.lines) == 0 {
-		return "it said nothing"
+		return "it printed nothing"
 	}
 	return strings.Join(w.lines, "\n")
 }

@@ -1,7 +1,7 @@
-// Package pty opens terminals whose other end can be given up: a read there ends
-// when the file is closed or has passed its deadline, though some process may
-// hold the terminal open for ever. creack/pty leaves that end in blocking mode,
-// where neither ends a read.
+// Package pty opens pseudo-terminals whose master side can be abandoned: a read
+// from it returns when the file is closed or its deadline has passed, even if
+// some process keeps the terminal open forever. creack/pty leaves the master in
+// blocking mode, in which neither ends a read.
 package pty
 
 import (
@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is a terminal's, in characters and, if a program should know, in pixels.
+// Size is a terminal's size in characters and, optionally, in pixels.
 type Size = pty.Winsize
 
-// Open opens a terminal of that size: its other end, and itself.
+// Open opens a terminal of that size; end is its master side.
 func Open(size Size) (end, terminal *os.File, err error) {
 	blocking, terminal, err := pty.Open()
 	if err != nil {
@@ -36,14 +36,14 @@ func Open(size Size) (end, terminal *os.File, err error) {
 	return nil, nil, err
 }
 
-// Start starts a command as the leader of a session on a new terminal, and
-// returns the terminal's other end.
+// Start starts a command as session leader on a new terminal, and returns the
+// terminal's master side.
 func Start(cmd *exec.Cmd, size Size) (*os.File, error) {
 	end, terminal, err := Open(size)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = terminal.Close() }() // the command has it
+	defer func() { _ = terminal.Close() }() // the command has its own copy
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -53,17 +53,17 @@ func Start(cmd *exec.Cmd, size Size) (*os.File, error) {
 	return end, nil
 }
 
-// Copy copies what programs print on a terminal or into a pipe, until no process has
-// it open any more, or w fails, which closes it. Once ended is closed it goes on with
-// what was printed before, and then returns: a process that was left behind may hold
-// it open for ever.
+// Copy copies what programs print to a terminal or a pipe, until no process has
+// it open. If w fails, Copy closes end. Once ended is closed, it copies what
+// was printed before and returns, because a background process may keep the
+// terminal open forever.
 func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		select {
 		case <-ended:
-			_ = end.SetReadDeadline(time.Now()) // it is closed, if that fails
+			_ = end.SetReadDeadline(time.Now()) // if this fails, the file is closed
 		case <-done:
 		}
 	}()
@@ -72,26 +72,26 @@ func Copy(w io.Writer, end *os.File, ended <-chan struct{}) {
 		n, err := end.Read(b)
 		if n > 0 {
 			if _, err := w.Write(b[:n]); err != nil {
-				_ = end.Close() // the programs hear of it
+				_ = end.Close() // the programs get an error or a signal
 				return
 			}
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			Rest(w, end)
 		}
-		if err != nil { // EIO: nobody has the terminal open any more
+		if err != nil { // EIO: no process has the terminal open
 			return
 		}
 	}
 }
 
-// maxRest bounds, in bytes, what is left to read of a program that has ended, so
-// that another that goes on printing holds nobody up. The kernel keeps less of a
-// terminal and, unless it is told to, of a pipe.
+// maxRest limits how much is read, in bytes, after a program has ended, so that
+// another program that keeps printing does not block. The kernel buffers less
+// for a terminal and, by default, for a pipe.
 const maxRest = 1 << 20
 
-// Rest copies what was written into a terminal or a pipe until now, and waits for
-// nothing; the file's deadline does not count.
+// Rest copies what has been written to a terminal or a pipe so far, without
+// waiting. It ignores the file's deadline.
 func Rest(w io.Writer, end *os.File) {
 	conn, err := end.SyscallConn()
 	if err != nil {
@@ -107,7 +107,7 @@ func Rest(w io.Writer, end *os.File) {
 		if errors.Is(failed, unix.EINTR) {
 			continue
 		}
-		if failed != nil || n <= 0 { // EAGAIN: there is nothing now
+		if failed != nil || n <= 0 { // EAGAIN: no more data now
 			return
 		}
 		if _, err := w.Write(b[:n]); err != nil {
@@ -117,8 +117,8 @@ func Rest(w io.Writer, end *os.File) {
 	}
 }
 
-// Resize changes the size of the terminal behind its other end; the programs on
-// it are told.
+// Resize sets the size of the terminal, given its master side; programs on it
+// get a SIGWINCH.
 func Resize(end *os.File, size Size) error {
 	conn, err := end.SyscallConn()
 	if err != nil {
@@ -134,7 +134,7 @@ func Resize(end *os.File, size Size) error {
 	return failed
 }
 
-// pollable has the runtime wait for a file, which it takes.
+// pollable makes the runtime poll the file, and takes ownership of it.
 func pollable(f *os.File) (*os.File, error) {
 	defer func() { _ = f.Close() }()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is one system call of a child between its birth and its exec.
+// call is one system call that a child makes between its creation and its exec.
 type call struct {
 	number uintptr
 	args   [6]uintptr
-	from   [6]uint16        // if not 0, the argument is the result that was saved there
-	save   uint16           // where the result goes, if not 0
-	put    *int32           // where the result goes too, if not nil
-	passes [2]syscall.Errno // errors that do not matter
-	path   bool             // it is about a path that the plan saw
-	past   int              // where to go on if that has vanished or is out of reach, if not 0: there is nothing to do then
-	what   string           // for the error
+	from   [6]uint16        // if not 0, the saved result to pass as this argument
+	save   uint16           // where to save the result, if not 0
+	put    *int32           // also store the result here, if not nil
+	passes [2]syscall.Errno // errors to ignore
+	path   bool             // it opens a path that the plan saw
+	past   int              // if not 0, the call to continue with if the path has vanished or is not accessible
+	what   string           // for error messages
 }
 
-// program is a list of calls, with all that they point to.
+// program is a list of calls, with the data that they point to.
 type program struct {
 	calls     []call
 	saved     []uintptr
@@ -31,7 +31,7 @@ type program struct {
 	namespace [64]byte // where the child writes the name of its mount namespace
 }
 
-// result names a result that is saved for later calls.
+// result identifies a saved result, for use by later calls.
 type result uint16
 
 // add appends a call. An argument is a number, a string, a pointer, or an
@@ -64,16 +64,16 @@ func (p *program) add(what string, number uintptr, args ...any) *call {
 	return &p.calls[len(p.calls)-1]
 }
 
-// but says which errors of a call do not matter.
+// but sets errors of the call that are ignored.
 func (c *call) but(errnos ...syscall.Errno) { copy(c.passes[:], errnos) }
 
-// planned says that the call is about a path that the plan saw.
+// planned marks the call as one on a path that the plan saw.
 func (c *call) planned() *call {
 	c.path = true
 	return c
 }
 
-// result has the call's result saved.
+// result saves the call's result.
 func (p *program) result(c *call) result {
 	if len(p.saved) == 0 {
 		p.saved = append(p.saved, 0)
@@ -83,17 +83,17 @@ func (p *program) result(c *call) result {
 	return result(c.save)
 }
 
-// CallError is a step of the way into the sandbox that failed.
+// CallError is a system call that failed while the child set up the sandbox.
 type CallError struct {
 	What string
 	Err  error
 	exec bool
-	path bool // it was about a path that the plan saw
+	path bool // the call opened a path that the plan saw
 }
 
 func (e *CallError) Error() string { return e.What + ": " + e.Err.Error() }
 
-// moved reports whether the files have changed since they were planned for.
+// moved reports whether the files have changed since the plan was made.
 func (e *CallError) moved() bool {
 	errno, ok := errors.AsType[syscall.Errno](e.Err)
 	return ok && e.path && vanished(errno)
@@ -102,8 +102,8 @@ func (e *CallError) moved() bool {
 // Unwrap returns the errno.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// These keep the runtime's own signals away from a child that has only one of
-// its threads; gVisor uses them the same way.
+// beforeFork and its counterparts block the Go runtime's signals for a child
+// that has only one of the runtime's threads. gVisor uses them in the same way.
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -114,38 +114,40 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// vfork makes a child in this memory, on this stack, and returns twice, as
-// clone does: first in the child, and in the parent when the child has become
-// another program or ended. Copying the page tables of a Go program, and its
-// pages as they are written to, takes longer than all of a sandbox's mounts.
+// vfork creates a child that shares this memory and stack. Like clone it
+// returns twice: first in the child, then in the parent, when the child has
+// called exec or exited. Copying the page tables and modified pages of a Go
+// program, as fork does, would take longer than all of the sandbox's mounts.
 func vfork(flags uintptr) (pid int, errno uintptr)
 
-// birth is a child that has its namespaces, and waits for its program: the
-// kernel makes the ones while we plan the other.
+// birth is a child that has its namespaces and waits for its program. This lets
+// the kernel create the namespaces while the parent makes the plan.
 type birth struct {
 	program *program // set before ready is
-	ready   uint32   // 1 when the program is there
-	parent  uintptr  // this process
-	// What the child says of its failure: the call, and its error.
+	ready   uint32   // 1 once program is set
+	parent  uintptr  // process id of the parent
+	// The index of the call that failed in the child, and its error.
 	failed int
 	errno  syscall.Errno
 
-	// Of the child, when done is closed: it has become another program, or ended.
+	// Set when done is closed, which is when the child has called exec or
+	// exited.
 	pid  int
-	err  syscall.Errno // of making it
+	err  syscall.Errno // error of creating the child
 	done chan struct{}
 }
 
-// bear makes a child that waits. Until [birth.run] returns nothing may stop the
-// world, which waits for the thread that the child sleeps on: no collection, no
-// change of GOMAXPROCS, which has to be 2 or more.
+// bear creates a child that waits. Until [birth.run] returns, nothing may stop
+// the world (no garbage collection, no change of GOMAXPROCS), because that
+// would wait for the thread on which the child sleeps. GOMAXPROCS must be at
+// least 2.
 func bear(flags uintptr) *birth {
 	b := &birth{parent: uintptr(os.Getpid()), done: make(chan struct{})}
 	go b.live(flags)
 	return b
 }
 
-// live returns when the child has become another program or ended.
+// live returns when the child has called exec or exited.
 func (b *birth) live(flags uintptr) {
 	syscall.ForkLock.Lock()
 	b.pid, b.err = b.fork(flags)
@@ -153,17 +155,17 @@ func (b *birth) live(flags uintptr) {
 	close(b.done)
 }
 
-// run has the child make the program's calls, of which the last is its exec, and
-// returns when it has.
+// run makes the child run the program's calls, of which the last is its exec,
+// and returns when it has.
 func (b *birth) run(p *program) (pid int, err error) {
 	b.program = p
 	atomic.StoreUint32(&b.ready, 1)
-	_, _, _ = unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWake, 1) // nobody may wait yet
+	_, _, _ = unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWake, 1) // the child may not be waiting yet
 	<-b.done
 	return b.end()
 }
 
-// end says how it went.
+// end returns the child's process id, or the error that made it fail.
 func (b *birth) end() (pid int, err error) {
 	if b.err != 0 {
 		return 0, &CallError{What: "make namespaces", Err: b.err}
@@ -176,7 +178,7 @@ func (b *birth) end() (pid int, err error) {
 	return 0, &CallError{What: failed.what, Err: b.errno, exec: failed.number == unix.SYS_EXECVE, path: failed.path}
 }
 
-// abandon ends a child that gets no program.
+// abandon makes a child exit that gets no program.
 func (b *birth) abandon() {
 	p := &program{}
 	p.add("end", unix.SYS_EXIT_GROUP, 0)
@@ -185,7 +187,7 @@ func (b *birth) abandon() {
 	}
 }
 
-// reap waits for the end of a child.
+// reap waits for a child to exit.
 func reap(pid int) {
 	for {
 		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
@@ -194,25 +196,25 @@ func reap(pid int) {
 	}
 }
 
-// start makes a child that makes the program's calls at once. It may be called
-// where others use the runtime.
+// start creates a child that runs the program's calls at once. Other goroutines
+// may run meanwhile.
 func (p *program) start(flags uintptr) (pid int, err error) {
 	b := &birth{program: p, ready: 1, parent: uintptr(os.Getpid()), done: make(chan struct{})}
 	b.live(flags)
 	return b.end()
 }
 
-// Operations of futex on what only this memory has.
+// futex operations on memory that no other process shares.
 const (
 	futexWait = 0 | 128
 	futexWake = 1 | 128
 )
 
-// fork is the child's whole life in this program. After the clone nothing may
-// be allocated and no stack may grow: there are no other threads to help. The
-// parent's thread sleeps until the child has become another program, and sees
-// what it wrote. The child is killed when that thread ends; the runtime ends none
-// but those that a goroutine has locked and left.
+// fork clones the process and runs the child's calls. After the clone the child
+// must not allocate memory or grow its stack, since it has no other threads to
+// help. The parent's thread sleeps until the child has called exec or exited,
+// and then sees what the child wrote. The child is killed if that thread ends;
+// the runtime only ends threads that a goroutine has locked and not unlocked.
 //
 //go:noinline
 //go:norace
@@ -227,7 +229,7 @@ func (b *birth) fork(flags uintptr) (pid int, errno syscall.Errno) {
 	afterForkInChild()
 	_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0)
 	if parent, _, _ := syscall.RawSyscall6(unix.SYS_GETPPID, 0, 0, 0, 0, 0, 0); parent != b.parent {
-		exit() // it died before
+		exit() // the parent died before
 	}
 	for atomic.LoadUint32(&b.ready) == 0 {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWait, 0, 0, 0, 0)
@@ -269,8 +271,8 @@ func exit() {
 	}
 }
 
-// vanished reports whether an error says that a path is no longer what the plan
-// saw: gone, or with a link or a file in its way.
+// vanished reports whether an error means that a path has changed since the
+// plan was made: it is gone, or has been replaced by a link or a file.
 //
 //go:nosplit
 func vanished(e syscall.Errno) bool {

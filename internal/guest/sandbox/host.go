@@ -16,7 +16,7 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// hostTree is the files of this host.
+// hostTree is the file system of this host.
 type hostTree struct{}
 
 func (hostTree) Kind(name string) Kind {
@@ -60,7 +60,8 @@ func (hostTree) Resolve(name string) string {
 	return full
 }
 
-// TempDirs are where temporary files go, by the environment's word too.
+// TempDirs returns the folders for temporary files, including the environment's
+// TMPDIR.
 func TempDirs(getenv func(string) string) []string {
 	dirs := slices.Clone(sandboxpolicy.TempFolders)
 	if t := getenv("TMPDIR"); path.IsAbs(t) && path.Clean(t) != "/" {
@@ -69,19 +70,19 @@ func TempDirs(getenv func(string) string) []string {
 	return dirs
 }
 
-// socketFolders hold the sockets of services, which lead out of the sandbox
-// whatever its network is.
+// socketFolders returns folders with the sockets of services. Through these
+// sockets a command could leave the sandbox, whatever its network policy is.
 func socketFolders(uid int) []string {
 	id := strconv.Itoa(uid)
 	return []string{"/run", "/var/run", "/tmp/.X11-unix", "/tmp/.ICE-unix", "/tmp/tmux-" + id, "/tmp/.tmux-" + id}
 }
 
-// keptFiles are wanted in what is masked.
+// keptFiles must stay readable although they are in masked folders.
 var keptFiles = []string{"/etc/resolv.conf", "/run/current-system", "/run/wrappers", "/run/opengl-driver"}
 
-// Sockets are the paths to mask: the folders of sockets, and each unix socket
-// of this network namespace that has a path. Those that sandboxed commands make
-// are in namespaces of their own, and stay.
+// Sockets returns the paths to mask: the folders of sockets, and each unix
+// socket of this network namespace that has a path. Sandboxed commands have
+// their own network namespaces, so their sockets are not masked.
 func Sockets() []string {
 	masked := socketFolders(os.Getuid())
 	list, err := read("/proc/net/unix")
@@ -89,7 +90,7 @@ func Sockets() []string {
 		return masked
 	}
 	for in := bufio.NewScanner(bytes.NewReader(list)); in.Scan(); {
-		// The path is the eighth field, and may have spaces.
+		// The path is the eighth field and may contain spaces.
 		rest := in.Text()
 		for range 7 {
 			_, rest, _ = strings.Cut(strings.TrimLeft(rest, " "), " ")
@@ -105,8 +106,8 @@ func Sockets() []string {
 	return masked
 }
 
-// read reads a file. The os package would watch it for events, and start a thread
-// for that.
+// read reads a file. Package os would register the file for polling, which
+// starts a thread.
 func read(name string) ([]byte, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -128,21 +129,23 @@ func read(name string) ([]byte, error) {
 	}
 }
 
-// ignoreFile names what is hidden from agents.
+// ignoreFile lists the files that are hidden from agents.
 const ignoreFile = ".cursorignore"
 
-// maxNear is the most folders of a root that are looked into before a command.
+// maxNear limits the number of folders of a root that are searched before a
+// command.
 const maxNear = 256
 
-// nearby is a folder of a root, or one in it, and what of interest it holds.
+// nearby is a root folder or one of its direct subfolders, and what was found
+// in it.
 type nearby struct {
 	path         string
 	git, ignores bool
 }
 
-// near are the folders of a root, and those in them, that are no links: where
-// repositories and ignore files beside the root's own are looked for. It goes no
-// deeper, for else the whole tree would have to be searched before each command.
+// near returns a root folder and its direct subfolders, without links. They are
+// searched for repositories and ignore files. A deeper search would have to
+// read the whole tree before each command.
 func near(root string) []nearby {
 	_, all := folders(root)
 	for i := range all[:min(len(all), maxNear)] {
@@ -163,7 +166,7 @@ func near(root string) []nearby {
 	return all
 }
 
-// folders reads a folder, and returns those in it.
+// folders reads a folder and returns its subfolders.
 func folders(dir string) (at nearby, in []nearby) {
 	at.path = dir
 	entries, err := os.ReadDir(dir)
@@ -180,17 +183,17 @@ func folders(dir string) (at nearby, in []nearby) {
 	return at, in
 }
 
-// look asks what a folder holds without reading it.
+// look checks what a folder contains without listing it.
 func (n *nearby) look() { n.git, n.ignores = has(n.path, ".git"), has(n.path, ignoreFile) }
 
-// has reports whether something of that name is in a folder.
+// has reports whether a folder has an entry with that name.
 func has(dir, name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(dir+"/"+name, &st) == nil
 }
 
-// Hidden returns what the .cursorignore of a root, and those below it, hide.
-// Where the root has none, those of the folders near it count.
+// Hidden returns the paths that the .cursorignore files in a root and below it
+// hide. If the root has none, only those of its direct subfolders count.
 func Hidden(root string) ([]string, error) { return hidden(root, near(root)) }
 
 func hidden(root string, near []nearby) ([]string, error) {
@@ -221,7 +224,7 @@ func hiddenBelow(root string) ([]string, error) {
 	var hidden []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what this user cannot list, no command of theirs can
+			return nil //nolint:nilerr // a command cannot list it either
 		}
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
@@ -242,7 +245,7 @@ func hiddenBelow(root string) ([]string, error) {
 		}
 		text, err := read(filepath.Join(name, ignoreFile))
 		if err != nil {
-			return nil //nolint:nilerr // there is none
+			return nil //nolint:nilerr // there is no such file
 		}
 		if rel == "." {
 			rel = ""
@@ -253,7 +256,7 @@ func hiddenBelow(root string) ([]string, error) {
 	return hidden, err
 }
 
-// streams are the descriptors 0, 1 and 2 that are files with a name.
+// streams returns the named files behind the descriptors 0, 1 and 2.
 func streams() []Stream {
 	var all []Stream
 	for fd := range 3 {
@@ -275,8 +278,8 @@ func streams() []Stream {
 	return all
 }
 
-// folderStreams reports whether a standard descriptor is a folder, from which
-// one could walk around the mounts.
+// folderStreams reports whether a standard descriptor is a folder, through
+// which a command could bypass the mounts.
 func folderStreams() bool {
 	for fd := range 3 {
 		var st unix.Stat_t
@@ -287,8 +290,8 @@ func folderStreams() bool {
 	return false
 }
 
-// HostTree is the files of this host, for Plan.
+// HostTree is this host's file system, for Plan.
 var HostTree Tree = hostTree{}
 
-// PlanHere plans for this host, which it probes.
+// PlanHere makes a plan for this host, after probing it.
 func PlanHere(spec Spec) (Layout, error) { return Plan(spec, Probe(), HostTree) }

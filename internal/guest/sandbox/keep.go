@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// keepPause is how often the keeper looks.
+// keepPause is the keeper's polling interval.
 const keepPause = 500 * time.Millisecond
 
-// Keep is the keeper: it waits until no process is left in a mount namespace,
-// and then clears away what its sandbox stood on. Its descriptors from 3 on are
-// the placeholders, locked.
+// Keep runs the keeper process: it waits until no process is left in a mount
+// namespace, then removes the sandbox's placeholders. Its descriptors from 3 on
+// are the locked placeholders.
 func Keep(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("there is no namespace to watch")
+		return fmt.Errorf("no namespace given")
 	}
 	var h heldPlaceholders
 	var late []string

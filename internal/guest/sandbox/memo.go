@@ -2,7 +2,8 @@ package sandbox
 
 import "path"
 
-// memo asks a tree each thing once: planning asks much of the same few paths.
+// memo caches the answers of a tree, because planning asks about the same paths
+// many times.
 type memo struct {
 	tree  Tree
 	kinds map[string]Kind
@@ -33,7 +34,8 @@ func (m memo) Resolve(name string) string {
 	return r
 }
 
-// resolve asks only of the last part of a path, where that is no link.
+// resolve resolves the cached parent and only asks about the last element of
+// the path, unless that is a link.
 func (m memo) resolve(name string) string {
 	if name == "/" || !path.IsAbs(name) || path.Clean(name) != name {
 		return m.tree.Resolve(name)

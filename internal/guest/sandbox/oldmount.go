@@ -13,7 +13,7 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// mounted lists what is mounted and can be seen, from the root down.
+// mounted lists the visible mounts, parents first.
 func mounted() []Mounted {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -27,7 +27,7 @@ var mountFlags = map[string]uintptr{
 	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
 }
 
-// parseMounts reads a mountinfo.
+// parseMounts parses /proc/self/mountinfo.
 func parseMounts(text []byte) []Mounted {
 	var all []Mounted
 	for in := bufio.NewScanner(bytes.NewReader(text)); in.Scan(); {
@@ -39,7 +39,7 @@ func parseMounts(text []byte) []Mounted {
 		for word := range strings.SplitSeq(f[5], ",") {
 			m.Flags |= mountFlags[word]
 		}
-		// What is mounted later covers what was there.
+		// A later mount covers earlier ones at and below its path.
 		all = slices.DeleteFunc(all, func(old Mounted) bool { return sandboxpolicy.Below(m.Path, old.Path) })
 		all = append(all, m)
 	}
@@ -47,7 +47,7 @@ func parseMounts(text []byte) []Mounted {
 	return all
 }
 
-// unescape reads the octal that mountinfo has for spaces and their like.
+// unescape decodes the octal escapes for spaces and the like in mountinfo.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -63,11 +63,13 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// mountOld makes the layout's mounts by mount(2), which binds what is there
-// and changes one mount at a time. Its paths go by descriptors, as those of the
-// newer calls, so that no link put in their place leads elsewhere.
+// mountOld adds the calls that make the layout's mounts with mount(2), which
+// can bind existing files and change the flags of one mount at a time. As with
+// the newer system calls, it passes paths as descriptors, so that replacing a
+// path by a link does not redirect a mount.
 func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
-	// What stays as it is, is mounted on itself, and so apart from the rest.
+	// Bind mount each path that stays unchanged on itself, so that it has its
+	// own flags.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
 		if m.Mode == Kept || m.Mode == Writable {
@@ -79,7 +81,7 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 		if l.Frozen && !l.apart(m.Path) {
 			first := len(p.calls)
 			p.remount("make read-only "+m.Path, m.Path, m.Flags|unix.MS_RDONLY)
-			// Where this user cannot go, the command cannot either.
+			// If this user cannot enter the mount, neither can the command.
 			p.calls[first].past = len(p.calls)
 		}
 	}
@@ -90,7 +92,8 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 	}
 	blank := l.blankDir() + "/.masked"
 	if dir := l.blankDir(); dir != "" {
-		// What cannot be opened by anybody: a socket that nobody listens on.
+		// A unix socket without a listener serves as a file that nobody can
+		// open.
 		p.mountNew("tmpfs", dir, "mode=0755")
 		p.add("make "+blank, unix.SYS_MKNODAT, atCWD, blank, unix.S_IFSOCK, 0)
 	}
@@ -137,8 +140,8 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 	}
 }
 
-// blankDir is the masked folder that holds what is mounted over masked files:
-// one that lies in no other mount; "" if there is none.
+// blankDir returns the masked folder for the file that is mounted over masked
+// files. It is a folder that is not inside another mount; "" if there is none.
 func (l Layout) blankDir() string {
 	for _, m := range l.Mounts {
 		if m.Mode == Masked && m.Kind == Dir && strings.Count(m.Path, "/") == 1 {
@@ -148,14 +151,14 @@ func (l Layout) blankDir() string {
 	return ""
 }
 
-// apart reports whether a path lies in what stays as it is.
+// apart reports whether a path is inside a mount that stays unchanged.
 func (l Layout) apart(name string) bool {
 	return slices.ContainsFunc(l.Mounts, func(m Mount) bool { return (m.Mode == Kept || m.Mode == Writable) && sandboxpolicy.Below(m.Path, name) })
 }
 
-// flagsAt are those of the mount that a path is on.
+// flagsAt returns the flags of the mount that contains a path.
 func flagsAt(on []Mounted, name string) (flags uintptr) {
-	for _, m := range on { // from the root down
+	for _, m := range on { // parents come first
 		if sandboxpolicy.Below(m.Path, name) {
 			flags = m.Flags
 		}
@@ -163,14 +166,16 @@ func flagsAt(on []Mounted, name string) (flags uintptr) {
 	return flags
 }
 
-// at gives a descriptor the number that has a name.
+// at duplicates a descriptor to a fixed number, whose /proc path is known in
+// advance.
 func (p *program) at(fd result, number int) string {
 	p.add("name a descriptor", unix.SYS_DUP3, fd, number, unix.O_CLOEXEC)
 	p.add("close", unix.SYS_CLOSE, fd)
 	return "/proc/self/fd/" + strconv.Itoa(number)
 }
 
-// bind mounts what was opened, with all that is mounted below it, and closes both.
+// bind bind-mounts an opened file or folder, with all mounts below it, and
+// closes both descriptors.
 func (p *program) bind(what string, from, to result) {
 	p.add(what, unix.SYS_MOUNT, p.at(from, fromFD), p.at(to, toFD), 0, unix.MS_BIND|unix.MS_REC, 0).planned()
 }

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A placeholder is empty, and has the sticky bit, which says nothing about what
-// only its owner can write to. It has that mark from its birth, so that nobody
-// takes it for somebody's own, and one that was left behind (by kill -9) is
-// known: the next sandbox there takes it away.
+// A placeholder is an empty file or folder with the sticky bit set, which has
+// no other meaning on what only its owner can write. The bit is set at
+// creation, so that nobody mistakes the placeholder for a real file. If a
+// killed process leaves it behind, the next sandbox recognizes it and removes
+// it.
 const (
 	placeholderDir  = unix.S_ISVTX | 0o755
 	placeholderFile = unix.S_ISVTX | 0o644
@@ -29,9 +30,9 @@ func isPlaceholder(st *unix.Stat_t) bool {
 	return kind == unix.S_IFDIR || kind == unix.S_IFREG && st.Size == 0
 }
 
-// heldPlaceholders are placeholders in use, each with a shared lock: several sandboxes may
-// stand on one, and the last removes it. Removing one that is in use would take
-// the protection away with it.
+// heldPlaceholders are the placeholders in use, each with a shared lock. Several sandboxes
+// may share one, and the last removes it. Removing one in use would end the
+// protection of its path.
 type heldPlaceholders []heldPlaceholder
 
 type heldPlaceholder struct {
@@ -39,11 +40,11 @@ type heldPlaceholder struct {
 	fd   int
 }
 
-// errMoved says that the files changed while they were looked at.
-var errMoved = errors.New("the protected files are being changed by others")
+// errMoved says that the files changed while a plan was made.
+var errMoved = errors.New("other processes are changing the protected files")
 
-// hold makes the plan's placeholders, and takes hold of those that others made.
-// It is errMoved if one vanished on the way: plan again.
+// hold creates the plan's placeholders and locks those that exist already. It
+// returns errMoved if one vanished meanwhile: then the caller must plan again.
 func hold(l Layout) (heldPlaceholders, error) {
 	var h heldPlaceholders
 	for _, p := range l.Placeholders {
@@ -65,7 +66,7 @@ func hold(l Layout) (heldPlaceholders, error) {
 		if err == nil && isPlaceholder(&st) {
 			err = h.take(m.Path)
 		}
-		if err != nil { // the plan saw it: somebody has taken it away
+		if err != nil { // it existed when the plan was made
 			h.release()
 			return nil, errMoved
 		}
@@ -95,7 +96,7 @@ func (h *heldPlaceholders) take(name string) error {
 		return errMoved
 	}
 	var st unix.Stat_t
-	// It may be being removed, or have been.
+	// Another sandbox may be removing it, or have removed it.
 	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || unix.Fstat(fd, &st) != nil || st.Nlink == 0 {
 		_ = unix.Close(fd)
 		return errMoved
@@ -108,8 +109,8 @@ func (h heldPlaceholders) has(name string) bool {
 	return slices.ContainsFunc(h, func(s heldPlaceholder) bool { return s.path == name })
 }
 
-// release lets go of the placeholders, and removes those that nobody else holds
-// and nobody has put to use. It goes from the leaves to the root.
+// release unlocks the placeholders, children first, and removes those that no
+// other sandbox uses and that still are empty.
 func (h heldPlaceholders) release() {
 	slices.SortFunc(h, func(a, b heldPlaceholder) int { return strings.Compare(b.path, a.path) })
 	for _, s := range h {
@@ -120,8 +121,8 @@ func (h heldPlaceholders) release() {
 	}
 }
 
-// remove removes a placeholder, unless its name leads to something else by now.
-// A folder that is in use stays, as a plain one.
+// remove removes a placeholder, unless its path names another file by now. It
+// keeps a folder that is in use and clears its mark.
 func (s heldPlaceholder) remove() {
 	var own, now unix.Stat_t
 	if unix.Fstat(s.fd, &own) != nil || unix.Lstat(s.path, &now) != nil || own.Ino != now.Ino || own.Dev != now.Dev || !isPlaceholder(&now) {
@@ -134,7 +135,7 @@ func (s heldPlaceholder) remove() {
 	}
 }
 
-// lateNames are the names that the plan's late patterns match now.
+// lateNames returns the names that match the plan's late patterns now.
 func lateNames(patterns []string) map[string]bool {
 	found := map[string]bool{}
 	for _, p := range patterns {
@@ -148,7 +149,8 @@ func lateNames(patterns []string) map[string]bool {
 	return found
 }
 
-// setAside renames what has appeared under a protected name, and returns it.
+// setAside renames files that have appeared under a protected name, and returns
+// their names.
 func setAside(patterns []string, before map[string]bool) []string {
 	var moved []string
 	for name := range lateNames(patterns) {

@@ -13,21 +13,21 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// Landlock's rights on files, as groups.
+// Groups of Landlock's file access rights.
 const (
 	readAccess  = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
-	firstAccess = ll.AccessFSRefer - 1 // ABI 1: all below refer
+	firstAccess = ll.AccessFSRefer - 1 // ABI 1: all rights below refer
 	allAccess   = firstAccess | ll.AccessFSRefer | ll.AccessFSTruncate | ll.AccessFSIoctlDev
-	// writeAccess makes no devices.
+	// writeAccess excludes creating devices.
 	writeAccess = allAccess &^ (ll.AccessFSMakeChar | ll.AccessFSMakeBlock | ll.AccessFSIoctlDev)
-	// fileAccess are the rights that mean something on what is no folder.
+	// fileAccess are the rights that apply to files other than folders.
 	fileAccess   = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSIoctlDev
 	deviceAccess = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSReadDir | ll.AccessFSTruncate | ll.AccessFSIoctlDev
 )
 
-// The first ABI of Landlock with which a promise can be kept.
+// The first Landlock ABI that supports a feature.
 const (
-	filesABI = 3 // before it a file that may only be read could be truncated
+	filesABI = 3 // earlier ABIs allow truncating a read-only file
 	ioctlABI = 5
 	scopeABI = 6
 )
@@ -44,8 +44,9 @@ func (p *planner) missing(format string, args ...any) {
 	p.Missing = append(p.Missing, fmt.Sprintf(format, args...))
 }
 
-// isolate gives a namespace of its own to every command whose network is not
-// the host's. It needs to know no files.
+// isolate returns the namespaces that a policy needs: a command whose network
+// is not the host's always gets its own. It needs no file system to decide
+// that.
 func isolate(pol sandboxpolicy.Policy, k Kernel) Layout {
 	return Layout{
 		User: k.owner(), Mount: k.Namespaces, IPC: k.Namespaces,
@@ -54,7 +55,7 @@ func isolate(pol sandboxpolicy.Policy, k Kernel) Layout {
 	}
 }
 
-// network says what cannot be held of the network's rules.
+// network notes which network rules cannot be enforced.
 func (p *planner) network() {
 	pol := p.spec.Rules.Policy
 	switch {
@@ -74,12 +75,12 @@ func (p *planner) files() {
 		p.Files = allAccess
 	case abi >= filesABI:
 		p.Files = allAccess &^ ll.AccessFSIoctlDev
-	case p.kernel.Namespaces: // mounts do it
+	case p.kernel.Namespaces: // mounts enforce the rules
 	default:
 		p.missing("files: Landlock ABI %d (Linux 6.2), or namespaces", filesABI)
 	}
-	// Landlock lets modes, owners and times be changed everywhere: read-only
-	// mounts do not.
+	// Landlock does not restrict changes of modes, owners and times; read-only
+	// mounts do.
 	p.Frozen = p.kernel.Namespaces
 	p.OldMounts = p.kernel.Namespaces && p.kernel.OldMounts
 	if p.kernel.Landlock >= scopeABI {
@@ -90,7 +91,7 @@ func (p *planner) files() {
 	}
 }
 
-// withoutMounts says what cannot be held where nothing can be mounted.
+// withoutMounts notes what cannot be enforced without mounts.
 func (p *planner) withoutMounts() {
 	why := cmp.Or(p.kernel.Why, "none can be made")
 	for _, root := range p.spec.Rules.Roots() {
@@ -108,15 +109,15 @@ func (p *planner) withoutMounts() {
 	}
 }
 
-// writable reports whether Landlock would let a path be changed.
+// writable reports whether the Landlock rules allow changing a path.
 func (p *planner) writable(name string) bool {
 	return slices.ContainsFunc(p.spec.Rules.Writable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), name) })
 }
 
-// real is a path without links, as Landlock and mounts take it.
+// real returns a path with links resolved, as Landlock and mounts need it.
 func (p *planner) real(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
 
-// holes are the mounts.
+// holes plans the mounts.
 func (p *planner) holes() {
 	for _, g := range p.spec.Rules.Writable {
 		if name := p.real(g.Path); p.tree.Kind(name) != None {
@@ -144,7 +145,8 @@ func (p *planner) holes() {
 		}
 	}
 	for _, name := range p.spec.Masked {
-		// Folders above need no anchor: a mask moves with them.
+		// Folders above need no anchor: if one is renamed, the mask moves with
+		// it.
 		at := p.tree.Resolve(name)
 		if m, ok := p.mounts[at]; at != "" && (!ok || m.Mode < Masked) {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: p.tree.Kind(at), Fleeting: p.tree.Kind(at) == Other}
@@ -162,7 +164,7 @@ func (p *planner) holes() {
 		p.Mounts = append(p.Mounts, m)
 	}
 	slices.SortFunc(p.Mounts, func(a, b Mount) int {
-		// What is kept is mounted beside its mask, which it needs first.
+		// A kept path is mounted inside its mask, so the mask comes first.
 		return cmp.Or(cmp.Compare(strings.Count(a.Path, "/"), strings.Count(b.Path, "/")), cmp.Compare(a.Path, b.Path))
 	})
 	masksFile := slices.ContainsFunc(p.Mounts, func(m Mount) bool { return m.Mode == Masked && m.Kind != Dir })
@@ -173,7 +175,7 @@ func (p *planner) holes() {
 	slices.SortFunc(p.Placeholders, func(a, b Placeholder) int { return cmp.Compare(a.Path, b.Path) })
 }
 
-// spellings says where what is mounted could be reached by another spelling.
+// spellings notes where a mounted path could be reached under another spelling.
 func (p *planner) spellings() {
 	told := map[string]bool{}
 	for _, m := range p.Mounts {
@@ -188,8 +190,9 @@ func (p *planner) spellings() {
 	}
 }
 
-// boundary masks what may not be read, where Landlock does not keep it: all in
-// the root folder that nothing opens. What is opened below is kept.
+// boundary masks what must not be read if Landlock does not restrict reading:
+// every entry of the root folder that no rule opens. Paths below it that rules
+// open are kept.
 func (p *planner) boundary() {
 	if p.Files != 0 || p.spec.Rules.Readable == nil {
 		return
@@ -197,14 +200,14 @@ func (p *planner) boundary() {
 	for _, name := range p.tree.Names("/") {
 		at := path.Join("/", name)
 		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), at) })
-		// A link leads to what is judged by itself.
+		// A link's target is checked by itself.
 		if kind := p.tree.Kind(at); !open && kind != Link && kind != None {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: kind}
 		}
 	}
 }
 
-// keep saves from a mask what the policy itself names below it.
+// keep keeps the paths that the policy names inside masked folders.
 func (p *planner) keep() {
 	kept := slices.Clone(p.spec.Kept)
 	if p.Files == 0 {
@@ -232,16 +235,16 @@ func (p *planner) keep() {
 	}
 }
 
-// gone reports whether a path is in what is masked, and not in what is kept of it.
+// gone reports whether a path is inside a mask and not kept.
 func (p *planner) gone(name string) bool {
 	m, ok := p.above(name)
 	return ok && (m.Mode == Masked || !m.Mode.stays() && p.gone(m.Path))
 }
 
-// stays reports whether a mount is there in spite of a mask above it.
+// stays reports whether a mount remains visible inside a mask above it.
 func (m Mode) stays() bool { return m == Kept || m == Shown }
 
-// above is the nearest mount above name.
+// above returns the nearest mount above name.
 func (p *planner) above(name string) (Mount, bool) {
 	for dir := path.Dir(name); name != "/"; dir = path.Dir(dir) {
 		if m, ok := p.mounts[dir]; ok {
@@ -254,7 +257,7 @@ func (p *planner) above(name string) (Mount, bool) {
 	return Mount{}, false
 }
 
-// mount notes a mount, and anchors the folders above it that could be moved.
+// mount adds a mount, and anchors the folders above it that could be renamed.
 func (p *planner) mount(name string, mode Mode) {
 	if m, ok := p.mounts[name]; ok && m.Mode >= mode {
 		return
@@ -273,8 +276,8 @@ func (p *planner) mount(name string, mode Mode) {
 	}
 }
 
-// fix makes a path unchangeable, which may not be there yet: it stands then on
-// a placeholder, of the first folder that is missing.
+// fix makes a path unchangeable. If the path does not exist, a placeholder is
+// created for the first missing folder of it.
 func (p *planner) fix(name string, kind Kind) {
 	if !p.writable(name) {
 		return
@@ -286,7 +289,8 @@ func (p *planner) fix(name string, kind Kind) {
 	if p.tree.Kind(missing) == None && !slices.ContainsFunc(p.Placeholders, func(h Placeholder) bool { return h.Path == missing }) {
 		p.Placeholders = append(p.Placeholders, Placeholder{Path: missing, Kind: kind})
 		if kind == File && path.Base(path.Dir(missing)) != "info" {
-			// As a device git does not see it, where an empty file would be added.
+			// A masked file is a device, which git ignores; git would offer to
+			// add an empty file.
 			p.mount(missing, Masked)
 			return
 		}
@@ -294,13 +298,13 @@ func (p *planner) fix(name string, kind Kind) {
 	p.mount(missing, Fixed)
 }
 
-// ofGit are the rules for a repository that is no root.
+// ofGit are the git rules for a repository that is not a root.
 var ofGit = slices.DeleteFunc(slices.Clone(sandboxpolicy.Protections), func(r sandboxpolicy.Protection) bool { return !strings.HasPrefix(r.Name, ".git/") })
 
-// maxModules bounds how deep the names of submodules may be nested.
+// maxModules limits how deep submodule names may be nested.
 const maxModules = 8
 
-// repository protects what git keeps of others in a repository's folder: its
+// repository protects the git folders that a repository keeps for others: its
 // submodules, whose names may have slashes, and its worktrees.
 func (p *planner) repository(git string, depth int) {
 	if p.tree.Kind(git) != Dir || depth > maxModules {
@@ -338,7 +342,7 @@ func (p *planner) modules(dir string, depth int) {
 	}
 }
 
-// protect holds rules in one root.
+// protect applies rules to one root.
 func (p *planner) protect(root string, rules []sandboxpolicy.Protection) {
 	for _, rule := range rules {
 		if rule.Late {
@@ -363,41 +367,42 @@ func (p *planner) protect(root string, rules []sandboxpolicy.Protection) {
 	}
 }
 
-// open lets a folder be changed inside one that may not.
+// open makes a folder writable inside one that is read-only.
 func (p *planner) open(name string) {
 	switch p.tree.Kind(name) {
 	case Dir:
 	case None:
 		if p.tree.Stands(path.Dir(name)) {
-			return // it is gone with the other sandbox
+			return // it belonged to another sandbox and is gone
 		}
 		p.Placeholders = append(p.Placeholders, Placeholder{Path: name, Kind: Dir})
 	default:
-		return // a link could lead to what is protected
+		return // a link could point to a protected path
 	}
 	p.mounts[name] = Mount{Path: name, Mode: Writable, Kind: Dir}
 }
 
-// link fixes a name, and what is behind it if it or a folder above it is a
-// link; it returns where the name leads, "" where to nothing yet. A link is
-// fixed itself too: another could be put in its place.
+// link protects a path and, if it or a folder above it is a link, its target.
+// It returns the target, or "" if that does not exist. The link itself is
+// protected too, because it could be replaced.
 func (p *planner) link(name string, kind Kind) string {
 	for dir := name; dir != "/" && p.writable(path.Dir(dir)); dir = path.Dir(dir) {
 		if p.tree.Kind(dir) == Link {
 			p.mount(dir, Fixed)
-			// What it leads to is held where it is; if that is nothing yet, the
-			// sandbox could make it, and so nothing may be made there.
+			// The target is protected at its own path. If the target does not
+			// exist yet, the sandbox could create it, so nothing may be created
+			// there.
 			if at := p.tree.Resolve(name); at != "" {
 				p.fix(at, kind)
 				return at
 			}
-			p.missing("protected %s: the link %s leads nowhere; remove it", name, dir)
+			p.missing("protected %s: the link %s has no target; remove it", name, dir)
 			return ""
 		}
 	}
 	for dir := path.Dir(name); dir != "/" && p.writable(path.Dir(dir)); dir = path.Dir(dir) {
 		if k := p.tree.Kind(dir); k != Dir && k != None {
-			p.fix(dir, File) // the .git of a worktree
+			p.fix(dir, File) // a worktree's .git file
 			return ""
 		}
 	}
@@ -405,7 +410,7 @@ func (p *planner) link(name string, kind Kind) string {
 	return p.tree.Resolve(name)
 }
 
-// glob finds the names in the pattern's folder that it matches.
+// glob returns the names in the pattern's folder that match it.
 func (p *planner) glob(root, pattern string) []string {
 	dir, last := path.Split(path.Join(root, pattern))
 	var found []string
@@ -417,7 +422,7 @@ func (p *planner) glob(root, pattern string) []string {
 	return found
 }
 
-// rights are Landlock's rules.
+// rights plans the Landlock rules.
 func (p *planner) rights() {
 	if p.Files == 0 {
 		return
@@ -463,7 +468,8 @@ func (p *planner) rights() {
 	}
 }
 
-// names of Landlock's rights on files, from the lowest bit.
+// names are the names of Landlock's file access rights, starting with the
+// lowest bit.
 var names = []string{
 	"execute", "write_file", "read_file", "read_dir", "remove_dir", "remove_file", "make_char", "make_dir",
 	"make_reg", "make_sock", "make_fifo", "make_block", "make_sym", "refer", "truncate", "ioctl_dev",

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ABI is the version of Landlock that the kernel has; 0 is none.
+// ABI returns the kernel's Landlock ABI version; 0 means no Landlock.
 func ABI() int {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -19,8 +19,8 @@ func ABI() int {
 	return abi
 }
 
-// Assume is what this host can probably enforce. That namespaces can be made
-// shows when they are.
+// Assume returns what this host can probably enforce. Whether it can create
+// namespaces is only known once it tries.
 func Assume() Kernel {
 	k := Kernel{Landlock: ABI(), Namespaces: true, Privileged: privileged(), UID: os.Geteuid(), GID: os.Getegid()}
 	if _, _, errno := unix.Syscall(unix.SYS_MOUNT_SETATTR, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
@@ -29,7 +29,8 @@ func Assume() Kernel {
 	return k
 }
 
-// privileged reports whether this process may make namespaces as it is.
+// privileged reports whether this process may create namespaces without a user
+// namespace.
 func privileged() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -40,7 +41,7 @@ func privileged() bool {
 	return data[0].Effective&want == want
 }
 
-// Probe tries what this host can enforce.
+// Probe tests what this host can enforce.
 func Probe() Kernel {
 	k := Assume()
 	p := &program{}
@@ -67,7 +68,7 @@ func Probe() Kernel {
 	return k
 }
 
-// Describe says in a line what a host can enforce.
+// Describe describes what a host can enforce in one line.
 func Describe(k Kernel) string {
 	namespaces := "namespaces by a user namespace"
 	switch {
@@ -84,12 +85,12 @@ func Describe(k Kernel) string {
 		landlock = "Landlock ABI " + strconv.Itoa(k.Landlock)
 	}
 	if k.Landlock < scopeABI {
-		namespaces += "; signals reach other processes of the same user, which Landlock keeps since Linux 6.12"
+		namespaces += "; signals to other processes of the same user are not blocked (needs Linux 6.12)"
 	}
 	return landlock + ", " + namespaces
 }
 
-// flags are clone's.
+// flags returns the flags for clone.
 func (l Layout) flags() (flags uintptr) {
 	for _, n := range []struct {
 		on   bool
@@ -102,7 +103,8 @@ func (l Layout) flags() (flags uintptr) {
 	return flags
 }
 
-// Hints say what may stand in the way of namespaces here, and what mends it.
+// Hints says what may prevent creating namespaces on this host, and how to fix
+// it.
 func Hints() []string {
 	var hints []string
 	is := func(file, value string) bool {
@@ -110,16 +112,16 @@ func Hints() []string {
 		return err == nil && strings.TrimSpace(string(text)) == value
 	}
 	if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-		hints = append(hints, "AppArmor keeps users from making namespaces: install a profile for this program that has \"userns,\", or set sysctl kernel.apparmor_restrict_unprivileged_userns=0")
+		hints = append(hints, "AppArmor prevents users from creating namespaces: install a profile for this program that has \"userns,\", or set sysctl kernel.apparmor_restrict_unprivileged_userns=0")
 	}
 	if is("/proc/sys/user/max_user_namespaces", "0") {
-		hints = append(hints, "user namespaces are switched off: sysctl user.max_user_namespaces=10000")
+		hints = append(hints, "user namespaces are disabled: set sysctl user.max_user_namespaces=10000")
 	}
 	if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-		hints = append(hints, "user namespaces are for root only: sysctl kernel.unprivileged_userns_clone=1")
+		hints = append(hints, "only root may create user namespaces: set sysctl kernel.unprivileged_userns_clone=1")
 	}
 	if status, err := os.ReadFile("/proc/self/status"); err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n") {
-		hints = append(hints, "this process is under a seccomp filter, as in a container of Docker: its profile has to allow clone, mount, open_tree, move_mount, mount_setattr, fsopen, fsconfig and fsmount (--security-opt seccomp=…)")
+		hints = append(hints, "this process has a seccomp filter, as in a Docker container: the filter must allow clone, mount, open_tree, move_mount, mount_setattr, fsopen, fsconfig and fsmount (--security-opt seccomp=…)")
 	}
 	return hints
 }

@@ -9,28 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProxyPort is where the proxy listens, on the loopback of the sandbox's own
-// network, which is empty.
+// ProxyPort is the port of the proxy on loopback in the sandbox's network
+// namespace, which is otherwise empty.
 const ProxyPort = 3128
 
-// Descriptors at fixed numbers, above those that programs meet.
+// Descriptors with fixed numbers, higher than those that programs use.
 const (
-	listenerFD = 1000 // the proxy's, shared with the parent
-	fromFD     = 1001 // what is mounted, for mount(2), which takes paths
-	toFD       = 1002 // where
+	listenerFD = 1000 // the proxy's listener, shared with the parent
+	fromFD     = 1001 // source of a mount(2), which takes paths
+	toFD       = 1002 // target of a mount(2)
 )
 
-// noLinks opens exactly what the plan saw: a link that was put in its place
-// since fails.
+// noLinks opens exactly the path that the plan saw: it fails if an element has
+// been replaced by a link.
 var noLinks = unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 
-// compile makes the calls that hold the layout, the last of which becomes the
-// command. dir is where it starts. If lenient, sockets that have gone since the
-// plan are passed over.
+// compile returns the system calls that apply the layout and then execute the
+// command in dir. If lenient is set, sockets that have disappeared since the
+// plan are skipped.
 func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []string) *program {
 	p := &program{calls: make([]call, 0, 128+16*len(l.Mounts)+3*len(l.Paths))}
-	// The child says in which mount namespace it is: when others ask, it may have ended,
-	// and left behind what it started.
+	// The child reports its mount namespace. If the parent looked it up later,
+	// the child could have exited already while processes that it started are
+	// still running.
 	p.add("name the mount namespace", unix.SYS_READLINKAT, atCWD, "/proc/self/ns/mnt", p.namespace[:], len(p.namespace)).but(unix.ENOENT, unix.EACCES)
 	if l.User {
 		p.writeFile("/proc/self/setgroups", "deny")
@@ -48,7 +49,8 @@ func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []st
 			l.mount(p, lenient)
 		}
 	}
-	// By its name again: the working directory of the parent lies below the mounts.
+	// Change to the directory again by name: the parent's working directory is
+	// now hidden below the mounts.
 	p.add("change to "+dir, unix.SYS_CHDIR, dir)
 	p.add("bound core dumps", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, unsafe.Pointer(&unix.Rlimit{}), 0)
 	ruleset := l.ruleset(p)
@@ -86,13 +88,14 @@ func (p *program) writeFile(name, text string) {
 // atCWD is AT_FDCWD.
 const atCWD = ^uintptr(99)
 
-// loopback brings the network up, and opens the proxy's listener in it.
+// loopback brings up loopback in the network namespace, and opens the proxy's
+// listener there.
 func (p *program) loopback(proxy bool) {
 	request := make([]byte, 40) // struct ifreq
 	copy(request, "lo")
 	*(*uint16)(unsafe.Pointer(&request[16])) = unix.IFF_UP | unix.IFF_RUNNING
 	s := p.result(p.add("open a socket", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
-	p.add("bring loopback up", unix.SYS_IOCTL, s, unix.SIOCSIFFLAGS, request).but(unix.ENOTTY) // gVisor's is up
+	p.add("bring loopback up", unix.SYS_IOCTL, s, unix.SIOCSIFFLAGS, request).but(unix.ENOTTY) // in gVisor it is up already
 	if proxy {
 		at := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}}
 		*(*[2]byte)(unsafe.Pointer(&at.Port)) = [2]byte{ProxyPort >> 8, ProxyPort & 0xff}
@@ -103,10 +106,10 @@ func (p *program) loopback(proxy bool) {
 	p.add("close a socket", unix.SYS_CLOSE, s)
 }
 
-// mount makes the layout's mounts, from the root down. If lenient, fleeting ones
-// that are gone are passed over.
+// mount adds the calls that make the layout's mounts, parents first. If lenient
+// is set, fleeting ones that have disappeared are skipped.
 func (l Layout) mount(p *program, lenient bool) {
-	// What stays as it is, is taken hold of before the rest is closed.
+	// Open what stays unchanged before the rest is made read-only.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
 		if m.Mode.stays() || m.Mode == Writable {
@@ -148,7 +151,7 @@ func (l Layout) mount(p *program, lenient bool) {
 	}
 }
 
-// makePoint makes what a kept thing is mounted on, in the empty mask.
+// makePoint creates the mount point of a kept path inside the empty mask.
 func (p *program) makePoint(m Mount, masks []string) {
 	for _, mask := range masks {
 		rest, in := strings.CutPrefix(m.Path, mask+"/")
@@ -173,7 +176,7 @@ func (p *program) open(name string) result {
 	return p.result(p.add("open "+name, unix.SYS_OPENAT2, atCWD, name, unsafe.Pointer(&noLinks), unix.SizeofOpenHow).planned())
 }
 
-// clone makes a mount of what was opened, with all that is mounted below it.
+// clone makes a mount from an opened file or folder, with all mounts below it.
 func (p *program) clone(what string, at result) result {
 	return p.result(p.add(what, unix.SYS_OPEN_TREE, at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE).planned())
 }
@@ -199,7 +202,7 @@ func (p *program) setattr(what string, at any, name string, flags int, attr unix
 	p.add(what, unix.SYS_MOUNT_SETATTR, at, name, flags, unsafe.Pointer(a), unsafe.Sizeof(attr))
 }
 
-// attach puts a mount in its place, with the rights of its mode.
+// attach attaches a mount, with the flags of its mode.
 func (p *program) attach(name string, tree, at result, m Mount) {
 	switch {
 	case m.Mode == Fixed || m.Mode == Shown:
@@ -212,7 +215,8 @@ func (p *program) attach(name string, tree, at result, m Mount) {
 	p.add("close", unix.SYS_CLOSE, at)
 }
 
-// ruleset makes Landlock's, of the paths as they are now that all is mounted.
+// ruleset creates the Landlock rules. It opens paths after everything is
+// mounted.
 func (l Layout) ruleset(p *program) result {
 	if l.Files|l.Scope == 0 {
 		return 0
@@ -220,14 +224,15 @@ func (l Layout) ruleset(p *program) result {
 	attr := &ll.RulesetAttr{HandledAccessFS: l.Files, Scoped: l.Scope}
 	size := unsafe.Sizeof(*attr)
 	if l.Scope == 0 {
-		size = unsafe.Offsetof(attr.HandledAccessNet) // older kernels know no more
+		size = unsafe.Offsetof(attr.HandledAccessNet) // the size that older kernels accept
 	}
 	ruleset := p.result(p.add("landlock", unix.SYS_LANDLOCK_CREATE_RULESET, unsafe.Pointer(attr), size, 0))
 	rules := l.Paths
 	if l.Mount && l.has("/dev/pts") && l.Files != 0 {
 		rules = append(rules[:len(rules):len(rules)], PathRule{Path: "/dev/pts", Access: deviceAccess & l.Files})
 	}
-	// struct landlock_path_beneath_attr is packed: rights, then descriptor.
+	// struct landlock_path_beneath_attr is packed: access rights, then
+	// descriptor.
 	type beneath [12]byte
 	pack := func(access uint64, fd int32) *beneath {
 		var b beneath
@@ -259,15 +264,17 @@ func (l Layout) has(name string) bool {
 	return false
 }
 
-// lastCapability is more than any kernel has; what it does not know is EINVAL.
+// lastCapability is higher than any kernel's; for capabilities it does not
+// know, a kernel returns EINVAL.
 const lastCapability = 63
 
-// dropPrivileges gives up every capability and the way to get any back.
+// dropPrivileges drops all capabilities and every way to regain them.
 func dropPrivileges(p *program) {
 	p.add("no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	p.add("ambient capabilities", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	for c := range lastCapability + 1 {
-		// Without the right to drop there were none to begin with, and no_new_privs keeps it so.
+		// A process without CAP_SETPCAP gets EPERM; it has no capabilities
+		// anyway, and no_new_privs keeps it that way.
 		p.add("bounding capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0).but(unix.EINVAL, unix.EPERM)
 	}
 	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

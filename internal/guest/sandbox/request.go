@@ -11,37 +11,37 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// Request asks for a sandbox in words that can be sent to another process.
+// Request describes a sandbox in a form that can be passed to another process.
 type Request struct {
 	Policy     sandboxpolicy.Policy
-	Workspaces []string // absolute; the first is where relative paths of the policy start
-	Home       string   // ~ of the policy's paths; $HOME if empty
-	Temp       []string // folders for temporary files; the usual ones and $TMPDIR if empty
-	// Masked are paths beside the usual ones that lead out of the sandbox, such as
-	// the folder of a terminal's socket. Writable are open in spite of that.
+	Workspaces []string // absolute; relative paths in the policy are below the first
+	Home       string   // ~ in the policy's paths; $HOME by default
+	Temp       []string // folders for temporary files; by default the usual ones and $TMPDIR
+	// Masked are more paths that would lead out of the sandbox, such as the
+	// folder of a terminal's socket. Writable are paths that stay writable
+	// nevertheless.
 	Masked   []string
 	Writable []string
-	Fixed    []string // may be read, and not changed, wherever they lie
-	// BestEffort goes on where the host cannot enforce all of the policy.
+	Fixed    []string // read-only, wherever they are
+	// BestEffort continues even if the host cannot enforce all of the policy.
 	BestEffort bool
 }
 
-// Command is the command that runs argv in a sandbox, by the helper program at
-// the path given. Its exit code is argv's own, or one of the Exit constants. Who
-// starts hooks, servers or terminals sets the rest of it as ever: folder,
-// environment, pipes.
+// Command returns the command that runs argv in a sandbox, using the helper
+// program at the given path. Its exit code is argv's own, or one of the Exit
+// constants. The caller sets its directory, environment and pipes as usual.
 func Command(helper string, r Request, argv ...string) (*exec.Cmd, error) {
 	args, err := Arguments(r, argv...)
 	if err != nil {
 		return nil, err
 	}
-	return exec.Command(helper, args...), nil //nolint:noctx // whoever runs it ends it
+	return exec.Command(helper, args...), nil //nolint:noctx // the caller ends it
 }
 
-// Arguments are those of the helper for a request.
+// Arguments returns the helper's arguments for a request.
 func Arguments(r Request, argv ...string) ([]string, error) {
 	if len(argv) == 0 {
-		return nil, errors.New("sandbox: there is no command")
+		return nil, errors.New("sandbox: the command is empty")
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -50,7 +50,7 @@ func Arguments(r Request, argv ...string) ([]string, error) {
 	return append([]string{"--request", string(text), "--"}, argv...), nil
 }
 
-// ReadLayer reads a sandbox.json; nil if there is none at the path.
+// ReadLayer reads a sandbox.json; it returns nil if the file does not exist.
 func ReadLayer(file string) (*sandboxpolicy.Layer, error) {
 	text, err := read(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,8 +66,8 @@ func ReadLayer(file string) (*sandboxpolicy.Layer, error) {
 	return layer, nil
 }
 
-// FindLayer reads the sandbox.json below a folder, of those that sandboxpolicy.Files
-// names the first that is there.
+// FindLayer reads the sandbox.json of a folder: the first existing file of
+// those that cage.Files lists.
 func FindLayer(dir string) (*sandboxpolicy.Layer, error) {
 	for _, name := range sandboxpolicy.Files {
 		if layer, err := ReadLayer(filepath.Join(dir, name)); layer != nil || err != nil {
@@ -77,7 +77,8 @@ func FindLayer(dir string) (*sandboxpolicy.Layer, error) {
 	return nil, nil
 }
 
-// Rules are the request's policy in its place, and with them what is hidden.
+// Rules returns the rules of the request's policy for its workspaces, including
+// hidden files.
 func (r Request) Rules(getenv func(string) string) (sandboxpolicy.Rules, error) {
 	place := sandboxpolicy.Scope{Home: r.Home, Temp: r.Temp}
 	if len(place.Temp) == 0 {
@@ -120,7 +121,7 @@ func (r Request) Rules(getenv func(string) string) (sandboxpolicy.Rules, error) 
 	return rules, nil
 }
 
-// Spec is what the request asks for on this host.
+// Spec returns the sandbox that the request describes on this host.
 func (r Request) Spec(getenv func(string) string) (Spec, error) {
 	rules, err := r.Rules(getenv)
 	if err != nil {

@@ -24,40 +24,40 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// Exit codes of a sandbox itself. Others are the command's.
+// The sandbox's own exit codes. All others are the command's.
 const (
-	ExitUnenforceable = 123 // the host cannot hold the policy: nothing was run
+	ExitUnenforceable = 123 // the host cannot enforce the policy; nothing was run
 	ExitFailed        = 125
 	ExitCannot        = 126
 	ExitNotFound      = 127
 )
 
-// A Server serves the sandbox's network: what connects to the listener is what
-// the command sends to its proxy. It returns when the listener is closed.
+// A Server serves the sandbox's network. It accepts the connections that the
+// command makes to its proxy, and returns when the listener is closed.
 type Server interface{ Serve(net.Listener) error }
 
-// Job is one command to be run in a sandbox.
+// Job is one command to run in a sandbox.
 type Job struct {
-	// Spec says what is wanted of the files as they are now. It is asked again when
-	// they change on the way.
+	// Spec returns the requested sandbox for the current files. It is called
+	// again if files change while the sandbox is set up.
 	Spec   func() (Spec, error)
-	Policy sandboxpolicy.Policy // of each spec
-	Dir    string               // where it starts: absolute
-	Argv   []string             // the command; its name is looked up in Env's PATH
+	Policy sandboxpolicy.Policy // the policy of every Spec
+	Dir    string               // absolute path of the starting directory
+	Argv   []string             // the command; its name is searched in Env's PATH
 	Env    []string
-	Proxy  Server    // needed where the policy has a list of hosts
-	Keeper []string  // the command line that runs Keep in another process
-	Words  io.Writer // for what a person should know
+	Proxy  Server    // required if the policy lists hosts
+	Keeper []string  // the command that runs Keep in another process
+	Words  io.Writer // messages for the user
 
-	started func() // the child has
+	started func() // called when the child has started, for tests
 }
 
-// Run runs a command and returns its exit code: 128+n if signal n ended it, or
-// one of the sandbox's own, with the error. It changes this process (its
-// signals, its children) and is called once in its life.
+// Run runs a command and returns its exit code: 128+n if signal n killed it, or
+// one of the sandbox's own codes, with the error. It changes this process (its
+// signals and children), so it can be called only once.
 func Run(job Job) (int, error) {
-	// No collector until the command has started, and two processors: one for the
-	// birth of the child, one for its plan.
+	// Until the command has started, disable the garbage collector and use two
+	// processors: one creates the child while the other makes the plan.
 	processors, garbage, memory := runtime.GOMAXPROCS(2), debug.SetGCPercent(-1), debug.SetMemoryLimit(math.MaxInt64)
 	job.started = func() {
 		debug.SetMemoryLimit(memory)
@@ -82,8 +82,8 @@ func Run(job Job) (int, error) {
 		code, err := job.once(kernel, file, try > firmTries)
 		step, isStep := errors.AsType[*CallError](err)
 		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
-			// Plan again without namespaces: that fails, and says what is missing, or is
-			// what the spec's best effort asks for.
+			// Plan again without namespaces. That either fails and says what is
+			// missing, or continues if the spec asks for best effort.
 			kernel.Namespaces, kernel.Why = false, step.Error()
 			continue
 		}
@@ -96,10 +96,10 @@ func Run(job Job) (int, error) {
 	}
 }
 
-// How often a command is planned for while files change: those of others come
-// and go in the folders for temporary files. A socket that is gone may be back
-// under the same name, so the first tries look again; where they do not end,
-// what is gone is passed over.
+// How often to plan again if files change meanwhile: other processes create and
+// remove files in the folders for temporary files. A vanished socket may
+// reappear under the same name, so the first attempts start over; later
+// attempts skip what is gone.
 const (
 	firmTries = 10
 	maxTries  = 100
@@ -109,7 +109,7 @@ func isRefusal(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)
 }
 
-// once plans, and runs the command.
+// once makes a plan and runs the command.
 func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	if job.Policy.Type == sandboxpolicy.InsecureNone {
 		if _, err := job.Spec(); err != nil {
@@ -117,7 +117,8 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 		}
 		return job.replace(file)
 	}
-	// A child that was born with fewer namespaces than the plan wants gets no program.
+	// If the child was created with fewer namespaces than the plan needs,
+	// discard it.
 	flags := isolate(job.Policy, kernel).flags()
 	child := bear(flags)
 	r, err := job.prepare(kernel, file, lenient)
@@ -151,14 +152,14 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	status, alone := wait(pid, signals)
 	stop()
 	for _, name := range setAside(r.layout.Late, r.late) {
-		fmt.Fprintf(job.Words, "sandbox: %s is protected: what the command made under that name was set aside beside it\n", name)
+		fmt.Fprintf(job.Words, "sandbox: %s is protected: the file that the command created there was renamed\n", name)
 	}
 	if alone || len(r.holding)+len(r.layout.Late) == 0 || len(job.Keeper) == 0 {
 		r.holding.release()
 	} else if err := job.keep(r); err != nil {
-		// The placeholders stay, with their mark, and protect on; the next sandbox
-		// here clears them away.
-		fmt.Fprintln(job.Words, "sandbox: placeholders are left in the workspace:", err)
+		// Leave the placeholders: they are marked and keep protecting their
+		// paths, and the next sandbox here removes them.
+		fmt.Fprintln(job.Words, "sandbox: cannot remove placeholders from the workspace:", err)
 	}
 	if status.Signaled() {
 		return 128 + int(status.Signal()), nil
@@ -166,15 +167,15 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	return status.ExitStatus(), nil
 }
 
-// prepared is what a command runs with.
+// prepared is everything needed to run a command.
 type prepared struct {
 	layout  Layout
 	program *program
 	holding heldPlaceholders // the placeholders
-	late    map[string]bool  // the names that the layout's late patterns match already
+	late    map[string]bool  // names that already match the layout's late patterns
 }
 
-// prepare plans. What it holds is the caller's to let go.
+// prepare makes the plan. The caller must release what it holds.
 func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, err error) {
 	spec, err := job.Spec()
 	if err != nil {
@@ -188,7 +189,7 @@ func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, er
 		fmt.Fprintln(job.Words, "sandbox: not enforced:", m)
 	}
 	if r.layout.Proxy && job.Proxy == nil {
-		return r, errors.New("the policy has a list of hosts, and there is no proxy")
+		return r, errors.New("the policy lists hosts, but there is no proxy")
 	}
 	if r.holding, err = hold(r.layout); err != nil {
 		return r, err
@@ -198,7 +199,7 @@ func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, er
 	return r, nil
 }
 
-// replace becomes a command that is not confined.
+// replace replaces this process by a command that needs no sandbox.
 func (job Job) replace(file string) (int, error) {
 	if err := os.Chdir(job.Dir); err != nil {
 		return ExitFailed, err
@@ -206,7 +207,7 @@ func (job Job) replace(file string) (int, error) {
 	return ExitCannot, &CallError{What: file, Err: syscall.Exec(file, job.Argv, job.Env)}
 }
 
-// serve runs the proxy on the listener that the child has made.
+// serve runs the proxy on the listener that the child has created.
 func (job Job) serve(l Layout) (stop func()) {
 	if !l.Proxy {
 		return func() {}
@@ -226,25 +227,26 @@ func (job Job) serve(l Layout) (stop func()) {
 	}
 }
 
-// passSignals gets the signals that are the command's. It is called when the
-// command has started, which would ignore what is ignored before. Package signal
-// takes some turns between threads for each, which a short command need not wait for.
+// passSignals returns a channel of signals to forward to the command. It must
+// be called after the command has started, because a child inherits ignored
+// signals. Package signal takes a moment for each signal, so a short command
+// should not wait for it.
 func passSignals() <-chan os.Signal {
 	passed := make(chan os.Signal, 8)
 	go func() {
 		signal.Notify(passed, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-		// A terminal sends these to the command as well.
+		// A terminal sends these signals to the command as well.
 		signal.Ignore(syscall.SIGINT, syscall.SIGQUIT)
 	}()
 	return passed
 }
 
-// wait waits for the child, passes signals on to it, and says whether all that
-// it started has ended too.
+// wait waits for the child and forwards signals to it. It also reports whether
+// everything that the child started has ended.
 func wait(pid int, passed <-chan os.Signal) (status unix.WaitStatus, alone bool) {
 	go func() {
 		for s := range passed {
-			_ = unix.Kill(pid, s.(syscall.Signal)) // it is gone, or it gets it
+			_ = unix.Kill(pid, s.(syscall.Signal)) // it may have exited already
 		}
 	}()
 	for {
@@ -253,7 +255,7 @@ func wait(pid int, passed <-chan os.Signal) (status unix.WaitStatus, alone bool)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return status, true // not without the child's own end
+			return status, true // the child's own exit was seen before
 		case got == pid:
 			for {
 				left, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -268,7 +270,8 @@ func wait(pid int, passed <-chan os.Signal) (status unix.WaitStatus, alone bool)
 	}
 }
 
-// environ is the command's environment: the job's, and what tells it where it is.
+// environ returns the command's environment: the job's, plus variables that
+// describe the sandbox.
 func (job Job) environ(l Layout, k Kernel) []string {
 	if l.Unconfined {
 		return job.Env
@@ -331,12 +334,12 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, exec.ErrNotFound)
 }
 
-// keep hands the placeholders to a process that lasts as long as what the
-// command has left running.
+// keep hands the placeholders to a process that lives as long as the processes
+// that the command left running.
 func (job Job) keep(r prepared) error {
 	namespace, _, _ := bytes.Cut(r.program.namespace[:], []byte{0})
 	if len(namespace) == 0 {
-		return errors.New("what still runs cannot be found: there is no /proc/self/ns/mnt")
+		return errors.New("cannot track processes that are still running: there is no /proc/self/ns/mnt")
 	}
 	args := append(slices.Clone(job.Keeper), string(namespace))
 	var files []*os.File

@@ -1,21 +1,22 @@
-// Package sandbox puts a policy (internal/policy/sandbox) around one command: what
-// it may read and write (Landlock, and mounts for the holes that Landlock cannot
-// make), what it may reach (a network namespace, and a proxy at its edge), and
-// which system calls it may make (seccomp); capabilities it has none.
+// Package sandbox applies a policy (internal/policy/cage) to one command. It
+// restricts which files the command may read and write (Landlock, plus mounts
+// for exceptions that Landlock cannot express), which hosts it may reach (a
+// network namespace, with a proxy as the way out), and which system calls it
+// may make (seccomp). The command has no capabilities.
 //
-// [Plan] decides and is pure: the same policy, kernel and tree give the same
-// plan, which can be read as text. A plan is turned into a list of system calls
-// that a child makes between its birth and its exec ([Run]): a process that has
-// become the command needs no second start of ours, and the parent, which is not
-// in the sandbox, serves the proxy and clears up.
+// [Plan] makes the decisions and is a pure function: the same policy, kernel
+// and tree give the same plan, which can be printed as text. [Run] turns a plan
+// into a list of system calls that a child makes between its creation and its
+// exec. So no second program is needed inside the sandbox, and the parent,
+// which is outside, serves the proxy and cleans up.
 //
-// It never enforces less than the policy asks without being told to: what the
-// kernel lacks is an [UnenforceableError].
+// It never silently enforces less than the policy asks for: if the kernel lacks
+// a feature, it returns an [UnenforceableError].
 //
-// Not covered: time, memory and processes, which are the machine's to bound;
-// names and metadata of files; sockets that somebody outside makes, after the
-// command began, in a folder that is not known to hold sockets; what others do
-// to the files meanwhile.
+// Not covered: limits on time, memory and processes, which the machine sets;
+// names and metadata of files; sockets that somebody outside creates after the
+// command has started, in a folder that is not known to have sockets; and
+// changes that other processes make to the files meanwhile.
 package sandbox
 
 import (
@@ -29,20 +30,21 @@ import (
 
 // Kernel is what this host can enforce.
 type Kernel struct {
-	Landlock   int  // its ABI; 0 is none
-	Namespaces bool // mount, network and IPC namespaces can be made
-	Privileged bool // they need no user namespace: the process has CAP_SYS_ADMIN
+	Landlock   int  // ABI version; 0 means no Landlock
+	Namespaces bool // mount, network and IPC namespaces can be created
+	Privileged bool // no user namespace is needed: the process has CAP_SYS_ADMIN
 	UID, GID   int
-	// OldMounts says that there is no mount_setattr (Linux 5.12; gVisor has none):
-	// mount(2) does it, which changes each of Mounted by itself.
+	// OldMounts says that mount_setattr is missing (it needs Linux 5.12, and
+	// gVisor lacks it). Then mount(2) is used, which changes each mount in
+	// Mounted separately.
 	OldMounts bool
 	Mounted   []Mounted
-	Why       string // what there is instead of namespaces: the error of who tried
+	Why       string // why namespaces cannot be created: the error of the attempt
 }
 
-// owner reports whether namespaces are made in a user namespace: without
-// privilege, or where Landlock does not keep root from the memory and folders of
-// its other processes.
+// owner reports whether to create the namespaces in a user namespace. That is
+// necessary without privileges, and also if Landlock does not keep root from
+// the memory and folders of its other processes.
 func (k Kernel) owner() bool { return k.Namespaces && (!k.Privileged || k.Landlock == 0) }
 
 // Mounted is a mount of this host, with its MS_ flags.
@@ -51,10 +53,10 @@ type Mounted struct {
 	Flags uintptr
 }
 
-// Kind is what a path is.
+// Kind is the type of a file.
 type Kind int
 
-// The kinds.
+// File types.
 const (
 	None Kind = iota
 	File
@@ -63,30 +65,32 @@ const (
 	Other // device, pipe, socket
 )
 
-// Tree is what Plan knows of the files.
+// Tree is Plan's view of the file system.
 type Tree interface {
-	Kind(path string) Kind      // of the path itself: a link is not followed
-	Names(dir string) []string  // in a folder, sorted
-	Resolve(path string) string // the path without links; "" if there is none
-	Stands(path string) bool    // it is a placeholder of a sandbox that runs, or was killed
-	// Folds reports whether names in a folder are taken in any case by a file system
-	// that does not tell the kernel: a mount on one spelling is not on the others.
+	Kind(path string) Kind      // type of the path itself; links are not followed
+	Names(dir string) []string  // names in a folder, sorted
+	Resolve(path string) string // the path with links resolved; "" if it does not exist
+	Stands(path string) bool    // whether it is a placeholder of a running or killed sandbox
+	// Folds reports whether the folder's file system ignores case without the
+	// kernel knowing it. A mount on one spelling then does not cover the
+	// others.
 	Folds(dir string) bool
 }
 
-// Spec is one sandbox that is wanted.
+// Spec describes a sandbox.
 type Spec struct {
 	Rules sandboxpolicy.Rules
-	// Masked are paths, beside those that the rules hide, that are emptied: folders
-	// and files of sockets that lead out. What is not there when they are mounted
-	// is passed over.
+	// Masked are paths to make empty in addition to those that the rules hide:
+	// folders and files of sockets that lead out of the sandbox. Paths that do
+	// not exist when they are mounted are skipped.
 	Masked []string
-	// Kept are files in what is masked that stay to be read, such as the resolver's.
+	// Kept are files inside masked paths that stay readable, such as the
+	// resolver's configuration.
 	Kept []string
-	// BestEffort goes on where the kernel cannot enforce all of it.
+	// BestEffort continues even if the kernel cannot enforce everything.
 	BestEffort bool
 	// Streams are the files behind descriptors 0, 1 and 2 that can be opened by
-	// name, with what the descriptor lets do.
+	// name, with the access that the descriptor gives.
 	Streams []Stream
 }
 
@@ -99,63 +103,64 @@ type Stream struct {
 // Mode is what a mount does to a path.
 type Mode int
 
-// The modes, each beating those before it.
+// The modes. If several apply to a path, the last one wins.
 const (
-	Anchor   Mode = iota // nothing changes, but it cannot be moved or removed
-	Writable             // may be changed, in what may not
-	Fixed                // may not be changed
-	Masked               // is empty
-	Kept                 // stays as it is in what is masked
-	Shown                // stays to be read in what is masked
+	Anchor   Mode = iota // unchanged, but cannot be renamed or removed
+	Writable             // writable, inside a path that is not
+	Fixed                // read-only
+	Masked               // empty
+	Kept                 // unchanged, inside a masked path
+	Shown                // readable, inside a masked path
 )
 
 var modeNames = []string{"anchor", "writable", "fixed", "masked", "kept", "shown"}
 
-// Mount is one mount of the sandbox's own.
+// Mount is one mount that the sandbox makes.
 type Mount struct {
 	Path string
 	Mode Mode
 	Kind Kind
-	// Fleeting is somebody's socket, which may go at any time: there is nothing to
-	// mask then.
+	// Fleeting says that the path is another program's socket, which may
+	// disappear at any time; then there is nothing to mask.
 	Fleeting bool
 }
 
-// Placeholder is a file or folder to be made, so that what is not there can be
-// protected. It is removed when the command and all it started have ended.
+// Placeholder is a file or folder to create so that a missing path can be
+// protected. It is removed when the command and everything it started have
+// ended.
 type Placeholder struct {
 	Path string
 	Kind Kind
 }
 
-// PathRule gives Landlock's rights below a path.
+// PathRule gives Landlock access rights below a path.
 type PathRule struct {
 	Path   string
-	FD     int // a descriptor instead of a path, if Path is ""
+	FD     int // the descriptor, if Path is ""
 	Access uint64
 }
 
-// Layout is a plan: all that is done to hold a policy.
+// Layout is a plan: everything that is done to enforce a policy.
 type Layout struct {
 	Unconfined   bool // insecure_none: nothing is done
-	User         bool // namespaces
+	User         bool // namespaces to create
 	Mount        bool
 	Network      bool
 	IPC          bool
-	OldMounts    bool // by mount(2), where the kernel knows no other
-	Frozen       bool // all files but those of the mounts are mounted to be read only
+	OldMounts    bool // use mount(2), because the kernel has nothing newer
+	Frozen       bool // all files except those of Mounts are mounted read-only
 	Placeholders []Placeholder
 	Mounts       []Mount
-	Late         []string // patterns of names that are set aside when they appear
-	Files        uint64   // Landlock's rights that are taken but where Paths gives them
+	Late         []string // patterns of names: files that appear under them are renamed
+	Files        uint64   // Landlock rights that are denied except where Paths grants them
 	Scope        uint64
 	Paths        []PathRule
 	Filter       Filter
 	Proxy        bool
-	Missing      []string // what was asked for and is not enforced
+	Missing      []string // what was requested but is not enforced
 }
 
-// Status is how much of the policy is held, in the words of
+// Status says how much of the policy is enforced, as a value of
 // CURSOR_SANDBOX_LANDLOCK_STATUS.
 func (l Layout) Status() string {
 	switch {
@@ -167,21 +172,23 @@ func (l Layout) Status() string {
 	return "fully_enforced"
 }
 
-// UnenforceableError says what of a policy this host cannot hold.
+// UnenforceableError lists what this host cannot enforce of a policy.
 type UnenforceableError struct{ Missing []string }
 
 func (e *UnenforceableError) Error() string {
 	return "this host cannot enforce the policy: " + strings.Join(e.Missing, "; ")
 }
 
-// errNotAbsolute is a mistake of the caller's.
+// errNotAbsolute is a caller's mistake.
 var errNotAbsolute = errors.New("is not absolute")
 
-// errRoot is a policy that opens everything, with holes: that is no sandbox.
-var errRoot = errors.New("it is the root folder: name the folders in it that may be changed, or say type insecure_none")
+// errRoot is returned for a policy that makes the whole root folder writable,
+// with exceptions: that would not be a sandbox.
+var errRoot = errors.New("it is the root folder: name the folders in it that may be changed, or set type to insecure_none")
 
-// Plan says how the policy is held on this kernel. It fails with an
-// [UnenforceableError] where it is not, unless the spec says best effort.
+// Plan returns how to enforce the policy on this kernel. If the kernel cannot
+// enforce all of it, Plan returns an [UnenforceableError], unless the spec asks
+// for best effort.
 func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
 	if spec.Rules.Policy.Type == sandboxpolicy.InsecureNone {
 		return Layout{Unconfined: true}, nil
@@ -212,7 +219,7 @@ func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
 	return p.Layout, nil
 }
 
-// String writes a plan out, a line for each thing that is done.
+// String formats a plan as text, one line for each action.
 func (l Layout) String() string {
 	var b strings.Builder
 	line := func(on bool, format string, args ...any) {

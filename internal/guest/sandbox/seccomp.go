@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter says which calls pass beside those that never do.
+// Filter says which system calls are allowed in addition to those that are
+// harmless for every command.
 type Filter struct {
-	Inet   bool // IPv4 and IPv6 sockets: the namespace or the policy makes them safe
-	Unix   bool // unix sockets: those that lead out are masked
-	Xattr  bool // attributes of files: read-only mounts keep them
-	Ptrace bool // Landlock or a user namespace keeps it to the sandbox's own processes
+	Inet   bool // IPv4 and IPv6 sockets: the namespace or the policy restricts them
+	Unix   bool // unix sockets: those that lead out of the sandbox are masked
+	Xattr  bool // extended attributes: read-only mounts protect them
+	Ptrace bool // Landlock or a user namespace limits it to the sandbox's own processes
 }
 
-// programs are the filters' code, all of which count.
+// programs returns the code of the filters, all of which are installed.
 func (f Filter) programs() [][]unix.SockFilter {
 	all := [][]unix.SockFilter{filter_always}
 	if !f.Inet {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what an action does.
+// Kind is the kind of an action.
 type Kind string
 
-// The actions.
+// The kinds of actions.
 const (
 	MouseMove      Kind = "mouse_move"
 	Click          Kind = "click"
@@ -25,10 +25,10 @@ const (
 	CursorPosition Kind = "cursor_position"
 )
 
-// Button is a button of the mouse, by X's number; 0 is the left one.
+// Button is a mouse button, by X's number; 0 means the left one.
 type Button byte
 
-// The buttons. The wheel has 4 to 7.
+// The buttons. 4 to 7 are the wheel.
 const (
 	Left    Button = 1
 	Middle  Button = 2
@@ -37,7 +37,7 @@ const (
 	Forward Button = 9
 )
 
-// Direction is where a wheel is turned to; 0 is down.
+// Direction is a direction of the mouse wheel; 0 is down.
 type Direction byte
 
 // The directions.
@@ -48,7 +48,7 @@ const (
 	ScrollRight
 )
 
-// button is the one that X has for it.
+// button returns X's button for a direction.
 func (d Direction) button() byte {
 	if d == 0 {
 		d = ScrollDown
@@ -56,25 +56,25 @@ func (d Direction) button() byte {
 	return byte(d) + 3
 }
 
-// An Action is one thing that a person does at a display.
+// An Action is one input or output action on a display.
 type Action struct {
 	Kind      Kind
-	At        *Point // in pixels of the picture; nil is where the pointer is. A drag begins there
-	To        *Point // of Drag: where it ends
+	At        *Point // in pixels of the screenshot; nil is the pointer's position. A drag starts here
+	To        *Point // end of a Drag
 	Button    Button
-	Direction Direction // of Scroll
-	Amount    int       // of Scroll: notches of the wheel
-	Text      string    // of Type, and of Key: a chord, as [ParseChord] takes it
+	Direction Direction // for Scroll
+	Amount    int       // for Scroll: number of wheel steps
+	Text      string    // for Type; for Key: a chord in the format of [ParseChord]
 	Wait      time.Duration
 }
 
-// check says what is wrong with actions, before any of them is done.
+// check validates all actions before the first one runs.
 func check(actions []Action, s Scaler) error {
 	switch {
 	case len(actions) == 0:
-		return errors.New("there are no actions: give at least one, such as a screenshot")
+		return errors.New("actions is empty: give at least one, such as a screenshot")
 	case len(actions) > MaxActions:
-		return fmt.Errorf("there are %d actions, more than the %d that one call may have: split them", len(actions), MaxActions)
+		return fmt.Errorf("there are %d actions, and one call may have at most %d: split them", len(actions), MaxActions)
 	}
 	shots := 0
 	for n, a := range actions {
@@ -82,11 +82,11 @@ func check(actions []Action, s Scaler) error {
 			shots++
 		}
 		if err := a.check(s); err != nil {
-			return fmt.Errorf("action %d of %d, %s: %w; nothing was done", n+1, len(actions), a.Kind, err)
+			return fmt.Errorf("action %d of %d, %s: %w; no action was performed", n+1, len(actions), a.Kind, err)
 		}
 	}
 	if shots > MaxShots {
-		return fmt.Errorf("there are %d screenshots, more than the %d that one call may have; nothing was done", shots, MaxShots)
+		return fmt.Errorf("there are %d screenshots, and one call may have at most %d; no action was performed", shots, MaxShots)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (a Action) check(s Scaler) error {
 		}
 	case Scroll:
 		if a.Amount < 1 || a.Amount > MaxScroll {
-			return fmt.Errorf("amount is %d: it is a number of notches, 1 to %d", a.Amount, MaxScroll)
+			return fmt.Errorf("amount is %d: give a number of wheel steps from 1 to %d", a.Amount, MaxScroll)
 		}
 	case Type:
 		return checkText(a.Text)
@@ -120,19 +120,19 @@ func (a Action) check(s Scaler) error {
 		return err
 	case Wait:
 		if a.Wait < 0 || a.Wait > MaxWait {
-			return fmt.Errorf("duration_ms is %d: it is 0 to %d", a.Wait.Milliseconds(), MaxWait.Milliseconds())
+			return fmt.Errorf("duration_ms is %d: give 0 to %d", a.Wait.Milliseconds(), MaxWait.Milliseconds())
 		}
 	case Click, MouseDown, MouseUp, Screenshot, CursorPosition:
 	default:
-		return errors.New("there is no such action")
+		return errors.New("unknown action")
 	}
 	switch a.Button {
 	case 0, Left, Middle, Right, Back, Forward:
 	default:
-		return fmt.Errorf("there is no button %d", a.Button)
+		return fmt.Errorf("unknown button %d", a.Button)
 	}
 	if a.Direction > ScrollRight {
-		return fmt.Errorf("there is no direction %d", a.Direction)
+		return fmt.Errorf("unknown direction %d", a.Direction)
 	}
 	return nil
 }
@@ -142,11 +142,11 @@ func checkText(text string) error {
 		return errors.New("text is empty")
 	}
 	if n := utf8.RuneCountInString(text); n > MaxText {
-		return fmt.Errorf("text has %d characters, more than the %d that can be typed at once: split it", n, MaxText)
+		return fmt.Errorf("text has %d characters, and at most %d can be typed at once: split it", n, MaxText)
 	}
 	for _, r := range text {
 		if _, ok := keysymOf(r); !ok {
-			return fmt.Errorf("text holds %U, which no key types", r)
+			return fmt.Errorf("text contains %U, which no key can type", r)
 		}
 	}
 	return nil

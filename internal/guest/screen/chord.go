@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Keysym is a key by what it means, as X numbers it.
+// Keysym is the meaning of a key, as a number of X's.
 type Keysym uint32
 
-// maxChord is how many keys a chord may have.
+// maxChord is the maximum number of keys in a chord.
 const maxChord = 8
 
-// keysyms are the keys that have names: X's own, which xdotool takes too.
+// keysyms are the named keys: X's names, which xdotool also accepts.
 var keysyms = named(`
 	BackSpace ff08 Tab ff09 Linefeed ff0a Clear ff0b Return ff0d Pause ff13 Scroll_Lock ff14 Sys_Req ff15 Escape ff1b Multi_key ff20 Delete ffff
 	Home ff50 Left ff51 Up ff52 Right ff53 Down ff54 Prior ff55 Page_Up ff55 Next ff56 Page_Down ff56 End ff57 Begin ff58
@@ -36,7 +36,8 @@ var keysyms = named(`
 	XF86AudioPrev 1008ff16 XF86AudioNext 1008ff17 XF86HomePage 1008ff18 XF86Back 1008ff26 XF86Forward 1008ff27 XF86Refresh 1008ff29
 	XF86Reload 1008ff73 XF86Search 1008ff1b XF86Copy 1008ff57 XF86Cut 1008ff58 XF86Paste 1008ff6d`)
 
-// aliases are what xdotool and people call some of them, in lower case.
+// aliases are other names in common use (xdotool has some of them), in lower
+// case.
 var aliases = map[string]string{
 	"ctrl": "Control_L", "control": "Control_L", "alt": "Alt_L", "shift": "Shift_L", "super": "Super_L", "meta": "Meta_L", "hyper": "Hyper_L",
 	"win": "Super_L", "windows": "Super_L", "cmd": "Super_L", "command": "Super_L", "option": "Alt_L", "altgr": "ISO_Level3_Shift",
@@ -45,36 +46,37 @@ var aliases = map[string]string{
 	"numlock": "Num_Lock", "printscreen": "Print", "hyphen": "minus", "dash": "minus", "backtick": "grave",
 }
 
-// folded are the names in lower case, where that is one key's alone.
+// folded maps lower-case names to keys, if they are unambiguous.
 var folded = func() map[string]Keysym {
 	all := map[string]Keysym{}
 	for name, sym := range keysyms {
 		lower := strings.ToLower(name)
 		if was, twice := all[lower]; twice && was != sym {
-			sym = 0 // as adiaeresis and Adiaeresis
+			sym = 0 // ambiguous, like adiaeresis and Adiaeresis
 		}
 		all[lower] = sym
 	}
 	return all
 }()
 
-// named reads pairs of a name and a number in hex.
+// named parses pairs of a name and a hexadecimal number.
 func named(table string) map[string]Keysym {
 	fields := strings.Fields(table)
 	all := make(map[string]Keysym, len(fields)/2)
 	for i := 0; i < len(fields); i += 2 {
 		var sym Keysym
 		if _, err := fmt.Sscanf(fields[i+1], "%x", &sym); err != nil {
-			panic("screen: " + fields[i]) // of this file
+			panic("screen: " + fields[i]) // a mistake in this file
 		}
 		all[fields[i]] = sym
 	}
 	return all
 }
 
-// ParseChord reads keys that are pressed together, such as "ctrl+shift+t", "Return"
-// or "alt+F4": each is a character, or a name of X's or one that people use.
-// The last may be a plus sign: "ctrl++". The keys stand in the order in which they are pressed.
+// ParseChord parses keys that are pressed together, such as "ctrl+shift+t",
+// "Return" or "alt+F4". Each key is a character, an X key name or a common
+// alias. The last may be a plus sign: "ctrl++". The result is in the order in
+// which the keys are pressed.
 func ParseChord(chord string) ([]Keysym, error) {
 	rest := strings.TrimSpace(chord)
 	if rest == "" {
@@ -83,7 +85,7 @@ func ParseChord(chord string) ([]Keysym, error) {
 	var names []string
 	if head, found := strings.CutSuffix(rest, "+"); found {
 		if head != "" && !strings.HasSuffix(head, "+") {
-			return nil, fmt.Errorf("the chord %.80q ends in a plus sign: say what is pressed with it; the key plus is %q", chord, "plus")
+			return nil, fmt.Errorf("the chord %.80q ends in a plus sign: add a key after it; the plus key is %q", chord, "plus")
 		}
 		rest, names = strings.TrimSuffix(head, "+"), []string{"plus"}
 	}
@@ -91,7 +93,7 @@ func ParseChord(chord string) ([]Keysym, error) {
 		names = append(strings.Split(rest, "+"), names...)
 	}
 	if len(names) > maxChord {
-		return nil, fmt.Errorf("the chord has %d keys, more than %d", len(names), maxChord)
+		return nil, fmt.Errorf("the chord has %d keys; at most %d are supported", len(names), maxChord)
 	}
 	keys := make([]Keysym, 0, len(names))
 	for _, name := range names {
@@ -109,8 +111,8 @@ func ParseChord(chord string) ([]Keysym, error) {
 	return keys, nil
 }
 
-// lookup finds a key by a name of its own, by what people call it, as the one
-// character that it types, or as U20AC.
+// lookup finds a key by its name, an alias, the character that it types, or a
+// code point such as U20AC.
 func lookup(name string) (Keysym, bool) {
 	if sym, ok := keysyms[name]; ok {
 		return sym, true
@@ -132,8 +134,8 @@ func lookup(name string) (Keysym, bool) {
 	return 0, false
 }
 
-// keysymOf is the key that types a character; a line break is Return. What shows
-// nothing and is no blank has none.
+// keysymOf returns the key for a character; a line break is Return. Invisible
+// characters other than blanks have none.
 func keysymOf(r rune) (Keysym, bool) {
 	switch {
 	case r == '\n' || r == '\r':
@@ -145,15 +147,15 @@ func keysymOf(r rune) (Keysym, bool) {
 	case r < 0x100:
 		return Keysym(r), true
 	case r == '€':
-		return keysyms["EuroSign"], true // layouts have it by that name
+		return keysyms["EuroSign"], true // keyboard layouts use that name
 	}
 	return unicodeKeysyms + Keysym(r), true
 }
 
-// unicodeKeysyms is what X adds to a character outside of Latin-1.
+// unicodeKeysyms is the offset of keysyms for characters outside Latin-1.
 const unicodeKeysyms = 0x01000000
 
-// isModifier reports whether a key changes what others mean.
+// isModifier reports whether a key modifies others.
 func (k Keysym) isModifier() bool {
 	return k >= 0xffe1 && k <= 0xffee || k == keysyms["ISO_Level3_Shift"] || k == keysyms["Mode_switch"] || k == keysyms["Num_Lock"]
 }

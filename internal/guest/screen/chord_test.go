@@ -20,7 +20,7 @@ func TestParseChord(t *testing.T) {
 	for chord, want := range map[string]string{
 		"": "key is empty", "  ": "key is empty", "ctrl+": "ends in a plus sign", "ctrl+c+ctrl": "twice", "ctrl+control": "twice",
 		"+a": `there is no key ""`, "foo": `there is no key "foo"`, "a b": "there is no key", "\x00": "there is no key", "\xff": "there is no key", "ADIAERESIS": "there is no key",
-		"1+2+3+4+5+6+7+8+9": "more than 8", "U110000": "there is no key", "U1B": "there is no key", "Ufffffffff": "there is no key",
+		"1+2+3+4+5+6+7+8+9": "at most 8", "U110000": "there is no key", "U1B": "there is no key", "Ufffffffff": "there is no key",
 	} {
 		if got, err := ParseChord(chord); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %x (%v), want %s", chord, got, err, want)

@@ -10,21 +10,21 @@ import (
 	"github.com/jezek/xgb/xproto"
 )
 
-// A keyboard is what its keys mean now.
+// A keyboard is the current mapping of keys to keysyms.
 type keyboard struct {
 	first xproto.Keycode
-	per   int // keysyms of a key
+	per   int // keysyms per key
 	syms  []xproto.Keysym
-	group int // the layout that is in use, 0 or 1
+	group int // current layout, 0 or 1
 }
 
-// A stroke is how a key is pressed that means a keysym.
+// A stroke says how to press the key for a keysym: the key and its modifiers.
 type stroke struct {
 	code          xproto.Keycode
 	shift, level3 bool
 }
 
-// keyboard asks what the keys mean.
+// keyboard reads the current mapping.
 func (d *display) keyboard() (*keyboard, error) {
 	setup := xproto.Setup(d.conn)
 	count := setup.MaxKeycode - setup.MinKeycode + 1
@@ -36,12 +36,13 @@ func (d *display) keyboard() (*keyboard, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Bits 13 and 14 of the mask are the group; the core protocol shows two.
+	// Bits 13 and 14 of the mask are the group; the core protocol has two.
 	return &keyboard{first: setup.MinKeycode, per: int(m.KeysymsPerKeycode), syms: m.Keysyms, group: min(1, int(mask>>13&3))}, nil
 }
 
-// keys calls of with each key and what it means: by group and level, unshifted
-// and shifted of the first group, those of the second, and levels three and four.
+// keys calls of for each key with its keysyms, ordered by group and level: the
+// first group unshifted and shifted, the second group likewise, then levels
+// three and four.
 func (k *keyboard) keys(of func(code xproto.Keycode, syms []xproto.Keysym) bool) {
 	for i := 0; (i+1)*k.per <= len(k.syms); i++ {
 		if !of(k.first+xproto.Keycode(i), k.syms[i*k.per:(i+1)*k.per]) {
@@ -50,7 +51,7 @@ func (k *keyboard) keys(of func(code xproto.Keycode, syms []xproto.Keysym) bool)
 	}
 }
 
-// find returns how a key is pressed for a keysym, with as few others as may be.
+// find returns the stroke for a keysym with the fewest modifiers.
 func (k *keyboard) find(sym Keysym) (stroke, bool) {
 	for _, at := range []struct {
 		column        int
@@ -79,8 +80,9 @@ func (k *keyboard) find(sym Keysym) (stroke, bool) {
 	return stroke{}, false
 }
 
-// spare are the keys that mean nothing, and then those that an earlier call gave a
-// meaning: the same character whatever is pressed with it, as no layout has it.
+// spare returns the keys without a meaning, and then those to which an earlier
+// call gave one. The latter have the same character at all levels, unlike any
+// key of a layout.
 func (k *keyboard) spare() (free, used []xproto.Keycode) {
 	k.keys(func(code xproto.Keycode, syms []xproto.Keysym) bool {
 		switch first := Keysym(syms[0]); {
@@ -95,13 +97,13 @@ func (k *keyboard) spare() (free, used []xproto.Keycode) {
 	return free, used
 }
 
-// forget is how long programs get to see what was typed by a key, before it means
-// something else: they ask for the meanings when they come to it.
+// forget is how long a key keeps its temporary meaning, so that programs see
+// what was typed: they look the meaning up when they process the event.
 const forget = 300 * time.Millisecond
 
-// teach gives keys to those keysyms that have none, and returns how many of the
-// first have one then: there are not many keys to spare. It leaves them as they are
-// afterwards, so that no program sees a key whose meaning has gone.
+// teach assigns spare keys to keysyms that have none, and returns how many of
+// the first keysyms have a key now, since spare keys are few. It does not undo
+// the assignments, so that no program sees a key whose meaning is gone.
 func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught int, err error) {
 	if k, err = d.keyboard(); err != nil {
 		return nil, 0, err
@@ -118,7 +120,7 @@ func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught
 				used = slices.Delete(used, n, n+1) // it keeps its meaning
 			}
 		} else if sym.isModifier() {
-			return nil, 0, fmt.Errorf("the keyboard has no key that is %s", nameOf(sym))
+			return nil, 0, fmt.Errorf("the keyboard has no key for %s", nameOf(sym))
 		} else if !slices.Contains(missing, sym) {
 			if room == 0 {
 				break
@@ -128,7 +130,7 @@ func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught
 		taught++
 	}
 	if taught == 0 {
-		return nil, 0, fmt.Errorf("the keyboard has no key to spare for %s", nameOf(syms[0]))
+		return nil, 0, fmt.Errorf("the keyboard has no spare key for %s", nameOf(syms[0]))
 	}
 	if len(missing) == 0 {
 		return k, taught, nil
@@ -141,14 +143,14 @@ func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught
 	for i, code := range append(free, used...)[:len(missing)] {
 		meaning := slices.Repeat([]xproto.Keysym{xproto.Keysym(missing[i])}, max(4, k.per))
 		if err := xproto.ChangeKeyboardMappingChecked(d.conn, 1, code, byte(len(meaning)), meaning).Check(); err != nil {
-			return nil, 0, fmt.Errorf("give a key to %s: %w", nameOf(missing[i]), err)
+			return nil, 0, fmt.Errorf("assign a key to %s: %w", nameOf(missing[i]), err)
 		}
 	}
 	k, err = d.keyboard()
 	return k, taught, err
 }
 
-// nameOf is a keysym in words.
+// nameOf returns a readable name of a keysym.
 func nameOf(sym Keysym) string {
 	for name, s := range keysyms {
 		if s == sym {
@@ -166,7 +168,8 @@ func (d *display) pressKey(code xproto.Keycode) {
 	d.fake(xproto.KeyPress, byte(code), 0, 0)
 }
 
-// releaseKeys releases the keys that are held but for the first n, the last pressed first.
+// releaseKeys releases all held keys except the first n, the last pressed
+// first.
 func (d *display) releaseKeys(n int) {
 	for i := len(d.keys) - 1; i >= n; i-- {
 		d.fake(xproto.KeyRelease, byte(d.keys[i]), 0, 0)
@@ -174,7 +177,8 @@ func (d *display) releaseKeys(n int) {
 	d.keys = d.keys[:min(n, len(d.keys))]
 }
 
-// hold presses what a stroke needs, and its key. It skips what is held already.
+// hold presses a stroke's modifiers and its key. It skips keys that are held
+// already.
 func (d *display) hold(k *keyboard, s stroke) {
 	for _, with := range []struct {
 		needed bool
@@ -187,7 +191,7 @@ func (d *display) hold(k *keyboard, s stroke) {
 	d.pressKey(s.code)
 }
 
-// chord presses keys together, and releases them.
+// chord presses keys together and releases them.
 func (d *display) chord(ctx context.Context, chord string) error {
 	syms, err := ParseChord(chord)
 	if err != nil {
@@ -198,7 +202,7 @@ func (d *display) chord(ctx context.Context, chord string) error {
 		return err
 	}
 	if taught < len(syms) {
-		return fmt.Errorf("the keyboard has no key to spare for %s", nameOf(syms[taught]))
+		return fmt.Errorf("the keyboard has no spare key for %s", nameOf(syms[taught]))
 	}
 	for _, sym := range syms {
 		if s, ok := k.find(sym); ok {
@@ -212,7 +216,7 @@ func (d *display) chord(ctx context.Context, chord string) error {
 	return d.sync()
 }
 
-// write types text, whatever the layout is.
+// write types text, whatever the keyboard layout.
 func (d *display) write(ctx context.Context, text string, delay time.Duration) error {
 	runes := []rune(strings.ReplaceAll(text, "\r\n", "\n"))
 	for typed := 0; typed < len(runes); {
@@ -228,7 +232,7 @@ func (d *display) write(ctx context.Context, text string, delay time.Duration) e
 		for _, sym := range syms[:taught] {
 			s, ok := k.find(sym)
 			if !ok {
-				return fmt.Errorf("after %d of %d characters: the keyboard takes no key for %s", typed, len(runes), nameOf(sym))
+				return fmt.Errorf("after %d of %d characters: the keyboard accepts no key for %s", typed, len(runes), nameOf(sym))
 			}
 			d.hold(k, s)
 			d.releaseKeys(0)

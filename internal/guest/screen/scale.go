@@ -5,23 +5,23 @@ import (
 	"image"
 )
 
-// The largest picture that a model sees.
+// The maximum size of a screenshot.
 const (
 	pictureWidth  = 1280
 	pictureHeight = 800
 )
 
-// Point is a place, in pixels from the left and the top.
+// Point is a position, in pixels from the upper left.
 type Point struct{ X, Y int }
 
-// A Scaler goes between the pixels of a display and those of its picture.
+// A Scaler converts between pixels of a display and of its screenshot.
 type Scaler struct {
-	Width, Height               int // of the picture
+	Width, Height               int // of the screenshot
 	displayWidth, displayHeight int
 }
 
-// Fit returns the scaler for a display: its picture has the same shape, and is as
-// large as 1280×800 lets it, but no larger than the display.
+// Fit returns the scaler for a display. The screenshot has the display's aspect
+// ratio, and is as large as possible within 1280×800 and the display's size.
 func Fit(width, height int) Scaler {
 	s := Scaler{Width: width, Height: height, displayWidth: width, displayHeight: height}
 	switch {
@@ -34,29 +34,29 @@ func Fit(width, height int) Scaler {
 	return s
 }
 
-// rounded is a/b, halves rounded up, as both are positive.
+// rounded returns a/b, rounded half up; both are positive.
 func rounded(a, b int) int { return (2*a + b) / (2 * b) }
 
-// Check says what is wrong with a place in the picture.
+// Check returns an error if a point is outside the screenshot.
 func (s Scaler) Check(p Point) error {
 	if p.X < 0 || p.Y < 0 || p.X >= s.Width || p.Y >= s.Height {
-		return fmt.Errorf("the coordinate %d,%d is outside of the screen, which goes from 0,0 to %d,%d", p.X, p.Y, s.Width-1, s.Height-1)
+		return fmt.Errorf("the coordinate %d,%d is outside the screen, which extends from 0,0 to %d,%d", p.X, p.Y, s.Width-1, s.Height-1)
 	}
 	return nil
 }
 
-// ToDisplay is the place on the display of one in the picture.
+// ToDisplay converts a point in the screenshot to one on the display.
 func (s Scaler) ToDisplay(p Point) Point {
 	return Point{min(s.displayWidth-1, rounded(p.X*s.displayWidth, s.Width)), min(s.displayHeight-1, rounded(p.Y*s.displayHeight, s.Height))}
 }
 
-// ToPicture is the place in the picture of one on the display.
+// ToPicture converts a point on the display to one in the screenshot.
 func (s Scaler) ToPicture(p Point) Point {
 	return Point{min(s.Width-1, rounded(p.X*s.Width, s.displayWidth)), min(s.Height-1, rounded(p.Y*s.Height, s.displayHeight))}
 }
 
-// scale makes a picture smaller: each pixel is the mean of those that it covers,
-// each by how much of it is covered.
+// scale shrinks an image: each pixel is the mean of those that it covers,
+// weighted by the covered area.
 func scale(from *image.RGBA, width, height int) *image.RGBA {
 	if from.Rect.Dx() == width && from.Rect.Dy() == height {
 		return from
@@ -86,13 +86,14 @@ func scale(from *image.RGBA, width, height int) *image.RGBA {
 	return to
 }
 
-// A span is the pixels that one of a smaller picture covers.
+// A span is the range of pixels that one pixel of the smaller image covers.
 type span struct {
 	first   int
 	weights []int
 }
 
-// covered are the spans of n pixels made of from, in units of 1/n of a pixel.
+// covered returns the spans for shrinking from pixels to n, in units of 1/n of
+// a pixel.
 func covered(from, n int) []span {
 	spans := make([]span, n)
 	for i := range spans {
@@ -105,8 +106,8 @@ func covered(from, n int) []span {
 	return spans
 }
 
-// scaleByHalves is scale for 3:2, which 1920×1200 is to 1280×800: of three by three
-// pixels it makes two by two.
+// scaleByHalves is a faster scale for the ratio 3:2, as from 1920×1200 to
+// 1280×800: it turns three by three pixels into two by two.
 func scaleByHalves(from *image.RGBA, width, height int) *image.RGBA {
 	to := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := 0; y < height; y += 2 {

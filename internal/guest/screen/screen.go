@@ -1,9 +1,10 @@
-// Package screen acts on an X display as a person does, by pointer and keyboard,
-// and takes pictures of it. It speaks the X protocol itself: input goes by
-// XTEST, pictures come through shared memory (MIT-SHM), and no other program is run.
+// Package screen controls an X display with mouse and keyboard, and takes
+// screenshots. It implements the X protocol itself: it sends input through
+// XTEST and reads pixels through shared memory (MIT-SHM), and runs no other
+// program.
 //
-// A model sees pictures of at most 1280×800 pixels, and says places in their
-// pixels; a [Scaler] makes of them places on the display and back.
+// A model sees screenshots of at most 1280×800 pixels, and gives coordinates in
+// their pixels. A [Scaler] converts between these and positions on the display.
 package screen
 
 import (
@@ -20,39 +21,39 @@ import (
 	"github.com/jezek/xgb/xtest"
 )
 
-// What a person waits for, in the absence of a [Hand]'s own.
+// Default delays of a [Hand].
 const (
-	ScreenshotDelay = 2 * time.Second       // from the last input to a screenshot: what is clicked on takes time to show
-	TypingDelay     = 12 * time.Millisecond // from key to key
-	typingBatch     = 50                    // characters whose keys are found at once
+	ScreenshotDelay = 2 * time.Second       // from the last input to a screenshot: programs take time to react
+	TypingDelay     = 12 * time.Millisecond // between keys
+	typingBatch     = 50                    // characters whose keys are looked up at once
 )
 
-// Bounds of one call of [Hand.Do].
+// Limits of one call of [Hand.Do].
 const (
 	MaxActions = 100
-	MaxShots   = 5 // as many pictures as a result may have
+	MaxShots   = 5 // the maximum number of images in a result
 	MaxText    = 5000
 	MaxScroll  = 100
 	MaxWait    = 30 * time.Second
 )
 
-func init() { xgb.Logger = log.New(io.Discard, "", 0) } // what matters is in errors
+func init() { xgb.Logger = log.New(io.Discard, "", 0) } // errors are returned
 
-// A Hand acts on one display; [NewHand] makes it. It connects anew for each call, so
-// that a display may be started again at any time. Its methods are safe for
-// concurrent use; its fields may be changed before the first.
+// A Hand controls one display; [NewHand] makes it. It connects for each call,
+// so that the display may be restarted at any time. Its methods are safe for
+// concurrent use; its fields may be changed before the first call.
 type Hand struct {
-	Display         string // as ":1"
-	Folder          string // for screenshots
+	Display         string // such as ":1"
+	Folder          string // folder for screenshots
 	ScreenshotDelay time.Duration
 	TypingDelay     time.Duration
 
-	turn  chan struct{}               // holds one while somebody acts
-	last  time.Time                   // of input; for whose turn it is
-	pause func(context.Context) error // before a key gets another meaning
+	turn  chan struct{}               // semaphore: holds one value while a call runs
+	last  time.Time                   // time of the last input; protected by turn
+	pause func(context.Context) error // called before a key gets another meaning
 }
 
-// NewHand returns a hand for a display, with what is usual.
+// NewHand returns a hand for a display, with default settings.
 func NewHand(name string) *Hand {
 	return &Hand{
 		Display: name, Folder: "/tmp/computer-use", ScreenshotDelay: ScreenshotDelay, TypingDelay: TypingDelay,
@@ -60,18 +61,18 @@ func NewHand(name string) *Hand {
 	}
 }
 
-// Done is what came of actions, as far as they went.
+// Done is the result of actions, as far as they were done.
 type Done struct {
-	Actions int // that were done
+	Actions int // number of actions done
 	Pointer Point
-	Width   int // of the pictures, in pixels
+	Width   int // size of the screenshots in pixels
 	Height  int
 	Shots   []Shot
 }
 
-// Do does one action after the other. All are checked before the first is done.
-// Where one fails, or ctx ends, keys and buttons that it holds are let go; the
-// error says which it was.
+// Do runs actions one after the other. It checks all of them before it runs the
+// first. If one fails, or ctx ends, it releases the keys and buttons that it
+// holds; the error says which action failed.
 func (h *Hand) Do(ctx context.Context, actions []Action) (Done, error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -80,14 +81,15 @@ func (h *Hand) Do(ctx context.Context, actions []Action) (Done, error) {
 		return Done{}, context.Cause(ctx)
 	}
 	if h.last.IsZero() {
-		h.last = time.Now() // a desktop that was started for this takes as long to show
+		h.last = time.Now() // a desktop that was just started also needs time to appear
 	}
 	d, err := open(h.Display, h.pause)
 	if err != nil {
 		return Done{}, err
 	}
 	defer d.conn.Close()
-	// A display that hangs must not hold the call; one that does not gets to let go first.
+	// A hanging display must not block the call; a working one gets a second to
+	// release keys.
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, d.conn.Close) })()
 	done := Done{Width: d.scaler.Width, Height: d.scaler.Height}
 	if err := check(actions, d.scaler); err != nil {
@@ -153,7 +155,7 @@ func (h *Hand) act(ctx context.Context, d *display, a Action, done *Done) error 
 	return d.sync()
 }
 
-// sleep waits for so long, or until ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -173,30 +175,30 @@ type display struct {
 	conn    *xgb.Conn
 	screen  *xproto.ScreenInfo
 	scaler  Scaler
-	buttons map[byte]bool // that this connection holds
+	buttons map[byte]bool // held by this connection
 	keys    []xproto.Keycode
-	fixes   bool // it says how the pointer looks
+	fixes   bool // the server can report the pointer's image
 	pause   func(context.Context) error
 }
 
 func open(name string, pause func(context.Context) error) (*display, error) {
 	if name == "" {
-		return nil, errors.New("there is no display: DISPLAY is not set")
+		return nil, errors.New("no display: DISPLAY is not set")
 	}
 	conn, err := xgb.NewConnDisplay(name)
 	if err != nil {
-		return nil, fmt.Errorf("the display %s cannot be reached: %w", name, err)
+		return nil, fmt.Errorf("cannot connect to the display %s: %w", name, err)
 	}
 	d := &display{conn: conn, screen: xproto.Setup(conn).DefaultScreen(conn), buttons: map[byte]bool{}, pause: pause}
 	if err := xtest.Init(conn); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("the display %s takes no input from programs (XTEST): %w", name, err)
+		return nil, fmt.Errorf("the display %s does not accept input from programs (XTEST): %w", name, err)
 	}
 	if xfixes.Init(conn) == nil {
 		_, err := xfixes.QueryVersion(conn, 4, 0).Reply()
 		d.fixes = err == nil
 	}
-	size, err := xproto.GetGeometry(conn, xproto.Drawable(d.screen.Root)).Reply() // it may have been resized
+	size, err := xproto.GetGeometry(conn, xproto.Drawable(d.screen.Root)).Reply() // the display may have been resized
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("the display %s: %w", name, err)
@@ -205,7 +207,8 @@ func open(name string, pause func(context.Context) error) (*display, error) {
 	return d, nil
 }
 
-// pointer is where the pointer is on the display, and which modifiers hold.
+// pointer returns the pointer's position on the display, and the active
+// modifiers.
 func (d *display) pointer() (x, y int, mask uint16, err error) {
 	p, err := xproto.QueryPointer(d.conn, d.screen.Root).Reply()
 	if err != nil {
@@ -214,10 +217,10 @@ func (d *display) pointer() (x, y int, mask uint16, err error) {
 	return int(p.RootX), int(p.RootY), p.Mask, nil
 }
 
-// sync waits until the server has done what it was asked for.
+// sync waits until the server has processed all requests.
 func (d *display) sync() error {
 	if _, err := xproto.GetInputFocus(d.conn).Reply(); err != nil {
-		return fmt.Errorf("the display is gone: %w", err)
+		return fmt.Errorf("lost the connection to the display: %w", err)
 	}
 	return nil
 }
@@ -226,7 +229,7 @@ func (d *display) fake(kind, detail byte, x, y int) {
 	xtest.FakeInput(d.conn, kind, detail, 0, d.screen.Root, int16(x), int16(y), 0)
 }
 
-// move puts the pointer somewhere on the display.
+// move moves the pointer.
 func (d *display) move(p Point) { d.fake(xproto.MotionNotify, 0, p.X, p.Y) }
 
 func (d *display) press(button byte) {
@@ -239,22 +242,23 @@ func (d *display) release(button byte) {
 	d.fake(xproto.ButtonRelease, button, 0, 0)
 }
 
-// letGo releases what is held.
+// letGo releases all keys and buttons that are held.
 func (d *display) letGo() {
 	for button := range d.buttons {
 		d.release(button)
 	}
 	d.releaseKeys(0)
-	_ = d.sync() // an error before it is the one to tell
+	_ = d.sync() // an earlier error is the one to report
 }
 
-// What programs take for a drag, and not for two places of the pointer.
+// Steps and delays that make programs recognize a drag rather than a jump of
+// the pointer.
 const (
 	dragSteps = 10
 	dragPause = 10 * time.Millisecond
 )
 
-// drag goes from one place to another, the button held.
+// drag moves the pointer from one point to another with the button held.
 func (d *display) drag(ctx context.Context, from, to Point, button byte) error {
 	a, b := d.scaler.ToDisplay(from), d.scaler.ToDisplay(to)
 	d.press(button)

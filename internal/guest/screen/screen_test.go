@@ -245,24 +245,24 @@ func TestRefusals(t *testing.T) {
 	w, h := newWindow(t, name), swift(t, name)
 	move := Action{Kind: MouseMove, At: at(1, 1)}
 	for want, actions := range map[string][]Action{
-		"there are no actions":                     {},
-		"there are 101 actions, more than the 100": slices.Repeat([]Action{move}, 101),
-		"there are 6 screenshots, more than the 5": slices.Repeat([]Action{{Kind: Screenshot}}, 6),
-		"action 2 of 2, click: the coordinate 1280,3 is outside of the screen, which goes from 0,0 to 1279,799; nothing was done": {move, {Kind: Click, At: at(1280, 3)}},
-		"action 2 of 2, drag: the coordinate 3,-1 is outside":                                                                     {move, {Kind: Drag, At: at(0, 0), To: at(3, -1)}},
-		"action 2 of 2, drag: start and end are both needed":                                                                      {move, {Kind: Drag, At: at(0, 0)}},
-		"mouse_move: coordinate is missing":                                                                                       {{Kind: MouseMove}},
-		"scroll: amount is 0: it is a number of notches":                                                                          {move, {Kind: Scroll}},
-		"scroll: there is no direction 9":                                                                                         {move, {Kind: Scroll, Amount: 1, Direction: 9}},
-		"click: there is no button 4":                                                                                             {move, {Kind: Click, Button: 4}},
-		"type: text is empty":                                                                                                     {move, {Kind: Type}},
-		"type: text holds U+001B, which no key types":                                                                             {move, {Kind: Type, Text: "a\x1bb"}},
-		"type: text holds U+FFFD, which no key types":                                                                             {move, {Kind: Type, Text: "a\xff"}},
-		"type: text has 5001 characters":                                                                                          {move, {Kind: Type, Text: strings.Repeat("ä", 5001)}},
-		`key: there is no key "Enterr" in "ctrl+Enterr"`:                                                                          {move, {Kind: Key, Text: "ctrl+Enterr"}},
-		"wait: duration_ms is 30001: it is 0 to 30000":                                                                            {move, {Kind: Wait, Wait: 30001 * time.Millisecond}},
-		"wait: duration_ms is -1":                                                                                                 {move, {Kind: Wait, Wait: -time.Millisecond}},
-		"action 2 of 2, left_click: there is no such action":                                                                      {move, {Kind: "left_click"}},
+		"actions is empty": {},
+		"there are 101 actions, and one call may have at most 100":                                                                       slices.Repeat([]Action{move}, 101),
+		"there are 6 screenshots, and one call may have at most 5":                                                                       slices.Repeat([]Action{{Kind: Screenshot}}, 6),
+		"action 2 of 2, click: the coordinate 1280,3 is outside the screen, which extends from 0,0 to 1279,799; no action was performed": {move, {Kind: Click, At: at(1280, 3)}},
+		"action 2 of 2, drag: the coordinate 3,-1 is outside":                                                                            {move, {Kind: Drag, At: at(0, 0), To: at(3, -1)}},
+		"action 2 of 2, drag: start and end are both needed":                                                                             {move, {Kind: Drag, At: at(0, 0)}},
+		"mouse_move: coordinate is missing":                                                                                              {{Kind: MouseMove}},
+		"scroll: amount is 0: give a number of wheel steps":                                                                              {move, {Kind: Scroll}},
+		"scroll: unknown direction 9":                                                                                                    {move, {Kind: Scroll, Amount: 1, Direction: 9}},
+		"click: unknown button 4":                                                                                                        {move, {Kind: Click, Button: 4}},
+		"type: text is empty":                                                                                                            {move, {Kind: Type}},
+		"type: text contains U+001B, which no key can type":                                                                              {move, {Kind: Type, Text: "a\x1bb"}},
+		"type: text contains U+FFFD, which no key can type":                                                                              {move, {Kind: Type, Text: "a\xff"}},
+		"type: text has 5001 characters":                                                                                                 {move, {Kind: Type, Text: strings.Repeat("ä", 5001)}},
+		`key: there is no key "Enterr" in "ctrl+Enterr"`:                                                                                 {move, {Kind: Key, Text: "ctrl+Enterr"}},
+		"wait: duration_ms is 30001: give 0 to 30000":                                                                                    {move, {Kind: Wait, Wait: 30001 * time.Millisecond}},
+		"wait: duration_ms is -1":                                                                                                        {move, {Kind: Wait, Wait: -time.Millisecond}},
+		"action 2 of 2, left_click: unknown action":                                                                                      {move, {Kind: "left_click"}},
 	} {
 		done, err := h.Do(t.Context(), actions)
 		if err == nil || !strings.Contains(err.Error(), want) || done.Actions != 0 {
@@ -272,7 +272,7 @@ func TestRefusals(t *testing.T) {
 	if got := w.got(); got != nil {
 		t.Errorf("%q was done", got)
 	}
-	for name, want := range map[string]string{"": "there is no display: DISPLAY is not set", ":987": "the display :987 cannot be reached"} {
+	for name, want := range map[string]string{"": "no display: DISPLAY is not set", ":987": "cannot connect to the display :987"} {
 		if _, err := NewHand(name).Do(t.Context(), []Action{move}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("on %q: %v", name, err)
 		}
@@ -316,7 +316,7 @@ func TestNoSuchModifier(t *testing.T) {
 	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
 	_, err := h.Do(t.Context(), []Action{{Kind: Key, Text: "ctrl+Hyper_R+x"}})
-	if err == nil || !strings.Contains(err.Error(), "the keyboard has no key that is Hyper_R") {
+	if err == nil || !strings.Contains(err.Error(), "the keyboard has no key for Hyper_R") {
 		t.Errorf("got %v", err)
 	}
 	if got := w.got(); got != nil {

@@ -17,22 +17,22 @@ import (
 	"aloft/internal/guest/webp"
 )
 
-// A Shot is a picture of a display.
+// A Shot is a screenshot.
 type Shot struct {
-	Path string // where it is kept
+	Path string // file where it is saved
 	Data []byte // WebP
 }
 
-// longShot is how long a picture may be, in bytes, before it is drawn with fewer
-// colours: each of a conversation's is sent again with each turn. A window of text has a
-// quarter of that; what is longer shows photographs.
+// longShot is the size in bytes above which a screenshot is encoded with fewer
+// colors, because each screenshot of a conversation is sent again with each
+// turn. A window of text takes a quarter of that; larger ones show photographs.
 const longShot = 400_000
 
-// shoot takes a picture, and keeps it in a folder.
+// shoot takes a screenshot and saves it in a folder.
 func (d *display) shoot(folder string) (Shot, error) {
 	full, err := d.grab()
 	if err != nil {
-		return Shot{}, fmt.Errorf("take a picture of the display: %w", err)
+		return Shot{}, fmt.Errorf("take a screenshot: %w", err)
 	}
 	data, err := encode(scale(full, d.scaler.Width, d.scaler.Height))
 	if err != nil {
@@ -42,7 +42,7 @@ func (d *display) shoot(folder string) (Shot, error) {
 	return Shot{Path: path, Data: data}, err
 }
 
-// encode is the picture in WebP: as it is, and else in fewer colours.
+// encode encodes an image as WebP, with fewer colors if it is too large.
 func encode(m *image.RGBA) ([]byte, error) {
 	data, err := webp.Encode(m)
 	for lost := 2; err == nil && len(data) > longShot && lost <= 4; lost++ {
@@ -55,39 +55,40 @@ func encode(m *image.RGBA) ([]byte, error) {
 	return data, err
 }
 
-// keep writes a picture under a name of five hex digits that is free, and returns its path.
+// keep saves a screenshot under an unused name of five hex digits, and returns
+// its path.
 func keep(folder string, data []byte) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("keep the screenshot: %w", err)
+		return "", fmt.Errorf("save the screenshot: %w", err)
 	}
 	for range 100 {
 		path := filepath.Join(folder, name()+".webp")
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // for other programs of the machine to look at, too
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // other programs of the machine may read it
 		if errors.Is(err, os.ErrExist) {
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("keep the screenshot: %w", err)
+			return "", fmt.Errorf("save the screenshot: %w", err)
 		}
 		_, err = f.Write(data)
 		if err := errors.Join(err, f.Close()); err != nil {
-			return "", fmt.Errorf("keep the screenshot: %w", err)
+			return "", fmt.Errorf("save the screenshot: %w", err)
 		}
 		return path, nil
 	}
-	return "", fmt.Errorf("keep the screenshot: %s is full of them: remove some", folder)
+	return "", fmt.Errorf("save the screenshot: %s is full of screenshots: remove some", folder)
 }
 
-// grab returns what the display shows, the pointer too.
+// grab returns the display's pixels, including the pointer.
 func (d *display) grab() (*image.RGBA, error) {
 	if d.screen.RootDepth < 24 || masks(d.screen) != "ff0000 ff00 ff" {
-		return nil, fmt.Errorf("it has %d bits of colour; start it with 24", d.screen.RootDepth)
+		return nil, fmt.Errorf("it has a color depth of %d bits; start it with 24", d.screen.RootDepth)
 	}
 	width, height := d.scaler.displayWidth, d.scaler.displayHeight
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	take := func(pixels []byte) error {
 		if len(pixels) < len(m.Pix) {
-			return fmt.Errorf("%d bytes came for %d×%d pixels", len(pixels), width, height)
+			return fmt.Errorf("received %d bytes for %d×%d pixels", len(pixels), width, height)
 		}
 		for i := 0; i < len(m.Pix); i += 4 {
 			p, q := pixels[i:i+4], m.Pix[i:i+4]
@@ -95,7 +96,7 @@ func (d *display) grab() (*image.RGBA, error) {
 		}
 		return nil
 	}
-	if !d.grabShared(len(m.Pix), take) { // such as a display of another user
+	if !d.grabShared(len(m.Pix), take) { // not possible, for example, on another user's display
 		image, err := xproto.GetImage(d.conn, xproto.ImageFormatZPixmap, xproto.Drawable(d.screen.Root), 0, 0, uint16(width), uint16(height), ^uint32(0)).Reply()
 		if err != nil {
 			return nil, err
@@ -108,8 +109,8 @@ func (d *display) grab() (*image.RGBA, error) {
 	return m, nil
 }
 
-// grabShared has the server write the picture into memory that both see. It
-// reports whether it has.
+// grabShared makes the server write the pixels into shared memory. It reports
+// whether that worked.
 func (d *display) grabShared(size int, take func([]byte) error) bool {
 	if shm.Init(d.conn) != nil {
 		return false
@@ -128,7 +129,7 @@ func (d *display) grabShared(size int, take func([]byte) error) bool {
 	if err == nil {
 		err = shm.AttachChecked(d.conn, segment, uint32(id), false).Check()
 	}
-	_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) // it goes when the last lets go of it, whoever dies
+	_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) // frees the memory once both sides have detached, even if a process dies
 	if err != nil {
 		return false
 	}
@@ -138,7 +139,7 @@ func (d *display) grabShared(size int, take func([]byte) error) bool {
 	return err == nil && take(pixels) == nil
 }
 
-// masks are where in a pixel the root window has its colours.
+// masks returns the position of the colors in the root window's pixels.
 func masks(s *xproto.ScreenInfo) string {
 	for _, depth := range s.AllowedDepths {
 		for _, v := range depth.Visuals {
@@ -150,7 +151,7 @@ func masks(s *xproto.ScreenInfo) string {
 	return ""
 }
 
-// drawPointer draws the pointer where it is; a picture of a display is without.
+// drawPointer draws the pointer, which X leaves out of the pixels.
 func (d *display) drawPointer(m *image.RGBA) {
 	if !d.fixes {
 		return
@@ -165,7 +166,7 @@ func (d *display) drawPointer(m *image.RGBA) {
 			if !(image.Point{left + x, top + y}).In(m.Rect) {
 				continue
 			}
-			v := c.CursorImage[y*int(c.Width)+x] // its colours are multiplied by its alpha
+			v := c.CursorImage[y*int(c.Width)+x] // premultiplied by alpha
 			under := m.Pix[m.PixOffset(left+x, top+y):][:3]
 			for i := range under {
 				under[i] = byte(min(255, v>>(16-8*i)&0xff+uint32(under[i])*(255-v>>24)/255))
@@ -174,9 +175,9 @@ func (d *display) drawPointer(m *image.RGBA) {
 	}
 }
 
-// name is five hex digits.
+// name returns five random hex digits.
 func name() string {
 	var b [3]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])[:5]
 }

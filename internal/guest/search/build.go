@@ -9,51 +9,51 @@ import (
 	"strings"
 )
 
-// stamp tells whether a file is as it was: what stat says of it.
+// stamp is what stat says about a file; it shows whether the file has changed.
 type stamp struct {
 	mtime, ctime int64 // nanoseconds since 1970
 	size         int64
 	inode        uint64
 }
 
-// indexedFile is a file of a segment and its chunks in there.
+// indexedFile is a file in a segment, and the chunks of the file.
 type indexedFile struct {
 	name  string // relative to the root
 	stamp stamp
-	first int // chunk
+	first int // index of the first chunk
 	count int
 }
 
-// extent is which lines of its file a chunk is, and how many tokens it has.
+// extent says which lines of its file a chunk has, and how many tokens.
 type extent struct {
 	line   uint32
 	lines  uint16
 	tokens uint16
 }
 
-// Marks of a posting, in the low bits of its number beside how often the token
-// is in the chunk.
+// Flags in the low bits of a posting's number; the other bits count the token's
+// occurrences in the chunk.
 const (
-	inSymbol = 1 << iota // the chunk defines what the token is part of
-	inPath               // the file's path has it
+	inSymbol = 1 << iota // the chunk defines a symbol that contains the token
+	inPath               // the file's path contains the token
 	countBit = iota
 	maxCount = 31
 )
 
-// builder gathers files into a segment. It is not safe for concurrent use.
+// builder collects files for a segment. It is not safe for concurrent use.
 type builder struct {
 	files   []indexedFile
 	extents []extent
 	lists   map[string]*list
-	size    int // bytes held, about
+	size    int // approximate memory use in bytes
 	source  int64
 
 	words tokenizer
-	now   map[string]int // the postings of the chunk at hand
+	now   map[string]int // postings of the current chunk
 }
 
-// list is the postings of one token: for each chunk the distance from the one
-// before and the number, as varints.
+// list is the posting list of one token: for each chunk its distance from the
+// previous one and its number, as varints.
 type list struct {
 	last  int
 	count int
@@ -64,8 +64,7 @@ func newBuilder() *builder {
 	return &builder{lists: make(map[string]*list), now: make(map[string]int)}
 }
 
-// add puts a file in. Text that is nil is of a file that only its path is
-// known by.
+// add adds a file. If text is nil, only its path is indexed.
 func (b *builder) add(name string, st stamp, text []byte, defined []symbol) {
 	cut := chunks(text, defined)
 	if len(cut) == 0 {
@@ -96,8 +95,8 @@ func (b *builder) add(name string, st stamp, text []byte, defined []symbol) {
 	}
 }
 
-// lastFolders is the part of a path that says what a file is about; that of a
-// deep tree is the same for all.
+// lastFolders returns the last folders of a path, which say what a file is
+// about; the first ones are the same for most files of a deep tree.
 func lastFolders(dir string) string {
 	parts := strings.Split(strings.Trim(dir, "/"), "/")
 	return strings.Join(parts[max(0, len(parts)-3):], "/")

@@ -2,23 +2,23 @@ package search
 
 import "bytes"
 
-// Sizes of a chunk. One is about what a person sees at once.
+// Sizes of a chunk, about as much as a person reads at once.
 const (
-	fewLines  = 10   // before which a definition begins no new chunk
-	someLines = 40   // after which an empty line ends one
-	mostLines = 60   // after which any line does
-	mostBytes = 4000 // likewise
+	fewLines  = 10   // minimum before a definition starts a new chunk
+	someLines = 40   // after these, an empty line ends a chunk
+	mostLines = 60   // after these, any line ends a chunk
+	mostBytes = 4000 // likewise, in bytes
 )
 
-// chunk is a run of lines of a file, in bytes and in lines from 1.
+// chunk is a range of lines of a file. Lines count from 1.
 type chunk struct {
-	start, end int // in the text
-	line       int // the first
+	start, end int // byte offsets
+	line       int // the first line
 	lines      int
 }
 
-// chunks cuts a text where something new begins: before a definition with the
-// comment above it, else at an empty line, else where it grows too long.
+// chunks splits a text where something new begins: before a definition and the
+// comment above it, else at an empty line, else where a chunk gets too long.
 func chunks(text []byte, defined []symbol) []chunk {
 	starts := make(map[int]bool, len(defined))
 	for _, s := range defined {
@@ -26,7 +26,7 @@ func chunks(text []byte, defined []symbol) []chunk {
 	}
 	var cut []chunk
 	now := chunk{line: 1}
-	blank := 0 // the byte after the last empty line of this chunk
+	blank := 0 // offset after the last empty line of this chunk
 	blankLine := 0
 	close := func(at, line int) {
 		now.end, now.lines = at, line-now.line

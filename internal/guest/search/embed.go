@@ -18,28 +18,28 @@ import (
 
 const (
 	embedTime      = 20 * time.Second
-	embedChunks    = 64      // candidates that are put in order by meaning
-	embedBytes     = 4000    // of a text that is sent
-	embedAnswer    = 8 << 20 // bytes of an answer
-	embedKept      = 4096    // vectors
+	embedChunks    = 64      // number of candidates that are reordered by meaning
+	embedBytes     = 4000    // bytes of a text that is sent
+	embedAnswer    = 8 << 20 // bytes of a response
+	embedKept      = 4096    // number of cached vectors
 	embedDimension = 8192    // numbers in a vector
 )
 
-// Embedder asks an endpoint of the kind POST /v1/embeddings how near texts are
-// to a question. What it sends are the question and the pieces of code that
-// words found for it. Its methods are safe for concurrent use.
+// Embedder gets embeddings from an endpoint of the kind POST /v1/embeddings, to
+// compare texts with a query. It sends the query, and the pieces of code that
+// the keyword search found. Its methods are safe for concurrent use.
 type Embedder struct {
-	URL    string // up to and with /v1
+	URL    string // up to and including /v1
 	Model  string
 	Key    string       // empty for none
-	Client *http.Client // nil for the usual
+	Client *http.Client // nil for the default client
 
 	mu   sync.Mutex
-	kept map[string][]float32 // by text, in no more than embedKept
+	kept map[string][]float32 // cached vectors by text, at most embedKept
 }
 
-// order puts the first hits in order by both words and meaning. On an error
-// the order is as it was.
+// order reorders the first hits by both keywords and meaning. On an error the
+// order is unchanged.
 func (e *Embedder) order(ctx context.Context, dir, question string, hits []hit) ([]hit, error) {
 	n := min(len(hits), embedChunks)
 	if n < 2 {
@@ -63,9 +63,9 @@ func (e *Embedder) order(ctx context.Context, dir, question string, hits []hit) 
 	return out, nil
 }
 
-// text is what a hit is, with its path.
+// text returns the text of a hit, with its path.
 func (h hit) text(dir string) string {
-	text, _, _ := read(filepath.Join(dir, h.name)) // of what is gone the path is left
+	text, _, _ := read(filepath.Join(dir, h.name)) // if the file is gone, only the path remains
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	e := h.segment.extents[h.chunk]
 	from := min(int(e.line)-1, len(lines))
@@ -74,7 +74,7 @@ func (h hit) text(dir string) string {
 	return strings.ToValidUTF8(h.name+"\n"+string(body[:min(len(body), embedBytes)]), "\uFFFD")
 }
 
-// vectors returns the vector of every input, from what is kept or the endpoint.
+// vectors returns the vector of every input, from the cache or the endpoint.
 func (e *Embedder) vectors(ctx context.Context, input []string) ([][]float32, error) {
 	out := make([][]float32, len(input))
 	var ask []string
@@ -128,7 +128,7 @@ func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body was only read
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, embedAnswer))
 	switch {
 	case err != nil:
@@ -139,7 +139,7 @@ func (e *Embedder) post(ctx context.Context, input []string) ([][]float32, error
 	return readVectors(raw, len(input))
 }
 
-// readVectors reads an answer for n inputs.
+// readVectors parses a response for n inputs.
 func readVectors(raw []byte, n int) ([][]float32, error) {
 	var answer struct {
 		Data []struct {
@@ -148,22 +148,22 @@ func readVectors(raw []byte, n int) ([][]float32, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, errors.New("its answer is not that of an embeddings endpoint")
+		return nil, errors.New("the response is not that of an embeddings endpoint")
 	}
 	out := make([][]float32, n)
 	for _, d := range answer.Data {
 		if d.Index < 0 || d.Index >= n || len(d.Embedding) == 0 || len(d.Embedding) > embedDimension {
-			return nil, errors.New("its answer holds a vector that was not asked for")
+			return nil, errors.New("the response has a vector that was not requested")
 		}
 		out[d.Index] = d.Embedding
 	}
 	if slices.ContainsFunc(out, func(v []float32) bool { return v == nil }) {
-		return nil, errors.New("its answer lacks vectors")
+		return nil, errors.New("the response lacks vectors")
 	}
 	return out, nil
 }
 
-// cosine is how near two vectors are, from 0 to 1.
+// cosine returns the similarity of two vectors, from 0 to 1.
 func cosine(a, b []float32) float64 {
 	if len(a) != len(b) {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// How BM25 counts. A token in a symbol's name or in a path counts as so many
-// in the text.
+// BM25 parameters, and how many occurrences in the text a token in a symbol's
+// name or in a path counts for.
 const (
 	saturation   = 1.2
 	byLength     = 0.5
@@ -18,13 +18,13 @@ const (
 )
 
 const (
-	candidates   = 200 // chunks that are looked at more closely
-	perFile      = 3   // results of one file
+	candidates   = 200 // chunks that are ranked more closely
+	perFile      = 3   // results from one file
 	snippetLines = 14
 	snippetLine  = 200 // bytes of a line in a snippet
 )
 
-// hit is a chunk that was found.
+// hit is a matching chunk.
 type hit struct {
 	segment *segment
 	chunk   int
@@ -32,7 +32,7 @@ type hit struct {
 	score   float64
 }
 
-// rank returns the best chunks, the best first.
+// rank returns the best chunks, best first.
 func (x *Index) rank(q Query, want []term) ([]hit, error) {
 	chunks, tokens := 0, int64(0)
 	for _, s := range x.segments {
@@ -112,8 +112,8 @@ func byScore(a, b hit) int {
 	return a.chunk - b.chunk
 }
 
-// fileScore makes less of files that are about the code that is sought and not
-// it: tests, unless they are asked for, what others wrote, and what is data.
+// fileScore returns a factor that lowers the score of files that are less
+// relevant: tests (unless the query asks for them), third-party code, and data.
 func fileScore(name string, tests bool) float64 {
 	s := 1.0
 	lower := strings.ToLower(name)
@@ -138,7 +138,8 @@ func fileScore(name string, tests bool) float64 {
 	return s
 }
 
-// filter tells whether a file is in one of the folders.
+// filter returns a function that reports whether a file is in one of the
+// folders.
 func (x *Index) filter(folders []string) func(name string) bool {
 	var under []string
 	for _, f := range folders {
@@ -155,8 +156,8 @@ func (x *Index) filter(folders []string) func(name string) bool {
 	}
 }
 
-// results turns hits into what is shown: neighbours become one, and no file
-// takes all the room.
+// results converts hits to results: it merges adjacent chunks, and limits the
+// results per file.
 func (x *Index) results(q Query, want []term, hits []hit) []Result {
 	var out []Result
 	at := make(map[string][]int)
@@ -178,7 +179,7 @@ func (x *Index) results(q Query, want []term, hits []hit) []Result {
 		at[h.name] = append(at[h.name], len(out))
 		out = append(out, Result{Path: h.name, StartLine: start, EndLine: end, Score: h.score})
 		if texts[h.name] == nil {
-			// A file that is gone by now has no snippet.
+			// A file that is gone has no snippet.
 			texts[h.name], _, _ = read(filepath.Join(x.cfg.Dir, h.name))
 		}
 		r := &out[len(out)-1]
@@ -192,7 +193,7 @@ func (x *Index) results(q Query, want []term, hits []hit) []Result {
 	return out
 }
 
-// snippet sets the lines of a result that say the most of what was asked.
+// snippet sets a result's snippet: the lines that match the query best.
 func snippet(r *Result, text []byte, want []term) {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	first, last := r.StartLine-1, min(r.EndLine, len(lines))

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	batchFiles  = 200      // that a worker takes at once
-	segmentSize = 24 << 20 // bytes that a builder holds before it is written
-	maxSource   = 2 << 30  // bytes of files in the index
-	smallSource = 1 << 20  // bytes of files of a segment that is small
-	manySmall   = 16       // small segments, that are then made one
+	batchFiles  = 200      // files that a worker takes at once
+	segmentSize = 24 << 20 // bytes that a builder collects before it is written
+	maxSource   = 2 << 30  // bytes of all indexed files
+	smallSource = 1 << 20  // a segment with fewer bytes of files is small
+	manySmall   = 16       // so many small segments are merged
 	mostWorkers = 4
 )
 
-// refresh brings the index to what the tree is now.
+// refresh updates the index to the current tree.
 func (x *Index) refresh(ctx context.Context) error {
 	files, beyond, err := listFiles(ctx, x.cfg.Ripgrep, x.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	x.beyond, x.left = beyond, 0
-	own := "" // the index, where it is in the tree, is no part of it
+	own := "" // the index itself, if it is in the tree, is not indexed
 	if rel, err := filepath.Rel(x.cfg.Dir, x.cfg.State); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
 		own = rel + "/"
 	}
@@ -78,8 +78,8 @@ func (x *Index) refresh(ctx context.Context) error {
 	return nil
 }
 
-// victims are segments whose files are better indexed again: many small ones,
-// and those that are mostly dead.
+// victims returns segments that should be rebuilt: many small ones, and those
+// that mostly have outdated files.
 func (x *Index) victims(stale []found) []*segment {
 	var small, out []*segment
 	for _, s := range x.segments {
@@ -97,8 +97,8 @@ func (x *Index) victims(stale []found) []*segment {
 	return out
 }
 
-// index reads files and adds them, as one segment or more. Segments that were
-// made before ctx ended stay.
+// index reads files and adds them as one or more segments. Segments completed
+// before ctx ended are kept.
 func (x *Index) index(ctx context.Context, files []found) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -121,7 +121,7 @@ func (x *Index) index(ctx context.Context, files []found) error {
 		mu.Unlock()
 		name := filepath.Join(x.dir, fmt.Sprintf("%09d.seg", number))
 		if err := b.write(name); err != nil {
-			return fmt.Errorf("the search index cannot be written (%w): free some space, or use Grep", err)
+			return fmt.Errorf("cannot write the search index (%w): free some space, or use Grep", err)
 		}
 		s, err := openSegment(name, number)
 		if err != nil {
@@ -150,7 +150,7 @@ func (x *Index) index(ctx context.Context, files []found) error {
 				}
 				b = newBuilder()
 			}
-			if len(b.files) > 0 { // also what was done when ctx ended
+			if len(b.files) > 0 { // includes what was done when ctx ended
 				if err := flush(b); err != nil {
 					stop(err)
 				}
@@ -182,7 +182,7 @@ func (x *Index) fill(ctx context.Context, b *builder, batch []found) {
 		}
 		text, st, err := read(filepath.Join(x.cfg.Dir, f.name))
 		if err != nil {
-			// It cannot be read: its path is all there is, until it changes.
+			// The file cannot be read: index only its path until it changes.
 			text, st = nil, f.stamp
 		}
 		defined := symbols[f.name]

@@ -1,14 +1,15 @@
-// Package search finds code by words. It keeps an index of a tree of files:
-// pieces of some forty lines, by the identifiers and words in them, the symbols
-// that they define, and their paths, ranked by BM25. The index is built at the
-// first question, brought up to date at each by what stat says of the files,
-// and kept on disk outside the tree.
+// Package search is a keyword (BM25) index over source code. It indexes a tree
+// of files in pieces of some forty lines, by their identifiers and words, the
+// symbols that they define, and their paths. The index is built at the first
+// query, updated at each query from the files' stat data, and stored on disk
+// outside the tree.
 //
-// Symbols come from regular expressions where those do, in Go and Python for
-// instance, else from universal-ctags where the machine has it. A configured [Embedder] puts the best candidates in order by
-// meaning too; without one nothing leaves the machine.
+// Symbols are found by regular expressions for languages where these suffice,
+// such as Go and Python, and by universal-ctags for others, if it is installed.
+// A configured [Embedder] also ranks the best candidates by meaning; without
+// it, nothing leaves the machine.
 //
-// It does not understand code: it knows no types, no calls, no synonyms.
+// It does not understand code: it knows no types, calls or synonyms.
 package search
 
 import (
@@ -25,52 +26,51 @@ import (
 	"syscall"
 )
 
-// Bounds of one question.
+// Limits of one query.
 const (
 	maxTerms   = 64
 	maxQuery   = 4 << 10 // bytes
 	maxResults = 50
 )
 
-// Config says what is indexed and where the index is.
+// Config says what to index, and where to store the index.
 type Config struct {
-	Dir     string    // root of the tree; absolute
-	State   string    // folder that holds indexes; absolute. Made if missing
-	Ripgrep string    // path of rg; "rg" unless given
-	Ctags   string    // path of universal-ctags; looked up unless given, "none" for none
-	Embed   *Embedder // nil for none
+	Dir     string    // absolute path of the tree's root
+	State   string    // absolute path of the folder for indexes; created if missing
+	Ripgrep string    // path of rg; "rg" by default
+	Ctags   string    // path of universal-ctags; searched in PATH by default; "none" disables it
+	Embed   *Embedder // optional
 }
 
 // Index is the index of one tree. Its methods are safe for concurrent use;
-// questions are answered one after another.
+// queries are answered one after another.
 type Index struct {
 	cfg  Config
-	turn chan struct{} // holds one value while nobody works
+	turn chan struct{} // semaphore: holds one value while no query is being answered
 
-	// The rest belongs to whoever holds the turn.
+	// The following fields are protected by turn.
 	closed   bool
-	dir      string   // of the segments; empty until the first question
+	dir      string   // folder of the segments; empty until the first query
 	lock     *os.File // held on dir
-	private  bool     // dir is ours alone, and goes with us
-	ctags    string   // path; empty for none
+	private  bool     // dir belongs to this process, which removes it
+	ctags    string   // path; empty if not installed
 	segments []*segment
 	next     int // number of the next segment
 	current  map[string]location
-	beyond   int // files left out
+	beyond   int // number of files left out
 	left     int64
 }
 
-// location is where a file's chunks are.
+// location says where a file's chunks are.
 type location struct {
 	segment *segment
 	file    int
 }
 
-// ErrClosed is returned once Close was called.
+// ErrClosed is returned after Close.
 var ErrClosed = errors.New("search: closed")
 
-// New returns the index of a tree. It touches no file before the first
-// question.
+// New returns the index of a tree. It accesses no files before the first query.
 func New(cfg Config) *Index {
 	if cfg.Ripgrep == "" {
 		cfg.Ripgrep = "rg"
@@ -80,43 +80,44 @@ func New(cfg Config) *Index {
 	return x
 }
 
-// Query is a question.
+// Query is a search query.
 type Query struct {
 	Text    string
-	Folders []string // absolute, in the tree: only files under one of them. Empty for all
-	Results int      // at most so many; from 1 to 50
-	// Hidden tells of files, by path relative to the tree, which are left out; nil for none.
+	Folders []string // absolute folders in the tree to search; empty searches all
+	Results int      // maximum number of results, 1 to 50
+	// Hidden reports whether to leave a file out, given its path relative to
+	// the tree; nil leaves none out.
 	Hidden func(name string) bool
 }
 
-// Answer is what was found.
+// Answer is the result of a query.
 type Answer struct {
-	Results []Result // the best first
-	Files   int      // in the index
-	Notes   []string // what is missing or was left out, for the reader
+	Results []Result // best first
+	Files   int      // number of indexed files
+	Notes   []string // what is missing or was left out, as text for the model
 }
 
 // Result is a piece of a file.
 type Result struct {
 	Path      string // relative to the root
-	StartLine int    // from 1
-	EndLine   int    // in the piece
+	StartLine int    // counted from 1
+	EndLine   int    // the last line
 	Score     float64
-	Snippet   string // some lines of the piece, the first being SnippetLine
-	// SnippetLine is the line that Snippet begins with.
+	Snippet   string // some lines of the piece, starting at SnippetLine
+	// SnippetLine is the first line of Snippet.
 	SnippetLine int
 	Symbols     []string
 }
 
-// Search answers a question, after bringing the index up to date. When ctx
-// ends it returns soon with its cause; what was indexed by then is kept.
+// Search answers a query, after updating the index. When ctx ends, it returns
+// soon with its cause, and keeps what has been indexed so far.
 func (x *Index) Search(ctx context.Context, q Query) (Answer, error) {
 	if len(q.Text) > maxQuery {
-		return Answer{}, fmt.Errorf("the query is %d bytes long: ask in at most %d", len(q.Text), maxQuery)
+		return Answer{}, fmt.Errorf("the query is %d bytes long: use at most %d", len(q.Text), maxQuery)
 	}
 	want := terms(q.Text)
 	if len(want) == 0 {
-		return Answer{}, errors.New("the query has no word to look for: say in words what the code does, or use Grep for signs")
+		return Answer{}, errors.New("the query has no words to search for: describe the code in words, or use Grep for punctuation")
 	}
 	select {
 	case <-x.turn:
@@ -131,7 +132,7 @@ func (x *Index) Search(ctx context.Context, q Query) (Answer, error) {
 		return Answer{}, err
 	}
 	answer, err := x.answer(ctx, q, want)
-	if errors.Is(err, errDamaged) { // begin anew, once
+	if errors.Is(err, errDamaged) { // rebuild the index, once
 		x.reset()
 		answer, err = x.answer(ctx, q, want)
 	}
@@ -158,14 +159,14 @@ func (x *Index) answer(ctx context.Context, q Query, want []term) (Answer, error
 			if ctx.Err() != nil {
 				return Answer{}, context.Cause(ctx)
 			}
-			a.Notes = append(a.Notes, "ranked by words alone, for the embedding endpoint failed: "+err.Error())
+			a.Notes = append(a.Notes, "ranked by keywords only, because the embedding endpoint failed: "+err.Error())
 		}
 	}
 	a.Results = x.results(q, want, hits)
 	return a, nil
 }
 
-// open finds the segments that an earlier process left.
+// open opens the segments that an earlier process left.
 func (x *Index) open() error {
 	if x.dir != "" {
 		return nil
@@ -173,17 +174,18 @@ func (x *Index) open() error {
 	sum := sha256.Sum256([]byte(x.cfg.Dir))
 	dir := filepath.Join(x.cfg.State, hex.EncodeToString(sum[:8]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("the search index has no place (%w): use Grep", err)
+		return fmt.Errorf("cannot create the search index (%w): use Grep", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("the search index has no place (%w): use Grep", err)
+		return fmt.Errorf("cannot create the search index (%w): use Grep", err)
 	}
 	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		// Another process keeps this one. Ours goes when we do.
+		// Another process uses this index. Use a private one, which is removed
+		// on Close.
 		_ = lock.Close()
 		if dir, err = os.MkdirTemp(x.cfg.State, "private-"); err != nil {
-			return fmt.Errorf("the search index has no place (%w): use Grep", err)
+			return fmt.Errorf("cannot create the search index (%w): use Grep", err)
 		}
 		lock, x.private = nil, true
 	}
@@ -199,12 +201,12 @@ func (x *Index) open() error {
 	return x.openSegments()
 }
 
-// universal is the path of universal-ctags, empty if there is none. The old
-// ctags of the same name will not do.
+// universal returns the path of universal-ctags, or "" if it is not installed.
+// Other programs named ctags are not supported.
 func universal() string {
 	for _, name := range []string{"ctags-universal", "universal-ctags", "ctags"} {
 		if path, err := exec.LookPath(name); err == nil {
-			out, err := exec.Command(path, "--version").Output() //nolint:noctx // it ends at once
+			out, err := exec.Command(path, "--version").Output() //nolint:noctx // it exits at once
 			if err == nil && strings.HasPrefix(string(out), "Universal Ctags") {
 				return path
 			}
@@ -214,9 +216,9 @@ func universal() string {
 }
 
 func (x *Index) openSegments() error {
-	entries, err := os.ReadDir(x.dir) // by name, which is by number
+	entries, err := os.ReadDir(x.dir) // sorted by name, and so by number
 	if err != nil {
-		return fmt.Errorf("the search index cannot be read (%w): use Grep", err)
+		return fmt.Errorf("cannot read the search index (%w): use Grep", err)
 	}
 	for _, e := range entries {
 		stem, isSegment := strings.CutSuffix(e.Name(), ".seg")
@@ -224,13 +226,13 @@ func (x *Index) openSegments() error {
 		name := filepath.Join(x.dir, e.Name())
 		if !isSegment || err != nil || number < 0 || number > 1e9 {
 			if e.Name() != "lock" && e.Type().IsRegular() {
-				_ = os.Remove(name) // half written
+				_ = os.Remove(name) // incompletely written
 			}
 			continue
 		}
 		s, err := openSegment(name, number)
 		if err != nil {
-			_ = os.Remove(name) // its files are indexed again
+			_ = os.Remove(name) // its files will be indexed again
 			continue
 		}
 		x.adopt(s)
@@ -238,8 +240,7 @@ func (x *Index) openSegments() error {
 	return nil
 }
 
-// adopt makes a segment part of the index. What it has is newer than what was
-// there.
+// adopt adds a segment to the index. Its files replace older versions.
 func (x *Index) adopt(s *segment) {
 	x.segments = append(x.segments, s)
 	x.next = max(x.next, s.number+1)
@@ -251,7 +252,7 @@ func (x *Index) adopt(s *segment) {
 	}
 }
 
-// drop takes a segment out and deletes it.
+// drop removes a segment and deletes its file.
 func (x *Index) drop(s *segment) {
 	for i, p := range s.files {
 		if at := x.current[p.name]; at.segment == s && at.file == i {
@@ -269,7 +270,7 @@ func (x *Index) drop(s *segment) {
 	_ = os.Remove(s.file.Name())
 }
 
-// reset forgets all.
+// reset discards the whole index.
 func (x *Index) reset() {
 	for len(x.segments) > 0 {
 		x.drop(x.segments[len(x.segments)-1])
@@ -277,8 +278,8 @@ func (x *Index) reset() {
 	x.current = make(map[string]location)
 }
 
-// Close lets the files of the index go. It waits for a question that is being
-// answered. A second call does nothing.
+// Close closes the index's files. It waits for a query that is being answered.
+// A second call does nothing.
 func (x *Index) Close() error {
 	<-x.turn
 	defer func() { x.turn <- struct{}{} }()

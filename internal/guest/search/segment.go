@@ -22,15 +22,15 @@ import (
 //	tables      the files, and their chunks
 //	footer      where dictionary and tables begin, a checksum of both, magic
 //
-// What is read of it is held to its bounds: the agent's processes can write to
-// it as we can.
+// Reads are checked against the file's bounds, since the agent's processes can
+// write to the file too.
 type segment struct {
 	file    *os.File
 	number  int
 	files   []indexedFile
 	extents []extent
 	dead    []bool // by place
-	live    int    // places
+	live    int    // number of places that are not dead
 	tokens  int64  // of all chunks
 	source  int64  // bytes of the files
 
@@ -39,12 +39,12 @@ type segment struct {
 	points     []point
 }
 
-// point is every stride-th token of the dictionary, kept in memory to find the
-// others from.
+// point is one of every stride tokens of the dictionary. These are kept in
+// memory to find the others.
 type point struct {
 	token    string
-	at       int64 // in the dictionary
-	postings int64 // of the token's list
+	at       int64 // offset in the dictionary
+	postings int64 // offset of the token's list
 }
 
 type section struct{ start, end int64 }
@@ -58,10 +58,10 @@ const (
 	maxChunks       = 1 << 24
 )
 
-// errDamaged says that a segment is not as it was written.
-var errDamaged = errors.New("the index is damaged")
+// errDamaged says that a segment file is corrupt.
+var errDamaged = errors.New("the index is corrupt")
 
-// write saves what the builder holds as a file of that name, whole or not at all.
+// write saves the builder's content to a file atomically.
 func (b *builder) write(name string) (err error) {
 	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func (b *builder) write(name string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(name + ".new") // half of it is of no use
+			_ = os.Remove(name + ".new") // remove the incomplete file
 		}
 	}()
 	if err := errors.Join(b.writeTo(f), f.Close()); err != nil {
@@ -122,7 +122,7 @@ func (b *builder) writeTo(f io.Writer) error {
 	return errors.Join(out.err, out.to.Flush())
 }
 
-// counted writes and keeps the first error.
+// counted counts the written bytes and keeps the first error.
 type counted struct {
 	to      *bufio.Writer
 	n       int64
@@ -151,8 +151,8 @@ func (c *counted) text(s string) {
 	c.write([]byte(s))
 }
 
-// openSegment reads the tables of a segment. An error wraps errDamaged where
-// the file is not as it was written.
+// openSegment reads the tables of a segment. If the file is corrupt, the error
+// wraps errDamaged.
 func openSegment(name string, number int) (*segment, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -242,7 +242,8 @@ func (s *segment) loadTables(text []byte) error {
 	return nil
 }
 
-// reader takes numbers and texts off the front, and notes when it cannot.
+// reader decodes numbers and strings from the front of a buffer, and records
+// failures.
 type reader struct {
 	text []byte
 	bad  bool
@@ -269,12 +270,12 @@ func (r *reader) bytes(most uint64) []byte {
 	return b
 }
 
-// entry reads one of the dictionary.
+// entry decodes one entry of the dictionary.
 func (r *reader) entry() (token []byte, count int, length int64) {
 	return r.bytes(4 * maxWhole), int(r.number(maxChunks)), int64(r.number(maxSegment))
 }
 
-// find returns how many chunks have a token, and its list.
+// find returns how many chunks contain a token, and its posting list.
 func (s *segment) find(token string) (count int, postings []byte, err error) {
 	i := sort.Search(len(s.points), func(i int) bool { return s.points[i].token > token }) - 1
 	if i < 0 {
@@ -310,7 +311,7 @@ func (s *segment) find(token string) (count int, postings []byte, err error) {
 	return 0, nil, nil
 }
 
-// each calls do for every posting of a list that find returned.
+// each calls do for every posting of a list returned by find.
 func (s *segment) each(postings []byte, do func(chunk, posting int)) error {
 	in := reader{text: postings}
 	for chunk := -1; len(in.text) > 0; {
@@ -325,7 +326,7 @@ func (s *segment) each(postings []byte, do func(chunk, posting int)) error {
 	return nil
 }
 
-// fileOf is the file that a chunk is of.
+// fileOf returns the index of the file that a chunk belongs to.
 func (s *segment) fileOf(chunk int) int {
 	return sort.Search(len(s.files), func(i int) bool { return s.files[i].first > chunk }) - 1
 }

@@ -19,19 +19,19 @@ import (
 // symbol is a name that a file defines.
 type symbol struct {
 	name string
-	line int // from 1
+	line int // counted from 1
 }
 
 const (
-	maxSymbols    = 5000 // of one file
-	maxDefinition = 400  // bytes of a line that defines something
+	maxSymbols    = 5000 // in one file
+	maxDefinition = 400  // maximum length of a line that is searched, in bytes
 )
 
-// word is an identifier in a pattern of definitions.
+// word matches an identifier in the patterns below.
 const word = `([A-Za-z_$][\w$]*)`
 
-// definitions find, by a file's ending, the lines that define something. They
-// are what there is without ctags, and miss what is not written as usual.
+// definitions maps file extensions to patterns for lines that define something.
+// They are used without ctags, and miss unusually formatted definitions.
 var definitions = func() map[string]*regexp.Regexp {
 	of := make(map[string]*regexp.Regexp)
 	for endings, patterns := range map[string][]string{
@@ -70,16 +70,16 @@ var definitions = func() map[string]*regexp.Regexp {
 	return of
 }()
 
-// plainly are languages where a definition is a keyword at the start of a line:
-// patterns find those as well as ctags, in a third of the time.
+// plainly are file extensions of languages in which a definition starts with a
+// keyword. Patterns find those as well as ctags, in a third of the time.
 var plainly = map[string]bool{"go": true, "py": true, "pyi": true, "rs": true, "rb": true, "sh": true, "bash": true, "proto": true, "md": true, "markdown": true, "tf": true}
 
-// ending is what a file's name says of its language.
+// ending returns the lower-case file extension, which identifies the language.
 func ending(name string) string {
 	return strings.ToLower(strings.TrimPrefix(path.Ext(name), "."))
 }
 
-// findSymbols looks for definitions by regular expressions.
+// findSymbols finds definitions by regular expressions.
 func findSymbols(name string, text []byte) []symbol {
 	end := ending(name)
 	find := definitions[end]
@@ -108,7 +108,7 @@ func findSymbols(name string, text []byte) []symbol {
 	return found
 }
 
-// mayDefine tells cheaply of most lines that they define nothing.
+// mayDefine is a cheap check that excludes most lines without a definition.
 func mayDefine(ending string, line []byte) bool {
 	switch ending {
 	case "go":
@@ -128,7 +128,7 @@ func mayDefine(ending string, line []byte) bool {
 	return len(line) > 0 && line[0] >= 'A' && line[0] != '}' && line[0] != '{'
 }
 
-// plain are kinds of ctags that name nothing worth a mark of its own.
+// plain are ctags kinds that are not worth indexing as symbols.
 var plain = map[string]bool{
 	"package": true, "packageName": true, "unknown": true, "anonMember": true, "local": true, "parameter": true,
 	"import": true, "header": true, "member": true, "field": true, "receiver": true, "namelist": true,
@@ -142,7 +142,7 @@ const (
 	maxTags   = 32 << 20         // bytes of its output for one batch
 )
 
-// tags asks ctags, by its path, for the symbols of files of dir.
+// tags runs ctags, given its path, and returns the symbols of files in dir.
 func tags(ctx context.Context, ctags, dir string, files []string) (map[string][]symbol, error) {
 	ctx, stop := context.WithTimeout(ctx, ctagsTime)
 	defer stop()
@@ -174,8 +174,8 @@ func tags(ctx context.Context, ctags, dir string, files []string) (map[string][]
 	return found, nil
 }
 
-// readTags reads lines of ctags: line, kind and name between blanks, a tab, the
-// file. Lines of another form are passed over.
+// readTags parses the output of ctags: line, kind and name separated by spaces,
+// a tab, and the file. It skips lines in other formats.
 func readTags(from io.Reader) (map[string][]symbol, error) {
 	found := make(map[string][]symbol)
 	in := bufio.NewScanner(from)

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	minToken = 2    // bytes; a single letter says nothing
+	minToken = 2    // bytes; single letters are not indexed
 	maxToken = 40   // bytes of a part
-	maxWhole = 64   // bytes of an identifier kept whole
-	maxLine  = 2000 // bytes of a line that are looked at
+	maxWhole = 64   // bytes of an identifier that is indexed as a whole
+	maxLine  = 2000 // bytes of a line that are indexed
 )
 
-// tokenizer cuts text into the words that it is found by: identifiers whole,
-// in lower case and without their underscores, and their parts by stem, so that
-// parseConfig, parse_config and "parsing of configs" meet. The zero value is
-// ready; it is not safe for concurrent use.
+// tokenizer splits text into tokens: whole identifiers, in lower case and
+// without underscores, and the stems of their parts, so that parseConfig,
+// parse_config and "parsing of configs" match each other. The zero value is
+// ready to use; it is not safe for concurrent use.
 type tokenizer struct {
 	whole []byte
 	part  []byte
 }
 
-// each calls emit for every token of text, in order. The token is only good
-// until emit returns. whole marks an identifier of several parts, which are
-// given after it.
+// each calls emit for every token of text, in order. The token is only valid
+// until emit returns. whole marks an identifier of several parts; its parts
+// follow.
 func (t *tokenizer) each(text []byte, emit func(token []byte, whole bool)) {
 	for i := 0; i < len(text); {
 		if !wordByte(text[i]) {
@@ -40,8 +40,8 @@ func (t *tokenizer) each(text []byte, emit func(token []byte, whole bool)) {
 	}
 }
 
-// wordByte is whether b can be in an identifier. What is beyond ASCII is
-// sorted out with its neighbours.
+// wordByte reports whether b can be part of an identifier. Non-ASCII bytes are
+// checked with their neighbors.
 func wordByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b >= utf8.RuneSelf
 }
@@ -82,9 +82,9 @@ func (t *tokenizer) word(word []byte, emit func([]byte, bool)) {
 	}
 }
 
-// nextPart is the length of the first part of an identifier, with the
-// underscores before it: up to the next underscore, or to where a word begins
-// in camelCase or after an acronym, as in HTTPServer.
+// nextPart returns the length of the first part of an identifier, including
+// leading underscores. A part ends at an underscore, at a word boundary in
+// camelCase, or after an acronym, as in HTTPServer.
 func nextPart(word []byte) int {
 	i := 0
 	for i < len(word) && word[i] == '_' {
@@ -96,9 +96,9 @@ func nextPart(word []byte) int {
 		case c == '_':
 			return i
 		case i == at || c < 'A' || c > 'Z':
-		case word[i-1] < 'A' || word[i-1] > 'Z': // aB
+		case word[i-1] < 'A' || word[i-1] > 'Z': // as in aB
 			return i
-		case i+1 < len(word) && word[i+1] >= 'a' && word[i+1] <= 'z': // ABc
+		case i+1 < len(word) && word[i+1] >= 'a' && word[i+1] <= 'z': // as in ABc
 			return i
 		}
 	}
@@ -123,8 +123,8 @@ func appendLower(dst, word []byte) []byte {
 	return dst
 }
 
-// stem cuts the commonest English endings, so that schedule, scheduled,
-// scheduler and scheduling are one word. What it leaves need not be a word.
+// stem removes the most common English endings, so that schedule, scheduled,
+// scheduler and scheduling have the same stem, which need not be a word.
 func stem(w []byte) []byte {
 	if n := len(w); n > 4 && w[n-1] == 's' {
 		switch {
@@ -151,8 +151,8 @@ func stem(w []byte) []byte {
 	return w
 }
 
-// idle are words of a question that say nothing of the code that it is about,
-// by stem.
+// idle are stop words: words of a query that say nothing about the code, by
+// stem.
 var idle = func() map[string]bool {
 	stems := make(map[string]bool)
 	for word := range strings.FieldsSeq(`the is are an of in on to for and or it its that this which what where when how
@@ -162,13 +162,14 @@ var idle = func() map[string]bool {
 	return stems
 }()
 
-// term is a word of a query and how much it counts.
+// term is a word of a query, with its weight.
 type term struct {
 	text   string
 	weight float64
 }
 
-// terms are the words of a query, each once. If all are idle, all count.
+// terms returns the words of a query without duplicates. If all are stop words,
+// all count.
 func terms(query string) []term {
 	var found, all []term
 	seen := make(map[string]bool)

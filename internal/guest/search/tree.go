@@ -21,17 +21,17 @@ import (
 const (
 	maxFiles    = 200_000
 	maxListing  = 64 << 20 // bytes of names
-	maxFileSize = 1 << 20  // bytes; a larger file is known by its path only
+	maxFileSize = 1 << 20  // bytes; of a larger file only the path is indexed
 )
 
-// found is a file of the tree as it is now.
+// found is a file in the current tree.
 type found struct {
 	name  string
 	stamp stamp
 }
 
-// listFiles returns the regular files under dir that git does not ignore, and how
-// many there were beyond maxFiles.
+// listFiles returns the regular files under dir that git does not ignore, and
+// how many exceeded maxFiles.
 func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,7 +47,7 @@ func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, 
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
 		}
-		return nil, 0, fmt.Errorf("the search index needs ripgrep (%s), which does not run in this machine (%w); install it with: apt-get install ripgrep", rg, err)
+		return nil, 0, fmt.Errorf("the search index needs ripgrep (%s), which cannot be run in this machine (%w); install it with: apt-get install ripgrep", rg, err)
 	}
 	raw, readErr := io.ReadAll(io.LimitReader(out, maxListing+1))
 	if len(raw) > maxListing {
@@ -58,7 +58,7 @@ func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, 
 	if err := context.Cause(ctx); err != nil && len(raw) <= maxListing && !errors.Is(err, context.Canceled) {
 		return nil, 0, err
 	}
-	// Exit 1 is nothing found; 2 comes with folders that cannot be read.
+	// Exit status 1 means no files; 2 also occurs with unreadable folders.
 	if exit, ok := errors.AsType[*exec.ExitError](waitErr); waitErr != nil && (!ok || exit.ExitCode() < 0) && len(raw) == 0 || readErr != nil {
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
@@ -78,7 +78,7 @@ func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, 
 	return statAll(dir, files), beyond, nil
 }
 
-// data are endings of files that hold no text to find.
+// data are file extensions without searchable text.
 var data = map[string]bool{
 	".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".webp": true, ".ico": true, ".pdf": true, ".zip": true, ".gz": true,
 	".xz": true, ".zst": true, ".bz2": true, ".tar": true, ".tgz": true, ".jar": true, ".class": true, ".o": true, ".a": true, ".so": true,
@@ -94,7 +94,7 @@ func indexable(name string) bool {
 	return !data[strings.ToLower(path.Ext(name))] && !strings.HasSuffix(name, ".min.js") && !strings.HasSuffix(name, ".min.css")
 }
 
-// statAll puts a stamp on each file and leaves out what is not a file now.
+// statAll sets the stamp of each file, and drops files that no longer exist.
 func statAll(dir string, files []found) []found {
 	const share = 2048
 	var wg sync.WaitGroup
@@ -125,8 +125,8 @@ func stampOf(st *unix.Stat_t) stamp {
 	return stamp{mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), size: st.Size, inode: st.Ino}
 }
 
-// read returns a file's text and its stamp from before it was read; nil for
-// what is no text or too large.
+// read returns a file's text and its stamp from before reading; the text is nil
+// if it is binary or too large.
 func read(name string) ([]byte, stamp, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW, 0)
 	if err != nil {

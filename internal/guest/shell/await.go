@@ -14,29 +14,29 @@ import (
 const (
 	awaitInterval = 20 * time.Millisecond
 	awaitChunk    = 256 << 10
-	maxAwaitLine  = 64 << 10 // bytes of a line in which a pattern is looked for
-	maxMatched    = 500      // bytes of the line that matched
+	maxAwaitLine  = 64 << 10 // how much of a line is matched against a pattern, in bytes
+	maxMatched    = 500      // how much of a matched line is returned, in bytes
 )
 
-// Wait is what to wait for.
+// Wait says what to wait for.
 type Wait struct {
-	PIDs    []int          // all that run, if there is none
-	Pattern *regexp.Regexp // looked for in each line; nil to wait for the end
-	Any     bool           // the first that has ended or matched is enough
-	Timeout time.Duration  // 0 only looks
-	Room    int            // bytes of output to return of all together; DefaultThreshold if 0
+	PIDs    []int          // if empty, all that are running
+	Pattern *regexp.Regexp // matched against each line; nil to wait for the end
+	Any     bool           // return as soon as the first has ended or matched
+	Timeout time.Duration  // 0 returns without waiting
+	Room    int            // bytes of output to return for all commands together; DefaultThreshold if 0
 }
 
-// Awaited is how a background command stands after an Await.
+// Awaited is the status of a background command after an Await.
 type Awaited struct {
 	Job
-	Matched string // the line in which the pattern is; empty if it is in none
-	Output  string // since the last Await, to its end or that of the line that matched
+	Matched string // the matched line; empty if none
+	Output  string // output since the last Await, up to its end or the end of the matched line
 }
 
-// Await waits for background commands to end, or to print a line in which the
-// pattern is found. It looks at each command's output from where the last Await
-// of it ended. When the time is up it returns what there is, and true.
+// Await waits for background commands to end, or to print a line that matches
+// the pattern. For each command it reads the output after the end of the
+// previous Await. On timeout it returns what there is, and true.
 func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
 	follows, err := s.follow(w)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
 	}
 }
 
-// follow begins to follow the commands that are waited for.
+// follow returns a follow for each command to wait for.
 func (s *Session) follow(w Wait) ([]*follow, error) {
 	var jobs []*job
 	for _, pid := range w.PIDs {
@@ -86,7 +86,7 @@ func (s *Session) follow(w Wait) ([]*follow, error) {
 		s.jobsMu.Unlock()
 	}
 	if len(jobs) == 0 {
-		return nil, errors.New("no command runs in the background: there is nothing to wait for")
+		return nil, errors.New("no command is running in the background, so there is nothing to wait for")
 	}
 	var follows []*follow
 	for _, j := range jobs {
@@ -100,20 +100,20 @@ func (s *Session) follow(w Wait) ([]*follow, error) {
 // follow reads the output of one command as it grows.
 type follow struct {
 	job     *job
-	from    int64 // where this Await began
-	at      int64 // how far was read
-	line    int64 // where the line begins whose end was not read yet
+	from    int64 // where this Await started
+	at      int64 // how far the output was read
+	line    int64 // start of the line that is not complete yet
 	partial []byte
 	ended   bool
 	matched string
 }
 
-// look reads what is new, and reports whether there is no more to wait for.
+// look reads new output, and reports whether the wait is over.
 func (f *follow) look(ctx context.Context, pattern *regexp.Regexp) bool {
 	if f.ended || f.matched != "" {
 		return true
 	}
-	ended := !f.job.runs() // before reading: what it printed last is read then
+	ended := !f.job.runs() // check this before reading, so that the last output is not missed
 	if pattern != nil {
 		f.scan(ctx, pattern)
 	}
@@ -121,15 +121,15 @@ func (f *follow) look(ctx context.Context, pattern *regexp.Regexp) bool {
 	return f.ended || f.matched != ""
 }
 
-// scan looks for the pattern in the lines that are new. The last line counts
-// though its end is not there: it may be a prompt.
+// scan matches new lines against the pattern. It also matches an incomplete
+// last line, which may be a prompt.
 func (f *follow) scan(ctx context.Context, pattern *regexp.Regexp) {
 	file, err := os.Open(f.job.output())
 	if err != nil {
-		return // it was removed; the end is still seen
+		return // the file was removed; the end of the command is still noticed
 	}
 	defer file.Close()
-	if st, err := file.Stat(); err == nil && st.Size() < f.at { // it was emptied
+	if st, err := file.Stat(); err == nil && st.Size() < f.at { // the file was truncated
 		f.from, f.at, f.line, f.partial = 0, 0, 0, nil
 	}
 	buf := make([]byte, awaitChunk)
@@ -142,7 +142,7 @@ func (f *follow) scan(ctx context.Context, pattern *regexp.Regexp) {
 	}
 }
 
-// lines takes the next piece of output.
+// lines processes the next piece of output.
 func (f *follow) lines(p []byte, pattern *regexp.Regexp) bool {
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
@@ -156,7 +156,7 @@ func (f *follow) lines(p []byte, pattern *regexp.Regexp) bool {
 		}
 		length := int64(end) + 1
 		if f.match(pattern) {
-			f.at -= int64(len(p)) - length // the rest is for the next Await
+			f.at -= int64(len(p)) - length // the rest is left for the next Await
 			return true
 		}
 		p, f.partial = p[length:], f.partial[:0]
@@ -172,12 +172,12 @@ func (f *follow) match(pattern *regexp.Regexp) bool {
 	}
 	f.matched = valid(text[:min(len(text), maxMatched)])
 	if f.matched == "" {
-		f.matched = "\n" // an empty line that a pattern such as ^$ is after
+		f.matched = "\n" // an empty line, matched by a pattern such as ^$
 	}
 	return true
 }
 
-// finish is what the commands have printed, and how they stand.
+// finish returns the output and status of each command.
 func finish(follows []*follow, w Wait) []Awaited {
 	room := w.Room
 	if room <= 0 {
@@ -190,7 +190,7 @@ func finish(follows []*follow, w Wait) []Awaited {
 		if f.matched != "" {
 			end = f.at
 		}
-		if end < f.from { // it was emptied
+		if end < f.from { // the file was truncated
 			f.from = 0
 		}
 		a.Output = excerpt(a.OutputFile, f.from, end, room/len(follows))
@@ -203,8 +203,8 @@ func finish(follows []*follow, w Wait) []Awaited {
 	return all
 }
 
-// excerpt is a part of a file as valid UTF-8 of about room bytes, its middle
-// left out if it is longer.
+// excerpt returns part of a file as valid UTF-8. If it is longer than about
+// room bytes, the middle is left out.
 func excerpt(path string, from, end int64, room int) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -212,7 +212,7 @@ func excerpt(path string, from, end int64, room int) string {
 	}
 	defer file.Close()
 	part := func(at, n int64) []byte {
-		p, _ := io.ReadAll(io.NewSectionReader(file, at, n)) // what can be read is shown
+		p, _ := io.ReadAll(io.NewSectionReader(file, at, n)) // errors are ignored; return what could be read
 		return p
 	}
 	if end-from <= int64(room) {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Start starts a command with the session's state and returns at once. The
-// command changes nothing in the session, outlives it, and ends when it will;
-// its input stays open for Input as long as this process lives. Its output file
-// is emptied when it is longer than Config.MaxOutput.
+// Start starts a background command with the session's state and returns at
+// once. The command cannot change the session and outlives it. Its input stays
+// open for Input while this process lives. Its output file is truncated when it
+// grows beyond Config.MaxOutput.
 func (s *Session) Start(ctx context.Context, c Command) (Job, error) {
 	if strings.ContainsRune(c.Text, 0) || strings.ContainsRune(c.Dir, 0) {
-		return Job{}, errors.New("a command cannot hold a zero byte")
+		return Job{}, errors.New("the command must not contain a zero byte")
 	}
 	if err := s.take(ctx); err != nil {
 		return Job{}, err
@@ -31,10 +31,10 @@ func (s *Session) Start(ctx context.Context, c Command) (Job, error) {
 	j := &job{mark: mark, command: c.Text, dir: s.cfg.OutputDir}
 	text := s.file("command-" + mark)
 	if err := os.WriteFile(text, []byte(c.Text+"\n"), 0o600); err != nil {
-		return Job{}, fmt.Errorf("shell: write the command down: %w", err)
+		return Job{}, fmt.Errorf("shell: write the command to a file: %w", err)
 	}
 	if err := os.WriteFile(j.output(), nil, 0o600); err != nil {
-		return Job{}, fmt.Errorf("shell: make the output file: %w", err)
+		return Job{}, fmt.Errorf("shell: create the output file: %w", err)
 	}
 	in, err := openStream(s.file(mark + ".in"))
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Session) Start(ctx context.Context, c Command) (Job, error) {
 		err = pids.readPIDs(j)
 	}
 	if err != nil {
-		_ = in.w.Close() // the command, if it runs, sees the end of its input
+		_ = in.w.Close() // if the command is running, it reads end of file
 		return Job{}, err
 	}
 	j.input = in.w
@@ -60,8 +60,8 @@ func (s *Session) Start(ctx context.Context, c Command) (Job, error) {
 	return state, nil
 }
 
-// forget removes the pipes of a background command once it has opened them.
-// What writes to its input stays open.
+// forget removes the pipes of a background command once it has opened them. The
+// write end of its input stays open.
 func (s *Session) forget(in, pids *stream) {
 	_ = os.Remove(in.path)
 	_ = os.Remove(pids.path)
@@ -69,9 +69,9 @@ func (s *Session) forget(in, pids *stream) {
 	pids.close()
 }
 
-// launch has bash start the command, under a keeper: a second bash that waits
-// for it, so that its exit code is known whatever it does, and kept. The command
-// has a process group of its own, which makes signals as a terminal's possible.
+// launch makes bash start the command under a keeper, a second bash that waits
+// for the command and saves its exit code. The command has its own process
+// group, so that signals can be sent as from a terminal.
 func (s *Session) launch(c Command, j *job, text, in, pids string) error {
 	body := `\builtin . ` + quote(text)
 	if c.Inside != nil {
@@ -84,14 +84,16 @@ func (s *Session) launch(c Command, j *job, text, in, pids string) error {
 		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
 	}
 	say := func(format string) string { return `\builtin printf '` + format + `' "$BASHPID" >` + quote(pids) }
-	// The command opens its input before it says its process id; the keeper
-	// never does, so that there is nobody to read once the command has gone.
+	// The command opens its input before it reports its process id, and the
+	// keeper never opens it. So once the command has ended, nothing has the
+	// read end open.
 	command := `( \builtin set +m; ` + say(`%d\n`) + "\n" + body + ` ) <` + quote(in) + " 2>&1 &\n"
 	keeper := "( " + say("%d ") + `; \builtin set -m; ` + command +
 		`\builtin set +em; \builtin wait "$!"; ALOFT_CODE=$?` + "\n" +
 		`\builtin printf '\n[ended with exit code %d]\n' "$ALOFT_CODE"; \builtin printf %d "$ALOFT_CODE" >|` + quote(j.exit()) + " )"
-	// Appending lets the file be emptied under its writer. What disown leaves
-	// out of the table of jobs, a later wait does not wait for.
+	// Append to the output, so that the file can be truncated while it is
+	// written. disown removes the keeper from bash's table of jobs, so that a
+	// later wait does not wait for it.
 	script := keeper + " </dev/null >>" + quote(j.output()) + " 2>/dev/null &\n\\builtin disown\n"
 	if err := s.send(j.mark, script); err != nil {
 		s.drop()
@@ -100,7 +102,7 @@ func (s *Session) launch(c Command, j *job, text, in, pids string) error {
 	return s.awaitStart(j.mark)
 }
 
-// readPIDs reads what the keeper and the command say of themselves.
+// readPIDs reads the process ids that the keeper and the command report.
 func (st *stream) readPIDs(j *job) error {
 	_ = st.r.SetReadDeadline(time.Now().Add(startTime))
 	line, err := bufio.NewReaderSize(st.r, 64).ReadString('\n')
@@ -114,7 +116,7 @@ func (st *stream) readPIDs(j *job) error {
 	return nil
 }
 
-// awaitStart waits for bash to have started a background command.
+// awaitStart waits until bash has started a background command.
 func (s *Session) awaitStart(mark string) error {
 	timer := time.NewTimer(startTime)
 	defer timer.Stop()
@@ -130,7 +132,7 @@ func (s *Session) awaitStart(mark string) error {
 			}
 		case <-s.bash.done:
 			s.ended()
-			return errors.New("the shell ended as it started the command; a new one is ready, try again")
+			return errors.New("the shell ended while it started the command; a new one is ready, try again")
 		case <-timer.C:
 			s.drop()
 			return fmt.Errorf("the shell did not start the command in %v; a new one is ready, try again", startTime)
@@ -138,14 +140,15 @@ func (s *Session) awaitStart(mark string) error {
 	}
 }
 
-// How often the size of a background command's output is looked at: seldom,
-// and often once it grows so fast that it could leave its bounds in between.
+// Intervals for checking the size of a background command's output: long at
+// first, and short if it grows so fast that it could exceed the limit in
+// between.
 const (
 	watchSlowly = 250 * time.Millisecond
 	watchFast   = 20 * time.Millisecond
 )
 
-// watch keeps an output file within bounds for as long as its command runs.
+// watch keeps an output file within its size limit while its command runs.
 func (s *Session) watch(j *job) {
 	timer := time.NewTimer(watchFast)
 	defer timer.Stop()
@@ -160,7 +163,7 @@ func (s *Session) watch(j *job) {
 			size = st.Size()
 		}
 		if size > s.cfg.MaxOutput {
-			_ = os.Truncate(j.output(), 0) // the next look tries again
+			_ = os.Truncate(j.output(), 0) // on error, the next check tries again
 			size = 0
 		}
 		if !j.runs() {
@@ -175,10 +178,10 @@ func (s *Session) watch(j *job) {
 	}
 }
 
-// outputPath is where the whole output of a call goes.
+// outputPath returns the path of a call's output file.
 func outputPath(dir, mark string) string { return filepath.Join(dir, mark+".txt") }
 
-// lives reports whether the process that began at start still runs.
+// lives reports whether the process with that start time is still running.
 func lives(pid int, start uint64) bool {
 	return pid > 0 && start != 0 && startOf(pid) == start && syscall.Kill(pid, 0) != syscall.ESRCH
 }

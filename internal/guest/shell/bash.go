@@ -15,31 +15,31 @@ import (
 	"time"
 )
 
-// bash is one process. Its script is a pipe that bash itself opens, which is
-// closed in every child: so commands cannot read what is meant for bash, and
-// their standard input is free.
+// bash is one bash process. It reads its script from a pipe that it opens
+// itself, and that is closed in every child. So commands cannot read the
+// script, and their standard input is free.
 type bash struct {
 	pid    int
-	script *os.File    // write end: each line is run
-	report *os.File    // named pipe into which bash says how a command ended
-	ends   chan string // marks of calls that ended
+	script *os.File    // write end: each line is executed
+	report *os.File    // named pipe on which bash reports the end of a command
+	ends   chan string // marks of calls that have ended
 	done   chan struct{}
 	state  *os.ProcessState // valid once done is closed
-	hello  string           // what bash says once it has read the login profile
-	ready  bool             // it has said so
+	hello  string           // what bash reports once it has read the login profile
+	ready  bool             // hello has been received
 }
 
-// prelude is what bash runs before the first command. The script was opened
-// anew by bash, so descriptor 3 goes; the trap saves what a session that ends
-// by exit or set -e leaves behind.
+// prelude runs before the first command. It closes descriptor 3, since bash has
+// opened the script again itself. The trap saves the variables of a session
+// that ends by exit or set -e.
 const prelude = `exec 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
 trap %s EXIT
 `
 
-// start makes a bash in the session's folder with what was saved of the one
-// before it.
+// start starts a bash in the session's folder, with the saved state of the
+// previous one.
 func (s *Session) start() (*bash, error) {
 	reportPath := filepath.Join(s.dir, "report")
 	if err := os.Remove(reportPath); err != nil && !os.IsNotExist(err) {
@@ -48,7 +48,8 @@ func (s *Session) start() (*bash, error) {
 	if err := syscall.Mkfifo(reportPath, 0o600); err != nil {
 		return nil, fmt.Errorf("shell: make pipe: %w", err)
 	}
-	// Open for both, so that it has no end of file between two commands.
+	// Open it for reading and writing, so that there is no end of file between
+	// two commands.
 	report, err := os.OpenFile(reportPath, os.O_RDWR|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("shell: %w", err)
@@ -70,8 +71,8 @@ func (s *Session) start() (*bash, error) {
 	b := &bash{script: w, report: report, ends: make(chan string, 1), done: make(chan struct{}), hello: newMark()}
 	started := make(chan error)
 	go func() {
-		// The signal at the parent's death is sent at the death of the thread
-		// that started the child: this one must last as long.
+		// The parent-death signal is sent when the thread ends that started the
+		// child, so keep this thread alive.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -79,13 +80,13 @@ func (s *Session) start() (*bash, error) {
 		if err != nil {
 			return
 		}
-		_ = cmd.Wait() // the state says it all
+		_ = cmd.Wait() // state has the result
 		b.state = cmd.ProcessState
-		_ = report.Close() // ends listen
+		_ = report.Close() // makes listen return
 		close(b.done)
 	}()
 	err = <-started
-	_ = r.Close() // the child has its own
+	_ = r.Close() // the child has its own copy
 	if err != nil {
 		_, _ = w.Close(), report.Close()
 		return nil, fmt.Errorf("shell: start %s in %s: %w", s.cfg.Bash, cmd.Dir, err)
@@ -95,23 +96,24 @@ func (s *Session) start() (*bash, error) {
 
 	text := fmt.Sprintf(prelude, quote(`\builtin declare -px >|`+quote(s.file("exit.env"))))
 	if s.saved != "" {
-		// The variables tell of the folder of then.
+		// The saved variables include the old folder, so change to the new one.
 		text += `\builtin . ` + quote(s.saved) + "\n" + `\builtin cd -- ` + quote(cmd.Dir) + "\n"
 	}
 	text += fmt.Sprintf("\\builtin printf '%%s\\n' %s >%s\n", b.hello, quote(reportPath))
-	_ = b.run(text) // fails if the profile has ended bash; await tells of it
+	_ = b.run(text) // fails if the profile ended bash; await reports that
 	return b, nil
 }
 
 // startTime is how long bash may take to read the login profile.
 const startTime = 30 * time.Second
 
-// ensure has a bash that is ready, so that the time of a command is its own. A
-// profile that ends bash, or does not end, is left out from then on.
+// ensure makes sure that a bash is ready, so that starting it does not count
+// against a command's timeout. If the login profile ends bash or hangs, bash
+// runs without it from then on.
 func (s *Session) ensure(ctx context.Context) error {
 	if s.bash != nil {
 		select {
-		case <-s.bash.done: // somebody killed it between two commands
+		case <-s.bash.done: // it was killed between two commands
 			s.ended()
 			s.lost = true
 		default:
@@ -146,7 +148,7 @@ func (b *bash) await(ctx context.Context) error {
 		case said := <-b.ends:
 			b.ready = said == b.hello
 		case <-b.done:
-			return errors.New("bash ended as it started")
+			return errors.New("bash exited while it started")
 		case <-timer.C:
 			return fmt.Errorf("bash was not ready after %v", startTime)
 		case <-ctx.Done():
@@ -156,7 +158,8 @@ func (b *bash) await(ctx context.Context) error {
 	return nil
 }
 
-// firstDir is where the session was, or the nearest to it that still is.
+// firstDir returns the session's last folder, or its nearest parent that still
+// exists.
 func (s *Session) firstDir() string {
 	for _, dir := range []string{s.cwd, s.cfg.Dir} {
 		if st, err := os.Stat(dir); err == nil && st.IsDir() {
@@ -168,7 +171,7 @@ func (s *Session) firstDir() string {
 
 func (s *Session) file(name string) string { return filepath.Join(s.dir, name) }
 
-// run gives bash lines to run.
+// run sends lines to bash for execution.
 func (b *bash) run(lines string) error {
 	if _, err := b.script.WriteString(lines); err != nil {
 		return fmt.Errorf("shell: write to bash: %w", err)
@@ -176,7 +179,7 @@ func (b *bash) run(lines string) error {
 	return nil
 }
 
-// listen passes on what bash says of ends, until bash has ended.
+// listen forwards bash's reports of ended calls, until bash has exited.
 func (b *bash) listen() {
 	in := bufio.NewReaderSize(b.report, 4096)
 	for {
@@ -192,14 +195,14 @@ func (b *bash) listen() {
 	}
 }
 
-// kill ends bash and waits for it. What bash started lives on.
+// kill kills bash and waits for it. Processes that bash started keep running.
 func (b *bash) kill() {
-	_ = syscall.Kill(b.pid, syscall.SIGKILL) // it is gone, or it goes
+	_ = syscall.Kill(b.pid, syscall.SIGKILL) // it may have exited already
 	<-b.done
 	_ = b.script.Close()
 }
 
-// cwd is bash's working directory now.
+// cwd returns bash's current working directory.
 func (b *bash) cwd() (string, bool) {
 	dir, err := os.Readlink("/proc/" + strconv.Itoa(b.pid) + "/cwd")
 	return strings.TrimSuffix(dir, " (deleted)"), err == nil

@@ -2,7 +2,7 @@ package shell
 
 import "os"
 
-// call is one command while it runs: its mark, and where its output goes.
+// call is one running command: its mark, and the destination of its output.
 type call struct {
 	mark   string
 	before before
@@ -12,7 +12,7 @@ type call struct {
 	deltas *deltas
 }
 
-// begin makes the pipes of a call and starts to read them.
+// begin creates the pipes of a call and starts to read them.
 func (s *Session) begin(threshold int, emit Emit) (*call, error) {
 	c := &call{mark: newMark(), before: s.before()}
 	c.output = newOutput(s.cfg.OutputDir, c.mark, threshold, s.cfg.MaxOutput)
@@ -30,17 +30,17 @@ func (s *Session) begin(threshold int, emit Emit) (*call, error) {
 	return c, nil
 }
 
-// take puts away a piece of standard output (0) or standard error (1).
+// take stores a piece of standard output (0) or standard error (1).
 func (c *call) take(which int, p []byte) {
 	c.output.write(which, p)
 	c.deltas.write(which, p)
 }
 
-// finish collects what the command had written when it ended. Pipes that
-// something in the background holds are read on, into the output file.
+// finish collects everything the command wrote until it ended. If a background
+// process holds a pipe open, its output is still copied to the output file.
 func (c *call) finish(s *Session, res *Result) {
 	for _, st := range []*stream{c.stdout, c.stderr} {
-		_ = os.Remove(st.path) // those who have it open keep it
+		_ = os.Remove(st.path) // processes that have it open keep it
 		which := 0
 		if st == c.stderr {
 			which = 1
@@ -65,7 +65,7 @@ func (c *call) finish(s *Session, res *Result) {
 	c.output.release()
 }
 
-// abandon gives up the pipes of a call that did not run.
+// abandon closes the pipes of a call that did not run.
 func (c *call) abandon() {
 	for _, st := range []*stream{c.stdout, c.stderr} {
 		_ = os.Remove(st.path)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Bounds of what is told of a command as it runs, for every delta is journaled
-// and sent to whoever watches.
+// Limits on the output that is streamed while a command runs, because every
+// delta is journaled and sent to all viewers.
 const (
 	deltaInterval = 100 * time.Millisecond
 	deltaBytes    = 16 << 10  // of one stream in one delta
 	deltaTotal    = 512 << 10 // of one command
 )
 
-// deltas passes output on as it comes, at once where it is quiet and gathered
-// where it is not.
+// deltas streams output: immediately if there is little, and in batches if
+// there is much.
 type deltas struct {
 	emit Emit
 
@@ -73,7 +73,7 @@ func (d *deltas) run() {
 	}
 }
 
-// close passes on the rest.
+// close sends the rest.
 func (d *deltas) close() {
 	d.mu.Lock()
 	started := d.started
@@ -86,8 +86,7 @@ func (d *deltas) close() {
 	d.flush(true)
 }
 
-// flush passes on what is pending, except the beginning of a rune whose rest
-// is still to come.
+// flush sends pending output, except an incomplete character at its end.
 func (d *deltas) flush(last bool) {
 	d.mu.Lock()
 	var text [2]string
@@ -99,7 +98,7 @@ func (d *deltas) flush(last bool) {
 		text[i] = valid(whole)
 		d.pending[i] = append(d.pending[i][:0], d.pending[i][len(whole):]...)
 		if d.dropped[i] > 0 {
-			text[i] += fmt.Sprintf("\n[… %d bytes not shown here …]\n", d.dropped[i])
+			text[i] += fmt.Sprintf("\n[… %d bytes left out here …]\n", d.dropped[i])
 			d.dropped[i] = 0
 		}
 	}
@@ -110,7 +109,7 @@ func (d *deltas) flush(last bool) {
 	switch {
 	case size == 0 || before > deltaTotal:
 	case d.told > deltaTotal:
-		d.emit(text[0], text[1]+"\n[… the rest of the output is not shown as it comes …]\n")
+		d.emit(text[0], text[1]+"\n[… the rest of the output is not streamed …]\n")
 	default:
 		d.emit(text[0], text[1])
 	}

@@ -12,33 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inputTime is how long a background command may take to make room for its input.
+// inputTime is how long to wait for a background command to read its input.
 const inputTime = 5 * time.Second
 
-// controls are the characters that act as at a terminal, and their signals.
+// controls maps the control characters that act as at a terminal to their
+// signals.
 var controls = map[byte]syscall.Signal{3: syscall.SIGINT, 0x1c: syscall.SIGQUIT, 0x1a: syscall.SIGTSTP}
 
 // endOfInput is Ctrl-D.
 const endOfInput = 4
 
-// Written is what became of an Input.
+// Written is the result of an Input.
 type Written struct {
-	Bytes   int      // that went into the command's input
-	Closed  bool     // the input is at its end
-	Signals []string // that control characters stood for
+	Bytes   int      // written to the command's input
+	Closed  bool     // the input has been closed
+	Signals []string // sent for control characters
 }
 
-// Input writes text to a background command's standard input, and then closes
-// it if close is set. Control characters act as at a terminal: those that mean a
-// signal send it to the command's process group, and Ctrl-D closes the input. An
-// error tells how much was written before it.
+// Input writes text to a background command's standard input, and closes it
+// afterwards if closing is set. Control characters act as at a terminal: those
+// for signals send the signal to the command's process group, and Ctrl-D closes
+// the input. On error, Written says how much was written before.
 func (s *Session) Input(ctx context.Context, pid int, text string, closing bool) (Written, error) {
 	j, err := s.job(pid)
 	if err != nil {
 		return Written{}, err
 	}
 	if !j.runs() {
-		return Written{}, fmt.Errorf("the command with the process id %d has ended; what it printed is in %s", pid, j.output())
+		return Written{}, fmt.Errorf("the command with process id %d has ended; its output is in %s", pid, j.output())
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +87,7 @@ func (j *job) write(ctx context.Context, text string) (int, error) {
 	case text == "":
 		return 0, nil
 	case j.input == nil:
-		return 0, errors.New("the command's input is closed: it was closed before, or exec-daemon was restarted since")
+		return 0, errors.New("the command's input is closed: either you closed it, or exec-daemon was restarted")
 	}
 	_ = j.input.SetWriteDeadline(time.Now().Add(inputTime))
 	stop := context.AfterFunc(ctx, func() { _ = j.input.SetWriteDeadline(time.Unix(1, 0)) })
@@ -96,7 +97,7 @@ func (j *job) write(ctx context.Context, text string) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, syscall.EPIPE):
-		return n, errors.New("the command has closed its input: nothing reads it any more")
+		return n, errors.New("the command has closed its input, so nothing can be written to it")
 	case ctx.Err() != nil:
 		return n, context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -105,7 +106,7 @@ func (j *job) write(ctx context.Context, text string) (int, error) {
 	return n, fmt.Errorf("write to the command: %w", err)
 }
 
-// signal sends a signal to the command and what it started in its group.
+// signal sends a signal to the command's process group.
 func (j *job) signal(sig syscall.Signal) (string, error) {
 	name := unix.SignalName(sig)
 	if !lives(j.pid, j.pidStart) {

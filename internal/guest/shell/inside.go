@@ -12,22 +12,22 @@ import (
 	"syscall"
 )
 
-// Inside has a command run by a bash of its own behind a wrapper, which is a
-// sandbox. What one such command leaves (variables, functions, aliases, options)
-// is there for the next of the same Key, and for no other: what comes out of a
-// sandbox is never read by a shell outside of it, but for the folder in which it
-// ended. The session's own exported variables are seen inside.
+// Inside makes a command run in a separate bash inside a wrapper, which is a
+// sandbox. The state that such a command leaves (variables, functions, aliases,
+// options) is kept for the next command with the same Key only. A shell outside
+// never reads what comes out of a sandbox, except for the folder in which the
+// command ended. Exported variables of the session are visible inside.
 type Inside struct {
-	Key string // the policy: sessions inside are kept apart by it
-	// Wrap makes the command line that runs argv behind the wrapper. The shell's
-	// private folder has to be out of reach there, but for state, which is in it
-	// and has to be writable.
+	Key string // the policy; each policy has its own state
+	// Wrap returns the command line that runs argv inside the wrapper. The
+	// wrapper must hide the shell's folder private, except for state, a folder
+	// in it that must be writable.
 	Wrap func(private, state string, argv ...string) ([]string, error)
 }
 
-// insideScript runs a command with what the one before it left, and writes down
-// what it leaves. What the session outside exports counts where the commands
-// inside have not changed it.
+// insideScript runs a command with the state that the previous one left, and
+// saves the state that it leaves. Variables exported by the outer session apply
+// unless a command inside has changed them.
 const insideScript = `\builtin declare -p >|%[1]s/base
 [ -r %[1]s/variables ] && \builtin . %[1]s/variables 2>/dev/null
 [ -r %[1]s/functions ] && \builtin . %[1]s/functions 2>/dev/null
@@ -41,14 +41,14 @@ __aloft_leave() {
 \builtin . %[1]s/command-%[2]s
 `
 
-// insideBody is what the session's bash runs for such a command.
+// insideBody returns what the session's bash runs for such a command.
 func (s *Session) insideBody(c Command, mark string) (string, error) {
 	state, err := s.insideState(c.Inside.Key)
 	if err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(state, "command-"+mark), []byte(c.Text+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("shell: write the command down: %w", err)
+		return "", fmt.Errorf("shell: write the command to a file: %w", err)
 	}
 	script := fmt.Sprintf(insideScript, quote(state), mark)
 	argv, err := c.Inside.Wrap(s.dir, state, s.cfg.Bash, "--noprofile", "--norc", "-c", script)
@@ -62,7 +62,7 @@ func (s *Session) insideBody(c Command, mark string) (string, error) {
 	return `\builtin command -- ` + strings.Join(words, " "), nil
 }
 
-// insideState is the folder of what commands of a key leave.
+// insideState returns the folder for the state of commands with a key.
 func (s *Session) insideState(key string) (string, error) {
 	sum := sha256.Sum256([]byte(key))
 	dir := s.file("inside-" + hex.EncodeToString(sum[:8]))
@@ -72,11 +72,11 @@ func (s *Session) insideState(key string) (string, error) {
 	return dir, nil
 }
 
-// maxFolder is the longest path that is believed, in bytes.
+// maxFolder is the longest path that is accepted from inside, in bytes.
 const maxFolder = 4096
 
-// leaveInside takes over the folder in which a command inside ended. The file
-// was written by whatever ran there: it may be anything.
+// leaveInside changes the session's folder to the one in which a command inside
+// ended. A process in the sandbox wrote that file, so its content is untrusted.
 func (s *Session) leaveInside(key, mark string) {
 	dir, err := s.insideState(key)
 	if err != nil {

@@ -12,42 +12,43 @@ import (
 	"sync"
 )
 
-// maxJobs bounds the background commands that are remembered; of more, those
+// maxJobs limits the number of remembered background commands; beyond it, those
 // that ended first are forgotten.
 const maxJobs = 200
 
-// Job is how a background command stands.
+// Job is the status of a background command.
 type Job struct {
 	PID         int
 	Command     string
-	Dir         string // the session's when it was started; only from Start
-	OutputFile  string // both outputs; its last line tells the exit code, once there is one
-	OutputBytes int64  // in it
+	Dir         string // the session's folder when it was started; only set by Start
+	OutputFile  string // stdout and stderr; its last line has the exit code, once there is one
+	OutputBytes int64  // its size
 	Running     bool
 	ExitCode    int  // 128+n for signal n
-	Known       bool // the exit code is known; it is not if what waited for it was killed, too
+	Known       bool // whether the exit code is known; it is not if the keeper was killed too
 }
 
-// job is a background command. Its fields but those under mu do not change.
+// job is a background command. Its fields are immutable, except for those under
+// mu.
 type job struct {
 	mark, command         string
 	dir                   string // folder of its files
 	pid, keeper           int
-	pidStart, keeperStart uint64 // in ticks; 0 if it ended at once
+	pidStart, keeperStart uint64 // in clock ticks; 0 if it ended at once
 
 	mu    sync.Mutex
-	input *os.File // writes to its input; nil once that is closed
-	seen  int64    // of its output, what Await has shown
-	told  bool     // that it has ended
-	last  *Job     // how it ended, once that was told
+	input *os.File // write end of its input; nil once closed
+	seen  int64    // how much of its output Await has returned
+	told  bool     // its end has been reported
+	last  *Job     // how it ended, once that has been reported
 }
 
 func (j *job) output() string { return outputPath(j.dir, j.mark) }
 func (j *job) exit() string   { return filepath.Join(j.dir, j.mark+".exit") }
 func (j *job) record() string { return filepath.Join(j.dir, j.mark+".job") }
 
-// runs reports whether the command's end is still to come. It has ended when
-// its keeper has said so, or is gone together with it.
+// runs reports whether the command is still running. It has ended once its
+// keeper has saved the exit code, or if both it and its keeper are gone.
 func (j *job) runs() bool {
 	if _, ok := j.code(); ok {
 		return false
@@ -55,7 +56,7 @@ func (j *job) runs() bool {
 	return lives(j.pid, j.pidStart) || lives(j.keeper, j.keeperStart)
 }
 
-// code is what the keeper wrote down of the end.
+// code returns the exit code that the keeper saved.
 func (j *job) code() (int, bool) {
 	j.mu.Lock()
 	last := j.last
@@ -79,7 +80,7 @@ func (j *job) state() Job {
 		return *last
 	}
 	running := j.runs()
-	code, known := j.code() // after runs: what ended between is not said to run without its code
+	code, known := j.code() // read after runs, so that a command that ends in between is not reported as running without its code
 	state := Job{PID: j.pid, Command: j.command, OutputFile: j.output(), Running: running && !known, ExitCode: code, Known: known}
 	if st, err := os.Stat(state.OutputFile); err == nil {
 		state.OutputBytes = st.Size()
@@ -87,8 +88,8 @@ func (j *job) state() Job {
 	return state
 }
 
-// tell remembers that the end was told, and how it was; nothing but the output
-// is kept on disk then.
+// tell records that the end has been reported, with the final status; from then
+// on only the output is kept on disk.
 func (j *job) tell(state Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,7 +105,7 @@ func (j *job) tell(state Job) {
 	_ = os.Remove(j.record())
 }
 
-// adopt takes up a job that this session has started, or found.
+// adopt adds a job that this session has started or found.
 func (s *Session) adopt(j *job) {
 	s.jobsMu.Lock()
 	defer s.jobsMu.Unlock()
@@ -119,9 +120,9 @@ func (s *Session) adopt(j *job) {
 	s.left.Go(func() { s.watch(j) })
 }
 
-// Jobs returns the background commands that run and, once each, those that
-// have ended, in the order in which they were started. It is safe to call while
-// a command runs.
+// Jobs returns the background commands that are running and, once each, those
+// that have ended, in the order in which they were started. It can be called
+// while a command runs.
 func (s *Session) Jobs() []Job {
 	s.jobsMu.Lock()
 	jobs := slices.Clone(s.jobs)
@@ -141,12 +142,12 @@ func (s *Session) Jobs() []Job {
 	return news
 }
 
-// job returns the background command of that process id.
+// job returns the background command with that process id.
 func (s *Session) job(pid int) (*job, error) {
 	s.jobsMu.Lock()
 	defer s.jobsMu.Unlock()
 	var running []string
-	for _, j := range slices.Backward(s.jobs) { // an id may come again
+	for _, j := range slices.Backward(s.jobs) { // a process id may have been reused, so take the newest
 		if j.pid == pid {
 			return j, nil
 		}
@@ -155,12 +156,12 @@ func (s *Session) job(pid int) (*job, error) {
 		}
 	}
 	if len(running) == 0 {
-		return nil, fmt.Errorf("no background command has the process id %d, and none runs: start one with Shell and is_background", pid)
+		return nil, fmt.Errorf("no background command has the process id %d, and none is running: start one with Shell and is_background", pid)
 	}
-	return nil, fmt.Errorf("no background command has the process id %d; there run %s", pid, strings.Join(running, ", "))
+	return nil, fmt.Errorf("no background command has the process id %d; these are running: %s", pid, strings.Join(running, ", "))
 }
 
-// jobRecord is what is kept of a job for the next exec-daemon.
+// jobRecord is what is saved of a job for the next exec-daemon process.
 type jobRecord struct {
 	Command     string `json:"command"`
 	PID         int    `json:"pid"`
@@ -173,7 +174,8 @@ type jobRecord struct {
 
 const maxRecord = 1 << 20 // bytes
 
-// keep writes the job down. Without that a new exec-daemon does not know of it.
+// keep saves the job. Otherwise a restarted exec-daemon would not know about
+// it.
 func (j *job) keep() {
 	owner := os.Getpid()
 	text, err := json.Marshal(jobRecord{
@@ -181,15 +183,15 @@ func (j *job) keep() {
 		Owner: owner, OwnerStart: startOf(owner),
 	})
 	if err == nil && len(text) <= maxRecord {
-		_ = os.WriteFile(j.record(), text, 0o600) // a full disk costs no more than this
+		_ = os.WriteFile(j.record(), text, 0o600) // if the disk is full, only this record is lost
 	}
 }
 
 var markForm = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
-// findJobs takes up the background commands of sessions whose process died.
+// findJobs adopts the background commands of sessions whose process has died.
 func (s *Session) findJobs() {
-	files, _ := filepath.Glob(filepath.Join(s.cfg.OutputDir, "*.job")) // the pattern is sound
+	files, _ := filepath.Glob(filepath.Join(s.cfg.OutputDir, "*.job")) // the pattern is valid
 	for _, file := range files {
 		j, ok := readJob(file)
 		if ok && len(s.jobs) < maxJobs {
@@ -198,8 +200,8 @@ func (s *Session) findJobs() {
 	}
 }
 
-// readJob reads what keep wrote, of a session that is gone. Commands could have
-// written there, too: nothing but process ids and words is believed.
+// readJob reads what keep saved for a session that is gone. Commands could have
+// written to the file too, so only process ids and text are taken from it.
 func readJob(file string) (*job, bool) {
 	mark := strings.TrimSuffix(filepath.Base(file), ".job")
 	if st, err := os.Lstat(file); err != nil || !st.Mode().IsRegular() || st.Size() > maxRecord || !markForm.MatchString(mark) {

@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markVariable is in the environment of every process that a command starts,
-// with the mark of its call.
+// markVariable is set to the mark of the call in the environment of every
+// process that a command starts.
 const markVariable = "ALOFT_CALL"
 
-// How long a command that is killed may take to end by itself, and how long
-// its end is waited for after that.
+// How long a killed command may take to end after SIGTERM, and how long to wait
+// after SIGKILL.
 const (
 	grace    = time.Second
 	patience = 3 * time.Second
 	interval = 5 * time.Millisecond
 )
 
-// killCall ends what the call started: politely, then not.
+// killCall ends all processes of a call: first with SIGTERM, then with SIGKILL.
 func killCall(bash int, mark string, old before) {
 	signalUntil(bash, mark, old, syscall.SIGTERM, grace)
 	signalUntil(bash, mark, old, syscall.SIGKILL, patience)
 }
 
-// signalUntil signals each process of the call once, those that come up
-// meanwhile too, until there is none or the time is up.
+// signalUntil sends each process of the call a signal once, including processes
+// that appear meanwhile. It returns when there are none left, or after limit.
 func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit time.Duration) {
 	signalled := map[int]bool{}
 	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {
@@ -38,8 +38,8 @@ func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit ti
 		for _, pid := range members {
 			if !signalled[pid] {
 				signalled[pid] = true
-				_ = syscall.Kill(pid, sig)             // gone is as good
-				_ = syscall.Kill(pid, syscall.SIGCONT) // a stopped one hears nothing
+				_ = syscall.Kill(pid, sig)             // it may have exited already
+				_ = syscall.Kill(pid, syscall.SIGCONT) // a stopped process does not receive the signal
 			}
 		}
 		if len(members) == 0 || time.Now().After(deadline) {
@@ -48,17 +48,17 @@ func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit ti
 	}
 }
 
-// process is a line of /proc.
+// process is one entry of /proc.
 type process struct {
 	pid, parent, session int
-	start                uint64 // ticks after boot
+	start                uint64 // clock ticks after boot
 	mark                 string // empty if its environment has none
 }
 
-// callMembers returns the living processes of a call. A process tells by its
-// environment; one without a mark (a subshell that has not become a program yet,
-// or env -i) goes with its parent, and a child of bash, or an orphan in bash's
-// session, by when it started.
+// callMembers returns the living processes of a call. A process is recognized
+// by the mark in its environment. One without a mark (a forked subshell, or env
+// -i) belongs to its parent's call; a child of bash, or an orphan in bash's
+// session, is assigned by its start time.
 func callMembers(bash int, mark string, old before) []int {
 	all := processes()
 	known := map[int]bool{bash: false}
@@ -92,10 +92,10 @@ func callMembers(bash int, mark string, old before) []int {
 	return members
 }
 
-// orphan reports whether p's parent is not of its session.
+// orphan reports whether p's parent is in another session.
 func orphan(all map[int]process, p process) bool { return all[p.parent].session != p.session }
 
-// processes returns what runs, without zombies.
+// processes returns the running processes, without zombies.
 func processes() map[int]process {
 	all := map[int]process{}
 	entries, err := os.ReadDir("/proc")
@@ -124,8 +124,8 @@ func processes() map[int]process {
 	return all
 }
 
-// parseStat reads a line of /proc/PID/stat, whose second field is a name in
-// parentheses that may hold anything.
+// parseStat parses /proc/PID/stat, whose second field is a name in parentheses
+// that may contain anything.
 func parseStat(stat string) (p process, state string, ok bool) {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {
@@ -151,22 +151,22 @@ func markIn(env []byte) string {
 	return ""
 }
 
-// before is what there was when a call began.
+// before is the state when a call began.
 type before struct {
-	ticks    uint64       // the time, in the unit and from the beginning that /proc uses
-	children map[int]bool // of bash; nil if not known
+	ticks    uint64       // the time, in clock ticks since boot as in /proc
+	children map[int]bool // children of bash; nil if unknown
 }
 
-// has reports whether p was there, where its environment does not tell. A
-// tick is long: what started in the call's first is taken to be the call's,
-// unless it is known to be older.
+// has reports whether p existed before the call, for a process whose
+// environment does not tell. A tick is long: a process that started in the same
+// tick as the call is taken to be the call's, unless it is known to be older.
 func (b before) has(p process) bool { return b.children[p.pid] || p.start < b.ticks }
 
 func (s *Session) before() before {
 	var b before
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err == nil {
-		const perSecond = 100 // USER_HZ, the same on every Linux that Go knows
+		const perSecond = 100 // USER_HZ, the same on every Linux that Go supports
 		b.ticks = uint64(ts.Sec)*perSecond + uint64(ts.Nsec)/(1e9/perSecond)
 	}
 	if s.bash == nil {

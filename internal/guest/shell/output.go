@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// output keeps what a command writes: in memory the head and the tail of each
-// stream, and in a file the whole, once it is longer than the threshold.
+// output keeps what a command writes: the beginning and the end of each stream
+// in memory and, if it is longer than the threshold, all of it in a file.
 type output struct {
 	path      string
 	threshold int
-	limit     int64 // bytes that the file may hold
+	limit     int64 // maximum size of the file
 
 	mu     sync.Mutex
 	refs   int
 	head   [2][]byte
-	tail   [2][]byte // the last bytes after head, and up to as many before them again
+	tail   [2][]byte // the last bytes after head, preceded by at most as many again
 	size   [2]int64
-	early  []byte // both streams as they came, while there is no file
+	early  []byte // both streams as they arrived, until there is a file
 	file   *os.File
-	stored int64 // bytes in file
-	full   bool  // bytes were thrown away
+	stored int64 // bytes in the file
+	full   bool  // bytes were discarded
 }
 
 func newOutput(dir, mark string, threshold int, limit int64) *output {
@@ -55,7 +55,7 @@ func (o *output) write(which int, p []byte) {
 	}
 }
 
-// spill makes the file with what came so far.
+// spill creates the file with the output so far.
 func (o *output) spill() {
 	if o.file != nil || o.full {
 		return
@@ -70,7 +70,7 @@ func (o *output) spill() {
 	o.early = nil
 }
 
-// store appends to the file as much as it may hold.
+// store appends to the file, up to its limit.
 func (o *output) store(p []byte) {
 	if o.file == nil || o.full {
 		return
@@ -85,8 +85,8 @@ func (o *output) store(p []byte) {
 	}
 }
 
-// hold keeps the file open, and makes it if there is none, for somebody who
-// writes on after the command's end.
+// hold keeps the file open for a process that continues to write after the
+// command's end. It creates the file if there is none.
 func (o *output) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,11 +98,11 @@ func (o *output) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.refs--; o.refs == 0 && o.file != nil {
-		_ = o.file.Close() // a failed write was told already
+		_ = o.file.Close() // a failed write has been reported already
 	}
 }
 
-// result fills in the parts of a result that tell of output.
+// result fills in a result's fields about output.
 func (o *output) result(res *Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +110,8 @@ func (o *output) result(res *Result) {
 	if o.file != nil {
 		res.OutputFile = o.path
 	}
-	// Standard error may have a third, and what standard output leaves.
+	// Standard error may use a third of the room, plus what standard output
+	// leaves.
 	room := int64(o.threshold)
 	forErr := min(o.size[1], max(room/3, room-o.size[0]))
 	res.Stdout = o.cut(0, int(min(o.size[0], room-forErr)))
@@ -126,7 +127,7 @@ func (o *output) cut(which, room int) string {
 	keepHead, keepTail := room/2, room-room/2
 	last := tail
 	if len(last) < keepTail {
-		last = append(bytes.Clone(head), tail...) // size is above room, so nothing is said twice
+		last = append(bytes.Clone(head), tail...) // size exceeds room, so head and tail do not overlap
 	}
 	first, last := wholeRunes(head[:min(keepHead, len(head))]), last[len(last)-keepTail:]
 	for len(last) > 0 && !utf8.RuneStart(last[0]) {
@@ -136,7 +137,7 @@ func (o *output) cut(which, room int) string {
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", valid(first), left, valid(last))
 }
 
-// wholeRunes is p without a rune at its end that is not all there.
+// wholeRunes returns p without an incomplete character at its end.
 func wholeRunes(p []byte) []byte {
 	for i := 1; i <= min(utf8.UTFMax-1, len(p)); i++ {
 		if b := p[len(p)-i]; utf8.RuneStart(b) {
@@ -149,5 +150,5 @@ func wholeRunes(p []byte) []byte {
 	return p
 }
 
-// valid is p as a string in which no byte is wrong.
+// valid returns p as a string with invalid UTF-8 replaced.
 func valid(p []byte) string { return strings.ToValidUTF8(string(p), "\uFFFD") }

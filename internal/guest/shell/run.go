@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Emit takes output as it comes, as valid UTF-8; either part may be empty. It
-// is called by one goroutine at a time, not oftener than every deltaInterval.
+// Emit receives output as it arrives, as valid UTF-8; either part may be empty.
+// It is called by one goroutine at a time, at most once per deltaInterval.
 type Emit func(stdout, stderr string)
 
-// Run runs a command in the session, after those that came before it, and
-// returns when it ends, though something it left in the background may still
-// run. When ctx ends the command is killed; Run then returns a Result that says
-// so. An error means that the command did not run, or that nothing is known of
-// it. emit may be nil.
+// Run runs a command in the session, after earlier commands have ended. It
+// returns when the command ends, though background processes that it started
+// may still be running. When ctx ends, the command is killed, and the Result
+// says so. An error means that the command did not run, or that its outcome is
+// unknown. emit may be nil.
 func (s *Session) Run(ctx context.Context, c Command, emit Emit) (Result, error) {
 	if strings.ContainsRune(c.Text, 0) || strings.ContainsRune(c.Dir, 0) {
-		return Result{}, errors.New("a command cannot hold a zero byte")
+		return Result{}, errors.New("the command must not contain a zero byte")
 	}
 	if c.Threshold <= 0 {
 		c.Threshold = DefaultThreshold
@@ -63,7 +63,7 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 		}
 		defer s.leaveInside(c.Inside.Key, call.mark)
 	} else if err := os.WriteFile(s.file("command"), []byte(c.Text+"\n"), 0o600); err != nil {
-		return Result{}, fmt.Errorf("shell: write the command down: %w", err)
+		return Result{}, fmt.Errorf("shell: write the command to a file: %w", err)
 	}
 	if c.Dir != "" {
 		body = `\builtin cd -- ` + quote(c.Dir) + " && " + body
@@ -90,9 +90,10 @@ func (s *Session) work(ctx context.Context, c Command, call *call) (Result, erro
 	}
 }
 
-// send has bash run body, between the marking of the call and the report of
-// its end. All of it is sourced from a file: bash reads its script, a pipe, byte
-// by byte. A backslash keeps an alias away, builtin a function.
+// send makes bash run body, after setting the call's mark and before reporting
+// its end. bash sources all of it from a file, because it reads its script, a
+// pipe, byte by byte. The backslash avoids aliases, and builtin avoids
+// functions.
 func (s *Session) send(mark, body string) error {
 	var drive strings.Builder
 	for _, line := range s.pending {
@@ -100,21 +101,22 @@ func (s *Session) send(mark, body string) error {
 	}
 	s.pending = nil
 	fmt.Fprintf(&drive, "\\builtin export %s=%s\n%s", markVariable, mark, body)
-	// Three plain commands: the output of a DEBUG trap goes where bash's own does.
+	// Use three simple commands: the output of a DEBUG trap then goes to bash's
+	// own output.
 	state := quote(s.nextSave())
 	fmt.Fprintf(&drive, "\\builtin printf '#%%d\\n' \"$?\" >|%s\n\\builtin declare -px >>%s\n", state, state)
 	fmt.Fprintf(&drive, "\\builtin printf '%%s\\n' %s >%s\n", mark, quote(s.file("report")))
 	if err := os.WriteFile(s.file("drive"), []byte(drive.String()), 0o600); err != nil {
-		return fmt.Errorf("shell: write the command down: %w", err)
+		return fmt.Errorf("shell: write the command to a file: %w", err)
 	}
 	return s.bash.run(`\builtin . ` + quote(s.file("drive")) + "\n")
 }
 
-// reported is the result of a command after which bash goes on.
+// reported returns the result of a command that did not end bash.
 func (s *Session) reported() (Result, error) {
 	code, err := s.status()
 	if err != nil {
-		return Result{}, fmt.Errorf("the shell gave no account of the command's end; a new one is ready: %w", err)
+		return Result{}, fmt.Errorf("the shell did not report the command's result; a new shell is ready: %w", err)
 	}
 	if dir, ok := s.bash.cwd(); ok {
 		s.cwd = dir
@@ -123,8 +125,9 @@ func (s *Session) reported() (Result, error) {
 	return Result{End: Finished, ExitCode: code, Signal: signalOf(code)}, nil
 }
 
-// nextSave is the file for the state after the command that runs. There are
-// two, in turn, so that the one before stays whole until the next is.
+// nextSave returns the file for the state after the running command. Two files
+// are used in turn, so that the previous one stays intact until the next is
+// complete.
 func (s *Session) nextSave() string {
 	if s.saved == s.file("a.env") {
 		return s.file("b.env")
@@ -144,7 +147,8 @@ func (s *Session) status() (int, error) {
 	return code, err
 }
 
-// signalOf names the signal that an exit code tells of; most codes tell of none.
+// signalOf returns the name of the signal that an exit code stands for, or ""
+// if it stands for none.
 func signalOf(code int) string {
 	if code <= 128 {
 		return ""
@@ -152,7 +156,7 @@ func signalOf(code int) string {
 	return unix.SignalName(syscall.Signal(code - 128))
 }
 
-// ended is the result of a command that ended bash.
+// ended returns the result of a command that ended bash.
 func (s *Session) ended() Result {
 	code := s.bash.state.ExitCode()
 	if ws, ok := s.bash.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -166,9 +170,9 @@ func (s *Session) ended() Result {
 	return Result{End: Finished, ExitCode: code, Signal: signalOf(code), Restarted: true}
 }
 
-// abort kills the command and all it started, and bash with it.
+// abort kills the command and everything it started, including bash.
 func (s *Session) abort(call *call, end End) Result {
-	_ = syscall.Kill(s.bash.pid, syscall.SIGSTOP) // or it would go on to the command's next line
+	_ = syscall.Kill(s.bash.pid, syscall.SIGSTOP) // otherwise it would run the command's next line
 	if dir, ok := s.bash.cwd(); ok {
 		s.cwd = dir
 	}
@@ -177,7 +181,7 @@ func (s *Session) abort(call *call, end End) Result {
 	return Result{End: end, ExitCode: 128 + int(syscall.SIGKILL), Signal: "SIGKILL", Restarted: true}
 }
 
-// drop gives bash up; the next command gets a new one.
+// drop discards bash; the next command gets a new one.
 func (s *Session) drop() {
 	if s.bash != nil {
 		s.bash.kill()
@@ -185,7 +189,7 @@ func (s *Session) drop() {
 	}
 }
 
-// exitDir reads where bash was when it ended from what its trap saved.
+// exitDir returns bash's last folder, from the variables that its trap saved.
 func (s *Session) exitDir() string {
 	text, err := os.ReadFile(s.saved)
 	if err != nil {

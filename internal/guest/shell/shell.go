@@ -1,16 +1,17 @@
-// Package shell is an agent's bash: one process that lasts, so that the login
-// profile is read once and the working directory, variables, functions,
+// Package shell runs an agent's commands in a long-lived bash process. The
+// login profile is read once, and the working directory, variables, functions,
 // aliases and options that one command sets are there for the next.
 //
-// The command's text travels in a file that bash sources, its output in named
-// pipes that are made for it alone, and the news of its end in another pipe
-// that no child inherits: nothing a command prints can be taken for an end.
-// A command that outstays its time is killed with all that it started, the bash
-// too, for bash has no way to leave a command and keep its state; a new bash
+// bash sources a command's text from a file, writes its output to named pipes
+// made for that command, and reports its end on another pipe that no child
+// inherits. So no output of a command can be mistaken for its end. A command
+// that exceeds its timeout is killed with everything it started, including
+// bash, because bash cannot abort a command and keep its state. A new bash
 // takes over the working directory and the exported variables.
 //
-// The shell runs as whoever runs this process. What a command may do is not
-// decided here; one that is to run in a sandbox brings the wrapper ([Inside]).
+// The shell runs as the user of this process. This package does not decide what
+// a command may do; a command that should run in a sandbox comes with the
+// wrapper ([Inside]).
 package shell
 
 import (
@@ -34,83 +35,83 @@ import (
 const (
 	DefaultOutputDir = "/tmp/aloft/output"
 	DefaultMaxOutput = 1 << 30 // bytes of one command's output that are kept in its file
-	DefaultThreshold = 30000   // bytes of output that a Result holds
+	DefaultThreshold = 30000   // bytes of output in a Result
 )
 
-// ErrClosed is the error of a call on a session that was closed.
+// ErrClosed is returned by methods of a closed session.
 var ErrClosed = errors.New("the shell session is closed")
 
-// Config is what a session is made of. Only Dir must be set.
+// Config configures a session. Only Dir is required.
 type Config struct {
-	Bash      string   // path of bash; "bash" unless given
+	Bash      string   // path of bash; "bash" by default
 	Dir       string   // absolute path of the folder in which the session starts
 	Env       []string // environment in which the login profile is read; os.Environ() if nil
-	OutputDir string   // folder for long output, made when needed; DefaultOutputDir unless given
-	MaxOutput int64    // bytes; DefaultMaxOutput unless given
+	OutputDir string   // folder for long output, created when needed; DefaultOutputDir by default
+	MaxOutput int64    // bytes; DefaultMaxOutput by default
 }
 
-// Command is one thing to run.
+// Command is a command to run.
 type Command struct {
 	Text      string
-	Dir       string        // to change to first; where the session is, if empty
-	Timeout   time.Duration // must be positive, save for a background command, which has none
-	Threshold int           // bytes of output that the Result holds; DefaultThreshold if 0
-	Inside    *Inside       // has it run in a sandbox; nil runs it in the session itself
+	Dir       string        // folder to change to first; if empty, the session's current folder
+	Timeout   time.Duration // must be positive, except for a background command, which has none
+	Threshold int           // bytes of output in the Result; DefaultThreshold if 0
+	Inside    *Inside       // runs it in a sandbox; nil runs it in the session itself
 }
 
-// End is how a command ended.
+// End says how a command ended.
 type End int
 
-// Ends.
+// The ways in which a command can end.
 const (
-	Finished  End = iota // by itself
+	Finished  End = iota // it exited by itself
 	TimedOut             // it was killed at its timeout
 	Cancelled            // it was killed because the context ended
 )
 
-// Result is what came of a command. Stdout and Stderr are valid UTF-8.
+// Result is the result of a command. Stdout and Stderr are valid UTF-8.
 type Result struct {
 	End         End
 	ExitCode    int    // 128+n for signal n
-	Signal      string // that ended the command, for example SIGKILL; empty if none did
-	Stdout      string // whole, or head and tail with a line between that says what is left out
+	Signal      string // the signal that killed it, for example SIGKILL; empty if none did
+	Stdout      string // complete, or the beginning and the end with a line between that says how much is left out
 	Stderr      string
-	OutputBytes int64  // of both, before they were cut
-	OutputFile  string // holds both as they came; empty if the result is whole
-	OutputFull  bool   // OutputFile reached its limit, the rest was thrown away
-	Dir         string // of the session after the command
+	OutputBytes int64  // of both streams, before truncation
+	OutputFile  string // has both streams in order of arrival; empty if the result is complete
+	OutputFull  bool   // OutputFile reached its limit, and the rest was discarded
+	Dir         string // the session's folder after the command
 	Duration    time.Duration
-	Restarted   bool // the session's bash ended: what was not exported is gone
-	Held        bool // something started by the command still runs and holds its output
+	Restarted   bool // the session's bash ended: state that was not exported is lost
+	Held        bool // something that the command started is still running and has its output open
 }
 
-// Session is a bash that lasts. Its methods are safe for concurrent use;
-// commands wait for one another.
+// Session is a long-lived bash. Its methods are safe for concurrent use;
+// commands run one after the other.
 type Session struct {
 	cfg  Config
-	dir  string        // private to the session: pipes and files that talk to bash
-	turn chan struct{} // holds one token; who took it owns what stands below
+	dir  string        // private folder for the pipes and files that bash uses
+	turn chan struct{} // holds one token, whose owner may use the fields below
 
-	bash    *bash // nil where one must be started
+	bash    *bash // nil if one must be started
 	cwd     string
-	plain   bool     // the login profile cannot be read to its end
-	lost    bool     // bash ended between two commands, which the next must tell
-	pending []string // lines of bash to run before the next command
+	plain   bool     // skip the login profile, which did not finish
+	lost    bool     // bash ended between two commands, which the next result must say
+	pending []string // lines for bash to run before the next command
 	saved   string   // file of exported variables; empty if there is none
 	closed  bool
 
 	jobsMu sync.Mutex
-	jobs   []*job // in the background, oldest first
+	jobs   []*job // background commands, oldest first
 
-	folder atomic.Pointer[string] // what Dir returns
+	folder atomic.Pointer[string] // returned by Dir
 
-	left   sync.WaitGroup // copiers of output of what still runs
+	left   sync.WaitGroup // goroutines that copy output of processes that are still running
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// New starts a session, whose bash reads the login profile while New returns.
-// Close ends it.
+// New starts a session; its bash reads the login profile before New returns.
+// The caller must Close it.
 func New(cfg Config) (*Session, error) {
 	if cfg.Bash == "" {
 		cfg.Bash = "bash"
@@ -139,7 +140,7 @@ func New(cfg Config) (*Session, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if s.bash, err = s.start(); err != nil {
 		s.cancel()
-		_ = os.RemoveAll(dir) // the first error says more
+		_ = os.RemoveAll(dir) // the first error is reported
 		return nil, err
 	}
 	s.findJobs()
@@ -147,7 +148,7 @@ func New(cfg Config) (*Session, error) {
 	return s, nil
 }
 
-// take waits for the session to be free.
+// take waits until no other command is running.
 func (s *Session) take(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -170,12 +171,12 @@ func (s *Session) give() {
 	s.turn <- struct{}{}
 }
 
-// Dir is the working directory in which the last command has left the session. It
-// waits for none that runs.
+// Dir returns the working directory after the last command. It does not wait
+// for a running command.
 func (s *Session) Dir() string { return *s.folder.Load() }
 
-// Close kills the bash and waits for the copiers of output. Background
-// commands live on. Closing twice is no error.
+// Close kills bash and waits for the copying goroutines. Background commands
+// keep running. Closing twice is not an error.
 func (s *Session) Close() error {
 	<-s.turn
 	defer s.give()
@@ -199,18 +200,18 @@ func (s *Session) Close() error {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Setenv exports and unsets variables for the commands that come after.
+// Setenv exports and unsets variables for later commands.
 func (s *Session) Setenv(ctx context.Context, set map[string]string, unset []string) error {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if !variableName.MatchString(name) || strings.ContainsRune(set[name], 0) {
-			return fmt.Errorf("shell: %q cannot be set in an environment", name)
+			return fmt.Errorf("shell: the variable %q cannot be set", name)
 		}
 		lines = append(lines, `\builtin export `+name+"="+quote(set[name]))
 	}
 	for _, name := range unset {
 		if !variableName.MatchString(name) {
-			return fmt.Errorf("shell: %q is no name of a variable", name)
+			return fmt.Errorf("shell: %q is not a valid variable name", name)
 		}
 		lines = append(lines, `\builtin unset -v `+name)
 	}
@@ -222,10 +223,10 @@ func (s *Session) Setenv(ctx context.Context, set map[string]string, unset []str
 	return nil
 }
 
-// quote makes text one word of bash.
+// quote quotes text as one word for bash.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// newMark returns a word that cannot be guessed. It names one call.
+// newMark returns an unguessable word that identifies one call.
 func newMark() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buffers are what pipes are read into.
+// buffers are reused for reading from pipes.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// stream is one of a command's outputs: a named pipe, so that bash can open
-// it, whose path is gone as soon as it has.
+// stream is one output of a command: a named pipe, so that bash can open it,
+// whose path is removed once bash has.
 type stream struct {
 	path string
 	r    *os.File
-	w    *os.File // ours, so that there is no end of file before bash opens it
+	w    *os.File // kept open so that there is no end of file before bash opens it
 	idle chan struct{}
 }
 
@@ -59,12 +59,12 @@ func (s *stream) read(take func([]byte)) {
 	}
 }
 
-// drain takes what is in the pipe at this moment, no more, so that it ends
-// though something in the background writes on; and tells whether something
-// still holds the pipe open.
+// drain reads only what is in the pipe right now, so that it ends even if a
+// background process keeps writing. It reports whether a process still has the
+// pipe open.
 func (s *stream) drain(take func([]byte)) (held bool) {
 	_ = s.w.Close()
-	_ = s.r.SetReadDeadline(time.Unix(1, 0)) // wakes copy; a pipe has deadlines
+	_ = s.r.SetReadDeadline(time.Unix(1, 0)) // makes copy return
 	<-s.idle
 	raw, err := s.r.SyscallConn()
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *stream) drain(take func([]byte)) (held bool) {
 			switch {
 			case err == syscall.EINTR:
 				continue
-			case err != nil: // EAGAIN: empty, and somebody could write
+			case err != nil: // EAGAIN: empty, but a process could still write
 				held = true
 				return
 			case n == 0:
@@ -98,7 +98,7 @@ func (s *stream) drain(take func([]byte)) (held bool) {
 	return held
 }
 
-// resume lets the stream be read again, until ctx ends.
+// resume continues to read the stream until ctx ends.
 func (s *stream) resume(ctx context.Context) (stop func() bool) {
 	_ = s.r.SetReadDeadline(time.Time{})
 	return context.AfterFunc(ctx, func() { _ = s.r.SetReadDeadline(time.Unix(1, 0)) })

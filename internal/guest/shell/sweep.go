@@ -10,13 +10,13 @@ import (
 
 const (
 	sessionPrefix = "aloft-shell-"
-	memoryDir     = "/dev/shm" // files in memory cost a tenth of what they do on a disk
-	outSuffix     = ".out"     // of the pipe of a call that runs, before which stands its mark
+	memoryDir     = "/dev/shm" // files in memory are ten times as fast as on disk
+	outSuffix     = ".out"     // suffix of the pipe of a running call, after its mark
 	errSuffix     = ".err"
 )
 
-// makeDir makes the private folder of a session, in memory if that can be. Its
-// name tells whose it is.
+// makeDir creates a session's private folder, in memory if possible. Its name
+// identifies the owning process.
 func makeDir(outputDir string) (string, error) {
 	pid := os.Getpid()
 	pattern := fmt.Sprintf("%s%d-%d-%d-", sessionPrefix, pid, startOf(pid), namespace())
@@ -30,11 +30,11 @@ func makeDir(outputDir string) (string, error) {
 	return dir, nil
 }
 
-// sweep ends what processes that died left running in the foreground, and
-// removes their sessions' folders. Background commands live on.
+// sweep kills the foreground commands of sessions whose process has died, and
+// removes their folders. Background commands keep running.
 func sweep(outputDir string) {
 	for _, base := range []string{memoryDir, outputDir} {
-		dirs, _ := filepath.Glob(filepath.Join(base, sessionPrefix+"*")) // the pattern is sound
+		dirs, _ := filepath.Glob(filepath.Join(base, sessionPrefix+"*")) // the pattern is valid
 		for _, dir := range dirs {
 			if ownerLives(filepath.Base(dir), base == memoryDir) {
 				continue
@@ -43,14 +43,14 @@ func sweep(outputDir string) {
 			for _, pipe := range pipes {
 				killCall(-1, strings.TrimSuffix(filepath.Base(pipe), outSuffix), before{})
 			}
-			_ = os.RemoveAll(dir) // another user's stays
+			_ = os.RemoveAll(dir) // fails for other users' folders, which stay
 		}
 	}
 }
 
-// ownerLives reports whether the process that made a session's folder runs. A
-// name that is not understood is taken to have an owner, and so is one of another
-// PID namespace in a folder that several may share.
+// ownerLives reports whether the process that created a session's folder is
+// running. It also reports true if the name cannot be parsed or, in a shared
+// folder, if the process is in another PID namespace.
 func ownerLives(name string, shared bool) bool {
 	var pid int
 	var start, in uint64
@@ -63,17 +63,18 @@ func ownerLives(name string, shared bool) bool {
 	return startOf(pid) == start
 }
 
-// namespace is the number of this process's PID namespace; 0 if it is not known.
+// namespace returns the number of this process's PID namespace; 0 if unknown.
 func namespace() (n uint64) {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return 0
 	}
-	_, _ = fmt.Sscanf(name, "pid:[%d]", &n) // it stays 0
+	_, _ = fmt.Sscanf(name, "pid:[%d]", &n) // on error it stays 0
 	return n
 }
 
-// startOf is when a process started, in ticks; 0 if there is none.
+// startOf returns a process's start time in clock ticks; 0 if there is no such
+// process.
 func startOf(pid int) uint64 {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// dialTime bounds connecting to what a client forwards to.
+// dialTime is the timeout for connecting to a forwarding destination.
 const dialTime = 15 * time.Second
 
-// directTCP joins a channel to a TCP address that the machine reaches: -L and -D.
+// directTCP forwards a channel to a TCP address that is reachable from the
+// machine (ssh -L and -D).
 func (c *client) directTCP(open ssh.NewChannel) {
 	var to struct {
 		Host       string
@@ -22,13 +23,13 @@ func (c *client) directTCP(open ssh.NewChannel) {
 		OriginPort uint32
 	}
 	if ssh.Unmarshal(open.ExtraData(), &to) != nil || to.Port > 65535 {
-		_ = open.Reject(ssh.ConnectionFailed, "the request is broken")
+		_ = open.Reject(ssh.ConnectionFailed, "malformed request")
 		return
 	}
 	c.direct(open, "tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
 }
 
-// directUnix joins a channel to a unix socket of the machine.
+// directUnix forwards a channel to a unix socket in the machine.
 func (c *client) directUnix(open ssh.NewChannel) {
 	var to struct {
 		Path     string
@@ -36,7 +37,7 @@ func (c *client) directUnix(open ssh.NewChannel) {
 		Port     uint32
 	}
 	if ssh.Unmarshal(open.ExtraData(), &to) != nil {
-		_ = open.Reject(ssh.ConnectionFailed, "the request is broken")
+		_ = open.Reject(ssh.ConnectionFailed, "malformed request")
 		return
 	}
 	c.direct(open, "unix", to.Path)
@@ -58,23 +59,24 @@ func (c *client) direct(open ssh.NewChannel, network, addr string) {
 	join(ch, conn)
 }
 
-// halfCloser is a connection whose writing can end before its reading.
+// halfCloser is a connection that can close its write side only.
 type halfCloser interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// join copies both ways until both have ended. The end of one direction is
-// passed on as such.
+// join copies in both directions until both have ended. It forwards the end of
+// each direction separately.
 func join(ch ssh.Channel, conn net.Conn) {
-	half, ok := conn.(halfCloser) // TCP and unix connections are
+	half, ok := conn.(halfCloser) // TCP and unix connections implement it
 	if !ok {
 		_, _ = ch.Close(), conn.Close()
 		return
 	}
 	oneWay := func(dst, src halfCloser) {
 		if _, err := io.Copy(dst, src); err != nil {
-			// One side is broken: what the other still says reaches nobody.
+			// One direction failed, so what the other still sends reaches
+			// nobody.
 			_, _ = dst.Close(), src.Close()
 			return
 		}

@@ -14,9 +14,9 @@ type tcpForward struct {
 
 type unixForward struct{ Path string }
 
-// listenTCP listens in the machine, on its loopback unless the client asks
-// otherwise, and gives each connection to the client: -R. The answer says
-// which port a client got that asked for any.
+// listenTCP listens in the machine, on loopback unless the client asks
+// otherwise, and forwards each connection to the client (ssh -R). If the client
+// asked for any port, the answer has the port.
 func (c *client) listenTCP(payload []byte) (ok bool, answer []byte) {
 	var at tcpForward
 	if ssh.Unmarshal(payload, &at) != nil || at.Port > 65535 {
@@ -54,8 +54,8 @@ func (c *client) listenTCP(payload []byte) (ok bool, answer []byte) {
 	return ok, answer
 }
 
-// listenUnix is listenTCP for a unix socket. A path that is there already is
-// left alone.
+// listenUnix is listenTCP for a unix socket. It does not replace an existing
+// file.
 func (c *client) listenUnix(payload []byte) bool {
 	var at unixForward
 	if ssh.Unmarshal(payload, &at) != nil {
@@ -81,8 +81,8 @@ func (c *client) cancelUnix(payload []byte) bool {
 	return ssh.Unmarshal(payload, &at) == nil && c.cancel("unix "+at.Path)
 }
 
-// listen gives the connections of l to the client until l is closed, by cancel
-// or with the connection.
+// listen forwards the connections of l to the client, until l is closed by
+// cancel or with the client's connection.
 func (c *client) listen(name string, l net.Listener, channel func(net.Conn) (kind string, extra []byte)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,6 +124,6 @@ func (c *client) closeListeners() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.listeners {
-		_ = l.Close() // which removes a unix socket too
+		_ = l.Close() // also removes a unix socket
 	}
 }

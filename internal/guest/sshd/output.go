@@ -10,32 +10,32 @@ import (
 	"aloft/internal/redact"
 )
 
-// carriers are programs that carry files over ssh. Each byte counts to them, and
-// they count the bytes.
+// carriers are programs that transfer files over ssh. Their output must not be
+// changed by a single byte, nor in length.
 var carriers = []string{"scp", "sftp-server", "rsync", "git-upload-pack", "git-receive-pack", "git-upload-archive"}
 
-// carries reports whether a command line starts one of the carriers, as its
-// client asks for it.
+// carries reports whether a command line runs one of the carriers.
 func carries(line string) bool {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return false
 	}
 	name := filepath.Base(words[0])
-	if name == "git" && len(words) > 1 { // as some clients of git have it
+	if name == "git" && len(words) > 1 { // some git clients use this form
 		name += "-" + words[1]
 	}
 	return slices.Contains(carriers, name)
 }
 
-// output is an output of a command without a terminal, from which secrets are
-// taken out while it is text. Two NULs in a row are none: what comes from there
-// on is a file, or the protocol of a program, and goes as it is. One NUL is:
-// lists of names and variables have it between two. Close it at the end.
+// output is the output of a command without a terminal. It redacts secrets
+// while the output is text. After two NULs in a row it passes everything
+// through unchanged, because that is a file or a program's protocol. A single
+// NUL still counts as text, since it separates names in lists. The caller must
+// Close it at the end.
 type output struct {
 	to     io.Writer
 	text   *redact.Live
-	nul    bool // the last byte was one
+	nul    bool // the last byte was a NUL
 	binary bool
 }
 
@@ -50,7 +50,7 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	if o.nul && p[0] == 0 || bytes.Contains(p, []byte{0, 0}) {
 		o.binary = true
-		if err := o.text.Close(); err != nil { // gives out what it held back
+		if err := o.text.Close(); err != nil { // writes what was held back
 			return 0, err
 		}
 		return o.to.Write(p)
@@ -59,5 +59,5 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// Close writes what is held back. It does not close the writer below.
+// Close writes what is held back. It does not close the underlying writer.
 func (o *output) Close() error { return o.text.Close() }

@@ -16,16 +16,16 @@ import (
 	"aloft/internal/redact"
 )
 
-// quiet is how long the output of a command that has ended may be silent
-// before it counts as whole: a process in the background may hold it open for
-// ever.
+// quiet is how long the output of an exited command must be silent to count as
+// complete, because a background process may keep it open forever.
 const quiet = 200 * time.Millisecond
 
-// noStart is the exit status of what could not be started, as shells have it.
+// noStart is the exit status if a command cannot be started, as in shells.
 const noStart = 127
 
-// start starts the command; running counts what belongs to it. Its status is
-// told, and the channel closed, when it has ended and its output is out.
+// start starts the command; running counts its goroutines. Once the command has
+// exited and its output is sent, the exit status is sent and the channel
+// closed.
 func (s *visit) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 	var err error
 	if s.term != nil {
@@ -41,16 +41,15 @@ func (s *visit) start(cmd *exec.Cmd, running *sync.WaitGroup) {
 	}
 }
 
-// startOnTerminal runs the command on a terminal of its own, as the leader of
-// a session.
+// startOnTerminal runs the command on a new terminal, as session leader.
 func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
-	s.mu.Lock() // the client may change the terminal's size meanwhile
+	s.mu.Lock() // the client may resize the terminal meanwhile
 	defer s.mu.Unlock()
 	master, slave, err := pty.Open(s.term.size)
 	if err != nil {
 		return fmt.Errorf("terminal: %w", err)
 	}
-	defer func() { _ = slave.Close() }() // the command has it
+	defer func() { _ = slave.Close() }() // the command has its own copy
 	cmd.Env = append(cmd.Env, "SSH_TTY="+slave.Name())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -60,7 +59,7 @@ func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	s.process, s.term.file = cmd.Process, master
 	running.Go(func() {
 		_, _ = io.Copy(master, s.ch)
-		// The client has said its last: control-D on an empty line.
+		// The client has closed its input: send Ctrl-D.
 		_, _ = master.Write([]byte{4})
 	})
 	running.Go(func() {
@@ -68,8 +67,8 @@ func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 		go func() {
 			defer close(out)
 			seen := redact.NewLive(s.ch, s.c.s.cfg.Secrets)
-			drain(seen, master) // ends by an error once no process has the terminal
-			_ = seen.Close()    // the client has left, if that fails
+			drain(seen, master) // fails once no process has the terminal open
+			_ = seen.Close()    // fails if the client has disconnected
 		}()
 		err := cmd.Wait()
 		s.ended(err, out, master)
@@ -78,7 +77,7 @@ func (s *visit) startOnTerminal(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	return nil
 }
 
-// startOnPipes runs the command on pipes, as the leader of a process group.
+// startOnPipes runs the command on pipes, as leader of a process group.
 func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	var ours, theirs [3]*os.File
 	closeAll := func(files []*os.File) {
@@ -134,7 +133,7 @@ func (s *visit) startOnPipes(cmd *exec.Cmd, running *sync.WaitGroup) error {
 	return nil
 }
 
-// pass copies an output of a command without a terminal to its end.
+// pass copies the output of a command without a terminal to its end.
 func (s *visit) pass(to io.Writer, from *os.File) {
 	if s.exact {
 		drain(to, from)
@@ -142,21 +141,21 @@ func (s *visit) pass(to io.Writer, from *os.File) {
 	}
 	seen := newOutput(to, s.c.s.cfg.Secrets)
 	drain(seen, from)
-	_ = seen.Close() // the client has left, if that fails
+	_ = seen.Close() // fails if the client has disconnected
 }
 
-// drain copies until the end of src, or, once src has a deadline, until it has
-// been quiet for a while. A client that does not take it ends it with the
-// channel.
+// drain copies src to dst until its end, or, once src has a deadline, until src
+// has been quiet for a while. If the client does not read, closing the channel
+// ends the copying.
 func drain(dst io.Writer, src *os.File) {
 	buf := make([]byte, 32<<10)
-	last := false // the deadline is one that was set here
+	last := false // the deadline was set here
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
 			last = false
 			if _, err := dst.Write(buf[:n]); err != nil {
-				_ = src.Close() // the command hears of it
+				_ = src.Close() // the command gets an error or a signal
 				return
 			}
 		}
@@ -167,7 +166,7 @@ func drain(dst io.Writer, src *os.File) {
 				return
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			pty.Rest(dst, src) // a deadline may pass while there is something
+			pty.Rest(dst, src) // there may be data left after the deadline
 			return
 		case err != nil:
 			return
@@ -175,14 +174,14 @@ func drain(dst io.Writer, src *os.File) {
 	}
 }
 
-// ended waits for the output of a command that has ended, tells how it ended,
-// and closes the channel.
+// ended waits for the output of an exited command, sends its exit status, and
+// closes the channel.
 func (s *visit) ended(err error, out <-chan struct{}, from ...*os.File) {
 	s.mu.Lock()
-	s.process = nil // its number may be another's from now on
+	s.process = nil // its process id may be reused from now on
 	s.mu.Unlock()
 	for _, f := range from {
-		_ = f.SetReadDeadline(time.Now()) // drain goes on while there is something
+		_ = f.SetReadDeadline(time.Now()) // drain continues while there is data
 	}
 	<-out
 	exit, ok := errors.AsType[*exec.ExitError](err)

@@ -14,28 +14,28 @@ import (
 	"aloft/internal/guest/pty"
 )
 
-// startVariable is a variable that a client may send to say where its command
+// startVariable is a variable with which a client chooses where its command
 // starts: "workspace" instead of the user's home.
 const startVariable = "ALOFT_START"
 
-// visit is one shell, command or subsystem.
+// visit is one ssh session: a shell, a command or a subsystem.
 type visit struct {
 	c  *client
 	ch ssh.Channel
 
 	env   []string
-	term  *terminal // nil without one
-	exact bool      // its output is let be
+	term  *terminal // nil without a terminal
+	exact bool      // pass its output through unchanged
 
 	mu      sync.Mutex
-	process *os.Process // nil until started, and after it has ended
+	process *os.Process // nil until started, and after it has exited
 }
 
-// terminal is what a client asked its terminal to be.
+// terminal has the terminal settings that a client requested.
 type terminal struct {
 	name string
 	size pty.Size
-	file *os.File // the master, once the command has started
+	file *os.File // the master side, once the command has started
 }
 
 type ptyRequest struct {
@@ -46,8 +46,8 @@ type ptyRequest struct {
 
 type windowChange struct{ Columns, Rows, Width, Height uint32 }
 
-// maxSide bounds a terminal's columns and rows: what a program makes of its
-// terminal's size is not to use up the machine.
+// maxSide limits a terminal's columns and rows, since programs allocate memory
+// according to its size.
 const maxSide = 4096
 
 func winsize(columns, rows, width, height uint32) pty.Size {
@@ -55,7 +55,7 @@ func winsize(columns, rows, width, height uint32) pty.Size {
 	return pty.Size{Cols: side(columns), Rows: side(rows), X: side(width), Y: side(height)}
 }
 
-// session serves a session to its end.
+// session serves one session.
 func (c *client) session(open ssh.NewChannel) {
 	ch, requests, err := open.Accept()
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *client) session(open ssh.NewChannel) {
 			var cmd *exec.Cmd
 			if cmd, ok = s.command(r.Type, r.Payload); ok {
 				started = true
-				// The answer comes before the first output.
+				// Reply before the first output.
 				if r.WantReply {
 					_ = r.Reply(true, nil)
 				}
@@ -95,8 +95,9 @@ func (c *client) session(open ssh.NewChannel) {
 			_ = r.Reply(ok, nil)
 		}
 	}
-	s.toAll(syscall.SIGHUP) // one that is to outlive its client ignores it, or is in a session of its own
-	// What ignores that is waited for, until the server stops.
+	s.toAll(syscall.SIGHUP) // a process that should outlive its client ignores SIGHUP, or has its own session
+	// Wait for processes that ignore SIGHUP, and kill them when the server
+	// stops.
 	defer context.AfterFunc(c.stop, func() { s.toAll(syscall.SIGKILL) })()
 	running.Wait()
 }
@@ -134,14 +135,14 @@ func (s *visit) resize(payload []byte) bool {
 	return pty.Resize(s.term.file, s.term.size) == nil
 }
 
-// signals are those that a client may name.
+// signals are the signals that a client may send.
 var signals = map[string]syscall.Signal{
 	"ABRT": syscall.SIGABRT, "ALRM": syscall.SIGALRM, "FPE": syscall.SIGFPE, "HUP": syscall.SIGHUP, "ILL": syscall.SIGILL,
 	"INT": syscall.SIGINT, "KILL": syscall.SIGKILL, "PIPE": syscall.SIGPIPE, "QUIT": syscall.SIGQUIT, "SEGV": syscall.SIGSEGV,
 	"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 }
 
-// signal sends a signal to the command and those in its process group.
+// signal sends a signal to the command's process group.
 func (s *visit) signal(payload []byte) bool {
 	var p struct{ Name string }
 	if ssh.Unmarshal(payload, &p) != nil {
@@ -151,14 +152,16 @@ func (s *visit) signal(payload []byte) bool {
 	return ok && s.toAll(number)
 }
 
-// toAll sends a signal to the command, if it runs, and to its process group.
+// toAll sends a signal to the command's process group, if the command is
+// running.
 func (s *visit) toAll(number syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process != nil && syscall.Kill(-s.process.Pid, number) == nil
 }
 
-// command makes the command of a request; ok is false for one that cannot be.
+// command returns the command for a request; ok is false if the request is
+// invalid.
 func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 	cfg := s.c.s.cfg
 	var p struct{ Value string }
@@ -168,21 +171,22 @@ func (s *visit) command(kind string, payload []byte) (cmd *exec.Cmd, ok bool) {
 	dir := cfg.Home
 	switch kind {
 	case "shell":
-		cmd = exec.Command(cfg.Shell) //nolint:noctx // the channel's end ends it, by a hang-up
-		// A leading dash makes it a login shell. Without a terminal it reads its
-		// commands from the client, as editors do, whose words are no login's.
+		cmd = exec.Command(cfg.Shell) //nolint:noctx // it is ended by a SIGHUP when the channel closes
+		// A leading dash makes it a login shell. Without a terminal it reads
+		// commands from the client, as editors send them; those do not expect a
+		// login.
 		cmd.Args[0] = "-" + filepath.Base(cfg.Shell)
 		if s.term != nil {
 			dir = cfg.Workspace
 		}
 	case "exec":
-		cmd = exec.Command(cfg.Shell, "-c", p.Value) //nolint:noctx // likewise
+		cmd = exec.Command(cfg.Shell, "-c", p.Value) //nolint:noctx // as above
 		s.exact = carries(p.Value)
 	case "subsystem":
 		if p.Value != "sftp" || len(cfg.SFTP) == 0 {
 			return nil, false
 		}
-		cmd = exec.Command(cfg.SFTP[0], cfg.SFTP[1:]...) //nolint:noctx // likewise
+		cmd = exec.Command(cfg.SFTP[0], cfg.SFTP[1:]...) //nolint:noctx // as above
 		s.term, s.exact = nil, true
 	default:
 		return nil, false

@@ -8,10 +8,10 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// ServeSFTP speaks sftp on a connection until its client has gone. It is for a
-// process of its own, whose rights and working directory are the client's. So
-// a file that names a part of the serving process, such as /proc/self/mem, is
-// of no use to whoever left it for a person to fetch.
+// ServeSFTP serves sftp on a connection until the client disconnects. It should
+// run in a separate process with the client's rights and working directory.
+// Then a file that refers to the serving process, such as a link to
+// /proc/self/mem, reveals nothing.
 func ServeSFTP(conn io.ReadWriteCloser) error {
 	server, err := sftp.NewServer(conn)
 	if err != nil {

@@ -1,17 +1,18 @@
-// Package sshd is the ssh server of a machine, with which a person takes over:
-// a shell with a terminal, commands, sftp, and forwarding of ports and unix
-// sockets in both directions, as OpenSSH's client and the remote development
-// of editors ask for them. Whatever it starts runs as this process's own user.
+// Package sshd is a machine's ssh server, through which a user takes over: a
+// shell with a terminal, commands, sftp, and forwarding of ports and unix
+// sockets in both directions, as needed by OpenSSH's client and the remote
+// development of editors. Everything it starts runs as the user of this
+// process.
 //
-// It asks nobody who they are. It listens on a unix socket that is its user's
-// alone, mode 0600, so only pod-daemon (root) and that user, who gains nothing
-// by it, reach it; a person has shown an API key to the control plane before a
-// byte comes here. Nobody is to serve it on a port.
+// It does not authenticate clients. It listens on a unix socket with mode 0600,
+// so only pod-daemon (root) and the agent's own user, who gains nothing by it,
+// can connect. The control plane has checked an API key before it forwards a
+// connection. The server must not be exposed on a TCP port.
 //
-// It speaks the protocol by golang.org/x/crypto/ssh itself. A framework above
-// that rewrites line ends in the output of a terminal, knows no signal that
-// ended a command, and takes the end of one direction of a forwarded
-// connection for the end of both.
+// It uses golang.org/x/crypto/ssh directly. The frameworks on top of it rewrite
+// line ends in terminal output, do not report the signal that ended a command,
+// and treat the end of one direction of a forwarded connection as the end of
+// both.
 package sshd
 
 import (
@@ -31,41 +32,41 @@ import (
 	"aloft/internal/redact"
 )
 
-// Config is what a Server works with.
+// Config configures a Server.
 type Config struct {
-	StateDir  string          // absolute; holds the host key and the socket
-	Workspace string          // absolute; where a shell without a command starts
-	Home      string          // absolute; where all else starts
-	Shell     string          // runs commands; "" is /bin/bash, or else /bin/sh
-	Environ   func() []string // of every process, asked for at its start
-	SFTP      []string        // the command that speaks sftp on its standard input and output
-	Log       *slog.Logger    // without it, nothing is logged
-	// Secrets finds what is taken out of what terminals show and commands print;
-	// nil is nothing. Sftp, scp and their like, what is no text, and forwarded
-	// connections carry files and the protocols of editors, and are let be.
+	StateDir  string          // absolute; folder of the host key and the socket
+	Workspace string          // absolute; where an interactive shell starts
+	Home      string          // absolute; where everything else starts
+	Shell     string          // runs commands; by default /bin/bash, or else /bin/sh
+	Environ   func() []string // returns the environment of a new process
+	SFTP      []string        // command that serves sftp on its standard input and output
+	Log       *slog.Logger    // optional
+	// Secrets returns the redactor for output of terminals and commands; nil
+	// redacts nothing. Not redacted are sftp, scp and the like, binary output,
+	// and forwarded connections, since they carry files and editors' protocols.
 	Secrets func() *redact.Redactor
 }
 
-// SocketName is the socket in the state folder.
+// SocketName is the name of the socket in the state folder.
 const SocketName = "ssh.sock"
 
-// Limits on what one machine's clients can make this process hold.
+// Limits on the resources that a machine's clients can use.
 const (
-	maxConns    = 64               // at once; an editor needs a few
-	greetTime   = 30 * time.Second // for the handshake
-	maxForwards = 128              // listening at once, of one connection
+	maxConns    = 64               // concurrent connections; an editor needs a few
+	greetTime   = 30 * time.Second // timeout of the handshake
+	maxForwards = 128              // concurrent listeners of one connection
 	maxEnv      = 256              // variables of one session
 )
 
-// Server serves connections. Its methods are safe for concurrent use.
+// Server serves ssh connections. Its methods are safe for concurrent use.
 type Server struct {
 	cfg    Config
 	config *ssh.ServerConfig
-	slots  chan struct{} // one for each connection
+	slots  chan struct{} // one per connection
 	log    *slog.Logger
 }
 
-// New makes a Server, and a host key where the state folder has none.
+// New makes a Server, and creates a host key if the state folder has none.
 func New(cfg Config) (*Server, error) {
 	key, err := hostKey(cfg.StateDir)
 	if err != nil {
@@ -85,10 +86,10 @@ func New(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Listen listens in the state folder, for this user alone.
+// Listen listens on the socket in the state folder, for this user only.
 func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	path := filepath.Join(s.cfg.StateDir, SocketName)
-	// A daemon that was killed leaves its socket behind.
+	// Remove the socket of a daemon that was killed.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
@@ -97,21 +98,22 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
-	// The folder is the user's alone too, so nobody came in between.
+	// The folder is accessible only to this user, so nobody could connect
+	// before.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("ssh: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// Serve serves connections until ctx ends, then cuts them, waits for what they
-// started to be told, and returns nil. It closes l.
+// Serve serves connections until ctx ends. Then it closes them, waits for the
+// commands they started to be signaled, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	defer cancel() // first
+	defer cancel() // runs first
 	for {
 		raw, err := l.Accept()
 		switch {
@@ -131,8 +133,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// serve serves one connection to its end, calls gone, and waits for what it
-// has started.
+// serve serves one connection, calls gone at its end, and waits for the
+// commands it has started.
 func (s *Server) serve(stop context.Context, raw net.Conn, gone func()) {
 	defer raw.Close()
 	ctx, cancel := context.WithCancel(stop)
@@ -167,10 +169,10 @@ type client struct {
 	work sync.WaitGroup
 
 	mu        sync.Mutex
-	listeners map[string]net.Listener // by what they were asked for
+	listeners map[string]net.Listener // by requested address
 }
 
-// channel serves one channel to its end.
+// channel serves one channel.
 func (c *client) channel(open ssh.NewChannel) {
 	switch open.ChannelType() {
 	case "session":
@@ -180,11 +182,11 @@ func (c *client) channel(open ssh.NewChannel) {
 	case "direct-streamlocal@openssh.com":
 		c.directUnix(open)
 	default:
-		_ = open.Reject(ssh.UnknownChannelType, "this server has no such channel")
+		_ = open.Reject(ssh.UnknownChannelType, "unsupported channel type")
 	}
 }
 
-// requests answers what concerns the whole connection.
+// requests answers requests that concern the whole connection.
 func (c *client) requests(in <-chan *ssh.Request) {
 	for r := range in {
 		var ok bool

@@ -7,15 +7,15 @@ import (
 	"aloft/internal/fault"
 )
 
-// Attachment says how to look at a terminal.
+// Attachment says how to attach to a terminal.
 type Attachment struct {
-	Name          string // "main" without it
+	Name          string // "main" by default
 	Columns, Rows uint16
 	ReadOnly      bool
-	Create        bool // make the terminal if it is not there
+	Create        bool // create the terminal if it does not exist
 }
 
-// Terminals are those of the machine.
+// Terminals returns the machine's tmux server.
 func (h *Host) Terminals() (*Tmux, error) {
 	if h.cfg.Terminals == nil {
 		return nil, fault.NotImplemented("this machine has no terminals").Named("tmux_missing")
@@ -23,7 +23,7 @@ func (h *Host) Terminals() (*Tmux, error) {
 	return h.cfg.Terminals, nil
 }
 
-// Attach starts a PTY that shows a terminal. The terminal outlives it.
+// Attach starts a PTY that shows a terminal. The terminal outlives the PTY.
 func (h *Host) Attach(ctx context.Context, a Attachment) (*PTY, error) {
 	t, err := h.Terminals()
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"aloft/internal/redact"
 )
 
-// Run runs a command without a terminal for one caller: nothing of its output
-// is lost, and a caller that does not read holds the command up. When ctx ends,
-// the command and its session are killed. stdin may be nil; a read of it may
-// outlast Run.
+// Run runs a command without a terminal for one caller. No output is lost: if
+// the caller does not read, the command blocks. When ctx ends, the command and
+// its session are killed. stdin may be nil; a read from it may last longer than
+// Run.
 func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr io.Writer) (Exit, error) {
 	s, err := h.complete(s)
 	if err != nil {
@@ -35,7 +35,7 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 		}
 		theirs, cmd.Stdin = append(theirs, r), r
 		feed = func() {
-			_, _ = io.Copy(w, stdin) // the command may end without reading it all
+			_, _ = io.Copy(w, stdin) // the command may end without reading all of it
 			_ = w.Close()
 		}
 		ours = append(ours, w)
@@ -69,9 +69,9 @@ func (h *Host) Run(ctx context.Context, s Spec, stdin io.Reader, stdout, stderr 
 	}
 	err = cmd.Wait()
 	close(exited)
-	draining.Wait() // for nobody who holds the output open after the command has ended
+	draining.Wait() // does not wait for other processes that have the output open
 	for _, out := range clean {
-		_ = out.Close() // who does not listen has left
+		_ = out.Close() // fails if the reader has gone
 	}
 	if ctx.Err() != nil {
 		return Exit{}, context.Cause(ctx)

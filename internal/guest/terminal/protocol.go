@@ -10,17 +10,19 @@ import (
 	"aloft/internal/fault"
 )
 
-// Channels: the first byte of a binary message says which way its other bytes go.
+// Channels. The first byte of a binary message is the channel of the other
+// bytes.
 const (
 	channelInput  = 0
 	channelOutput = 1
 	channelError  = 2
 )
 
-// maxFrame bounds a message from a viewer, in bytes.
+// maxFrame is the largest message from a viewer, in bytes.
 const maxFrame = 256 << 10
 
-// request is a text message from a viewer. Which fields count is for type to say.
+// request is a text message from a viewer. Type determines which other fields
+// are used.
 type request struct {
 	Type     string            `json:"type"`
 	ID       string            `json:"id,omitempty"`
@@ -65,30 +67,30 @@ type entry struct {
 	Code    *int     `json:"code,omitempty"`
 }
 
-// first are the types with which a viewer may begin.
+// first are the request types that may begin a connection.
 var first = map[string]bool{"spawn": true, "attach": true, "terminal": true, "list": true}
 
-// readRequest reads a text message. Fields that are not known are refused: a
-// typo would otherwise do something else than was meant.
+// readRequest parses a text message. It rejects unknown fields, since ignoring
+// a typo could do something unintended.
 func readRequest(b []byte) (request, error) {
 	var r request
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return r, fault.Invalid("the message is not one of this protocol: %v", err).Hint("see docs/reference/pty.md")
+		return r, fault.Invalid("the message is not valid: %v", err).Hint("see docs/reference/pty.md")
 	}
 	if dec.More() {
-		return r, fault.Invalid("there is more than one value in the message").Hint("see docs/reference/pty.md")
+		return r, fault.Invalid("the message has more than one JSON value").Hint("see docs/reference/pty.md")
 	}
 	return r, nil
 }
 
-// signalOf knows a signal by its name.
+// signalOf returns the signal with a name.
 func signalOf(name string) (syscall.Signal, error) {
 	if sig := unix.SignalNum(name); sig != 0 {
 		return sig, nil
 	}
-	return 0, fault.Invalid("%.40q is no signal", name).At("signal").Hint("write it as SIGINT")
+	return 0, fault.Invalid("%.40q is not a signal", name).At("signal").Hint("use a name such as SIGINT")
 }
 
 func exitEvent(e Exit) event {

@@ -14,28 +14,29 @@ import (
 	"aloft/internal/redact"
 )
 
-// hangupGrace is the time from SIGHUP to SIGKILL.
+// hangupGrace is the time between SIGHUP and SIGKILL.
 const hangupGrace = 2 * time.Second
 
-// inputs is how many writes wait for a program that does not read.
+// inputs is how many writes are buffered for a program that does not read.
 const inputs = 64
 
-// Exit is how a program ended.
+// Exit is a program's exit status.
 type Exit struct {
-	Code   int            // as a shell gives it
-	Signal syscall.Signal // 0 where it ended by itself
+	Code   int            // exit code, as a shell gives it
+	Signal syscall.Signal // 0 if no signal killed it
 }
 
-// PTY is a program at a terminal. Its methods are safe for concurrent use.
+// PTY is a program in a pseudo-terminal. Its methods are safe for concurrent
+// use.
 type PTY struct {
 	id      string
 	args    []string
 	started time.Time
-	file    *os.File // the terminal's other end
+	file    *os.File // the master side of the terminal
 	cmd     *exec.Cmd
 	out     *ring
 	in      chan []byte
-	done    chan struct{} // closed when the program has ended and all was read
+	done    chan struct{} // closed when the program has ended and all output was read
 	exit    Exit          // valid once done is closed
 
 	mu         sync.Mutex
@@ -43,7 +44,7 @@ type PTY struct {
 }
 
 func startPTY(s Spec, env []string, cfg Config) (*PTY, error) {
-	cmd := exec.Command(s.Args[0], s.Args[1:]...) //nolint:noctx // it outlives whoever asked for it
+	cmd := exec.Command(s.Args[0], s.Args[1:]...) //nolint:noctx // it outlives the request
 	cmd.Env, cmd.Dir = env, s.Dir
 	file, err := pty.Start(cmd, pty.Size{Cols: s.Columns, Rows: s.Rows})
 	if err != nil {
@@ -67,16 +68,16 @@ func startPTY(s Spec, env []string, cfg Config) (*PTY, error) {
 		<-read
 		_ = file.Close()
 		p.out.close()
-		cfg.Log.Debug("a PTY's program has ended", "pty", p.id, "code", p.exit.Code)
+		cfg.Log.Debug("the program of a PTY has exited", "pty", p.id, "code", p.exit.Code)
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// exitOf reads how a command ended.
+// exitOf returns how a command ended.
 func exitOf(err error, cmd *exec.Cmd) Exit {
 	if cmd.ProcessState == nil {
-		_ = err // waiting failed: there is nothing to know
+		_ = err // waiting failed, so the status is unknown
 		return Exit{Code: -1}
 	}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -85,8 +86,7 @@ func exitOf(err error, cmd *exec.Cmd) Exit {
 	return Exit{Code: cmd.ProcessState.ExitCode()}
 }
 
-// feed writes what is typed. A program that does not read holds up this
-// goroutine and nobody else.
+// feed writes input. If the program does not read, only this goroutine blocks.
 func (p *PTY) feed() {
 	for {
 		select {
@@ -100,13 +100,13 @@ func (p *PTY) feed() {
 	}
 }
 
-// ID names the PTY.
+// ID returns the PTY's id.
 func (p *PTY) ID() string { return p.id }
 
-// Done is closed when the program has ended and its output is whole.
+// Done is closed when the program has ended and all its output was read.
 func (p *PTY) Done() <-chan struct{} { return p.done }
 
-// Exit says how the program ended; valid once Done is closed.
+// Exit returns the program's exit status; valid once Done is closed.
 func (p *PTY) Exit() Exit { return p.exit }
 
 func (p *PTY) ended() bool {
@@ -118,8 +118,8 @@ func (p *PTY) ended() bool {
 	}
 }
 
-// Type types b, which the PTY keeps. It waits while the program leaves too
-// much unread and ctx lasts.
+// Type sends input; the PTY keeps b. If the program leaves too much input
+// unread, Type blocks until it reads or ctx ends.
 func (p *PTY) Type(ctx context.Context, b []byte) error {
 	select {
 	case p.in <- b:
@@ -131,17 +131,17 @@ func (p *PTY) Type(ctx context.Context, b []byte) error {
 	}
 }
 
-// Size is the terminal's, in characters.
+// Size returns the terminal's size in characters.
 func (p *PTY) Size() (columns, rows uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cols, p.rows
 }
 
-// Resize changes the terminal's size for everybody; the program is told.
+// Resize changes the terminal's size for all viewers and signals the program.
 func (p *PTY) Resize(columns, rows uint16) error {
 	if columns == 0 || rows == 0 {
-		return fault.Invalid("a terminal has at least one column and one row").At("columns")
+		return fault.Invalid("a terminal needs at least one column and one row").At("columns")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,23 +155,23 @@ func (p *PTY) Resize(columns, rows uint16) error {
 	return nil
 }
 
-// Signal signals the program and its process group.
+// Signal sends a signal to the program's process group.
 func (p *PTY) Signal(sig syscall.Signal) error {
 	if p.ended() {
 		return nil
 	}
-	// Its number is not another's before the Wait in startPTY has returned, and
-	// then hardly at once.
+	// The process id cannot be reused until the Wait in startPTY has returned,
+	// and hardly right after that.
 	if err := syscall.Kill(-p.cmd.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	return nil
 }
 
-// Close hangs up: the program is told, and killed if it does not end. It
-// returns when the program has.
+// Close sends SIGHUP to the program, and SIGKILL if it does not end. It returns
+// once the program has ended.
 func (p *PTY) Close() {
-	_ = p.Signal(syscall.SIGHUP) // it has ended
+	_ = p.Signal(syscall.SIGHUP) // it may have ended already
 	_ = p.Signal(syscall.SIGCONT)
 	select {
 	case <-p.done:
@@ -182,13 +182,13 @@ func (p *PTY) Close() {
 	<-p.done
 }
 
-// Offsets returns where the scrollback begins and where the next byte will be,
-// in bytes from the program's first.
+// Offsets returns the offsets of the oldest kept byte and of the next byte,
+// counted from the program's first.
 func (p *PTY) Offsets() (start, end int64) { return p.out.offsets() }
 
-// Read fills b with output from an offset on, and waits for it. at is where b
-// begins: after from where a slow reader has missed something. The error after
-// the last byte is io.EOF.
+// Read reads output into b from an offset on, and waits until there is some. at
+// is the offset of b's first byte; it is greater than from if a slow reader has
+// missed output. After the last byte the error is io.EOF.
 func (p *PTY) Read(ctx context.Context, from int64, b []byte) (n int, at int64, err error) {
 	return p.out.read(ctx, from, b)
 }

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// ring keeps the end of what is written to it. A byte is known by its offset
-// from the very first. Its methods are safe for concurrent use; Write never waits.
+// ring keeps the last bytes that were written to it. Offsets count from the
+// very first byte. Its methods are safe for concurrent use; Write never blocks.
 type ring struct {
 	mu     sync.Mutex
 	buf    []byte // grows up to max, then wraps
 	max    int
 	end    int64 // offset of the next byte
 	closed bool
-	more   chan struct{} // closed when something is written; nil while nobody waits
+	more   chan struct{} // closed when something is written; nil if nobody waits
 }
 
 func newRing(most int) *ring { return &ring{max: most} }
@@ -34,7 +34,7 @@ func (r *ring) Write(b []byte) (int, error) {
 		r.buf = append(r.buf, first...)
 		b = b[len(first):]
 	}
-	// What is left goes over the oldest: it ends at end.
+	// Overwrite the oldest bytes, so that b ends at offset end.
 	at := int((r.end - int64(len(b))) % int64(r.max))
 	for len(b) > 0 {
 		k := copy(r.buf[at:], b)
@@ -44,7 +44,7 @@ func (r *ring) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// close says that nothing more comes.
+// close says that nothing more will be written.
 func (r *ring) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,17 +59,17 @@ func (r *ring) tell() {
 	}
 }
 
-// offsets returns the offsets of the oldest byte that is kept and of the next.
+// offsets returns the offsets of the oldest kept byte and of the next byte.
 func (r *ring) offsets() (start, end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.end - int64(len(r.buf)), r.end
 }
 
-// read fills b with what is there from offset from on, and waits for something
-// if there is nothing yet. at is where b begins: later than from where the
-// bytes in between are no longer kept. The error is io.EOF after the last byte,
-// or ctx's.
+// read reads into b from offset from on, and blocks while there is nothing. at
+// is the offset of b's first byte; it is greater than from if the bytes in
+// between are no longer kept. The error is io.EOF after the last byte, or ctx's
+// error.
 func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64, err error) {
 	for {
 		r.mu.Lock()
@@ -78,7 +78,7 @@ func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64,
 			n = r.copyOut(b, at)
 			r.mu.Unlock()
 			if at > from {
-				// A character that lost its beginning is none.
+				// Skip the rest of a character whose beginning is lost.
 				skip := 0
 				for skip < min(n, utf8.UTFMax-1) && !utf8.RuneStart(b[skip]) {
 					skip++
@@ -104,7 +104,7 @@ func (r *ring) read(ctx context.Context, from int64, b []byte) (n int, at int64,
 	}
 }
 
-// copyOut copies from offset at on. r.mu must be held.
+// copyOut copies bytes starting at offset at. r.mu must be held.
 func (r *ring) copyOut(b []byte, at int64) int {
 	want := min(len(b), int(r.end-at))
 	i := int(at % int64(r.max))

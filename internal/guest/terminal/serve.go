@@ -15,25 +15,26 @@ import (
 	"aloft/internal/fault"
 )
 
-// Times of a viewer's connection.
+// Timeouts of a viewer's connection.
 const (
-	greetWithin = 10 * time.Second // to say what it wants
-	writeWithin = 30 * time.Second // to take one message
+	greetWithin = 10 * time.Second // for the first message
+	writeWithin = 30 * time.Second // to receive one message
 	pingEvery   = 30 * time.Second
 )
 
-// Handler serves the PTYs over WebSockets, at every path. Whoever reaches it
-// may run anything: its caller checks who that is.
+// Handler serves the PTYs over WebSockets, at every path. A client that reaches
+// it can run any program, so the caller must authenticate requests.
 func (h *Host) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-			// The token is what counts; a browser cannot send it, and comes
-			// through the control plane, which looks at the origin.
+			// Requests are authenticated by a token, which a browser cannot
+			// send. Browsers connect through the control plane, which checks
+			// the origin.
 			InsecureSkipVerify: true,
 			CompressionMode:    websocket.CompressionDisabled,
 		})
 		if err != nil {
-			return // it has answered
+			return // it has sent an error response
 		}
 		ws.SetReadLimit(maxFrame)
 		v := &viewer{h: h, ws: ws}
@@ -48,7 +49,8 @@ type viewer struct {
 	ws *websocket.Conn
 }
 
-// serve does what the first message asks for, until either end has had enough.
+// serve handles a connection: it does what the first message requests, until
+// either end closes it.
 func (v *viewer) serve(ctx context.Context) error {
 	for {
 		req, err := v.hello(ctx)
@@ -75,7 +77,7 @@ func (v *viewer) serve(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// Nobody else knows of this PTY; the terminal itself goes on.
+			// This PTY belongs to this viewer; the terminal itself continues.
 			defer p.Close()
 			return v.watch(ctx, p, req)
 		default:
@@ -93,7 +95,7 @@ func (v *viewer) serve(ctx context.Context) error {
 	}
 }
 
-// hello reads the message that a viewer has to begin with.
+// hello reads the viewer's first message.
 func (v *viewer) hello(ctx context.Context) (request, error) {
 	ctx, cancel := context.WithTimeout(ctx, greetWithin)
 	defer cancel()
@@ -106,7 +108,7 @@ func (v *viewer) hello(ctx context.Context) (request, error) {
 	}
 	req, err := readRequest(b)
 	if err == nil && !first[req.Type] {
-		err = fault.Invalid("a connection does not begin with %.40q", req.Type).At("type").Hint("begin with spawn, attach, terminal or list")
+		err = fault.Invalid("a connection cannot begin with %.40q", req.Type).At("type").Hint("begin with spawn, attach, terminal or list")
 	}
 	return req, err
 }
@@ -126,11 +128,11 @@ func (v *viewer) list(ctx context.Context) error {
 	return v.tell(ctx, event{Type: "ptys", PTYs: &list})
 }
 
-// errLeft is why a connection ends that the viewer has closed.
+// errLeft says that the viewer has closed the connection.
 var errLeft = errors.New("the viewer has left")
 
-// watch shows a PTY and takes what is typed, until the program ends or the
-// viewer leaves. The PTY goes on without it.
+// watch shows a PTY and forwards input, until the program ends or the viewer
+// leaves. The PTY continues without the viewer.
 func (v *viewer) watch(ctx context.Context, p *PTY, req request) (err error) {
 	start, end := p.Offsets()
 	from := start
@@ -154,12 +156,12 @@ func (v *viewer) watch(ctx context.Context, p *PTY, req request) (err error) {
 			readOnly: req.ReadOnly,
 			typed:    func(b []byte) error { return p.Type(ctx, b) },
 			resize:   p.Resize, signal: p.Signal,
-			eof:   func() error { return p.Type(ctx, []byte{4}) }, // as a keyboard says it
+			eof:   func() error { return p.Type(ctx, []byte{4}) }, // as a keyboard sends it
 			close: func() { go p.Close() },
 		}))
 	})
 	go v.ping(ctx)
-	defer func() { v.bye(err) }() // before cancel, which would cut it off
+	defer func() { v.bye(err) }() // deferred last: must run before cancel, which would cut it off
 	b := make([]byte, 1+64<<10)
 	b[0] = channelOutput
 	for {
@@ -186,7 +188,8 @@ func (v *viewer) watch(ctx context.Context, p *PTY, req request) (err error) {
 	}
 }
 
-// command runs a command for this viewer alone. It ends with the connection.
+// command runs a command for this viewer only. The command is killed when the
+// connection ends.
 func (v *viewer) command(ctx context.Context, req request) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -202,7 +205,7 @@ func (v *viewer) command(ctx context.Context, req request) (err error) {
 	reading.Go(func() {
 		cancel(v.listen(ctx, listener{
 			typed: func(b []byte) error {
-				_, _ = typed.Write(b) // a command that has ended reads no more
+				_, _ = typed.Write(b) // a command that has ended reads no input
 				return nil
 			},
 			eof:   func() error { return typed.Close() },
@@ -210,7 +213,7 @@ func (v *viewer) command(ctx context.Context, req request) (err error) {
 		}))
 	})
 	go v.ping(ctx)
-	defer func() { v.bye(err) }() // before cancel, which would cut it off
+	defer func() { v.bye(err) }() // deferred last: must run before cancel, which would cut it off
 	exit, err := v.h.Run(ctx, Spec{Args: req.Args, Env: req.Env, Dir: req.Dir}, stdin,
 		&channel{v, ctx, channelOutput}, &channel{v, ctx, channelError})
 	if err != nil {
@@ -222,10 +225,10 @@ func (v *viewer) command(ctx context.Context, req request) (err error) {
 	return v.ws.Close(websocket.StatusNormalClosure, "the command has ended")
 }
 
-// channel writes to a viewer.
+// channel writes output to a viewer.
 type channel struct {
 	v   *viewer
-	ctx context.Context //nolint:containedctx // of the connection that it is a part of
+	ctx context.Context //nolint:containedctx // the connection's context
 	no  byte
 }
 
@@ -237,17 +240,18 @@ func (c *channel) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// listener is what the messages of a viewer do.
+// listener has the handlers for a viewer's messages.
 type listener struct {
 	readOnly bool
 	typed    func([]byte) error
-	resize   func(columns, rows uint16) error // nil where there is no terminal
-	signal   func(syscall.Signal) error       // nil where there is none
+	resize   func(columns, rows uint16) error // nil without a terminal
+	signal   func(syscall.Signal) error       // nil if signals are not supported
 	eof      func() error
 	close    func()
 }
 
-// listen heeds a viewer's messages until it leaves, and returns why.
+// listen handles a viewer's messages until the viewer leaves, and returns the
+// reason.
 func (v *viewer) listen(ctx context.Context, l listener) error {
 	for {
 		kind, b, err := v.ws.Read(ctx)
@@ -267,7 +271,7 @@ func (v *viewer) listen(ctx context.Context, l listener) error {
 
 func (l listener) input(b []byte) error {
 	if len(b) == 0 || b[0] != channelInput {
-		return fault.Invalid("a viewer's binary message begins with the byte 0").Hint("see docs/reference/pty.md")
+		return fault.Invalid("a binary message from a viewer must begin with the byte 0").Hint("see docs/reference/pty.md")
 	}
 	if l.readOnly || len(b) == 1 {
 		return nil
@@ -301,11 +305,10 @@ func (l listener) heed(b []byte) error {
 		l.close()
 		return nil
 	}
-	return fault.Invalid("%.40q is no message of a viewer", req.Type).At("type").Hint("see docs/reference/pty.md")
+	return fault.Invalid("%.40q is not a valid message type here", req.Type).At("type").Hint("see docs/reference/pty.md")
 }
 
-// ping keeps proxies from closing a quiet connection, and finds out when the
-// other end is gone.
+// ping keeps proxies from closing an idle connection, and detects a lost peer.
 func (v *viewer) ping(ctx context.Context) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -319,7 +322,7 @@ func (v *viewer) ping(ctx context.Context) {
 		err := v.ws.Ping(ctx)
 		cancel()
 		if err != nil {
-			_ = v.ws.CloseNow() // the reader sees it
+			_ = v.ws.CloseNow() // makes the reader fail
 			return
 		}
 	}
@@ -333,14 +336,15 @@ func (v *viewer) tell(ctx context.Context, e event) error {
 	return v.write(ctx, websocket.MessageText, b)
 }
 
-// write sends one message. A viewer that does not take it in time is gone.
+// write sends one message. A viewer that does not receive it in time is
+// disconnected.
 func (v *viewer) write(ctx context.Context, kind websocket.MessageType, b []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
 	return v.ws.Write(ctx, kind, b)
 }
 
-// bye ends the connection, and says why where that is the viewer's to know.
+// bye closes the connection, with the reason if it concerns the viewer.
 func (v *viewer) bye(err error) {
 	defer func() { _ = v.ws.CloseNow() }()
 	if err == nil || errors.Is(err, errLeft) || websocket.CloseStatus(err) != -1 {

@@ -312,9 +312,9 @@ func TestRefusals(t *testing.T) {
 		"no/such/command": request{Type: "spawn", TTY: &no, Args: []string{"/no/such/command"}},
 		"not a folder":    request{Type: "spawn", Dir: "/no/such/folder"},
 		"variable":        request{Type: "spawn", Env: map[string]string{"A=B": ""}},
-		"id of a PTY":     request{Type: "spawn", ID: "../x"},
+		"valid PTY id":    request{Type: "spawn", ID: "../x"},
 		"unknown field":   map[string]any{"type": "spawn", "argv": []string{"sh"}},
-		"one of this":     "text",
+		"not valid":       "text",
 	} {
 		p := d.connect(t)
 		p.say(say)

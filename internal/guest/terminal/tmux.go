@@ -15,50 +15,50 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds of what is said to and read from tmux, in bytes.
+// Limits on data sent to and read from tmux, in bytes.
 const (
-	maxTyped = 256 << 10 // of one Send
-	maxPiece = 2 << 10   // of one argument: a message of tmux's is 16 KiB
-	maxRead  = 8 << 20   // of one Read
+	maxTyped = 256 << 10 // in one Send
+	maxPiece = 2 << 10   // in one argument: a tmux message has at most 16 KiB
+	maxRead  = 8 << 20   // in one Read
 	maxSaid  = 1 << 20   // of a list
 )
 
-// tmuxTimeout bounds one question to tmux.
+// tmuxTimeout is the timeout of one tmux command.
 const tmuxTimeout = 10 * time.Second
 
-// Tmux speaks with a tmux server. Its methods are safe for concurrent use.
-// Where no server runs, Create makes one; it is a daemon of its own then, and
-// outlives this process.
+// Tmux talks to a tmux server. Its methods are safe for concurrent use. If no
+// server is running, Create starts one as a daemon, which outlives this
+// process.
 type Tmux struct {
-	Program string // tmux, unless set
-	Socket  string // absolute; its folder is made by Create if it is not there
+	Program string // path of tmux; "tmux" by default
+	Socket  string // absolute; Create makes its folder if missing
 	Dir     string // where terminals start, absolute
-	// Environ is the environment of a server that Create makes.
+	// Environ returns the environment of a server that Create starts.
 	Environ func() []string
-	// Kept says that somebody else keeps a server running: Create makes none,
-	// and waits a moment for one that is being started.
+	// Kept says that another process keeps a server running: then Create starts
+	// none, and waits a moment for one that is starting.
 	Kept bool
 }
 
-// serverPatience is how long Create waits for a server that is kept.
+// serverPatience is how long Create waits for such a server.
 const serverPatience = 5 * time.Second
 
-// Keys is something to type: Text as it is, or one Key by tmux's name.
+// Keys is input to type: Text literally, or one Key by tmux's name.
 type Keys struct{ Text, Key string }
 
-// NewTerminal says what Create is to make. Every field may be left out.
+// NewTerminal says what Create should create. Every field is optional.
 type NewTerminal struct {
 	Name          string
-	Command       string // for the user's shell
+	Command       string // run by the user's shell
 	Dir           string // absolute
 	Env           map[string]string
 	Columns, Rows uint16
 }
 
-// errNoServer is a socket that no tmux listens at.
+// errNoServer says that no tmux server listens on the socket.
 var errNoServer = errors.New("no tmux server is running")
 
-// List returns the terminals, by name.
+// List returns the terminals, sorted by name.
 func (t *Tmux) List(ctx context.Context) ([]Terminal, error) {
 	out, err := t.run(ctx, maxSaid, "list-sessions", "-F", listFormat)
 	if errors.Is(err, errNoServer) {
@@ -88,7 +88,7 @@ func noTerminal(name string) error {
 	return fault.NotFound("no terminal %.70q", name).Named("terminal_not_found").At("name").Hint("list them, or create it")
 }
 
-// Create makes a terminal, or returns the one that has the name.
+// Create creates a terminal, or returns the existing one with that name.
 func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
 	if n.Name == "" {
 		if n.Name, err = t.freeName(ctx); err != nil {
@@ -96,8 +96,8 @@ func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, create
 		}
 	}
 	if !idForm.MatchString(n.Name) {
-		return Terminal{}, false, fault.Invalid("%.70q cannot be the name of a terminal", n.Name).At("name").
-			Hint("1 to 64 letters, digits, _ and -")
+		return Terminal{}, false, fault.Invalid("%.70q is not a valid terminal name", n.Name).At("name").
+			Hint("use 1 to 64 letters, digits, _ and -")
 	}
 	if err := t.awaitServer(ctx); err != nil {
 		return Terminal{}, false, err
@@ -117,14 +117,14 @@ func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, create
 		}
 	}
 	_, err = t.run(ctx, maxSaid, args...)
-	if err != nil && !strings.Contains(err.Error(), "duplicate session") { // somebody was faster
+	if err != nil && !strings.Contains(err.Error(), "duplicate session") { // another caller created it first
 		return Terminal{}, false, err
 	}
 	made, findErr := t.Find(ctx, n.Name)
 	return made, err == nil, findErr
 }
 
-// awaitServer waits for a server that is kept.
+// awaitServer waits for a server that another process keeps running.
 func (t *Tmux) awaitServer(ctx context.Context) error {
 	if !t.Kept {
 		return nil
@@ -137,8 +137,8 @@ func (t *Tmux) awaitServer(ctx context.Context) error {
 		case !errors.Is(err, errNoServer):
 			return err
 		case time.Now().After(deadline):
-			return fault.Unavailable("the machine's tmux server does not run").Named("tmux_stopped").
-				Hint("it is started again by itself; if that does not help, look at the log of the process terminals")
+			return fault.Unavailable("the machine's tmux server is not running").Named("tmux_stopped").
+				Hint("it restarts automatically; if it does not, look at the log of the process terminals")
 		}
 		select {
 		case <-tick.C:
@@ -148,11 +148,11 @@ func (t *Tmux) awaitServer(ctx context.Context) error {
 	}
 }
 
-// newSession is the command line that makes a terminal.
+// newSession returns the tmux command that creates a terminal.
 func (t *Tmux) newSession(n NewTerminal) ([]string, error) {
 	dir := cmp.Or(n.Dir, t.Dir, "/")
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
-		return nil, fault.Invalid("%.200q is not an absolute path of a folder", dir).At("directory").Because(err)
+		return nil, fault.Invalid("%.200q is not the absolute path of a folder", dir).At("directory").Because(err)
 	}
 	args := []string{"new-session", "-d", "-s", n.Name, "-c", dir,
 		"-x", strconv.Itoa(int(cmp.Or(n.Columns, 80))), "-y", strconv.Itoa(int(cmp.Or(n.Rows, 24)))}
@@ -160,16 +160,17 @@ func (t *Tmux) newSession(n NewTerminal) ([]string, error) {
 	for name, value := range n.Env {
 		size += len(name) + len(value)
 		if !variableForm.MatchString(name) || strings.ContainsRune(value, 0) {
-			return nil, fault.Invalid("%.70q cannot be a variable", name).At("env")
+			return nil, fault.Invalid("%.70q is not a valid variable name", name).At("env")
 		}
 		args = append(args, "-e", name+"="+value)
 	}
 	if size > 3*maxPiece || strings.ContainsRune(n.Command, 0) {
-		return nil, fault.Invalid("the command and its variables are longer than %d KiB, or hold a NUL byte", 3*maxPiece>>10).
+		return nil, fault.Invalid("the command and its environment are longer than %d KiB, or contain a NUL byte", 3*maxPiece>>10).
 			At("command").Hint("write the command to a file and run that")
 	}
 	if n.Command != "" {
-		// The end of a command is there to be read; a shell's is meant.
+		// Keep the terminal after a command ends, so that its output can be
+		// read; a user who exits a shell wants the terminal closed.
 		args = append(args, "--", n.Command, separator, "set-option", "-w", "-t", "="+n.Name+":", "remain-on-exit", "on")
 	}
 	return args, nil
@@ -191,8 +192,8 @@ func (t *Tmux) freeName(ctx context.Context) (string, error) {
 	}
 }
 
-// Read returns what is on the screen, with so many lines of history above it; a
-// negative number is all. escapes keeps colours.
+// Read returns the screen's text, preceded by that many lines of history; a
+// negative number means all. escapes keeps colors.
 func (t *Tmux) Read(ctx context.Context, name string, history int, escapes bool) (text string, truncated bool, err error) {
 	args := []string{"capture-pane", "-p", "-t", target(name)}
 	switch {
@@ -221,10 +222,10 @@ func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
 	for _, k := range keys {
 		size += len(k.Text)
 		if k.Key != "" && !keyForm.MatchString(k.Key) {
-			return fault.Invalid("%.40q is no name of a key", k.Key).At("keys").Hint("as Enter, C-c, Up, F5 or M-x")
+			return fault.Invalid("%.40q is not the name of a key", k.Key).At("keys").Hint("use names such as Enter, C-c, Up, F5 or M-x")
 		}
 		if strings.ContainsRune(k.Text, 0) {
-			return fault.Invalid("the text holds a NUL byte").At("keys").Hint("send the key C-Space")
+			return fault.Invalid("the text contains a NUL byte").At("keys").Hint("send the key C-Space")
 		}
 	}
 	if size > maxTyped {
@@ -245,40 +246,40 @@ func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
 	return nil
 }
 
-// End ends a terminal and what runs in it.
+// End closes a terminal and kills what runs in it.
 func (t *Tmux) End(ctx context.Context, name string) error {
 	_, err := t.run(ctx, maxSaid, "kill-session", "-t", "="+name)
 	return t.named(name, err)
 }
 
-// Cursor says where the cursor is, from 0.
+// Cursor returns the cursor's position, counted from 0.
 func (t *Tmux) Cursor(ctx context.Context, name string) (column, row int, err error) {
 	out, err := t.run(ctx, maxSaid, "display-message", "-p", "-t", target(name), "#{cursor_x} #{cursor_y}")
 	if err != nil {
 		return 0, 0, t.named(name, err)
 	}
 	if x, y, ok := strings.Cut(strings.TrimSpace(string(out)), " "); ok {
-		column, _ = strconv.Atoi(x) // 0 is as good as any
+		column, _ = strconv.Atoi(x) // on error, 0 is as good as any
 		row, _ = strconv.Atoi(y)
 	}
 	return column, row, nil
 }
 
-// target names a terminal and no other that its name begins.
+// target matches a terminal by its exact name; tmux would also match a prefix.
 func target(name string) string { return "=" + name + ":" }
 
-// named says of tmux's error that there is no such terminal.
+// named converts tmux's error for a missing terminal.
 func (t *Tmux) named(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errNoServer), strings.Contains(err.Error(), "can't find "), strings.Contains(err.Error(), "no current target"): // of a server that is ending
+	case errors.Is(err, errNoServer), strings.Contains(err.Error(), "can't find "), strings.Contains(err.Error(), "no current target"): // the server is exiting
 		return noTerminal(name)
 	}
 	return err
 }
 
-// command is tmux with the arguments: a separator stands between commands.
+// command returns a tmux command line; separator separates its commands.
 func (t *Tmux) command(args ...string) []string {
 	line := []string{cmp.Or(t.Program, "tmux"), "-u", "-S", t.Socket}
 	if t.Kept {
@@ -290,11 +291,11 @@ func (t *Tmux) command(args ...string) []string {
 	return line
 }
 
-// separator is an argument that ends a command and begins another.
+// separator is an argument that separates two tmux commands.
 const separator = "\x00;"
 
-// argument makes tmux take arg as it is: a semicolon at its end would separate
-// two commands.
+// argument escapes a semicolon at the end of arg, which tmux would take as a
+// separator.
 func argument(arg string) string {
 	if arg == separator {
 		return ";"
@@ -305,8 +306,8 @@ func argument(arg string) string {
 	return arg
 }
 
-// run runs tmux and returns at most the limit of what it says; 0 is the bound
-// of a Read, with what is too long losing its beginning.
+// run runs tmux and returns at most limit bytes of its output; 0 means the
+// limit of a Read. Longer output loses its beginning.
 func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tmuxTimeout, fault.Unavailable("tmux did not answer within %s", tmuxTimeout))
 	defer cancel()
@@ -330,7 +331,7 @@ func (t *Tmux) run(ctx context.Context, limit int, args ...string) ([]byte, erro
 		return nil, fault.NotImplemented("there is no tmux in this machine").Named("tmux_missing").
 			Hint("add the package tmux to the environment's image")
 	case strings.Contains(words, "no server running"), strings.Contains(words, "error connecting to"),
-		strings.Contains(words, "server exited"), strings.Contains(words, "lost server"): // with its last terminal
+		strings.Contains(words, "server exited"), strings.Contains(words, "lost server"): // it exits with its last terminal
 		return nil, errNoServer
 	default:
 		return nil, fault.Conflict("tmux: %.500s", cmp.Or(words, err.Error()))

@@ -10,32 +10,32 @@ import (
 	"unicode/utf8"
 )
 
-// Terminal is a session of tmux's as it was when it was asked for.
+// Terminal is the state of a tmux session.
 type Terminal struct {
 	Name          string
 	Created       time.Time
 	Active        time.Time
-	Attached      int // viewers
+	Attached      int // number of viewers
 	Columns, Rows int
-	PID           int // of the program in front
+	PID           int // of the foreground program
 	Dead          bool
-	ExitCode      *int // of a dead one; nil where tmux has not learned it
+	ExitCode      *int // of a dead terminal; nil if tmux does not know it
 	Command       string
 	Dir           string
 }
 
-// listFormat asks tmux for a terminal's fields, one line each. Those that may
-// hold anything come last.
+// listFormat makes tmux print a terminal's fields, one terminal per line.
+// Fields that may contain anything come last.
 const listFormat = "#{session_name}\t#{session_created}\t#{session_activity}\t#{session_attached}\t" +
 	"#{window_width}\t#{window_height}\t#{pane_pid}\t#{pane_dead}\t#{pane_dead_status}\t#{pane_current_command}\t#{pane_current_path}"
 
 const listFields = 11
 
-// keyForm are names of keys, with what is held down meanwhile.
+// keyForm matches key names with optional modifiers.
 var keyForm = regexp.MustCompile(`^([CMS]-)*([!-~]|[A-Za-z][A-Za-z0-9]{1,15})$`)
 
-// parseList reads what tmux says to listFormat. A line that is something else
-// is left out: a folder's name can hold a line break.
+// parseList parses tmux's output for listFormat. It skips invalid lines: a
+// folder's name may contain a line break.
 func parseList(out []byte) []Terminal {
 	var list []Terminal
 	for line := range strings.Lines(strings.ToValidUTF8(string(out), "\uFFFD")) {
@@ -57,7 +57,7 @@ func parseList(out []byte) []Terminal {
 	return list
 }
 
-// known is nil where tmux has nothing to say.
+// known returns nil if tmux printed nothing.
 func known(s string) *int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -66,7 +66,7 @@ func known(s string) *int {
 	return &n
 }
 
-// number is 0 where tmux has nothing to say.
+// number returns 0 if tmux printed nothing.
 func number(s string) int {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
@@ -75,7 +75,8 @@ func number(s string) int {
 	return int(n)
 }
 
-// pieces cuts text into pieces of at most so many bytes, between characters.
+// pieces splits text into pieces of at most that many bytes, between
+// characters.
 func pieces(text string, most int) []string {
 	var list []string
 	for len(text) > most {

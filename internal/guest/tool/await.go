@@ -11,10 +11,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxAwaited bounds the commands that one call waits for.
+// maxAwaited limits how many commands one call can wait for.
 const maxAwaited = 50
 
-// Await waits for commands in the background of a session.
+// Await waits for background commands of a session.
 func Await(session *shell.Session) Tool {
 	return Tool{Name: "Await", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, text, err := await(ctx, session, call.GetAwaitToolCall().GetArgs())
@@ -40,19 +40,19 @@ func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs)
 	w := shell.Wait{Any: args.GetAny(), Timeout: defaultTimeout}
 	if args.Timeout != nil {
 		if args.GetTimeout() < 0 {
-			return nil, "", fmt.Errorf("timeout is %d: it is in milliseconds, from 0 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
+			return nil, "", fmt.Errorf("timeout is %d: give milliseconds from 0 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
 		}
 		w.Timeout = min(maxTimeout, time.Duration(args.GetTimeout())*time.Millisecond)
 	}
 	if args.GetPattern() != "" {
 		pattern, err := regexp.Compile(args.GetPattern())
 		if err != nil {
-			return nil, "", fmt.Errorf("pattern %q: %w; put a backslash before a special character to mean itself", args.GetPattern(), err)
+			return nil, "", fmt.Errorf("pattern %q: %w; escape special characters with a backslash to match them literally", args.GetPattern(), err)
 		}
 		w.Pattern = pattern
 	}
 	if len(args.GetPids()) > maxAwaited {
-		return nil, "", fmt.Errorf("pids names %d commands, more than the %d that can be waited for at once", len(args.GetPids()), maxAwaited)
+		return nil, "", fmt.Errorf("pids names %d commands; one call can wait for at most %d", len(args.GetPids()), maxAwaited)
 	}
 	for _, pid := range args.GetPids() {
 		w.PIDs = append(w.PIDs, int(pid))
@@ -68,7 +68,7 @@ func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs)
 		success.Commands = append(success.Commands, &agentv1.AwaitedCommand{Command: jobMessage(a.Job), Matched: a.Matched, Output: a.Output})
 		fmt.Fprintf(&b, "[process %d %s", a.PID, jobState(a.Job))
 		if w.Pattern != nil && a.Matched == "" {
-			b.WriteString("; the pattern is in none of its new lines")
+			b.WriteString("; no new line matches the pattern")
 		}
 		b.WriteString("]\n" + a.Output)
 		if a.Output != "" && !strings.HasSuffix(a.Output, "\n") {
@@ -76,7 +76,7 @@ func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs)
 		}
 	}
 	if late {
-		fmt.Fprintf(&b, "[the time of %d ms was up]\n", w.Timeout.Milliseconds())
+		fmt.Fprintf(&b, "[timed out after %d ms]\n", w.Timeout.Milliseconds())
 	}
 	return success, b.String(), nil
 }

@@ -38,7 +38,7 @@ func TestTalkWithABackgroundCommand(t *testing.T) {
 	if out = use(t, await, map[string]any{"pattern": "a is"}); !strings.Contains(out.Text, "]\na is 1\n") {
 		t.Errorf("await of all: %q", out.Text)
 	}
-	if out = use(t, await, map[string]any{"timeout": 0}); out.Error || !strings.Contains(out.Text, "time of 0 ms was up") {
+	if out = use(t, await, map[string]any{"timeout": 0}); out.Error || !strings.Contains(out.Text, "timed out after 0 ms") {
 		t.Errorf("a look: %q", out.Text)
 	}
 	if out = use(t, sh, map[string]any{"command": "true"}); !strings.Contains(out.Text, "[in the background: process") || len(out.Call.GetShellToolCall().GetResult().GetSuccess().GetBackground()) != 1 {

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// ComputerUse acts on the desktop, and looks at it.
+// ComputerUse controls the desktop's mouse and keyboard and takes screenshots.
 func ComputerUse(hand *screen.Hand) Tool {
 	lacks := func() error {
 		if hand.Display == "" {
@@ -52,9 +52,9 @@ func ComputerUse(hand *screen.Hand) Tool {
 // wakeTime is how long a desktop may take to start.
 const wakeTime = 30 * time.Second
 
-// wake has the desktop started; the error says what to do where there is none.
+// wake starts the desktop. If the machine has none, the error says what to do.
 func wake(ctx context.Context, display string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, wakeTime, fmt.Errorf("it did not start within %s", wakeTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, wakeTime, fmt.Errorf("the desktop did not start within %s", wakeTime))
 	defer cancel()
 	err := desktop.Wake(ctx, display)
 	if advice := fault.Of(err).Advice; err != nil && advice != "" {
@@ -63,7 +63,7 @@ func wake(ctx context.Context, display string) error {
 	return err
 }
 
-// used is what came of actions, as the model reads it.
+// used describes the actions that were done, as text for the model.
 func used(done screen.Done) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Did %s. The pointer is at %d,%d.", plural(done.Actions, "action"), done.Pointer.X, done.Pointer.Y)
@@ -84,8 +84,8 @@ func point(c *agentv1.Coordinate) *screen.Point {
 	return &screen.Point{X: int(c.GetX()), Y: int(c.GetY())}
 }
 
-// buttons are the buttons of the mouse, by their numbers on the wire; one that
-// is not there is no button of X's either.
+// buttons maps the protocol's mouse buttons to X's. An unknown button maps to
+// 0, which X does not have either.
 var buttons = map[agentv1.MouseButton]screen.Button{
 	agentv1.MouseButton_MOUSE_BUTTON_UNSPECIFIED: screen.Left, agentv1.MouseButton_MOUSE_BUTTON_LEFT: screen.Left,
 	agentv1.MouseButton_MOUSE_BUTTON_MIDDLE: screen.Middle, agentv1.MouseButton_MOUSE_BUTTON_RIGHT: screen.Right,
@@ -99,7 +99,8 @@ func button(b agentv1.MouseButton) screen.Button {
 	return 0xff
 }
 
-// actionsOf reads the actions of a call. One that holds nothing is of no kind, and refused.
+// actionsOf converts the actions of a call. An empty action gets a kind that is
+// refused later.
 func actionsOf(args *agentv1.ComputerUseArgs) []screen.Action {
 	actions := make([]screen.Action, len(args.GetActions()))
 	for i, a := range args.GetActions() {
@@ -121,7 +122,8 @@ func actionOf(a *agentv1.ComputerUseAction) screen.Action {
 	case *agentv1.ComputerUseAction_Drag:
 		return screen.Action{Kind: screen.Drag, At: point(a.Drag.GetStart()), To: point(a.Drag.GetEnd()), Button: button(a.Drag.GetButton())}
 	case *agentv1.ComputerUseAction_Scroll:
-		// The numbers of the directions are the wire's; one that is too large stays so.
+		// Directions have the same numbers in the protocol and in screen. A
+		// value out of range stays out of range, and is refused later.
 		return screen.Action{
 			Kind: screen.Scroll, At: point(a.Scroll.GetCoordinate()), Amount: int(a.Scroll.GetAmount()),
 			Direction: screen.Direction(min(0xff, uint32(a.Scroll.GetDirection()))),

@@ -33,7 +33,7 @@ func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, err
 	if err != nil {
 		return nil, err
 	}
-	t, err := ws.target(path, args.GetGuarded(), false) // of a symbolic link the link is removed
+	t, err := ws.target(path, args.GetGuarded(), false) // a symbolic link is removed, not its target
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, err
 		return nil, explain(path, err)
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a folder, which this tool does not delete: use rm -r in Shell if that is meant", path)
+		return nil, fmt.Errorf("%s is a folder, which this tool does not delete: use rm -r in Shell if you mean it", path)
 	}
 	if err := os.Remove(t.at); err != nil {
 		return nil, explain(path, err)

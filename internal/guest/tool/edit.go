@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	maxEditBytes = 16 << 20 // of a file that is changed in place
-	maxDiffBytes = 30000    // of a diff that is returned
-	maxDiffInput = 2 << 20  // of both sides together; beyond it no diff is made, for its time
+	maxEditBytes = 16 << 20 // the largest file that can be edited
+	maxDiffBytes = 30000    // the longest diff that is returned
+	maxDiffInput = 2 << 20  // both versions together; a diff of larger files would take too long
 )
 
-// edited is a file's contents before and after.
+// edited holds the contents of a file before and after an edit.
 type edited struct {
 	path     string
 	created  bool
@@ -32,11 +32,11 @@ type edited struct {
 	note     string
 }
 
-// editing is held by the edit that runs: none of ours comes between the reading
-// and the writing of another.
+// editing serializes edits, so that no other edit changes a file between
+// reading and writing it.
 var editing sync.Mutex
 
-// editTool is a tool whose result is an edit.
+// editTool makes a tool whose result is an edit.
 func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool {
 	return Tool{Name: name, Run: func(_ context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		editing.Lock()
@@ -61,14 +61,14 @@ func editTool(name string, run func(*agentv1.EditToolCall) (edited, error)) Tool
 	}}
 }
 
-// result is an edit as programs and the model are told of it.
+// result describes an edit for programs and as text for the model.
 func (e edited) result() (*agentv1.EditSuccess, string) {
 	s := &agentv1.EditSuccess{Path: valid(e.path), Created: e.created}
 	if isText(e.old) && isText(e.new) && len(e.old)+len(e.new) <= maxDiffInput {
 		s.Diff = unified(e.path, e.old, e.new)
 		s.LinesAdded, s.LinesRemoved = countDiff(s.Diff)
 		if len(s.Diff) > maxDiffBytes {
-			s.Diff = string(wholeLines([]byte(s.Diff[:maxDiffBytes]))) + "[… the rest of the diff is left out …]\n"
+			s.Diff = string(wholeLines([]byte(s.Diff[:maxDiffBytes]))) + "[… the rest of the diff is cut …]\n"
 		}
 		s.Diff = valid(s.Diff)
 	} else {
@@ -79,7 +79,7 @@ func (e edited) result() (*agentv1.EditSuccess, string) {
 	case e.created:
 		text = fmt.Sprintf("Created %s (%s).", e.path, plural(int(lineCount(e.new)), "line"))
 	case bytes.Equal(e.old, e.new):
-		text = fmt.Sprintf("%s already had these contents; nothing changed.", e.path)
+		text = fmt.Sprintf("%s already has these contents; nothing was changed.", e.path)
 	default:
 		text = fmt.Sprintf("Changed %s (+%d -%d lines).", e.path, s.LinesAdded, s.LinesRemoved)
 	}
@@ -92,12 +92,12 @@ func (e edited) result() (*agentv1.EditSuccess, string) {
 func unified(path string, old, new []byte) string {
 	name := strings.TrimPrefix(strings.ToValidUTF8(path, "?"), "/")
 	text := diff.Diff("a/"+name, old, "b/"+name, new)
-	_, rest, _ := bytes.Cut(text, []byte("\n")) // the first line is for people
+	_, rest, _ := bytes.Cut(text, []byte("\n")) // drop the header line, "diff a/… b/…"
 	return string(rest)
 }
 
-// countDiff counts the lines of a unified diff that add and that remove. Its
-// first two lines name the files.
+// countDiff counts the added and removed lines of a unified diff. It skips the
+// first two lines, which name the files.
 func countDiff(text string) (added, removed int32) {
 	n := 0
 	for line := range strings.Lines(text) {
@@ -131,11 +131,11 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// isText reports whether p looks like text: git's rule, no zero byte near the
-// beginning.
+// isText reports whether p looks like text. As in git, text has no zero byte
+// near its beginning.
 func isText(p []byte) bool { return bytes.IndexByte(p[:min(len(p), 8000)], 0) < 0 }
 
-// read reads the whole of a regular file.
+// read reads all of a regular file.
 func (t target) read() (contents []byte, info fs.FileInfo, err error) {
 	f, info, err := openFile(t.at, t.path, syscall.O_NOFOLLOW)
 	if err != nil {
@@ -143,7 +143,7 @@ func (t target) read() (contents []byte, info fs.FileInfo, err error) {
 	}
 	defer f.Close()
 	if info.Size() > maxEditBytes {
-		return nil, nil, fmt.Errorf("%s is %d bytes long; this tool changes files up to %d: use sed or a program in Shell", t.path, info.Size(), maxEditBytes)
+		return nil, nil, fmt.Errorf("%s is %d bytes long, and this tool edits files of at most %d: use sed or a script in Shell", t.path, info.Size(), maxEditBytes)
 	}
 	contents, err = io.ReadAll(io.LimitReader(f, maxEditBytes))
 	if err != nil {
@@ -152,11 +152,12 @@ func (t target) read() (contents []byte, info fs.FileInfo, err error) {
 	return contents, info, nil
 }
 
-// openRegular opens a regular file for reading. Anything else is refused
-// before it can block: a pipe has no end, a device may have effects.
+// openRegular opens a regular file for reading. It refuses anything else before
+// opening it: reading a pipe can block forever, and opening a device can have
+// side effects.
 func openRegular(path string) (*os.File, fs.FileInfo, error) { return openFile(path, path, 0) }
 
-// openFile is openRegular of what errors call path.
+// openFile opens the regular file at a path; its errors name it by path.
 func openFile(at, path string, flags int) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags, 0)
 	if err != nil {
@@ -170,7 +171,7 @@ func openFile(at, path string, flags int) (*os.File, fs.FileInfo, error) {
 	case err != nil:
 		err = explain(path, err)
 	case info.IsDir():
-		err = fmt.Errorf("%s is a folder: list it with Glob, or with ls in Shell", path)
+		err = fmt.Errorf("%s is a folder: list it with LS or Glob", path)
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
 	default:
@@ -192,15 +193,17 @@ func kindOf(mode fs.FileMode) string {
 	return "a special file"
 }
 
-// replace puts contents into the file in one step, so that a reader sees the old
-// or the new and a full disk leaves the old. The file keeps its mode; a new one
-// gets mode less the umask. Folders that lack are made.
+// replace writes contents to the file by renaming a temporary file over it.
+// Readers see either the old or the new contents, and a full disk leaves the
+// old. An existing file keeps its mode; a new one gets mode minus the umask.
+// Missing folders are created.
 func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) error {
 	if err := t.makeFolders(); err != nil {
 		return err
 	}
 	if old != nil {
-		// Renaming over a file asks nothing of it: a read-only one is refused here.
+		// A rename succeeds even if the file is read-only, so check that it can
+		// be written.
 		if f, err := os.OpenFile(t.at, os.O_WRONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0); err != nil {
 			return explain(t.path, err)
 		} else if err := f.Close(); err != nil {
@@ -212,7 +215,7 @@ func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) err
 		if now, err := os.Lstat(t.at); err != nil {
 			return explain(t.path, err)
 		} else if now.Size() != old.Size() || !now.ModTime().Equal(old.ModTime()) || !os.SameFile(now, old) {
-			return fmt.Errorf("%s was changed by somebody else at this moment; nothing was done: Read it again", t.path)
+			return fmt.Errorf("%s was changed by somebody else in the meantime; nothing was written: Read it again", t.path)
 		}
 		if mustStay(old) {
 			return t.overwrite(contents)
@@ -221,13 +224,13 @@ func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) err
 	temp, err := createTemp(t.at, mode.Perm())
 	if err != nil {
 		if old != nil && errors.Is(err, fs.ErrPermission) {
-			return t.overwrite(contents) // the file is ours to change, its folder is not
+			return t.overwrite(contents) // only the file can be written, not its folder
 		}
 		return explain(filepath.Dir(t.path), err)
 	}
 	_, err = temp.Write(contents)
 	if err == nil && old != nil {
-		err = temp.Chmod(mode) // as it was, whatever the umask
+		err = temp.Chmod(mode) // the old file's mode, whatever the umask
 	}
 	if err2 := temp.Close(); err == nil {
 		err = err2
@@ -236,13 +239,13 @@ func (t *target) replace(contents []byte, old fs.FileInfo, mode fs.FileMode) err
 		err = os.Rename(temp.Name(), t.at)
 	}
 	if err != nil {
-		_ = os.Remove(temp.Name()) // the first error says more
+		_ = os.Remove(temp.Name()) // the first error is reported
 		return explain(t.path, err)
 	}
 	return nil
 }
 
-// createTemp makes a file with a name of its own in path's folder.
+// createTemp creates a temporary file in the folder of path.
 func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	for i := 0; ; i++ {
 		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".aloft-%d-%d.tmp", os.Getpid(), i))
@@ -253,14 +256,14 @@ func createTemp(path string, mode fs.FileMode) (*os.File, error) {
 	}
 }
 
-// mustStay reports whether a file cannot be replaced by a new one without a
-// loss: of its other names, or of its owner.
+// mustStay reports whether replacing a file by a new one would lose something:
+// its other hard links, or its owner.
 func mustStay(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (st.Nlink > 1 || int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid())
 }
 
-// overwrite writes contents over what is in the file.
+// overwrite writes contents into the existing file.
 func (t *target) overwrite(contents []byte) error {
 	f, err := os.OpenFile(t.at, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
 	if err != nil {

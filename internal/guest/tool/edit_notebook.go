@@ -25,7 +25,7 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 		return edited{}, err
 	}
 	if filepath.Ext(path) != ".ipynb" {
-		return edited{}, fmt.Errorf("%s is not named as a notebook, .ipynb: use StrReplace or Write", path)
+		return edited{}, fmt.Errorf("%s does not end in .ipynb: for files other than notebooks use StrReplace or Write", path)
 	}
 	t, err := ws.target(path, args.GetGuarded(), true)
 	if err != nil {
@@ -47,7 +47,7 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	}
 	n, err := notebook.Parse(old)
 	if err != nil {
-		return edited{}, fmt.Errorf("%s is not a notebook that can be changed: %w", path, err)
+		return edited{}, fmt.Errorf("%s cannot be edited as a notebook: %w", path, err)
 	}
 	if e.new, err = changeCell(n, args); err != nil {
 		return edited{}, err
@@ -63,27 +63,27 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	return e, nil
 }
 
-// missing reports whether there is nothing at a path.
+// missing reports whether nothing exists at a path.
 func missing(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// changeCell is the notebook's text with what the arguments ask for.
+// changeCell returns the notebook's text after the requested change.
 func changeCell(n *notebook.Notebook, args *agentv1.EditNotebookArgs) ([]byte, error) {
 	at, cells := int(args.GetCellIdx()), len(n.Cells)
 	kind, language := cellKind(args.GetCellLanguage())
 	if args.GetIsNewCell() {
 		switch {
 		case at < 0 || at > cells:
-			return nil, fmt.Errorf("cell_idx is %d: a new cell can have an index from 0 to %d, which puts it at the end", at, cells)
+			return nil, fmt.Errorf("cell_idx is %d: the index of a new cell is from 0 to %d, which adds it at the end", at, cells)
 		case args.GetOldString() != "":
 			return nil, errors.New("old_string must be empty for a new cell")
 		}
 		return n.Insert(at, args.GetNewString(), kind, language)
 	}
 	if at < 0 || at >= cells {
-		return nil, fmt.Errorf("cell_idx is %d: the notebook has %s, counted from 0; to add one set is_new_cell", at, plural(cells, "cell"))
+		return nil, fmt.Errorf("cell_idx is %d: the notebook has %s, counted from 0; to add a cell set is_new_cell", at, plural(cells, "cell"))
 	}
 	cell, find := n.Cells[at], args.GetOldString()
 	source := args.GetNewString()
@@ -92,19 +92,19 @@ func changeCell(n *notebook.Notebook, args *agentv1.EditNotebookArgs) ([]byte, e
 		return nil, fmt.Errorf("old_string is empty, and cell %d is not: give the text to replace", at)
 	case find == "":
 	case count == 0:
-		return nil, fmt.Errorf("old_string is not in cell %d%s", at, nearest([]byte(cell.Source), find))
+		return nil, fmt.Errorf("old_string was not found in cell %d%s", at, nearest([]byte(cell.Source), find))
 	case count > 1:
-		return nil, fmt.Errorf("old_string is in cell %d %d times: give more of the text around it", at, count)
+		return nil, fmt.Errorf("old_string occurs in cell %d %d times: include more of the surrounding text", at, count)
 	default:
 		source = strings.Replace(cell.Source, find, args.GetNewString(), 1)
 	}
 	if source == cell.Source && kind == cell.Kind {
-		return nil, errors.New("old_string and new_string are the same, and so is the kind of the cell: there is nothing to change")
+		return nil, errors.New("old_string and new_string are the same, and so is the cell's language: there is nothing to change")
 	}
 	return n.SetSource(at, source, kind, language)
 }
 
-// cellKind is the kind of a cell in a language.
+// cellKind returns the cell type and language name for a language.
 func cellKind(language agentv1.CellLanguage) (kind, name string) {
 	switch language {
 	case agentv1.CellLanguage_markdown:

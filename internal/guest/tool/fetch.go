@@ -13,10 +13,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxFetchTime is how long a call of Fetch or WebFetch may take.
+// maxFetchTime is the longest timeout of Fetch and WebFetch.
 const maxFetchTime = 120 * time.Second
 
-// Fetch gets a URL and shows the answer as it is.
+// Fetch gets a URL and returns the raw response.
 func Fetch(client *web.Client) Tool {
 	return Tool{Name: "Fetch", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, text, pictures, err := fetch(ctx, client, call.GetFetchToolCall().GetArgs())
@@ -69,22 +69,22 @@ func fetch(ctx context.Context, client *web.Client, args *agentv1.FetchArgs) (*a
 		pictures = shown
 		b.WriteString(note)
 	default:
-		fmt.Fprintf(&b, "[%s, %d bytes, which are not shown: they are no text; download it with curl -o in Shell]", answer.ContentType, len(answer.Body))
+		fmt.Fprintf(&b, "[%s, %d bytes, not shown because it is not text; download it with curl -o in Shell]", answer.ContentType, len(answer.Body))
 	}
 	b.WriteString(moreNote(answer))
 	return success, valid(b.String()), pictures, nil
 }
 
-// get gets a URL within the time that the model gives.
+// get gets a URL within the timeout that the model gave.
 func get(ctx context.Context, client *web.Client, url string, timeout *int32) (web.Answer, error) {
 	limit := defaultTimeout
 	if timeout != nil {
 		if *timeout <= 0 {
-			return web.Answer{}, fmt.Errorf("timeout is %d: it is in milliseconds, from 1 to %d", *timeout, maxFetchTime.Milliseconds())
+			return web.Answer{}, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d", *timeout, maxFetchTime.Milliseconds())
 		}
 		limit = min(maxFetchTime, time.Duration(*timeout)*time.Millisecond)
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, limit, timeoutError{fmt.Errorf("no whole answer came within %d ms", limit.Milliseconds())})
+	ctx, stop := context.WithTimeoutCause(ctx, limit, timeoutError{fmt.Errorf("no complete response within %d ms", limit.Milliseconds())})
 	defer stop()
 	return client.Get(ctx, url)
 }
@@ -93,10 +93,11 @@ func moreNote(answer web.Answer) string {
 	if !answer.Truncated {
 		return ""
 	}
-	return fmt.Sprintf("\n[it goes on: %d bytes were read; download the whole with curl -o in Shell]", len(answer.Body))
+	return fmt.Sprintf("\n[truncated after %d bytes; download all of it with curl -o in Shell]", len(answer.Body))
 }
 
-// maxHeaders and maxHeaderValue bound what is shown of an answer's headers.
+// maxHeaders and maxHeaderValue limit how much of a response's headers is
+// shown.
 const (
 	maxHeaders     = 40
 	maxHeaderValue = 500

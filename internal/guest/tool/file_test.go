@@ -56,13 +56,13 @@ func TestReadOfAGigabyte(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := use(t, tool.Read(ws), map[string]any{"path": "big", "offset": 9999, "limit": 2})
-	if want := "  9999|line\n 10000|line\n[lines 9999 to 10000 of 10002; read on with offset 10001]\n"; out.Text != want {
+	if want := "  9999|line\n 10000|line\n[lines 9999 to 10000 of 10002; continue with offset 10001]\n"; out.Text != want {
 		t.Errorf("got %q", out.Text)
 	}
 	if out = use(t, tool.Read(ws), map[string]any{"path": "big", "offset": -1}); out.Text != " 10002|last\n[lines 10002 to 10002 of 10002]\n" {
 		t.Errorf("got %q", out.Text)
 	}
-	if out = use(t, tool.Read(ws), map[string]any{"path": "big", "offset": -2}); len(out.Text) > 10000 || !strings.Contains(out.Text, "cut]") {
+	if out = use(t, tool.Read(ws), map[string]any{"path": "big", "offset": -2}); len(out.Text) > 10000 || !strings.Contains(out.Text, "truncated]") {
 		t.Errorf("got %d bytes", len(out.Text))
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -77,12 +77,12 @@ func TestReadIsBounded(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	put(t, filepath.Join(ws.Dir, "wide"), strings.Repeat(strings.Repeat("x", 999)+"\n", 500))
 	out := use(t, tool.Read(ws), map[string]any{"path": "wide"})
-	if len(out.Text) > 110_000 || !strings.Contains(out.Text, "read on with offset") {
+	if len(out.Text) > 110_000 || !strings.Contains(out.Text, "continue with offset") {
 		t.Errorf("%d bytes, ending %q", len(out.Text), out.Text[len(out.Text)-80:])
 	}
 	put(t, filepath.Join(ws.Dir, "long"), strings.Repeat("x\n", 5000))
 	out = use(t, tool.Read(ws), map[string]any{"path": "long"})
-	if !strings.HasSuffix(out.Text, "[lines 1 to 2000 of 5000; read on with offset 2001]\n") {
+	if !strings.HasSuffix(out.Text, "[lines 1 to 2000 of 5000; continue with offset 2001]\n") {
 		t.Errorf("ends %q", out.Text[len(out.Text)-80:])
 	}
 }
@@ -291,7 +291,7 @@ func TestDiskFull(t *testing.T) {
 	ws := tool.Workspace{Dir: dir}
 	put(t, filepath.Join(dir, "f"), "old\n")
 	out := use(t, tool.Write(ws), map[string]any{"path": "f", "contents": strings.Repeat("x", 1<<20)})
-	if !out.Error || !strings.Contains(out.Text, "no space is left") {
+	if !out.Error || !strings.Contains(out.Text, "the disk is full") {
 		t.Errorf("got %q", out.Text)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "f")); err != nil || string(got) != "old\n" {

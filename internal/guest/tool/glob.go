@@ -21,7 +21,7 @@ import (
 
 const (
 	maxGlobFiles = 200     // in one result
-	maxGlobFound = 1 << 20 // that are looked at
+	maxGlobFound = 1 << 20 // the most that are considered
 )
 
 // Glob finds files by name.
@@ -51,7 +51,8 @@ func glob(ctx context.Context, ws Workspace, args *agentv1.GlobToolArgs) (*agent
 	var names []string
 	total := 0
 	hidden := NewUnseen(ws.Dir).in(dir)
-	// Patterns are matched here: one given to rg would bring back what git ignores.
+	// Match the patterns here: a glob passed to rg would also match files that
+	// git ignores.
 	err = ripgrep(ctx, ws, dir, append(slices.Clone(ripgrepArgs), "--files", "./"), func(in *bufio.Reader) error {
 		for {
 			name, err := readName(in)
@@ -80,7 +81,7 @@ func glob(ctx context.Context, ws Workspace, args *agentv1.GlobToolArgs) (*agent
 	return success, globText(args.GetGlobPattern(), dir, names, total), nil
 }
 
-// globPlan is where to look and what for.
+// globPlan returns the folder to search and the function that matches names.
 func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(name string) bool, err error) {
 	pattern := args.GetGlobPattern()
 	if pattern == "" {
@@ -106,7 +107,7 @@ func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(
 	}
 	pattern = strings.TrimPrefix(pattern, "./")
 	if !doublestar.ValidatePattern(pattern) {
-		return "", nil, fmt.Errorf("glob_pattern %q is malformed: look for a [ or { that is not closed; put a backslash before a character to mean itself", args.GetGlobPattern())
+		return "", nil, fmt.Errorf("glob_pattern %q is malformed: look for an unclosed [ or {; escape a character with a backslash to match it literally", args.GetGlobPattern())
 	}
 	last := strings.TrimPrefix(pattern, "**/")
 	if !strings.Contains(last, "/") && last != "**" {
@@ -116,8 +117,8 @@ func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(
 	return dir, func(name string) bool { return doublestar.MatchUnvalidated(whole, name) }, nil
 }
 
-// newest returns the most names whose files were modified last, the last
-// first; names of one time are in order.
+// newest returns the most recently modified names, newest first and at most
+// most of them. Names with the same time are sorted by name.
 func newest(dir string, names []string, most int) []string {
 	type dated struct {
 		name string
@@ -163,17 +164,17 @@ func newest(dir string, names []string, most int) []string {
 
 func globText(pattern, dir string, names []string, total int) string {
 	if total == 0 {
-		return valid(fmt.Sprintf("No file in %s matches %s. Files that git ignores are not looked at.", dir, pattern))
+		return valid(fmt.Sprintf("No file in %s matches %s. Files that git ignores are not searched.", dir, pattern))
 	}
 	text := strings.Join(names, "\n") + "\n"
 	if total > len(names) {
-		text += fmt.Sprintf("[the %d newest of %d files; narrow the pattern to see others]\n", len(names), total)
+		text += fmt.Sprintf("[the %d newest of %d files; narrow the pattern to see the others]\n", len(names), total)
 	}
 	return text
 }
 
-// oneLine is a file name that cannot be taken for two: one that holds a line
-// break or a wrong byte is quoted as in Go or bash's $'…'.
+// oneLine returns a file name that takes exactly one line. A name with a line
+// break or invalid UTF-8 is quoted, as in Go or in bash's $'…'.
 func oneLine(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '\uFFFD' || r == 0x7f }) {
 		return "$'" + strings.Trim(fmt.Sprintf("%q", name), `"`) + "'"

@@ -19,7 +19,7 @@ import (
 const (
 	maxGrepBytes = 30_000  // of text in one result
 	maxGrepRunes = 500     // of a line
-	maxGrepFound = 4 << 20 // bytes that are put in order here; beyond, rg does it
+	maxGrepFound = 4 << 20 // bytes of output that are sorted here; if there is more, rg sorts
 )
 
 // Grep searches the contents of files.
@@ -41,11 +41,12 @@ func Grep(ws Workspace) Tool {
 	}}
 }
 
-// entry is one thing that grep returns: a line, a name, or a name and a number.
+// entry is one result of grep: a line, a file name, or a file name with a
+// count.
 type entry struct {
 	name  string
 	line  int
-	match bool // and not context
+	match bool // a match rather than a context line
 	text  string
 }
 
@@ -70,7 +71,8 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 		return nil, "", err
 	}
 	if order == "" {
-		// rg searches side by side unless it sorts; what is not much is put in order here.
+		// rg searches in parallel only if it need not sort, so small results
+		// are sorted here.
 		var found []entry
 		found, err = grepAll(ctx, ws, flags, args.GetOutputMode(), grepHidden(ws, args))
 		if err == nil {
@@ -110,9 +112,11 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 	return page.result(args)
 }
 
-// grepHidden tells whether .cursorignore hides a file that rg names.
+// grepHidden returns a function that reports whether .cursorignore hides a file
+// that rg names.
 func grepHidden(ws Workspace, args *agentv1.GrepArgs) func(name string) bool {
-	// rg passes no symbolic link, unless it was told to begin at one.
+	// rg does not follow symbolic links, except for the path that it starts
+	// from.
 	start := ws.Dir
 	if path, err := ws.path(args.GetPath()); err == nil {
 		start = path
@@ -127,24 +131,24 @@ func grepHidden(ws Workspace, args *agentv1.GrepArgs) func(name string) bool {
 	}
 }
 
-// grepError adds to rg's words what the model can do.
+// grepError adds a hint for the model to rg's error message.
 func grepError(err error) error {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, `literal '"\n"' not allowed`), strings.Contains(text, `literal "\n" is not allowed`), strings.Contains(text, `the literal "\n"`), strings.Contains(text, `"\n"`):
 		return fmt.Errorf("%s\nSet multiline to match across lines", text)
 	case strings.Contains(text, "regex parse error"):
-		return fmt.Errorf("%s\nPut a backslash before a special character to mean itself", text)
+		return fmt.Errorf("%s\nEscape special characters with a backslash to match them literally", text)
 	case strings.Contains(text, "unrecognized file type"):
 		return fmt.Errorf("%s; use glob instead, for example *.ext", text)
 	}
 	return err
 }
 
-// errTooMuch says that there is more output than is put in order here.
+// errTooMuch says that rg's output is too large to be sorted here.
 var errTooMuch = errors.New("too much output")
 
-// grepAll returns all that rg finds, by name.
+// grepAll returns everything that rg finds, sorted by name.
 func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode, hidden func(name string) bool) ([]entry, error) {
 	var found []entry
 	size := 0
@@ -166,8 +170,8 @@ func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.Gre
 			found = append(found, e)
 		}
 	})
-	// The lines of a file come together and in order. A folder's files stand
-	// where the folder's name does, as rg has it.
+	// Lines of one file are adjacent and in order already. Sort by path
+	// component, as rg does, so that a folder's files stay together.
 	slices.SortStableFunc(found, func(a, b entry) int { return comparePaths(a.name, b.name) })
 	return found, err
 }
@@ -187,13 +191,13 @@ func comparePaths(a, b string) int {
 	return len(a) - len(b)
 }
 
-// grepFlags is the command line of rg, without the order.
+// grepFlags returns the command line of rg, without the sort order.
 func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 	if args.GetPattern() == "" {
 		return nil, errors.New("pattern is empty: give a regular expression; to list files use Glob")
 	}
 	if strings.ContainsRune(args.GetPattern()+args.GetGlob()+args.GetType(), 0) {
-		return nil, errors.New("a zero byte cannot be searched for: write it as \\x00 in the pattern")
+		return nil, errors.New("pattern contains a zero byte: write it as \\x00 in the pattern")
 	}
 	path, err := grepPath(ws, args.GetPath())
 	if err != nil {
@@ -214,7 +218,7 @@ func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 			switch {
 			case c.n == nil:
 			case *c.n < 0:
-				return nil, fmt.Errorf("%s is %d: it is a number of lines, at least 0", c.name, *c.n)
+				return nil, fmt.Errorf("%s is %d: give a number of lines, at least 0", c.name, *c.n)
 			default:
 				flags = append(flags, c.flag+"="+strconv.Itoa(int(*c.n)))
 			}
@@ -233,8 +237,9 @@ func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 	return append(flags, "--regexp="+args.GetPattern(), "--", path), nil
 }
 
-// globFlags asks for the files that match a glob. rg takes a --glob above what
-// git ignores, a type not; so where it can be, the glob is made a type.
+// globFlags returns the flags that select the files matching a glob. rg lets
+// --glob override what git ignores, but not a file type, so the glob is defined
+// as a type if possible.
 func globFlags(args *agentv1.GrepArgs) []string {
 	glob := args.GetGlob()
 	switch {
@@ -246,8 +251,8 @@ func globFlags(args *agentv1.GrepArgs) []string {
 	return []string{"--glob=" + glob}
 }
 
-// grepPath is where to search, as rg is told: relative to the workspace and
-// beginning with ./ where it is in it, absolute where not.
+// grepPath returns the path to search, in the form for rg: beginning with ./
+// and relative to the workspace if it is inside, and absolute otherwise.
 func grepPath(ws Workspace, name string) (string, error) {
 	if name == "" {
 		return "./", nil
@@ -271,7 +276,8 @@ func grepPath(ws Workspace, name string) (string, error) {
 	return path, nil
 }
 
-// greppable refuses what rg would wait for, or say little of.
+// greppable refuses files that would block rg, such as pipes, or of which rg
+// says too little, such as binary files.
 func greppable(path string) error {
 	f, _, err := openRegular(path)
 	if err != nil {
@@ -284,12 +290,13 @@ func greppable(path string) error {
 		return explain(path, err)
 	}
 	if !isText(start[:n]) {
-		return fmt.Errorf("%s is a binary file: look at it with strings or xxd in Shell", path)
+		return fmt.Errorf("%s is a binary file: inspect it with strings or xxd in Shell", path)
 	}
 	return nil
 }
 
-// grepOrder is rg's flag for the order of files; empty for the default, by name.
+// grepOrder returns rg's flag for the order of files. It is empty for the
+// default order, by name.
 func grepOrder(args *agentv1.GrepArgs) (string, error) {
 	flag := "--sort="
 	switch args.GetSort() {
@@ -304,10 +311,10 @@ func grepOrder(args *agentv1.GrepArgs) (string, error) {
 		}
 		return flag + args.GetSort(), nil
 	}
-	return "", fmt.Errorf("sort is %q: it can be path, modified, accessed or created", args.GetSort())
+	return "", fmt.Errorf("sort is %q: use path, modified, accessed or created", args.GetSort())
 }
 
-// readEntry reads what rg prints for one thing found.
+// readEntry reads one result from rg's output.
 func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_OutputMode) (entry, error) {
 	name, err := readName(in)
 	if err != nil || mode == agentv1.GrepArgs_files_with_matches {
@@ -335,7 +342,7 @@ func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_Outp
 	return e, nil
 }
 
-// clipRunes is text of at most n characters, and a mark if it was longer.
+// clipRunes returns at most n characters of text, with a mark if it was longer.
 func clipRunes(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -8,32 +8,32 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// page is the part of what grep finds that goes into its result.
+// page is the part of grep's results that one call returns.
 type page struct {
 	mode    agentv1.GrepArgs_OutputMode
-	skip    int // entries to leave out first
-	most    int // entries to return
+	skip    int // number of entries to skip
+	most    int // maximum number of entries
 	seen    int
 	entries []entry
 	size    int
-	more    bool // there is an entry after the last
-	full    bool // what ends the page is its size
+	more    bool // there are more entries after the last
+	full    bool // the page ended because of its size
 }
 
 func grepPage(args *agentv1.GrepArgs) (*page, error) {
 	p := &page{mode: args.GetOutputMode(), skip: int(args.GetOffset()), most: 1 << 30}
 	if p.skip < 0 {
-		return nil, fmt.Errorf("offset is %d: it is a number of lines or entries to leave out, at least 0", p.skip)
+		return nil, fmt.Errorf("offset is %d: give a number of lines or entries to skip, at least 0", p.skip)
 	}
 	if args.HeadLimit != nil {
 		if p.most = int(args.GetHeadLimit()); p.most <= 0 {
-			return nil, fmt.Errorf("head_limit is %d: it is a number of lines or entries, at least 1", p.most)
+			return nil, fmt.Errorf("head_limit is %d: give a number of lines or entries, at least 1", p.most)
 		}
 	}
 	return p, nil
 }
 
-// add takes the next entry and reports whether the page wants another.
+// add adds the next entry, and reports whether the page has room for another.
 func (p *page) add(e entry) bool {
 	if p.seen++; p.seen <= p.skip {
 		return true
@@ -52,19 +52,19 @@ func (p *page) result(args *agentv1.GrepArgs) (*agentv1.GrepSuccess, string, err
 	success := &agentv1.GrepSuccess{Output: p.render(), Lines: int32(len(p.entries)), Truncated: p.more}
 	switch {
 	case p.seen == 0:
-		return success, valid(fmt.Sprintf("Nothing matches %s. Files that git ignores and binary files are not looked at.", args.GetPattern())), nil
+		return success, valid(fmt.Sprintf("No matches for %s. Files that git ignores and binary files are not searched.", args.GetPattern())), nil
 	case len(p.entries) == 0:
-		return success, fmt.Sprintf("Nothing is left after the first %d: offset leaves out all that was found, %d.", p.skip, p.seen), nil
+		return success, fmt.Sprintf("No results after the first %d: offset skips all %d of them.", p.skip, p.seen), nil
 	case p.full:
-		return success, success.GetOutput() + fmt.Sprintf("[there is more: narrow the search, or go on with offset %d]\n", p.skip+len(p.entries)), nil
+		return success, success.GetOutput() + fmt.Sprintf("[there are more results: narrow the search, or continue with offset %d]\n", p.skip+len(p.entries)), nil
 	case p.more:
-		return success, success.GetOutput() + fmt.Sprintf("[head_limit reached; go on with offset %d]\n", p.skip+len(p.entries)), nil
+		return success, success.GetOutput() + fmt.Sprintf("[head_limit reached; continue with offset %d]\n", p.skip+len(p.entries)), nil
 	}
 	return success, success.GetOutput(), nil
 }
 
-// render is the entries as text. Lines that do not follow one another are
-// parted as grep does it, if there is context.
+// render returns the entries as text. With context, it separates groups of
+// lines that are not adjacent by --, as grep does.
 func (p *page) render() string {
 	var b strings.Builder
 	context := false

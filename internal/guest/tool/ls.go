@@ -56,7 +56,7 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 	}
 	if args.Depth != nil {
 		if depth = int(args.GetDepth()); depth < 1 {
-			return nil, "", fmt.Errorf("depth is %d: it is a number of levels, at least 1", depth)
+			return nil, "", fmt.Errorf("depth is %d: give a number of levels, at least 1", depth)
 		}
 		depth = min(depth, maxLsDepth)
 	}
@@ -64,11 +64,11 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 	case err != nil:
 		return nil, "", explain(dir, err)
 	case !st.IsDir():
-		return nil, "", fmt.Errorf("%s is a file: use Read to see what is in it", dir)
+		return nil, "", fmt.Errorf("%s is a file: use Read to see its contents", dir)
 	}
 	for _, pattern := range args.GetIgnore() {
 		if !doublestar.ValidatePattern(pattern) {
-			return nil, "", fmt.Errorf("ignore holds the malformed pattern %q", pattern)
+			return nil, "", fmt.Errorf("ignore has a malformed pattern, %q", pattern)
 		}
 	}
 	hidden := NewUnseen(ws.Dir).in(dir)
@@ -82,21 +82,23 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 	return success, text, nil
 }
 
-// folder is a folder of a tree.
+// folder is one folder of the tree.
 type folder struct {
 	folders map[string]*folder
-	files   map[string]string // symbolic links with where they point, files with nothing
-	below   int               // files in it and in its folders
+	files   map[string]string // file names; a symbolic link maps to its target
+	below   int               // number of files in it and in all folders below it
 }
 
 func newFolder() *folder {
 	return &folder{folders: map[string]*folder{}, files: map[string]string{}}
 }
 
-// lsSkip tells whether a path, relative to the folder that is listed, is left out.
+// lsSkip reports whether to leave out a path, which is relative to the listed
+// folder.
 type lsSkip func(name string, folder bool) bool
 
-// lsTree is the tree of the files that git does not ignore, or of all.
+// lsTree returns the tree of the files that git does not ignore, or of all
+// files.
 func lsTree(ctx context.Context, ws Workspace, dir string, all bool, skip lsSkip) (*folder, error) {
 	root, found := newFolder(), 0
 	flags := append(slices.Clone(ripgrepArgs), "--files")
@@ -151,7 +153,7 @@ func lsIgnored(name string, args *agentv1.LsArgs) bool {
 	return false
 }
 
-// complete adds what rg does not tell of: symbolic links and empty folders.
+// complete adds what rg does not list: symbolic links and empty folders.
 func (f *folder) complete(dir, rel string, depth int, skip lsSkip) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || depth == 0 {
@@ -177,7 +179,8 @@ func (f *folder) complete(dir, rel string, depth int, skip lsSkip) {
 	}
 }
 
-// entries is how many lines a tree takes down to a depth, counted to a bound.
+// entries returns how many lines the tree takes down to a depth. It stops
+// counting at bound.
 func (f *folder) entries(depth, bound int) int {
 	n := len(f.files) + len(f.folders)
 	for _, sub := range f.folders {
@@ -189,8 +192,8 @@ func (f *folder) entries(depth, bound int) int {
 	return n
 }
 
-// list is the tree as programs and the model are told of it: as deep as was
-// asked, or as fits.
+// list describes the tree for programs and as text for the model, down to the
+// requested depth or as far as it fits.
 func (f *folder) list(dir string, depth int) (*agentv1.LsSuccess, string) {
 	success := &agentv1.LsSuccess{Path: valid(dir)}
 	asked := depth
@@ -202,17 +205,17 @@ func (f *folder) list(dir string, depth int) (*agentv1.LsSuccess, string) {
 	left := f.write(&b, success, dir, "", 1, depth)
 	switch {
 	case len(success.GetEntries()) == 0:
-		b.WriteString("[there is nothing in it, or only what git ignores]\n")
+		b.WriteString("[empty, or everything in it is ignored by git]\n")
 	case left > 0:
-		fmt.Fprintf(&b, "[%d more; list a folder in it, or narrow it with ignore]\n", left)
+		fmt.Fprintf(&b, "[%d more; list one of its folders, or leave some out with ignore]\n", left)
 	case depth < asked:
-		fmt.Fprintf(&b, "[shown to a depth of %d, for more is too long; list a folder in it to see what is below]\n", depth)
+		fmt.Fprintf(&b, "[shown to depth %d because the whole tree is too long; list one of its folders to see more]\n", depth)
 	}
 	success.Truncated = left > 0 || depth < asked
 	return success, b.String()
 }
 
-// write writes a folder's entries, and returns how many there was no room for.
+// write writes a folder's entries, and returns how many did not fit.
 func (f *folder) write(b *strings.Builder, success *agentv1.LsSuccess, dir, rel string, level, depth int) (left int) {
 	var names []string
 	for name := range f.files {
@@ -257,7 +260,7 @@ func (f *folder) write(b *strings.Builder, success *agentv1.LsSuccess, dir, rel 
 	return left
 }
 
-// bytesText is a size in the unit in which it is short.
+// bytesText formats a size with a unit that keeps it short.
 func bytesText(n int64) string {
 	switch {
 	case n < 10_000:

@@ -17,11 +17,11 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// maxMCPText bounds, in bytes, what is taken of a result's text. What is too long
-// for the model goes to a file.
+// maxMCPText is the largest text, in bytes, that is taken from a result. What
+// is too long for the model is saved to a file.
 const maxMCPText = 8 << 20
 
-// CallMcpTool calls a tool of a server that runs in this machine.
+// CallMcpTool calls a tool of an MCP server that runs in this machine.
 func CallMcpTool(servers *guest.Manager) Tool {
 	return Tool{Name: "CallMcpTool", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, out, err := callMcpTool(ctx, servers, call.GetMcpToolCall().GetArgs())
@@ -65,7 +65,7 @@ func callMcpTool(ctx context.Context, servers *guest.Manager, args *agentv1.McpA
 	for _, image := range said.Images {
 		fitted, err := picture.Fit(image.Data, image.MediaType)
 		if err != nil {
-			out.Text += fmt.Sprintf("\n[a picture cannot be shown: %v]", err)
+			out.Text += fmt.Sprintf("\n[an image cannot be shown: %v]", err)
 			continue
 		}
 		out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
@@ -93,7 +93,7 @@ func mcpResource(r mcp.Resource) *agentv1.McpResource {
 	}
 }
 
-// ListMcpResources lists what the servers of this machine have to read.
+// ListMcpResources lists the resources of the MCP servers in this machine.
 func ListMcpResources(servers *guest.Manager) Tool {
 	return Tool{Name: "ListMcpResources", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		args := call.GetListMcpResourcesToolCall().GetArgs()
@@ -116,8 +116,8 @@ func ListMcpResources(servers *guest.Manager) Tool {
 	}}
 }
 
-// FetchMcpResource reads a resource of a server of this machine, or writes it to a
-// new file in the workspace.
+// FetchMcpResource reads a resource from an MCP server in this machine, or
+// saves it to a new file in the workspace.
 func FetchMcpResource(ws Workspace, servers *guest.Manager) Tool {
 	return Tool{Name: "FetchMcpResource", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, out, err := fetchMcpResource(ctx, ws, servers, call.GetReadMcpResourceToolCall().GetArgs())
@@ -179,8 +179,9 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to.path)}, nil
 }
 
-// newFile is a file that is not there yet. One that nobody has judged has to be in
-// the workspace, and not among what configures agents and git.
+// newFile opens the target for a file that must not exist yet. Unless the path
+// was approved, it has to be inside the workspace, and must not be a file that
+// configures agents, editors or git.
 func (w Workspace) newFile(name string, guarded bool) (target, error) {
 	t, err := w.target(name, guarded, false)
 	if err != nil {
@@ -200,12 +201,12 @@ func (w Workspace) newFile(name string, guarded bool) (target, error) {
 		}
 	}
 	if _, err := os.Lstat(t.at); err == nil {
-		return refuse(fmt.Errorf("%s is there already: give the path of a new file", t.path))
+		return refuse(fmt.Errorf("%s already exists: give the path of a new file", t.path))
 	}
 	return t, nil
 }
 
-// writeNew makes the file, with its folders.
+// writeNew creates the file and its missing folders.
 func (t *target) writeNew(data []byte) error {
 	if err := t.makeFolders(); err != nil {
 		return err
@@ -216,20 +217,20 @@ func (t *target) writeNew(data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(t.at) // a part of it would be taken for the whole
+		_ = os.Remove(t.at) // a partial file would be mistaken for the whole
 		return explain(t.path, err)
 	}
 	return nil
 }
 
-// McpAuth is for servers that the control plane speaks with, which answers for
-// them: one in this machine has nowhere to sign in to.
+// McpAuth returns an error: an MCP server in this machine has no sign-in. The
+// control plane answers the call itself for the servers that it connects to.
 func McpAuth(servers *guest.Manager) Tool {
 	return Tool{Name: "McpAuth", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		err := errNoArguments
 		if args := call.GetMcpAuthToolCall().GetArgs(); args != nil {
 			if _, err = servers.Describe(ctx, args.GetServer()); err == nil {
-				err = fmt.Errorf("the MCP server %s is a program in this machine: what it is authorized by is in its variables (env in mcp.json), and there is nowhere to sign in", args.GetServer())
+				err = fmt.Errorf("the MCP server %s is a program in this machine: it has no sign-in; its credentials are in its environment variables (env in mcp.json)", args.GetServer())
 			}
 		}
 		text := valid(err.Error())

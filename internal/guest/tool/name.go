@@ -7,9 +7,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// NameOf returns the name of the tool that a call is for, as in the
-// catalogue: that of the arguments that are set. It is empty for a call that
-// holds no arguments of a tool in the catalogue.
+// NameOf returns the catalogue's name of the tool that a call is for. It
+// returns "" if the call has no arguments of a tool in the catalogue.
 func NameOf(call *agentv1.ToolCall) string {
 	m := call.ProtoReflect()
 	which := m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))

@@ -24,10 +24,10 @@ const (
 	scanChunk    = 1 << 20
 )
 
-// imageTypes are the pictures that models take.
+// imageTypes are the image formats that models accept.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// Read reads a part of a text file, an image, a video, a PDF or a notebook.
+// Read reads part of a text file, an image, a video, a PDF or a notebook.
 func Read(ws Workspace) Tool {
 	return Tool{Name: "Read", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		out := Outcome{}
@@ -51,7 +51,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 		return nil, "", nil, err
 	}
 	if args.Limit != nil && args.GetLimit() <= 0 {
-		return nil, "", nil, fmt.Errorf("limit is %d: it is a number of lines, at least 1", args.GetLimit())
+		return nil, "", nil, fmt.Errorf("limit is %d: give a number of lines, at least 1", args.GetLimit())
 	}
 	f, info, err := openRegular(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 		text, pictures, err := readVideo(ctx, path, args, success)
 		return success, text, pictures, err
 	case !isText(start):
-		return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: look at it with file, strings or xxd in Shell", path, kind, info.Size())
+		return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: inspect it with file, strings or xxd in Shell", path, kind, info.Size())
 	}
 	ws.Seen.rememberFile(path, f, info.Size())
 	note := ""
@@ -90,7 +90,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 		if err == nil || success.MediaType != "" {
 			return success, text, pictures, err
 		}
-		note = fmt.Sprintf("[this is not a notebook that can be read: %v]\n", err)
+		note = fmt.Sprintf("[the notebook cannot be parsed, so it is shown as plain text: %v]\n", err)
 	}
 	text, err := readText(ctx, f, args, success)
 	if err != nil {
@@ -99,7 +99,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	return success, text + note, nil, nil
 }
 
-// readText fills in success and returns the text for the model.
+// readText returns the text for the model, and fills in success.
 func readText(ctx context.Context, f io.ReaderAt, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, error) {
 	index, err := indexLines(ctx, f)
 	if err != nil {
@@ -134,25 +134,25 @@ func readText(ctx context.Context, f io.ReaderAt, args *agentv1.ReadToolArgs, su
 		fmt.Fprintf(&b, "%6d|%s\n", first+int64(i), l)
 	}
 	if cut > 0 {
-		fmt.Fprintf(&b, "[%s longer than %d characters cut]\n", plural(cut, "line"), maxLineRunes)
+		fmt.Fprintf(&b, "[%s longer than %d characters truncated]\n", plural(cut, "line"), maxLineRunes)
 	}
 	if crlf {
 		b.WriteString("[lines end in CR LF]\n")
 	}
 	switch {
 	case last < index.total:
-		fmt.Fprintf(&b, "[lines %d to %d of %d; read on with offset %d]\n", first, last, index.total, last+1)
+		fmt.Fprintf(&b, "[lines %d to %d of %d; continue with offset %d]\n", first, last, index.total, last+1)
 	case first > 1:
 		fmt.Fprintf(&b, "[lines %d to %d of %d]\n", first, last, index.total)
 	}
 	return b.String(), nil
 }
 
-// lineIndex knows how many lines come before each chunk of a file, so that a
-// part of a large one is found without keeping the rest.
+// lineIndex records how many lines precede each chunk of a file, so that a
+// range of a large file can be found without keeping the file in memory.
 type lineIndex struct {
 	before []int64 // line breaks before chunk i
-	total  int64   // lines
+	total  int64   // total number of lines
 }
 
 func indexLines(ctx context.Context, f io.ReaderAt) (lineIndex, error) {
@@ -182,8 +182,9 @@ func indexLines(ctx context.Context, f io.ReaderAt) (lineIndex, error) {
 	return x, nil
 }
 
-// read returns up to most lines from the first on, as valid UTF-8 without
-// their ends; how many of them were cut; and whether the first ended in CR LF.
+// read returns at most most lines, starting at first, as valid UTF-8 without
+// line ends. It also returns how many of them were truncated, and whether the
+// first ended in CR LF.
 func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, most int64) (lines []string, cut int, crlf bool, err error) {
 	chunk := 0
 	for chunk+1 < len(x.before) && x.before[chunk+1] < first-1 {
@@ -219,8 +220,8 @@ func (x lineIndex) read(ctx context.Context, f io.ReaderAt, first, most int64) (
 	return lines, cut, crlf, nil
 }
 
-// showLine is a line as the model sees it. A byte order mark, which stands
-// before the first, is left out.
+// showLine returns a line as the model sees it. A byte order mark at the start
+// of the file is left out.
 func showLine(raw []byte, isFirst bool) (line string, cut, crlf bool) {
 	if isFirst {
 		raw = bytes.TrimPrefix(raw, []byte("\uFEFF"))
@@ -241,8 +242,9 @@ func showLine(raw []byte, isFirst bool) (line string, cut, crlf bool) {
 	return line, false, crlf
 }
 
-// boundedLine appends the next line, its end included, to buf as far as buf
-// has room and skips the rest. It returns io.EOF where there is no line.
+// boundedLine appends the next line with its line end to buf, as far as it
+// fits, and skips the rest of the line. It returns io.EOF at the end of the
+// input.
 func boundedLine(ctx context.Context, in *bufio.Reader, buf []byte) ([]byte, error) {
 	for read := false; ; read = true {
 		part, err := in.ReadSlice('\n')

@@ -14,7 +14,7 @@ import (
 
 const maxLintBytes = 30_000 // of text in one result
 
-// ReadLints asks the linters of the machine.
+// ReadLints gets diagnostics from the machine's linters.
 func ReadLints(ws Workspace, linters *lsp.Pool) Tool {
 	return Tool{Name: "ReadLints", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, text, err := readLints(ctx, ws, linters, call.GetReadLintsToolCall())
@@ -67,8 +67,8 @@ func readLints(ctx context.Context, ws Workspace, linters *lsp.Pool, call *agent
 	return success, lintText(success, len(paths) == 0), nil
 }
 
-// lintText is a report as the model reads it. It cuts the lints to those that
-// it shows.
+// lintText formats diagnostics for the model. It truncates s.Lints to those
+// that it shows.
 func lintText(s *agentv1.ReadLintsSuccess, changed bool) string {
 	var b strings.Builder
 	shown := 0
@@ -93,17 +93,17 @@ func lintText(s *agentv1.ReadLintsSuccess, changed bool) string {
 	}
 	switch {
 	case s.GetFiles() == 0 && changed:
-		b.WriteString("No file that a linter knows has changed since the work began. Name files or folders in paths to check them.\n")
+		b.WriteString("No file that a linter supports has changed since the work began. To check other files, name them in paths.\n")
 	case s.GetFiles() == 0:
-		b.WriteString("There is no file that a linter knows among those named.\n")
+		b.WriteString("No linter supports any of the named files.\n")
 	case len(s.GetSources()) == 0:
-		fmt.Fprintf(&b, "Nothing could be checked: no linter spoke of %s.\n", files)
+		fmt.Fprintf(&b, "Nothing was checked: no linter ran for %s.\n", files)
 	case s.GetTotal() == 0:
-		fmt.Fprintf(&b, "No problems in %s, says %s.\n", files, strings.Join(s.GetSources(), ", "))
+		fmt.Fprintf(&b, "No problems in %s (checked by %s).\n", files, strings.Join(s.GetSources(), ", "))
 	default:
 		which := ""
 		if int(s.GetTotal()) > shown {
-			which = fmt.Sprintf("; the worst %d are shown, name fewer files to see the others", shown)
+			which = fmt.Sprintf("; the %d most severe are shown, name fewer files to see the others", shown)
 		}
 		fmt.Fprintf(&b, "[%s in %s, by %s%s]\n", plural(int(s.GetTotal()), "problem"), files, strings.Join(s.GetSources(), ", "), which)
 	}
@@ -115,8 +115,8 @@ func lintText(s *agentv1.ReadLintsSuccess, changed bool) string {
 
 func clampInt32(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// relative is a path as results name it: relative to the workspace where it is
-// in it.
+// relative returns a path as results show it: relative to the workspace if it
+// is inside.
 func (w Workspace) relative(path string) string {
 	if rel, err := filepath.Rel(w.Dir, path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
 		return rel

@@ -20,17 +20,17 @@ import (
 const (
 	pdfType       = "application/pdf"
 	notebookType  = "application/x-ipynb+json"
-	maxPDFPages   = 50 // whose text is read at once
+	maxPDFPages   = 50 // the most pages whose text is read at once
 	maxPagesDrawn = 3
-	maxPictures   = 5      // of one result, as the control plane takes them
-	maxOutputText = 4000   // bytes of one output of a notebook's cell
-	maxCells      = 10_000 // of a notebook
+	maxPictures   = 5      // the most images in one result, the control plane's limit
+	maxOutputText = 4000   // the longest output of a notebook cell, in bytes
+	maxCells      = 10_000 // the most cells of a notebook
 )
 
-// readImage shows a picture, made smaller if it is large.
+// readImage shows an image, scaled down if it is large.
 func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Picture, string, error) {
 	if size > picture.MaxFile {
-		return nil, "", fmt.Errorf("the image %s is %d bytes long, more than the %d that can be shown: make it smaller first", path, size, picture.MaxFile)
+		return nil, "", fmt.Errorf("the image %s has %d bytes, and at most %d can be shown: make it smaller first", path, size, picture.MaxFile)
 	}
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, picture.MaxFile))
 	if err != nil {
@@ -50,8 +50,9 @@ func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Pictu
 	return &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data}, text + "]", nil
 }
 
-// videoKind is the media type of a file, which net/http does not know of every
-// video: what begins as MP4 does may be a picture, so that its name decides.
+// videoKind returns the media type of a file. net/http does not detect every
+// video. A file that starts like an MP4 may also be an image, so its name
+// decides.
 func videoKind(path, kind string, start []byte) string {
 	if kind == "application/octet-stream" && len(start) > 12 && string(start[4:8]) == "ftyp" {
 		switch strings.ToLower(filepath.Ext(path)) {
@@ -64,11 +65,11 @@ func videoKind(path, kind string, start []byte) string {
 	return kind
 }
 
-// readVideo shows a few pictures of a video, all through it or through the part
-// that is asked for, in seconds.
+// readVideo shows a few frames, spread evenly over the video or over the
+// requested range of seconds.
 func readVideo(ctx context.Context, path string, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
 	if args.GetOffset() < 0 {
-		return "", nil, fmt.Errorf("offset is %d: in a video it is a time in seconds from its beginning, at least 0", args.GetOffset())
+		return "", nil, fmt.Errorf("offset is %d: for a video give seconds from its start, at least 0", args.GetOffset())
 	}
 	from := time.Duration(args.GetOffset()) * time.Second
 	to := from + time.Duration(args.GetLimit())*time.Second
@@ -90,7 +91,8 @@ func readVideo(ctx context.Context, path string, args *agentv1.ReadToolArgs, suc
 		success.GetMediaType(), seconds(info.Length), info.Width, info.Height, plural(len(pictures), "picture"), strings.Join(times, ", ")), pictures, nil
 }
 
-// count is a range of pages or cells, from offset and limit as for lines.
+// count returns a range of pages or cells, computed from offset and limit as
+// for lines.
 func count(args *agentv1.ReadToolArgs, total, most int, what string) (first, last int, err error) {
 	first = 1
 	switch offset := int(args.GetOffset()); {
@@ -137,20 +139,20 @@ func readPDF(ctx context.Context, ws Workspace, path string, f *os.File, args *a
 		next++
 	}
 	if next <= total {
-		fmt.Fprintf(&b, "[pages %d to %d of %d; read on with offset %d]\n", first, next-1, total, next)
+		fmt.Fprintf(&b, "[pages %d to %d of %d; continue with offset %d]\n", first, next-1, total, next)
 	}
 	pictures, note := drawPages(ctx, path, first, min(next-1, first+maxPagesDrawn-1))
 	return valid(b.String() + note), pictures, nil
 }
 
-// drawPages shows pages as pictures, or says why not.
+// drawPages renders pages as images. If it cannot, the text says why.
 func drawPages(ctx context.Context, path string, first, last int) ([]*agentv1.Picture, string) {
 	if last < first {
 		return nil, ""
 	}
 	drawn, err := pdf.Pictures(ctx, path, first, last)
 	if err != nil {
-		return nil, fmt.Sprintf("[no pictures of the pages: %v]\n", err)
+		return nil, fmt.Sprintf("[the pages cannot be shown as images: %v]\n", err)
 	}
 	var pictures []*agentv1.Picture
 	for _, data := range drawn {
@@ -158,7 +160,7 @@ func drawPages(ctx context.Context, path string, first, last int) ([]*agentv1.Pi
 			pictures = append(pictures, &agentv1.Picture{MediaType: "image/jpeg", Data: data})
 		}
 	}
-	return pictures, fmt.Sprintf("[%s shown, from page %d]\n", plural(len(pictures), "page"), first)
+	return pictures, fmt.Sprintf("[%s shown as images, from page %d]\n", plural(len(pictures), "page"), first)
 }
 
 func readNotebook(path string, f *os.File, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
@@ -192,12 +194,13 @@ func readNotebook(path string, f *os.File, args *agentv1.ReadToolArgs, success *
 		success.Ranges = append(success.Ranges, &agentv1.ReadRange{StartLine: int32(next), EndLine: int32(next), Contents: valid(clipBytes(cell.Source, maxReadBytes))})
 	}
 	if next <= len(n.Cells) {
-		fmt.Fprintf(&b, "[%s; read on with offset %d, which is cell_idx %d]\n", plural(len(n.Cells), "cell"), next, next-1)
+		fmt.Fprintf(&b, "[%s; continue with offset %d, which is cell_idx %d]\n", plural(len(n.Cells), "cell"), next, next-1)
 	}
 	return valid(b.String()), pictures, nil
 }
 
-// cellText is a cell as the model reads it, with up to room of its pictures.
+// cellText returns a cell as text for the model, with at most room of its
+// images.
 func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture) {
 	var b strings.Builder
 	var pictures []*agentv1.Picture
@@ -216,7 +219,7 @@ func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture)
 			if fitted, err := picture.Fit(o.Image, o.Type); err == nil && len(pictures) < room {
 				pictures = append(pictures, &agentv1.Picture{MediaType: fitted.MediaType, Data: fitted.Data})
 			} else {
-				head += " that is not shown"
+				head += " (not shown)"
 			}
 		}
 		fmt.Fprintf(&b, "[%s of cell %d]\n", head, index)
@@ -227,7 +230,8 @@ func cellText(index int, c notebook.Cell, room int) (string, []*agentv1.Picture)
 	return b.String(), pictures
 }
 
-// clipBytes is text of about n bytes at most, and a mark if it was longer.
+// clipBytes returns about n bytes of text at most, with a mark if it was
+// longer.
 func clipBytes(text string, n int) string {
 	if len(text) <= n {
 		return text

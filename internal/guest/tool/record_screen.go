@@ -46,30 +46,30 @@ func recordScreen(ctx context.Context, recorder *video.Recorder, args *agentv1.R
 		if err := recorder.Start(ctx); err != nil {
 			return nil, "", err
 		}
-		return success, "[the desktop is recorded: end it with SAVE_RECORDING or DISCARD_RECORDING]", nil
+		return success, "[recording the desktop; end it with SAVE_RECORDING or DISCARD_RECORDING]", nil
 	case agentv1.RecordingMode_SAVE_RECORDING:
 		rec, err = recorder.Save(ctx, args.GetSaveAsFilename())
 		success.FilePath = valid(rec.Path)
 		text = fmt.Sprintf("[saved as %s: %s, %d bytes]", rec.Path, seconds(rec.Length), rec.Size)
 	case agentv1.RecordingMode_DISCARD_RECORDING:
 		rec, err = recorder.Discard()
-		text = "[the recording was discarded]"
+		text = "[recording discarded]"
 	case agentv1.RecordingMode_RECORDING_MODE_UNSPECIFIED:
-		return success, "[nothing is recorded any more]", recorder.End("the run ended")
+		return success, "[recording stopped]", recorder.End("the run ended")
 	default:
-		return nil, "", fmt.Errorf("there is no mode %d", args.GetMode())
+		return nil, "", fmt.Errorf("unknown mode %d: use START_RECORDING, SAVE_RECORDING or DISCARD_RECORDING", args.GetMode())
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	if rec.Ended != "" {
-		text += fmt.Sprintf("\n[it had ended before: %s]", rec.Ended)
+		text += fmt.Sprintf("\n[the recording had ended early: %s]", rec.Ended)
 	}
 	success.DurationMs, success.SizeBytes, success.Ended = clampInt32(int(rec.Length.Milliseconds())), float64(rec.Size), valid(rec.Ended)
 	return success, valid(text), nil
 }
 
-// seconds are a time in a video, as a model reads it.
+// seconds formats a time in a video for the model.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 }

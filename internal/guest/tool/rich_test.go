@@ -59,7 +59,7 @@ func TestReadOfAPDF(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	put(t, filepath.Join(ws.Dir, "a.pdf"), string(document("first page", "second page", "third page", "fourth page")))
 	out := use(t, tool.Read(ws), map[string]any{"path": "a.pdf", "offset": 2, "limit": 2})
-	if out.Error || !strings.Contains(out.Text, "[page 2]\nsecond page\n[page 3]\nthird page\n[pages 2 to 3 of 4; read on with offset 4]\n") {
+	if out.Error || !strings.Contains(out.Text, "[page 2]\nsecond page\n[page 3]\nthird page\n[pages 2 to 3 of 4; continue with offset 4]\n") {
 		t.Fatalf("%q", out.Text)
 	}
 	if s := out.Call.GetReadToolCall().GetResult().GetSuccess(); s.GetTotalLines() != 4 || s.GetMediaType() != "application/pdf" || len(s.GetRanges()) != 2 {

@@ -15,12 +15,12 @@ import (
 	"aloft/internal/guest/sandbox"
 )
 
-// errEnough is returned by a reader of ripgrep's output that needs no more.
+// errEnough is returned by a function that has read enough of ripgrep's output.
 var errEnough = errors.New("enough")
 
-// ripgrep runs rg in dir and gives its output to read. It stops rg when read
-// returns, and returns read's error, unless that is errEnough. What rg says
-// against its arguments is an error for the model.
+// ripgrep runs rg in dir and calls read with its output. When read returns, it
+// stops rg and returns read's error, unless that is errEnough. If rg rejects
+// its arguments, the error carries rg's message for the model.
 func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read func(*bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -47,7 +47,7 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOENT) {
-			return fmt.Errorf("ripgrep (%s) is not in this machine: use find and grep in Shell", ws.ripgrep())
+			return fmt.Errorf("ripgrep (%s) is not installed in this machine: use find and grep in Shell", ws.ripgrep())
 		}
 		return fmt.Errorf("ripgrep: %w", err)
 	}
@@ -66,9 +66,9 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](waitErr); ok {
 		switch {
-		case exit.ExitCode() == 1: // nothing was found
+		case exit.ExitCode() == 1: // no matches
 			return nil
-		case exit.ExitCode() == 2 && len(complaint.text) == 0: // files that cannot be read were passed over
+		case exit.ExitCode() == 2 && len(complaint.text) == 0: // only unreadable files were skipped
 			return nil
 		case exit.ExitCode() == 2:
 			return errors.New(tidyComplaint(string(complaint.text)))
@@ -80,13 +80,14 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 	return nil
 }
 
-// tidyComplaint is rg's words without what the model can do nothing with.
+// tidyComplaint removes the parts of rg's message that are of no use to the
+// model.
 func tidyComplaint(text string) string {
 	text, _, _ = strings.Cut(text, "\nConsider enabling")
 	return strings.TrimSpace(strings.ReplaceAll(valid(text), "\n\n", "\n"))
 }
 
-// bounded keeps the first part of what is written to it.
+// bounded keeps the beginning of what is written to it.
 type bounded struct{ text []byte }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -94,13 +95,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Arguments that every run of rg has. Hidden files are searched, for much of a
-// project's configuration is; what git keeps for itself is not.
+// ripgrepArgs are the arguments of every run of rg. Hidden files are searched,
+// because much of a project's configuration is in them; the .git folder is not.
 var ripgrepArgs = []string{"--no-config", "--color=never", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null"}
 
-// readName reads a file name that a zero byte ends. Each begins with ./ or /,
-// as rg was given its folder so; that tells it from the lines that rg puts
-// between: -- between runs of context, and its remark on a binary file.
+// readName reads a file name terminated by a zero byte. Names begin with ./ or
+// /, because rg was given its folder in that form. This distinguishes them from
+// the other lines that rg prints: -- between groups of context lines, and its
+// message about a binary file.
 func readName(in *bufio.Reader) (string, error) {
 	raw, err := in.ReadBytes(0)
 	if err != nil {
@@ -122,8 +124,8 @@ func readName(in *bufio.Reader) (string, error) {
 	return string(bytes.TrimPrefix(raw, []byte("./"))), nil
 }
 
-// afterRemark returns what follows rg's remark that a file turned out to be
-// binary, or nil if raw does not begin with one.
+// afterRemark returns what follows rg's message that a file is binary, or nil
+// if raw does not begin with that message.
 func afterRemark(raw []byte) []byte {
 	for _, words := range []string{`binary file matches (found "\0"`, `WARNING: stopped searching binary file after match (found "\0"`} {
 		at := bytes.Index(raw, []byte(words))

@@ -14,22 +14,24 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Sandbox puts what a tool runs into a sandbox. The nil Sandbox is switched off:
-// it refuses calls that ask for one, rather than run them without.
+// Sandbox runs a tool's commands in a sandbox. A nil Sandbox means that
+// sandboxing is disabled: calls that ask for a sandbox are then refused rather
+// than run without one.
 type Sandbox struct {
 	Helper    string // path of the program
 	Workspace string
-	Home      string   // of the agent's user; without it, the environment of each command says
-	Masked    []string // out of reach: where this daemon and its terminals can be talked to
-	Fixed     []string // to be read only: this daemon's own files
+	Home      string   // of the agent's user; by default HOME of each command's environment
+	Masked    []string // inaccessible paths: the sockets of this daemon and its terminals
+	Fixed     []string // read-only paths: this daemon's own files
 }
 
-// errNoSandbox is for a call that asks for what is switched off.
-var errNoSandbox = errors.New("the call asks for a sandbox, and this exec-daemon has none (--sandbox-enabled): nothing was run")
+// errNoSandbox is returned for a call that asks for a sandbox when sandboxing
+// is disabled.
+var errNoSandbox = errors.New("the call asks for a sandbox, but it is disabled in this exec-daemon (see --sandbox-enabled); nothing was run")
 
-// request is the sandbox that a call is to have; nil if it is to have none. The
-// call says all of it: the files of this machine do not count, for the commands
-// that are to be confined could have written them.
+// request returns the sandbox that a call asks for, or nil if it asks for none.
+// Only the call's policy counts: the sandbox.json files in this machine are
+// ignored, because the commands to be confined could have written them.
 func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	outside := p.GetType() == agentv1.SandboxPolicy_TYPE_INSECURE_NONE
 	if s == nil {
@@ -48,9 +50,10 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: sandboxpolicy.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
-// Around returns what puts a command line into the sandbox that a policy says,
-// which is for what is no tool call: a hook, a terminal. It is an error to ask for
-// what is switched off.
+// Around returns a function that wraps a command line so that it runs in the
+// sandbox of a policy. It is for commands outside of tool calls: hooks and
+// terminals. It returns an error if sandboxing is disabled but the policy asks
+// for it.
 func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]string, error), error) {
 	r, err := s.request(p)
 	if err != nil {
@@ -65,7 +68,7 @@ func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]stri
 	}, nil
 }
 
-// inside is how a command of the shell gets into the sandbox.
+// inside returns how a shell command enters the sandbox.
 func (s *Sandbox) inside(r *sandbox.Request) (*shell.Inside, error) {
 	key, err := json.Marshal(r)
 	if err != nil {
@@ -83,13 +86,13 @@ func (s *Sandbox) inside(r *sandbox.Request) (*shell.Inside, error) {
 	}}, nil
 }
 
-// explain says which of a command's complaints are the sandbox's doing.
+// explainSandbox says which of a command's errors the sandbox caused.
 func explainSandbox(r *sandbox.Request, res shell.Result) []string {
 	switch {
 	case r == nil || res.ExitCode == 0:
 		return nil
 	case res.ExitCode == sandbox.ExitUnenforceable && strings.Contains(res.Stderr, "sandbox:"):
-		return []string{"this machine cannot enforce the sandbox, so nothing was run; ask the user to run it outside of the sandbox, or to mend the machine (sandbox probe says how)"}
+		return []string{"this machine cannot enforce the sandbox, so nothing was run; ask the user to run it outside the sandbox, or to fix the machine (run sandbox probe to see what is missing)"}
 	}
 	rules, err := r.Rules(os.Getenv) //nolint:forbidigo // the commands run in this process's environment
 	if err != nil {

@@ -52,7 +52,7 @@ func TestGrepPages(t *testing.T) {
 			out := use(t, tool.Grep(ws), map[string]any{"pattern": "needle", "glob": glob, "head_limit": 37, "offset": offset})
 			s := out.Call.GetGrepToolCall().GetResult().GetSuccess()
 			lines := strings.Split(strings.TrimSpace(s.GetOutput()), "\n")
-			if len(lines) != int(s.GetLines()) || s.GetTruncated() != strings.Contains(out.Text, "go on with offset") {
+			if len(lines) != int(s.GetLines()) || s.GetTruncated() != strings.Contains(out.Text, "continue with offset") {
 				t.Fatalf("%d lines, said %d, truncated %v", len(lines), s.GetLines(), s.GetTruncated())
 			}
 			all = append(all, lines...)
@@ -99,7 +99,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 func TestWithoutRipgrep(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir(), Ripgrep: "/no/rg"}
 	for _, out := range []tool.Outcome{use(t, tool.Grep(ws), map[string]any{"pattern": "x"}), use(t, tool.Glob(ws), map[string]any{"glob_pattern": "*"})} {
-		if !out.Error || !strings.Contains(out.Text, "is not in this machine") {
+		if !out.Error || !strings.Contains(out.Text, "is not installed in this machine") {
 			t.Errorf("got %q", out.Text)
 		}
 	}

@@ -8,24 +8,23 @@ import (
 	"sync"
 )
 
-// maxSeen bounds the files that are remembered.
+// maxSeen limits the number of remembered files.
 const maxSeen = 10_000
 
-// Seen remembers, for each file that the model has read or written, what was
-// in it, so that it cannot change what it does not know. The contents tell, not
-// the time: a file that was touched is the same file. A nil Seen remembers
-// nothing. Its methods are safe for concurrent use.
+// Seen remembers a hash of each file that the model has read or written, so
+// that the model cannot overwrite changes it has not seen. It compares contents
+// rather than times, because touching a file does not change it. A nil Seen
+// remembers nothing. Its methods are safe for concurrent use.
 type Seen struct {
 	mu    sync.Mutex
 	files map[string][sha256.Size]byte
 }
 
-// NewSeen returns a Seen that remembers nothing yet. There is one for each
-// conversation.
+// NewSeen returns an empty Seen. Each conversation has its own.
 func NewSeen() *Seen { return &Seen{files: map[string][sha256.Size]byte{}} }
 
-// remember takes note of what the model knows to be in a file, whose path has no
-// symbolic link.
+// remember records the contents of a file that the model has seen. The path
+// must have no symbolic links.
 func (s *Seen) remember(path string, contents []byte) { s.note(path, sha256.Sum256(contents)) }
 
 func (s *Seen) note(path string, sum [sha256.Size]byte) {
@@ -35,7 +34,7 @@ func (s *Seen) note(path string, sum [sha256.Size]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.files[path]; !known && len(s.files) >= maxSeen {
-		for other := range s.files { // any: it is then as one that was never read
+		for other := range s.files { // evict any file; it counts as never read
 			delete(s.files, other)
 			break
 		}
@@ -43,14 +42,15 @@ func (s *Seen) note(path string, sum [sha256.Size]byte) {
 	s.files[path] = sum
 }
 
-// rememberFile does the same for a file of a size that can be edited.
+// rememberFile is remember for a file on disk, if it is small enough to be
+// edited.
 func (s *Seen) rememberFile(path string, file io.ReaderAt, size int64) {
 	if s == nil || size > maxEditBytes {
 		return
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return // it has gone since
+		return // the file was removed meanwhile
 	}
 	hash := sha256.New()
 	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, maxEditBytes+1)); err == nil {
@@ -67,8 +67,8 @@ func (s *Seen) forget(path string) {
 	delete(s.files, path)
 }
 
-// check refuses a file that holds something else than when the model last read
-// or wrote it. A file that it never did passes.
+// check returns an error if a file's contents differ from what the model last
+// read or wrote. Files that the model has never seen pass.
 func (s *Seen) check(path string, contents []byte) error {
 	if s == nil {
 		return nil
@@ -77,7 +77,7 @@ func (s *Seen) check(path string, contents []byte) error {
 	sum, known := s.files[path]
 	s.mu.Unlock()
 	if known && sum != sha256.Sum256(contents) {
-		return fmt.Errorf("%s has changed since you read it, by a command or somebody else; nothing was done: Read it again, then edit it", path)
+		return fmt.Errorf("%s was changed since you last read it, by a command or somebody else; nothing was written: Read it again, then edit it", path)
 	}
 	return nil
 }

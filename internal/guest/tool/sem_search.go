@@ -17,7 +17,7 @@ const (
 	mostResults    = 50
 )
 
-// SemSearch finds code by words.
+// SemSearch searches code by keywords.
 func SemSearch(ws Workspace, index *search.Index) Tool {
 	return Tool{Name: "SemSearch", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, text, err := semSearch(ctx, ws, index, call.GetSemSearchToolCall().GetArgs())
@@ -38,7 +38,7 @@ func SemSearch(ws Workspace, index *search.Index) Tool {
 
 func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *agentv1.SemSearchArgs) (*agentv1.SemSearchSuccess, string, error) {
 	if args.GetQuery() == "" {
-		return nil, "", errors.New("query is empty: say in words what the code does")
+		return nil, "", errors.New("query is empty: describe the code in a few words")
 	}
 	unseen := NewUnseen(ws.Dir)
 	q := search.Query{
@@ -47,7 +47,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 	}
 	if args.NumResults != nil {
 		if q.Results = int(args.GetNumResults()); q.Results < 1 || q.Results > mostResults {
-			return nil, "", fmt.Errorf("num_results is %d: it can be from 1 to %d", q.Results, mostResults)
+			return nil, "", fmt.Errorf("num_results is %d: give a number from 1 to %d", q.Results, mostResults)
 		}
 	}
 	for _, name := range args.GetTargetDirectories() {
@@ -59,7 +59,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 			return nil, "", explain(path, err)
 		}
 		if path != ws.Dir && ws.relative(path) == path {
-			return nil, "", fmt.Errorf("%s is not in %s, and only that has an index: use Grep", path, ws.Dir)
+			return nil, "", fmt.Errorf("%s is not in %s, and only that folder is indexed: use Grep", path, ws.Dir)
 		}
 		q.Folders = append(q.Folders, path)
 	}
@@ -81,7 +81,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 		})
 	}
 	if len(answer.Results) == 0 {
-		fmt.Fprintf(&b, "Nothing is found for %q among %s. Try other words for it, or Grep for an exact text.\n", valid(args.GetQuery()), plural(int(success.GetFiles()), "file"))
+		fmt.Fprintf(&b, "No results for %q in %s. Try other words, or Grep for an exact text.\n", valid(args.GetQuery()), plural(int(success.GetFiles()), "file"))
 	}
 	for _, n := range answer.Notes {
 		fmt.Fprintf(&b, "[%s]\n", valid(n))
@@ -89,7 +89,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 	return success, b.String(), nil
 }
 
-// pieceText is a result as the model reads it.
+// pieceText formats a result for the model.
 func pieceText(r search.Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d-%d (%.1f)", oneLine(valid(r.Path)), r.StartLine, r.EndLine, r.Score)

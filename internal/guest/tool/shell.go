@@ -13,13 +13,14 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Time that a command may take.
+// Timeouts of a command.
 const (
 	defaultTimeout = 30 * time.Second
 	maxTimeout     = 600 * time.Second
 )
 
-// Shell runs commands in a session of bash, each in the sandbox that it asks for.
+// Shell runs commands in a bash session, each in the sandbox that the call asks
+// for.
 func Shell(session *shell.Session, sb *Sandbox) Tool {
 	return Tool{Name: "Shell", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
 		args := call.GetShellToolCall().GetArgs()
@@ -76,7 +77,7 @@ func runShell(ctx context.Context, session *shell.Session, sb *Sandbox, args *ag
 		return nil, "", timeoutError{errors.New(text)}
 	}
 	if res.End != shell.Finished || res.Signal != "" {
-		return nil, "", errors.New(text) // what was killed has not done its work
+		return nil, "", errors.New(text) // a killed command did not finish its work
 	}
 	return &agentv1.ShellSuccess{
 		ExitCode: int32(res.ExitCode), Stdout: res.Stdout, Stderr: res.Stderr, DurationMs: int32(res.Duration.Milliseconds()),
@@ -93,7 +94,7 @@ func startShell(ctx context.Context, session *shell.Session, cmd shell.Command) 
 		fmt.Sprintf("Started in the background as process %d. Its output goes to %s. Await waits for it, WriteShellStdin writes to its input.", bg.PID, bg.OutputFile), nil
 }
 
-// shellCommand is what the arguments ask for, with notes for the model.
+// shellCommand converts the arguments to a command, with notes for the model.
 func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
 	cmd := shell.Command{Text: args.GetCommand(), Dir: args.GetWorkingDirectory(), Timeout: defaultTimeout, Threshold: int(args.GetFileOutputThresholdBytes())}
 	var notes []string
@@ -103,18 +104,18 @@ func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
 	if args.Timeout != nil {
 		cmd.Timeout = time.Duration(args.GetTimeout()) * time.Millisecond
 		if cmd.Timeout <= 0 {
-			return cmd, nil, fmt.Errorf("timeout is %d: it is in milliseconds, from 1 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
+			return cmd, nil, fmt.Errorf("timeout is %d: give milliseconds from 1 to %d", args.GetTimeout(), maxTimeout.Milliseconds())
 		}
 		if cmd.Timeout > maxTimeout && !args.GetIsBackground() {
 			cmd.Timeout = maxTimeout
-			notes = append(notes, fmt.Sprintf("timeout was lowered to the most that is allowed, %d ms; use is_background for what takes longer", maxTimeout.Milliseconds()))
+			notes = append(notes, fmt.Sprintf("timeout was lowered to the maximum, %d ms; use is_background for commands that take longer", maxTimeout.Milliseconds()))
 		}
 	}
 	if cmd.Dir == "" {
 		return cmd, notes, nil
 	}
 	if !filepath.IsAbs(cmd.Dir) {
-		return cmd, nil, fmt.Errorf("working_directory %q is not absolute: give the whole path", cmd.Dir)
+		return cmd, nil, fmt.Errorf("working_directory %q is not absolute: give an absolute path", cmd.Dir)
 	}
 	st, err := os.Stat(cmd.Dir)
 	switch {
@@ -126,46 +127,46 @@ func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
 	return cmd, notes, nil
 }
 
-// shellNotes says what the model must know beside the output.
+// shellNotes returns what the model must know in addition to the output.
 func shellNotes(ctx context.Context, cmd shell.Command, res shell.Result) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	switch {
 	case res.End == shell.TimedOut:
-		note("timed out: the command was killed after %d ms, with all that it had started; it is not done. Give a longer timeout (at most %d ms), or use is_background", cmd.Timeout.Milliseconds(), maxTimeout.Milliseconds())
+		note("timed out: the command and everything it started were killed after %d ms, before it finished. Give a longer timeout (at most %d ms), or use is_background", cmd.Timeout.Milliseconds(), maxTimeout.Milliseconds())
 	case res.End == shell.Cancelled:
-		note("cancelled: the command was killed, with all that it had started; it is not done: %v", context.Cause(ctx))
+		note("cancelled: the command and everything it started were killed before it finished: %v", context.Cause(ctx))
 	case res.Signal != "":
 		note("exit code %d: killed by signal %d, %s%s", res.ExitCode, res.ExitCode-128, res.Signal, likelyCause(res.Signal))
 	default:
 		note("exit code %d", res.ExitCode)
 	}
 	if res.Restarted {
-		note("the shell session ended and a new one was started in %s: exported variables are kept as they were last known; other variables, functions, aliases and options are gone", valid(res.Dir))
+		note("the shell session ended and a new one was started in %s: exported variables were restored; other variables, functions, aliases and options are lost", valid(res.Dir))
 	}
 	switch {
 	case res.Held:
-		note("something started by the command still runs; what it prints goes on to %s", res.OutputFile)
+		note("something that the command started is still running; its further output goes to %s", res.OutputFile)
 	case res.OutputFile != "":
-		note("the whole output, %d bytes, is in %s", res.OutputBytes, res.OutputFile)
+		note("the full output, %d bytes, is in %s", res.OutputBytes, res.OutputFile)
 	}
 	switch {
 	case res.OutputFull && res.OutputFile != "":
-		note("that file is not complete: it reached its limit or the disk is full, and the rest was thrown away")
+		note("that file is incomplete: it reached its size limit or the disk is full, and the rest of the output was discarded")
 	case res.OutputFull:
-		note("the output was %d bytes; no file could be written to keep the whole", res.OutputBytes)
+		note("the output was %d bytes; no file could be written to keep all of it", res.OutputBytes)
 	}
 	return notes
 }
 
 func likelyCause(signal string) string {
 	if signal == "SIGKILL" {
-		return " (often for want of memory)"
+		return " (often because memory ran out)"
 	}
 	return ""
 }
 
-// shellText is a result as the model reads it.
+// shellText formats a command's result for the model.
 func shellText(res shell.Result, notes []string) string {
 	var b strings.Builder
 	block := func(text string) {
@@ -187,10 +188,10 @@ func shellText(res shell.Result, notes []string) string {
 	return b.String()
 }
 
-// maxJobNotes is how many background commands a result tells of in words.
+// maxJobNotes is how many background commands a result lists.
 const maxJobNotes = 10
 
-// jobNotes tells of the commands in the background.
+// jobNotes lists the background commands, as text for the model.
 func jobNotes(jobs []shell.Job) string {
 	var b strings.Builder
 	for i, j := range jobs {
@@ -210,7 +211,7 @@ func jobState(j shell.Job) string {
 	case j.Known:
 		return fmt.Sprintf("has ended with exit code %d", j.ExitCode)
 	}
-	return "has ended, its exit code is not known"
+	return "has ended, exit code unknown"
 }
 
 func jobMessages(jobs []shell.Job) []*agentv1.BackgroundCommand {
@@ -233,5 +234,5 @@ func jobMessage(j shell.Job) *agentv1.BackgroundCommand {
 	return m
 }
 
-// valid is a name as a string in which no byte is wrong.
+// valid returns a name with invalid UTF-8 replaced.
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

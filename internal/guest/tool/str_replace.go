@@ -38,27 +38,27 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 		return edited{}, err
 	}
 	if !isText(old) {
-		return edited{}, fmt.Errorf("%s is a binary file, which this tool does not change", path)
+		return edited{}, fmt.Errorf("%s is a binary file, which this tool cannot edit", path)
 	}
 	if err := ws.Seen.check(t.path, old); err != nil {
 		return edited{}, err
 	}
 	find, put := []byte(args.GetOldString()), []byte(args.GetNewString())
 	if !bytes.Contains(old, find) && bytes.Contains(old, []byte("\r\n")) {
-		// The model is shown lines without their carriage returns.
+		// The model sees lines without their carriage returns.
 		find, put = withCRLF(find), withCRLF(put)
 	}
 	at := occurrences(old, find)
 	switch {
 	case len(at) == 0:
-		return edited{}, fmt.Errorf("old_string is not in %s%s", path, nearest(old, args.GetOldString()))
+		return edited{}, fmt.Errorf("old_string was not found in %s%s", path, nearest(old, args.GetOldString()))
 	case len(at) > 1 && !args.GetReplaceAll():
-		return edited{}, fmt.Errorf("old_string is in %s %d times, at lines %s: give more of the text around it, or set replace_all",
+		return edited{}, fmt.Errorf("old_string occurs in %s %d times, at lines %s: include more of the surrounding text, or set replace_all",
 			path, len(at), lineNumbers(old, at))
 	}
 	e := edited{path: path, old: old, new: bytes.ReplaceAll(old, find, put)}
 	if len(e.new) > 4*maxEditBytes {
-		return edited{}, fmt.Errorf("the file would become %d bytes long, more than this tool writes", len(e.new))
+		return edited{}, fmt.Errorf("the file would become %d bytes long, more than this tool can write", len(e.new))
 	}
 	if err := t.replace(e.new, info, 0); err != nil {
 		return edited{}, err
@@ -75,7 +75,8 @@ func withCRLF(p []byte) []byte {
 	return bytes.ReplaceAll(bytes.ReplaceAll(p, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 }
 
-// occurrences returns where piece begins in text, none overlapping another.
+// occurrences returns the offsets at which piece occurs in text, without
+// overlaps.
 func occurrences(text, piece []byte) []int {
 	var at []int
 	for from := 0; ; {
@@ -88,7 +89,7 @@ func occurrences(text, piece []byte) []int {
 	}
 }
 
-// lineNumbers names the lines of the first places.
+// lineNumbers lists the line numbers of the first occurrences.
 func lineNumbers(text []byte, at []int) string {
 	const most = 10
 	var names []string
@@ -105,17 +106,17 @@ func lineNumbers(text []byte, at []int) string {
 	return strings.Join(names, ", ")
 }
 
-// nearest says what in text comes nearest to a piece that is not in it.
+// nearest describes the text most similar to a piece that was not found.
 func nearest(text []byte, piece string) string {
 	lines, want := strings.Split(string(text), "\n"), strings.Split(strings.Trim(piece, "\r\n"), "\n")
 	for i, w := range want {
 		want[i] = squeeze(w)
 	}
 	if at := matchAll(lines, want); at >= 0 {
-		return fmt.Sprintf(": text that differs in white space only begins at line %d; Read it and copy it exactly", at+1)
+		return fmt.Sprintf(": text that differs only in white space begins at line %d; Read it and copy it exactly", at+1)
 	}
 	if looksNumbered(piece) {
-		return ": it seems to hold the line numbers that Read shows; leave out the number and the | of each line"
+		return ": it seems to contain the line numbers that Read shows; leave out the number and the | of each line"
 	}
 	for _, w := range want {
 		if w == "" {
@@ -123,21 +124,21 @@ func nearest(text []byte, piece string) string {
 		}
 		for i, l := range lines {
 			if squeeze(l) == w {
-				return fmt.Sprintf(": its line %q is there, at line %d, but what is around it differs; Read the file there", clip(w, 80), i+1)
+				return fmt.Sprintf(": its line %q is at line %d, but the lines around it differ; Read that part of the file", clip(w, 80), i+1)
 			}
 		}
 		for i, l := range lines {
 			if strings.Contains(squeeze(l), w) {
-				return fmt.Sprintf(": %q is within line %d, but what is around it differs; Read the file there", clip(w, 80), i+1)
+				return fmt.Sprintf(": %q is in line %d, but the text around it differs; Read that part of the file", clip(w, 80), i+1)
 			}
 		}
 	}
-	return ", nor is any of its lines; Read the file, it may have changed"
+	return ", nor was any of its lines; Read the file, it may have changed"
 }
 
-// matchAll returns the index of the first of the lines at which all of want
-// follow one another, white space aside, or -1. Its time is bounded by the
-// number of lines that begin well.
+// matchAll returns the index of the first line at which all of want match in
+// sequence, ignoring white space, or -1. Its cost is bounded: it gives up after
+// too many lines that match only the start of want.
 func matchAll(lines, want []string) int {
 	squeezed := make([]string, len(lines))
 	for i, l := range lines {
@@ -159,10 +160,11 @@ next:
 	return -1
 }
 
-// squeeze is a line without differences in white space.
+// squeeze returns a line with white space normalized.
 func squeeze(line string) string { return strings.Join(strings.Fields(line), " ") }
 
-// looksNumbered reports whether each line begins as Read shows it.
+// looksNumbered reports whether each line begins with a line number in Read's
+// format.
 func looksNumbered(piece string) bool {
 	for line := range strings.SplitSeq(strings.Trim(piece, "\n"), "\n") {
 		number, _, ok := strings.Cut(strings.TrimLeft(line, " "), "|")
@@ -173,7 +175,7 @@ func looksNumbered(piece string) bool {
 	return true
 }
 
-// clip is text of at most n bytes.
+// clip returns at most n bytes of text.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -15,24 +15,24 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// A target is a file that a tool is about to change. Its folder is held open:
-// renaming a folder on the way, or putting a symbolic link there, leads the tool
-// nowhere else. Close it when done.
+// A target is a file that a tool is about to change. It holds the file's folder
+// open: if somebody renames a folder of the path or replaces it by a symbolic
+// link, the tool still writes to the same folder. The caller must Close it.
 type target struct {
-	path   string // absolute, and without symbolic links
+	path   string // absolute, with symbolic links resolved
 	at     string // the same file, reached through the open folder
-	linked bool   // the path that was given is a symbolic link to it
+	linked bool   // the given path is a symbolic link to it
 	dir    *os.File
-	lacks  []string // folders between dir and the file that do not exist
+	lacks  []string // missing folders between dir and the file
 }
 
-// maxLinks is as many symbolic links as the kernel follows.
+// maxLinks is the kernel's limit on symbolic links in a path.
 const maxLinks = 40
 
-// target opens the folder of the file that the model gave as name. follow says
-// that the tool changes what a symbolic link points to, rather than the link. A
-// guarded call is refused if the file needs a review and is not at the very path
-// that the control plane has judged.
+// target opens the folder of the file that the model gave as name. If follow is
+// set, the tool changes the target of a symbolic link rather than the link. A
+// guarded call is refused if the file needs approval and its path is not the
+// one that the control plane approved.
 func (w Workspace) target(name string, guarded, follow bool) (target, error) {
 	given, err := w.path(name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (w Workspace) target(name string, guarded, follow bool) (target, error) {
 	return target{}, explain(given, syscall.ELOOP)
 }
 
-// openTarget opens the folder of a file, or the nearest that is there.
+// openTarget opens the folder of a file, or the nearest parent that exists.
 func openTarget(path string) (target, error) {
 	name, dir := filepath.Base(path), filepath.Dir(path)
 	t := target{}
@@ -74,7 +74,7 @@ func openTarget(path string) (target, error) {
 			break
 		}
 		if _, there := os.Lstat(dir); there == nil && errors.Is(err, fs.ErrNotExist) {
-			return target{}, fmt.Errorf("%s is a link to what is not there", dir)
+			return target{}, fmt.Errorf("%s is a symbolic link whose target does not exist", dir)
 		}
 		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
 			return target{}, explain(path, err)
@@ -85,25 +85,26 @@ func openTarget(path string) (target, error) {
 	real, err := os.Readlink(through(t.dir))
 	if err != nil || !filepath.IsAbs(real) {
 		t.Close()
-		return target{}, fmt.Errorf("%s cannot be found out: %w", dir, errors.Join(err, fs.ErrNotExist))
+		return target{}, fmt.Errorf("cannot resolve the real path of %s: %w", dir, errors.Join(err, fs.ErrNotExist))
 	}
 	below := filepath.Join(append(slices.Clone(t.lacks), name)...)
 	t.path, t.at = filepath.Join(real, below), filepath.Join(through(t.dir), below)
 	return t, nil
 }
 
-// through is the path of an open folder, whatever its names are.
+// through returns a path to an open folder that stays valid if the folder is
+// renamed.
 func through(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
 
-// Close lets go of the folder.
+// Close closes the folder.
 func (t target) Close() {
 	if t.dir != nil {
 		_ = t.dir.Close() // nothing was written to it
 	}
 }
 
-// makeFolders makes the folders that lack. They are made one in the other, so that
-// none of them is a symbolic link.
+// makeFolders creates the missing folders, each relative to its open parent, so
+// that none of them can be a symbolic link.
 func (t *target) makeFolders() error {
 	for ; len(t.lacks) > 0; t.lacks = t.lacks[1:] {
 		name := t.lacks[0]
@@ -122,12 +123,12 @@ func (t *target) makeFolders() error {
 	return nil
 }
 
-// deniedError says that a rule of the machine refuses a call.
+// deniedError means that the machine's policy refused a call.
 type deniedError struct{ error }
 
 func denied(format string, args ...any) error { return deniedError{fmt.Errorf(format, args...)} }
 
-// admits returns why a guarded call may not change the file.
+// admits returns an error if a guarded call may not change the file.
 func (w Workspace) admits(t target, given string, guarded bool) error {
 	if !guarded {
 		return nil
@@ -139,26 +140,26 @@ func (w Workspace) admits(t target, given string, guarded bool) error {
 	why := guard.Judge(t.path)
 	switch {
 	case why != "" && t.path == given:
-		return nil // this very path has been reviewed
+		return nil // this path was approved
 	case why != "":
-		return denied("%s is %s, which is %s: nothing was done, as the path that was reviewed does not say so. If that file is meant, give its own path", given, t.path, why)
+		return denied("%s is really %s, which is %s: nothing was done, because another path was approved. If you mean that file, give its own path", given, t.path, why)
 	}
 	for _, root := range append(slices.Clone(guard.Workspaces), guard.Free...) {
 		if sandbox.Below(root, t.path) {
 			if other := spelled(root, t.path); other != "" {
-				return denied("%s is another spelling of %s, which is protected: nothing was done. If that file is meant, give its own path", given, other)
+				return denied("%s is another spelling of %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
 			}
 			break
 		}
 	}
 	if other := w.otherName(t, guard.Workspaces); other != "" {
-		return denied("%s is a hard link to %s, which is protected: nothing was done. If that file is meant, give its own path", given, other)
+		return denied("%s is a hard link to %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
 	}
 	return nil
 }
 
-// spelled returns the protected name that a part of the path is another spelling
-// of: a file system may take more names for the same than any rule knows.
+// spelled returns the protected name that a component of the path is another
+// spelling of. For example, a case-insensitive file system opens .GIT as .git.
 func spelled(root, path string) string {
 	rel, err := filepath.Rel(root, path)
 	if err != nil {
@@ -168,7 +169,7 @@ func spelled(root, path string) string {
 	for part := range strings.SplitSeq(rel, "/") {
 		own, err := os.Lstat(filepath.Join(dir, part))
 		if err != nil {
-			return "" // what is not there is no other name of anything
+			return "" // a path that does not exist names no other file
 		}
 		for _, name := range sandbox.GuardedNames() {
 			other := filepath.Join(dir, name)
@@ -181,12 +182,13 @@ func spelled(root, path string) string {
 	return ""
 }
 
-// maxLinked bounds the files that are compared with one of several names.
+// maxLinked limits how many files are compared with a file that has several
+// hard links.
 const maxLinked = 20_000
 
-// otherName returns the protected file that is the target by another name, in a
-// workspace or the home folder. Outside of both only an unsandboxed command can
-// have linked it.
+// otherName returns the path of the protected file that the target is a hard
+// link to. It searches the workspace and the home folder; elsewhere only a
+// command outside the sandbox could have made the link.
 func (w Workspace) otherName(t target, roots []string) string {
 	own, err := os.Lstat(t.at)
 	if err != nil {
@@ -203,7 +205,7 @@ func (w Workspace) otherName(t target, roots []string) string {
 		for _, name := range sandbox.GuardedNames() {
 			_ = filepath.WalkDir(filepath.Join(root, name), func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
-					return nil //nolint:nilerr // what cannot be read cannot be compared
+					return nil //nolint:nilerr // an unreadable file cannot be compared
 				}
 				if d.IsDir() && d.Name() == "objects" {
 					return fs.SkipDir

@@ -1,8 +1,8 @@
-// Package tool is the hands of an agent: one tool, one file. A tool decodes
-// nothing and permits nothing: its arguments come as their protobuf message,
-// and sandbox, redaction and timing are put around it by execd. It is long
-// because the tools are many; what is hard in one of them (a shell, a notebook, a
-// PDF, the web) is in a package of its own.
+// Package tool implements the tools that exec-daemon runs in a machine, one
+// file for each. A tool receives its arguments as a protobuf message. It does
+// no decoding and no permission checks: execd adds the sandbox, redaction and
+// timing. What is complex in a tool (the shell, notebooks, PDFs, the web) has
+// its own package.
 package tool
 
 import (
@@ -16,39 +16,41 @@ import (
 // A Tool runs one kind of call.
 type Tool struct {
 	Name string // as in the catalogue: "Grep"
-	// Bounded says that the tool keeps its results short by itself and tells how
-	// to read on. A result of another that is too long is cut by execd.
+	// Bounded says that the tool limits the size of its results itself and says
+	// how to read more. execd truncates long results of other tools.
 	Bounded bool
-	// Lacks says what the machine lacks for the tool, nil if nothing. It is asked
-	// each time that somebody wants to know which tools there are, and is quick;
-	// without it the tool works everywhere.
+	// Lacks returns what the machine lacks for this tool, or nil if nothing. It
+	// is called whenever the available tools are listed, so it must be fast. If
+	// Lacks is nil, the tool works in every machine.
 	Lacks func() error
-	// Run works the call, whose arguments are set, to its end, and returns it
-	// with its result set. It sends parts of the result to emit as they come;
-	// emit may block, and does not fail. When ctx ends Run stops what it started
-	// and returns soon; context.Cause says why. Run is safe for concurrent use.
+	// Run runs a call, whose arguments are set, and returns it with its result
+	// set. It passes partial results to emit as they arrive; emit may block but
+	// does not fail. When ctx ends, Run stops what it started and returns soon;
+	// context.Cause says why. Run is safe for concurrent use.
 	Run func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome
 }
 
-// errNoArguments is for a call that holds none; execd lets none come so far.
+// errNoArguments is returned for a call without arguments. execd rejects such
+// calls earlier.
 var errNoArguments = errors.New("the call has no arguments")
 
-// Emit takes a part of a result.
+// Emit receives part of a result.
 type Emit func(*agentv1.ToolCallDelta)
 
-// Outcome is what came of a call.
+// Outcome is the result of a call.
 type Outcome struct {
 	Call     *agentv1.ToolCall // with its result, and without its arguments
-	Text     string            // the result as the model reads it
-	Error    bool              // the call did not do what was asked
+	Text     string            // the result as text for the model
+	Error    bool              // the call failed
 	Failure  agentv1.FailureKind
 	Pictures []*agentv1.Picture
 }
 
-// timeoutError says that the time that a call had was up.
+// timeoutError says that a call exceeded its timeout.
 type timeoutError struct{ error }
 
-// failureOf is why a call failed, as far as its error says; unspecified for nil.
+// failureOf returns the kind of a failure, as far as the error tells;
+// unspecified for nil.
 func failureOf(err error) agentv1.FailureKind {
 	if _, ok := errors.AsType[timeoutError](err); ok || errors.Is(err, context.DeadlineExceeded) {
 		return agentv1.FailureKind_FAILURE_KIND_TIMEOUT

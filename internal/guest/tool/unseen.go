@@ -13,30 +13,30 @@ import (
 
 const (
 	ignoreFile     = ".cursorignore"
-	maxIgnoreBytes = 1 << 20 // that are read of one
+	maxIgnoreBytes = 1 << 20 // the part of one .cursorignore file that is read
 )
 
-// Unseen knows what the .cursorignore files of a workspace hide from its agent.
-// It lasts for one call: each folder's file is read when a path in the folder is
-// first asked about, and not again. It is not safe for concurrent use.
+// Unseen knows which files the .cursorignore files of a workspace hide from the
+// agent. It is made for one call and caches each folder's .cursorignore. It is
+// not safe for concurrent use.
 type Unseen struct {
-	dir, root string // the workspace as it is named, and as it is without symbolic links
+	dir, root string // the workspace's path, and the same with symbolic links resolved
 	folders   map[string]unseenFolder
 }
 
 type unseenFolder struct {
 	ignore sandbox.Ignore
-	by     string // of the folders on the way to it the first that is hidden, itself included; "" for none
+	by     string // the first hidden folder of the path, including the path itself; "" if none is hidden
 }
 
-// NewUnseen is for a workspace, an absolute path.
+// NewUnseen returns the Unseen of a workspace, given as an absolute path.
 func NewUnseen(dir string) *Unseen {
 	return &Unseen{dir: dir, root: realPath(dir), folders: map[string]unseenFolder{}}
 }
 
-// Covers returns what hides a path that is given relative to the workspace: the
-// path itself, or the first hidden folder on the way. It is empty for a path that
-// is not hidden, and for one outside of the workspace.
+// Covers returns what hides a path relative to the workspace: the path itself,
+// or the first hidden folder above it. It returns "" for a path that is not
+// hidden or is outside the workspace.
 func (u *Unseen) Covers(name string, folder bool) string {
 	name = path.Clean(name)
 	if name == "." || name == ".." || strings.HasPrefix(name, "../") || path.IsAbs(name) {
@@ -71,7 +71,7 @@ func (u *Unseen) folder(name string) unseenFolder {
 	return f
 }
 
-// readIgnore is empty where there is no such file.
+// readIgnore reads an ignore file; it returns "" if there is none.
 func readIgnore(name string) string {
 	f, _, err := openRegular(name)
 	if err != nil {
@@ -85,23 +85,23 @@ func readIgnore(name string) string {
 	return string(text)
 }
 
-// Check refuses an absolute path that is hidden, or that leads by symbolic links
-// to what is.
+// Check refuses an absolute path that is hidden, or that leads to a hidden file
+// through symbolic links.
 func (u *Unseen) Check(name string) error {
 	st, err := os.Stat(name)
 	folder := err == nil && st.IsDir()
-	unresolved := filepath.Join(realPath(filepath.Dir(name)), filepath.Base(name)) // the link itself, if it is one
+	unresolved := filepath.Join(realPath(filepath.Dir(name)), filepath.Base(name)) // a final symbolic link is not followed
 	for _, place := range []struct{ root, name string }{{u.dir, name}, {u.root, unresolved}, {u.root, realPath(name)}} {
 		rel, err := filepath.Rel(place.root, place.name)
 		if err == nil && u.Covers(rel, folder) != "" {
-			return fmt.Errorf("%s is not there for you: %s hides it", name, ignoreFile)
+			return fmt.Errorf("%s cannot be accessed: %s hides it", name, ignoreFile)
 		}
 	}
 	return nil
 }
 
-// in tells of paths relative to a folder, by which no symbolic link is passed,
-// whether they are hidden.
+// in returns a function that reports whether a path relative to dir is hidden.
+// Such paths must not contain symbolic links.
 func (u *Unseen) in(dir string) func(name string, folder bool) bool {
 	base, err := filepath.Rel(u.root, realPath(dir))
 	if err != nil {
@@ -110,7 +110,7 @@ func (u *Unseen) in(dir string) func(name string, folder bool) bool {
 	return func(name string, folder bool) bool { return u.Covers(path.Join(base, name), folder) != "" }
 }
 
-// realPath follows the symbolic links of a path as far as it is there.
+// realPath resolves the symbolic links of a path, as far as the path exists.
 func realPath(name string) string {
 	for rest := ""; ; {
 		if found, err := filepath.EvalSymlinks(name); err == nil {

@@ -59,7 +59,7 @@ func TestUnseen(t *testing.T) {
 			if (err != nil) != hidden {
 				t.Errorf("%s of %s: %v, want hidden %v", name, base, err, hidden)
 			}
-			if err != nil && !strings.HasSuffix(err.Error(), "not there for you: .cursorignore hides it") {
+			if err != nil && !strings.HasSuffix(err.Error(), "cannot be accessed: .cursorignore hides it") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -13,20 +13,21 @@ import (
 	"aloft/internal/guest/sandbox"
 )
 
-// Workspace is the folder that tools work in. Tools reach every file that
-// their process may: the machine is the boundary, and exec-daemon runs as the
-// agent's user.
+// Workspace is the folder that tools work in. Tools can access every file that
+// their process can: the machine is the security boundary, and exec-daemon runs
+// as the agent's user.
 type Workspace struct {
 	Dir     string   // absolute; relative paths start here
-	Ripgrep string   // path of rg; "rg" unless given
-	Sandbox *Sandbox // nil if it is switched off
-	Seen    *Seen    // what the model knows of files; nil to remember nothing
-	Home    string   // folder of the agent's user; "" if there is none
-	Free    []string // folders outside of Dir that a guarded call may change: for temporary files, for artifacts
-	// PDFCommand runs pdf.Main; this program with the argument pdf-text unless given.
+	Ripgrep string   // path of rg; "rg" by default
+	Sandbox *Sandbox // nil if sandboxing is disabled
+	Seen    *Seen    // files that the model has read; nil to track none
+	Home    string   // home folder of the agent's user; "" if there is none
+	Free    []string // folders outside Dir that a guarded call may change, for temporary files and artifacts
+	// PDFCommand runs pdf.Main; by default this program with the argument
+	// pdf-text.
 	PDFCommand []string
 
-	confined *sandbox.Request // what the ripgrep of one call runs in; nil for nothing
+	confined *sandbox.Request // the sandbox in which a call's ripgrep runs; nil for none
 }
 
 func (w Workspace) pdf() pdf.Reader {
@@ -41,14 +42,14 @@ func (w Workspace) pdf() pdf.Reader {
 	return pdf.Reader{Command: command}
 }
 
-// path returns the absolute form of a path that the model gave. It refuses what
-// .cursorignore hides.
+// path returns the absolute form of a path that the model gave. It refuses
+// paths that .cursorignore hides.
 func (w Workspace) path(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", errors.New("path is empty: give a path, absolute or relative to " + w.Dir)
 	case strings.ContainsRune(name, 0):
-		return "", fmt.Errorf("path %q holds a zero byte, which no file name can", name)
+		return "", fmt.Errorf("path %q contains a zero byte, which no file name can", name)
 	case filepath.IsAbs(name):
 		name = filepath.Clean(name)
 	default:
@@ -64,40 +65,40 @@ func (w Workspace) ripgrep() string {
 	return w.Ripgrep
 }
 
-// explain puts what went wrong with a file in words that the model can act on.
+// explain turns a file error into a message that the model can act on.
 func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s does not exist%s", path, nearestFolder(path))
 	case errors.Is(err, fs.ErrPermission):
-		return denied("permission denied: %s is not open to user id %d; look at it with ls -ld, or use sudo in Shell if that is meant", path, os.Getuid())
+		return denied("permission denied: %s is not accessible to user id %d; check it with ls -ld, or use sudo in Shell if you mean it", path, os.Getuid())
 	case errors.Is(err, syscall.ELOOP):
-		return fmt.Errorf("%s: its symbolic links form a loop; look at them with ls -l", path)
+		return fmt.Errorf("%s: its symbolic links form a loop; check them with ls -l", path)
 	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%s: a part of the path before its last is a file, not a folder", path)
+		return fmt.Errorf("%s: one of its parent folders is a file", path)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fmt.Errorf("the path is too long: a name may have 255 bytes and a path 4095")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("no space is left on the disk for %s; free some and try again", path)
+		return fmt.Errorf("the disk is full, so %s cannot be written; free some space and try again", path)
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%s is on a file system that is read-only", path)
+		return fmt.Errorf("%s is on a read-only file system", path)
 	}
-	if e, ok := errors.AsType[*fs.PathError](err); ok { // its path may be one through an open folder
+	if e, ok := errors.AsType[*fs.PathError](err); ok { // the error's path may point through an open folder, so drop it
 		return fmt.Errorf("%s: %w", path, e.Err)
 	}
 	return err
 }
 
-// nearestFolder says how much of a missing path is there.
+// nearestFolder says how much of a missing path exists.
 func nearestFolder(path string) string {
 	dir := filepath.Dir(path)
 	if _, err := os.Stat(dir); err == nil {
-		return fmt.Sprintf("; the folder %s does: list it with Glob", dir)
+		return fmt.Sprintf("; its folder %s does: list it with Glob", dir)
 	}
 	for dir != "/" && dir != "." {
 		dir = filepath.Dir(dir)
 		if _, err := os.Stat(dir); err == nil {
-			return fmt.Sprintf("; of its folders only %s does", dir)
+			return fmt.Sprintf("; the nearest existing folder is %s", dir)
 		}
 	}
 	return ""

@@ -9,10 +9,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Write creates a file or replaces the whole of one. A file that the model never
-// read is replaced, too: the whole of what is in it afterwards comes from the
-// model, and the diff shows what was lost. One that has changed since the model
-// read it is refused.
+// Write creates a file or overwrites it. It also overwrites a file that the
+// model has never read: the model supplies the whole contents, and the diff
+// shows what was lost. It refuses to overwrite a file that has changed since
+// the model read it.
 func Write(ws Workspace) Tool {
 	return editTool("Write", func(call *agentv1.EditToolCall) (edited, error) {
 		return write(ws, call.GetWrite())
@@ -41,7 +41,8 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	case !info.Mode().IsRegular():
 		return edited{}, fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
 	case info.Size() <= maxEditBytes:
-		// What cannot be read may still be written; then there is no diff.
+		// A file that cannot be read may still be writable; then there is no
+		// diff.
 		if old, _, err := t.read(); err == nil {
 			e.old = old
 			if err := ws.Seen.check(t.path, old); err != nil {
@@ -54,7 +55,7 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	}
 	ws.Seen.remember(t.path, e.new)
 	if t.linked {
-		e.note = fmt.Sprintf("The path is a symbolic link; what it points to was written: %s.", t.path)
+		e.note = fmt.Sprintf("The path is a symbolic link; its target was written: %s.", t.path)
 	}
 	return e, nil
 }

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// WriteShellStdin writes to commands in the background of a session.
+// WriteShellStdin writes to background commands of a session.
 func WriteShellStdin(session *shell.Session) Tool {
 	return Tool{Name: "WriteShellStdin", Run: func(ctx context.Context, call *agentv1.ToolCall, _ Emit) Outcome {
 		success, err := writeShellStdin(ctx, session, call.GetWriteShellStdinToolCall().GetArgs())
@@ -32,7 +32,7 @@ func WriteShellStdin(session *shell.Session) Tool {
 
 func writeShellStdin(ctx context.Context, session *shell.Session, args *agentv1.WriteShellStdinArgs) (*agentv1.WriteShellStdinSuccess, error) {
 	if args.GetInput() == "" && !args.GetClose() {
-		return nil, errors.New("there is nothing to do: give text in input, or set close")
+		return nil, errors.New("nothing to do: give text in input, or set close")
 	}
 	w, err := session.Input(ctx, int(args.GetPid()), args.GetInput(), args.GetClose())
 	if err != nil {

@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// capture is an ffmpeg that records. Its methods are safe for concurrent use.
+// capture is a running ffmpeg that records. Its methods are safe for concurrent
+// use.
 type capture struct {
 	cmd    *exec.Cmd
 	most   bounds
-	words  limited // what ffmpeg complains of
+	words  limited // ffmpeg's error output
 	shown  progress
-	ended  chan struct{} // closed when it has ended
-	failed error         // how it ended; not before ended is closed
+	ended  chan struct{} // closed when ffmpeg has exited
+	failed error         // its exit error; valid once ended is closed
 
 	mu      sync.Mutex
 	stopped bool // it was told to stop
 }
 
-// begin starts to record a display into a file, which it replaces. The video is in
-// fragments, each of which can be had though nothing comes after it.
+// begin starts recording a display to a file, which it replaces. The video is
+// written in fragments, each of which is usable even if nothing follows.
 func begin(display, file string, most bounds) (*capture, error) {
 	path, err := program("ffmpeg")
 	if err != nil {
@@ -45,8 +46,9 @@ func begin(display, file string, most bounds) (*capture, error) {
 	c.cmd.Env = append(environ(), "DISPLAY="+display)
 	c.cmd.Stdout, c.cmd.Stderr = &c.shown, &c.words
 	c.cmd.WaitDelay = time.Second
-	// A recorder that is killed takes its ffmpeg along. The kernel holds that to the
-	// thread that started it, which therefore waits for it and does nothing else.
+	// If this process is killed, ffmpeg gets SIGINT. The kernel ties that to
+	// the thread that started it, so that thread waits here and does nothing
+	// else.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	started := make(chan error, 1)
 	go func() {
@@ -65,13 +67,13 @@ func begin(display, file string, most bounds) (*capture, error) {
 	return c, nil
 }
 
-// firstFrame waits until something is recorded.
+// firstFrame waits for the first recorded frame.
 func (c *capture) firstFrame(ctx context.Context) error {
 	select {
 	case <-c.shown.first:
 		return nil
 	case <-c.ended:
-		return fmt.Errorf("the desktop cannot be recorded: %s", c.complaint())
+		return fmt.Errorf("cannot record the desktop: %s", c.complaint())
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -86,12 +88,12 @@ func (c *capture) over() bool {
 	}
 }
 
-// stop has ffmpeg write what it holds, and waits for its end.
+// stop makes ffmpeg finish the file, and waits for it to exit.
 func (c *capture) stop() {
 	c.mu.Lock()
 	c.stopped = true
 	c.mu.Unlock()
-	_ = c.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = c.cmd.Process.Signal(os.Interrupt) // it may have exited already
 	select {
 	case <-c.ended:
 	case <-time.After(stopTime):
@@ -99,16 +101,16 @@ func (c *capture) stop() {
 	}
 }
 
-// kill ends ffmpeg at once.
+// kill kills ffmpeg.
 func (c *capture) kill() {
-	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Process.Kill() // it may have exited already
 	<-c.ended
 }
 
-// length is how long the recording is so far.
+// length returns the length of the recording so far.
 func (c *capture) length() time.Duration { return c.shown.length() }
 
-// reason says why ffmpeg has ended by itself; "" where it was told to.
+// reason returns why ffmpeg stopped by itself; "" if it was told to.
 func (c *capture) reason() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,19 +118,19 @@ func (c *capture) reason() string {
 	case c.stopped:
 		return ""
 	case c.failed != nil:
-		return "ffmpeg ended: " + c.complaint()
+		return "ffmpeg exited: " + c.complaint()
 	case c.length() >= c.most.length-time.Second:
-		return fmt.Sprintf("it was %s long, the most that one may be", c.most.length)
+		return fmt.Sprintf("it reached the maximum length of %s", c.most.length)
 	}
-	return fmt.Sprintf("it had %d MiB, the most that one may have", c.most.size>>20)
+	return fmt.Sprintf("it reached the maximum size of %d MiB", c.most.size>>20)
 }
 
-// complaint is what an ffmpeg that has ended said last.
+// complaint returns the error output of an ffmpeg that has exited.
 func (c *capture) complaint() string { return complaintOf(c.failed, c.words.text()) }
 
 func complaintOf(err error, words string) string {
 	if strings.Contains(words, "annot open display") {
-		return "there is no desktop that answers on the display; " + clean(words, 200)
+		return "no desktop is running on the display; " + clean(words, 200)
 	}
 	if words == "" && err != nil {
 		words = err.Error()
@@ -136,7 +138,7 @@ func complaintOf(err error, words string) string {
 	return clean(words, 300)
 }
 
-// program finds one of ffmpeg's programs.
+// program finds one of ffmpeg's programs in PATH.
 func program(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -145,7 +147,7 @@ func program(name string) (string, error) {
 	return path, nil
 }
 
-// environ is what ffmpeg is to know of this process's environment.
+// environ returns the part of this process's environment that ffmpeg needs.
 func environ() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "XAUTHORITY"} {
@@ -156,12 +158,12 @@ func environ() []string {
 	return env
 }
 
-// progress reads what ffmpeg prints with -progress: lines of key=value.
+// progress parses ffmpeg's -progress output: lines of key=value.
 type progress struct {
-	first chan struct{} // closed at the first frame; nil if nobody asks
+	first chan struct{} // closed at the first frame; nil if nobody waits
 
 	mu     sync.Mutex
-	rest   []byte // of a line that has not ended
+	rest   []byte // an incomplete line
 	began  bool
 	micros int64
 }
@@ -189,7 +191,7 @@ func (p *progress) Write(b []byte) (int, error) {
 			p.micros = n
 		}
 	}
-	if len(p.rest) > 4096 { // no line of ffmpeg's
+	if len(p.rest) > 4096 { // not a line of ffmpeg's
 		p.rest = nil
 	}
 	return len(b), nil
@@ -201,7 +203,7 @@ func (p *progress) length() time.Duration {
 	return time.Duration(p.micros) * time.Microsecond
 }
 
-// limited keeps the last bytes of what is written. It is safe for concurrent use.
+// limited keeps the last bytes that are written. It is safe for concurrent use.
 type limited struct {
 	mu   sync.Mutex
 	kept []byte
@@ -224,7 +226,7 @@ func (l *limited) text() string {
 	return string(l.kept)
 }
 
-// clean is a program's words on one line, of so many bytes at most.
+// clean joins a program's output to one line of at most that many bytes.
 func clean(words string, most int) string {
 	words = strings.Join(strings.Fields(strings.ToValidUTF8(words, "\uFFFD")), " ")
 	if len(words) > most {

@@ -13,40 +13,41 @@ import (
 	"time"
 )
 
-// Bounds of the pictures of a video.
+// Limits of the frames of a video.
 const (
-	framesTime = 2 * time.Minute // to make them all
-	longSide   = 1280            // pixels of a picture
-	maxPicture = 5 << 20         // bytes of one
+	framesTime = 2 * time.Minute // timeout for extracting all of them
+	longSide   = 1280            // pixels of a frame
+	maxPicture = 5 << 20         // bytes of one frame
 	maxVideo   = 24 * time.Hour
 )
 
-// Frame is a picture of a video, a JPEG.
+// Frame is a frame of a video, as a JPEG.
 type Frame struct {
-	At   time.Duration // since the video's beginning
+	At   time.Duration // since the start of the video
 	Data []byte
 }
 
-// Info is what a video says of itself.
+// Info describes a video.
 type Info struct {
-	Length        time.Duration // 0 where it cannot be told
+	Length        time.Duration // 0 if unknown
 	Width, Height int           // pixels
 }
 
-// formats are the media types that are read, and what ffmpeg calls them: it is told,
-// so that no file can have it read as something else, such as a list of addresses.
+// formats maps supported media types to ffmpeg's formats. The format is passed
+// to ffmpeg explicitly, so that a file cannot make it read another format, such
+// as a playlist.
 var formats = map[string]string{
 	"video/mp4": "mov", "video/quicktime": "mov", "video/webm": "matroska", "video/avi": "avi",
 }
 
-// Readable reports whether videos of that media type can be looked at.
+// Readable reports whether videos of that media type are supported.
 func Readable(mediaType string) bool { return formats[mediaType] != "" }
 
-// Look returns up to most pictures of a video, the first where from says and the
-// others at even distances as far as to; a to of 0, or beyond the end, is the end.
-// The error is ErrNoFfmpeg where there is nothing that makes them.
+// Look returns up to most frames of a video: the first at from, the others
+// evenly spaced up to to. If to is 0 or beyond the end, it means the end. If
+// ffmpeg is missing, the error is ErrNoFfmpeg.
 func Look(ctx context.Context, file, mediaType string, from, to time.Duration, most int) ([]Frame, Info, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, framesTime, fmt.Errorf("the video could not be read within %s", framesTime))
+	ctx, stop := context.WithTimeoutCause(ctx, framesTime, fmt.Errorf("reading the video took longer than %s", framesTime))
 	defer stop()
 	input := []string{"-protocol_whitelist", "file", "-f", formats[mediaType], "-i", "file:" + file}
 	info, err := probe(ctx, input)
@@ -62,7 +63,7 @@ func Look(ctx context.Context, file, mediaType string, from, to time.Duration, m
 	var frames []Frame
 	for _, at := range instants(from, to, most) {
 		data, err := frameAt(ctx, input, at)
-		for _, back := range lastFrames { // the last one may have begun long before the end
+		for _, back := range lastFrames { // the last frame may start long before the end
 			if err == nil && len(data) == 0 && at-back > from && at+lastFrame >= to {
 				at -= back
 				data, err = frameAt(ctx, input, at)
@@ -73,27 +74,27 @@ func Look(ctx context.Context, file, mediaType string, from, to time.Duration, m
 			return nil, info, context.Cause(ctx)
 		case err != nil && len(frames) == 0:
 			return nil, info, err
-		case err != nil || len(data) == 0 || len(data) > maxPicture: // damaged there
+		case err != nil || len(data) == 0 || len(data) > maxPicture: // the video is damaged there
 			continue
 		}
 		if n := len(frames); n > 0 && bytes.Equal(frames[n-1].Data, data) {
-			continue // nothing has changed
+			continue // the same frame as before
 		}
 		frames = append(frames, Frame{at, data})
 	}
 	if len(frames) == 0 {
-		return nil, info, errors.New("the video has no picture there")
+		return nil, info, errors.New("the video has no frame there")
 	}
 	return frames, info, nil
 }
 
-// lastFrame is how far before a video's end its last picture is looked for, and
-// lastFrames how much farther where there is none.
+// lastFrame is how far before a video's end its last frame is looked for. If
+// there is none, lastFrames are distances to try next.
 const lastFrame = 100 * time.Millisecond
 
 var lastFrames = []time.Duration{400 * time.Millisecond, 2 * time.Second}
 
-// instants are the times of the pictures.
+// instants returns the times of the frames.
 func instants(from, to time.Duration, most int) []time.Duration {
 	to = max(from, to-lastFrame)
 	var all []time.Duration
@@ -109,19 +110,19 @@ func instants(from, to time.Duration, most int) []time.Duration {
 	return all
 }
 
-// probe asks what a video is. Where its header does not tell its length, as that of
-// a recording that was cut off, it is read whole.
+// probe returns a description of a video. If the header does not contain the
+// length, as in a recording that was cut off, it reads the whole file.
 func probe(ctx context.Context, input []string) (Info, error) {
 	out, err := output(ctx, "ffprobe", append([]string{"-v", "error", "-select_streams", "v:0", "-show_entries", "format=duration:stream=width,height", "-of", "json"}, input...)...)
 	if err != nil {
-		return Info{}, fmt.Errorf("the video cannot be read: %w", err)
+		return Info{}, fmt.Errorf("cannot read the video: %w", err)
 	}
 	var said struct {
 		Streams []struct{ Width, Height int }
 		Format  struct{ Duration string }
 	}
 	if err := json.Unmarshal(out, &said); err != nil || len(said.Streams) == 0 {
-		return Info{}, errors.New("the file has no video in it that can be read")
+		return Info{}, errors.New("the file contains no readable video")
 	}
 	info := Info{Width: said.Streams[0].Width, Height: said.Streams[0].Height}
 	if n, err := strconv.ParseFloat(said.Format.Duration, 64); err == nil && n > 0 && n < maxVideo.Seconds() {
@@ -131,22 +132,22 @@ func probe(ctx context.Context, input []string) (Info, error) {
 	var shown progress
 	out, err = output(ctx, "ffmpeg", slices.Concat([]string{"-nostdin", "-v", "error", "-progress", "pipe:1"}, input, []string{"-map", "0:v:0", "-c", "copy", "-f", "null", "-"})...)
 	if err != nil {
-		return info, fmt.Errorf("the video cannot be read: %w", err)
+		return info, fmt.Errorf("cannot read the video: %w", err)
 	}
 	_, _ = shown.Write(out) // never fails
 	info.Length = shown.length()
 	return info, nil
 }
 
-// frameAt is the picture that a video shows at a time; nil where it has none.
+// frameAt returns the frame at a time; nil if there is none.
 func frameAt(ctx context.Context, input []string, at time.Duration) ([]byte, error) {
 	return output(ctx, "ffmpeg", slices.Concat([]string{"-nostdin", "-v", "error", "-ss", strconv.FormatFloat(at.Seconds(), 'f', 3, 64)}, input,
 		[]string{"-map", "0:v:0", "-frames:v", "1", "-vf", fmt.Sprintf(`scale=min(%[1]d\,iw):min(%[1]d\,ih):force_original_aspect_ratio=decrease`, longSide),
 			"-pix_fmt", "yuvj420p", "-q:v", "3", "-c:v", "mjpeg", "-f", "image2pipe", "pipe:1"})...)
 }
 
-// output runs one of ffmpeg's programs, and returns what it prints, as far as that
-// is any use.
+// output runs one of ffmpeg's programs and returns its output, even if it fails
+// after printing some.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	path, err := program(name)
 	if err != nil {
@@ -167,7 +168,8 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// capped takes no more than a picture may have, and a byte that tells of it.
+// capped accepts one byte more than a frame may have, which reveals a frame
+// that is too large.
 type capped struct{ to *bytes.Buffer }
 
 func (c *capped) Write(p []byte) (int, error) {

@@ -96,7 +96,7 @@ func TestLookAtWhatIsNone(t *testing.T) {
 			t.Errorf("%s: %d pictures, %v", name, len(frames), err)
 		}
 	}
-	if _, _, err := Look(t.Context(), sound, "video/mp4", 0, 0, 5); err == nil || !strings.Contains(err.Error(), "no video") {
+	if _, _, err := Look(t.Context(), sound, "video/mp4", 0, 0, 5); err == nil || !strings.Contains(err.Error(), "no readable video") {
 		t.Errorf("sound: %v", err)
 	}
 	if _, _, err := Look(t.Context(), whole, "video/mp4", time.Minute, 0, 5); err == nil || !strings.Contains(err.Error(), "10.0 s long") {

@@ -1,5 +1,5 @@
-// Package video records the desktop, and shows videos as pictures, both by
-// ffmpeg where the machine has it. It starts no desktop, and plays nothing.
+// Package video records the desktop, and extracts frames from videos. Both need
+// ffmpeg to be installed in the machine. It does not start the desktop.
 package video
 
 import (
@@ -12,66 +12,67 @@ import (
 	"time"
 )
 
-// Bounds of a recording.
+// Limits of a recording.
 const (
 	maxLength = 30 * time.Minute
 	maxSize   = 1 << 30 // bytes
-	framerate = 15      // a second
-	maxWidth  = 1280    // pixels; a wider desktop is made smaller
-	// keyframes is how many frames a fragment has: what has come of one is lost when
-	// ffmpeg is killed, which is two seconds.
+	framerate = 15      // frames per second
+	maxWidth  = 1280    // pixels; a wider desktop is scaled down
+	// keyframes is the number of frames in a fragment, two seconds. The last
+	// fragment is lost if ffmpeg is killed.
 	keyframes = 30
 )
 
-// Times that ffmpeg has.
+// Timeouts for ffmpeg.
 const (
-	startTime = time.Minute      // until the first frame; a desktop may have to start for it
-	stopTime  = 30 * time.Second // to write what it holds, which takes it 0.1 s
+	startTime = time.Minute      // until the first frame; a desktop may have to start first
+	stopTime  = 30 * time.Second // to finish the file, which normally takes 0.1 s
 	saveTime  = 5 * time.Minute
 )
 
-// Errors for a model to read.
+// Errors for the model.
 var (
-	ErrNoFfmpeg    = errors.New("ffmpeg is not in this machine: install it (sudo apt-get install -y --no-install-recommends ffmpeg), or put it into the environment's image or install")
-	ErrNoDesktop   = errors.New("this machine has no desktop: DISPLAY is not set. It comes with a VNC server in the image (tigervnc-standalone-server in Debian and Ubuntu)")
-	errNoRecording = errors.New("nothing is recorded: begin with START_RECORDING")
+	ErrNoFfmpeg    = errors.New("ffmpeg is not installed in this machine: install it (sudo apt-get install -y --no-install-recommends ffmpeg), or add it to the environment's image or install command")
+	ErrNoDesktop   = errors.New("this machine has no desktop: DISPLAY is not set. To get one, install a VNC server in the image (tigervnc-standalone-server in Debian and Ubuntu)")
+	errNoRecording = errors.New("no recording: start one with START_RECORDING")
 )
 
-// Config is what a Recorder is made of.
+// Config configures a Recorder.
 type Config struct {
-	Display   string // as the variable DISPLAY; "" is no desktop
-	Dir       string // absolute; where a recording is until it is saved
-	Artifacts string // absolute; where it is saved
+	Display   string // value of DISPLAY; "" means no desktop
+	Dir       string // absolute; folder of a recording until it is saved
+	Artifacts string // absolute; folder for saved recordings
 }
 
-// A Recorder makes one recording at a time. What it has recorded is on disk two
-// seconds later, so that it can be saved though this process, or the machine, has
-// ended meanwhile. Its methods are safe for concurrent use.
+// A Recorder makes one recording at a time. Recorded frames are on disk within
+// two seconds, so that a recording can be saved even if this process or the
+// machine has ended meanwhile. Its methods are safe for concurrent use.
 type Recorder struct {
 	Config
 	bounds bounds
 	mu     sync.Mutex
-	now    *capture // nil where no recording has begun since New
+	now    *capture // nil if no recording was started since New
 }
 
-// bounds are those of a recording.
+// bounds are the limits of a recording.
 type bounds struct {
 	length time.Duration
 	size   int64 // bytes
 }
 
-// Recording is what was recorded.
+// Recording describes a recording.
 type Recording struct {
-	Path   string // of the video; "" unless it was saved
+	Path   string // path of the video; "" unless it was saved
 	Length time.Duration
 	Size   int64  // bytes
-	Ended  string // why it had ended before it was asked to; "" where it had not
+	Ended  string // why it ended early; "" if it did not
 }
 
-// New returns a recorder, which takes up what one before it has left.
+// New returns a recorder, which takes over an unfinished recording of an
+// earlier one.
 func New(c Config) *Recorder { return &Recorder{Config: c, bounds: bounds{maxLength, maxSize}} }
 
-// Lacks says what the machine lacks to record; nil if nothing.
+// Lacks returns what the machine lacks to record; nil if nothing.
 func (r *Recorder) Lacks() error {
 	if r.Display == "" {
 		return ErrNoDesktop
@@ -80,12 +81,12 @@ func (r *Recorder) Lacks() error {
 	return err
 }
 
-// The files of a recording, in Dir: the video, which is there as long as it is
-// neither saved nor discarded, and why it has ended, if that is known.
+// The files of a recording in Dir: the video, which exists until it is saved or
+// discarded, and the reason why it ended, if known.
 func (r *Recorder) video() string { return filepath.Join(r.Dir, "screen.mp4") }
 func (r *Recorder) why() string   { return filepath.Join(r.Dir, "ended") }
 
-// Start begins a recording, and returns once its first frame is there.
+// Start starts a recording, and returns once the first frame is recorded.
 func (r *Recorder) Start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,9 +95,9 @@ func (r *Recorder) Start(ctx context.Context) error {
 	}
 	switch ended, there := r.ended(); {
 	case there && ended == "":
-		return fmt.Errorf("a recording is under way, for %s so far: SAVE_RECORDING or DISCARD_RECORDING ends it", r.now.length().Round(time.Second))
+		return fmt.Errorf("a recording is running, for %s so far: end it with SAVE_RECORDING or DISCARD_RECORDING", r.now.length().Round(time.Second))
 	case there:
-		return fmt.Errorf("there is a recording that is neither saved nor discarded, which has ended: %s. SAVE_RECORDING keeps it; DISCARD_RECORDING does not", ended)
+		return fmt.Errorf("an earlier recording was neither saved nor discarded; it ended because %s. Call SAVE_RECORDING or DISCARD_RECORDING first", ended)
 	}
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -105,7 +106,7 @@ func (r *Recorder) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("no frame of the desktop %s came within %s", r.Display, startTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("no frame of the desktop %s was recorded within %s", r.Display, startTime))
 	defer cancel()
 	if err := c.firstFrame(ctx); err != nil {
 		c.kill()
@@ -115,9 +116,9 @@ func (r *Recorder) Start(ctx context.Context) error {
 	return nil
 }
 
-// Save ends the recording and keeps it in the folder of artifacts, under a name
-// that no file has there: the one given, with a number where it is taken, or one
-// that tells the time where it is "". What cannot be saved is still there.
+// Save ends the recording and saves it in the artifacts folder under a new
+// name: the given one, with a number added if it is taken, or the current time
+// if name is "". If saving fails, the recording is still there.
 func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	name, err := fileName(name, time.Now())
 	if err != nil {
@@ -129,20 +130,20 @@ func (r *Recorder) Save(ctx context.Context, name string) (Recording, error) {
 	if err != nil {
 		return rec, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, saveTime, fmt.Errorf("it could not be saved within %s", saveTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, saveTime, fmt.Errorf("saving took longer than %s", saveTime))
 	defer cancel()
 	whole := filepath.Join(r.Dir, "whole.mp4")
-	defer func() { _ = os.Remove(whole) }() // it is gone once it is saved
+	defer func() { _ = os.Remove(whole) }() // no longer exists once it is saved
 	if rec.Length, err = rewrite(ctx, r.video(), whole); err != nil {
-		return rec, fmt.Errorf("the recording is not saved: %w. It is still there: try again, or DISCARD_RECORDING", err)
+		return rec, fmt.Errorf("the recording was not saved: %w. It is still there: try again, or use DISCARD_RECORDING", err)
 	}
 	if rec.Path, rec.Size, err = moveInto(whole, r.Artifacts, name); err != nil {
-		return rec, fmt.Errorf("the recording is not saved: %w. It is still there: try again, or DISCARD_RECORDING", err)
+		return rec, fmt.Errorf("the recording was not saved: %w. It is still there: try again, or use DISCARD_RECORDING", err)
 	}
 	return rec, r.remove()
 }
 
-// Discard ends the recording and removes it.
+// Discard ends the recording and deletes it.
 func (r *Recorder) Discard() (Recording, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +154,8 @@ func (r *Recorder) Discard() (Recording, error) {
 	return rec, r.remove()
 }
 
-// End ends the recording, if one is under way, for a reason that whoever saves or
-// discards it is told.
+// End ends a running recording. The reason is reported when the recording is
+// saved or discarded.
 func (r *Recorder) End(reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,13 +166,13 @@ func (r *Recorder) End(reason string) error {
 	return err
 }
 
-// Close ends the recording as a part of this process's end.
+// Close ends the recording when this process stops.
 func (r *Recorder) Close() error {
-	return r.End("the machine stopped, or exec-daemon was started again")
+	return r.End("the machine stopped, or exec-daemon was restarted")
 }
 
-// ended reports whether there is a recording, and why it has ended, "" while it
-// has not. It needs r.mu.
+// ended reports whether there is a recording, and why it has ended; why is ""
+// while it is running. r.mu must be held.
 func (r *Recorder) ended() (why string, there bool) {
 	if _, err := os.Lstat(r.video()); err != nil {
 		return "", false
@@ -187,14 +188,14 @@ func (r *Recorder) ended() (why string, there bool) {
 	if text, err := os.ReadFile(r.why()); err == nil && len(text) > 0 {
 		return clean(string(text), 300), true
 	}
-	return "exec-daemon or the machine ended while it was recorded, and its last seconds may be missing", true
+	return "exec-daemon or the machine stopped during the recording, so its last seconds may be missing", true
 }
 
-// end stops the recording. It needs r.mu.
+// end stops the recording. r.mu must be held.
 func (r *Recorder) end(reason string) (Recording, error) {
 	why, there := r.ended()
 	if !there {
-		if r.now != nil && !r.now.over() { // somebody has removed its file
+		if r.now != nil && !r.now.over() { // its file was removed
 			r.now.stop()
 		}
 		r.now = nil
@@ -214,12 +215,12 @@ func (r *Recorder) end(reason string) (Recording, error) {
 		if err := os.WriteFile(r.why(), []byte(reason), 0o600); err != nil {
 			return rec, fmt.Errorf("record: %w", err)
 		}
-		r.now = nil // what the file says is why
+		r.now = nil // the reason is in the file
 	}
 	return rec, nil
 }
 
-// remove forgets the recording. It needs r.mu.
+// remove forgets the recording. r.mu must be held.
 func (r *Recorder) remove() error {
 	r.now = nil
 	var wrong []error

@@ -107,7 +107,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("nothing was discarded: %v", err)
 	}
 	start(t, r)
-	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "under way") {
+	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("two at once: %v", err)
 	}
 	if rec := save(t, r, "demo.webm"); rec.Path != filepath.Join(r.Artifacts, "demo.mp4") || rec.Ended != "" {
@@ -231,14 +231,14 @@ func TestEnd(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	for name, b := range map[string]bounds{"long": {time.Second, maxSize}, "MiB": {maxLength, 1}} {
+	for name, b := range map[string]bounds{"length": {time.Second, maxSize}, "MiB": {maxLength, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := recorder(t)
 			r.bounds = b
 			start(t, r)
 			<-r.now.ended
-			if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the most that one may") {
+			if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the maximum") {
 				t.Errorf("%v", err)
 			}
 			if rec := save(t, r, ""); !strings.Contains(rec.Ended, name) {
@@ -255,7 +255,7 @@ func TestLacks(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r := New(Config{Display: ":98765", Dir: dir})
-	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no desktop that answers") {
+	if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "no desktop is running") {
 		t.Errorf("%v", err)
 	}
 	if names := left(t, dir); len(names) > 0 {

@@ -17,17 +17,18 @@ import (
 	"unicode/utf8"
 )
 
-// errNothing says that a recording has no whole fragment.
-var errNothing = errors.New("it ended before the first of it was on disk")
+// errNothing says that a recording has no complete fragment.
+var errNothing = errors.New("it ended before the first frames were on disk")
 
-// maxName bounds a name, in bytes; a number and .mp4 come after it.
+// maxName is the longest name in bytes, without the number and .mp4.
 const maxName = 100
 
-// videoEnds are the ends of names that a saved recording does not have: it is MP4,
-// whatever was wished for.
+// videoEnds are file extensions that are removed from the requested name: a
+// recording is always MP4.
 var videoEnds = []string{".mp4", ".webm", ".mkv", ".mov", ".avi", ".gif"}
 
-// fileName is the name of a saved recording, without .mp4. The error is for a model.
+// fileName returns the name of a saved recording, without .mp4. The error is
+// for the model.
 func fileName(requested string, now time.Time) (string, error) {
 	if requested == "" {
 		return "recording-" + now.UTC().Format("20060102-150405"), nil
@@ -39,17 +40,18 @@ func fileName(requested string, now time.Time) (string, error) {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
 	case strings.ContainsAny(name, `/\`), strings.HasPrefix(name, "."), name == "":
-		return "", fmt.Errorf("save_as_filename %.100q is no plain name: give one without a folder that does not begin with a dot; all recordings are saved in the same folder", requested)
+		return "", fmt.Errorf("save_as_filename %.100q is not a valid name: give a name without a folder that does not begin with a dot; all recordings are saved in the same folder", requested)
 	case !utf8.ValidString(name), strings.ContainsFunc(name, hidden), strings.TrimSpace(name) != name:
-		return "", fmt.Errorf("save_as_filename %.100q holds characters that nobody sees", requested)
+		return "", fmt.Errorf("save_as_filename %.100q contains invisible characters", requested)
 	case len(name) > maxName:
 		return "", fmt.Errorf("save_as_filename is longer than %d bytes", maxName)
 	}
 	return name, nil
 }
 
-// rewrite copies the frames of a recording into a file that browsers show the
-// length of before they have it all, and returns that length.
+// rewrite copies a recording's frames to a file that has its length at the
+// start, so that browsers show it before they have loaded all of it. It returns
+// the length.
 func rewrite(ctx context.Context, from, to string) (time.Duration, error) {
 	path, err := program("ffmpeg")
 	if err != nil {
@@ -74,10 +76,10 @@ func rewrite(ctx context.Context, from, to string) (time.Duration, error) {
 	return shown.length(), nil
 }
 
-// maxTaken bounds how many files of one name there may be.
+// maxTaken limits the number of files with the same name.
 const maxTaken = 1000
 
-// moveInto moves a file into a folder, under a name that none has there.
+// moveInto moves a file into a folder, under a name that is not taken.
 func moveInto(from, folder, name string) (path string, size int64, err error) {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -99,10 +101,10 @@ func moveInto(from, folder, name string) (path string, size int64, err error) {
 			return path, info.Size(), err
 		}
 	}
-	return "", 0, fmt.Errorf("%d files in %s have that name: give another", maxTaken, folder)
+	return "", 0, fmt.Errorf("%d files in %s have that name: give another name", maxTaken, folder)
 }
 
-// copyNew copies a file to where nothing is.
+// copyNew copies a file to a path that must not exist.
 func copyNew(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -13,45 +13,45 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// maxDepth bounds how deep the elements of a page may stand in one another: it
-// is walked by recursion.
+// maxDepth limits the nesting of a page's elements, since the tree is walked
+// recursively.
 const maxDepth = 500
 
-// Page is what a web page says.
+// Page is the readable content of a web page.
 type Page struct {
 	Title    string
 	Markdown string
 }
 
-// IsHTML reports whether the body is a web page.
+// IsHTML reports whether the body is HTML.
 func (a Answer) IsHTML() bool {
 	return a.ContentType == "text/html" || a.ContentType == "application/xhtml+xml"
 }
 
-// Page turns a web page into Markdown. Links in it are absolute.
+// Page converts a web page to Markdown, with absolute links.
 func (a Answer) Page() (page Page, err error) {
-	defer func() { // a library walks over what the page's maker chose
+	defer func() { // the library processes untrusted input and may panic
 		if what := recover(); what != nil {
-			err = fmt.Errorf("the page cannot be turned into Markdown (%v): use Fetch to see it as it is", what)
+			err = fmt.Errorf("cannot convert the page to Markdown (%v): use Fetch to get it unconverted", what)
 		}
 	}()
 	doc, err := html.Parse(strings.NewReader(a.Text()))
 	if err != nil {
-		return Page{}, fmt.Errorf("the page is no HTML: %w", err)
+		return Page{}, fmt.Errorf("the page is not HTML: %w", err)
 	}
-	at, _ := url.Parse(a.URL) // it was asked for
+	at, _ := url.Parse(a.URL) // it was requested, so it is valid
 	page.Title = prune(doc, at, 0)
 	convert := converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
 	text, err := convert.ConvertNode(doc)
 	if err != nil {
-		return Page{}, fmt.Errorf("the page cannot be turned into Markdown (%w): use Fetch to see it as it is", err)
+		return Page{}, fmt.Errorf("cannot convert the page to Markdown (%w): use Fetch to get it unconverted", err)
 	}
 	page.Markdown = strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD")
 	return page, nil
 }
 
-// prune takes out what is nothing to read, makes links absolute, and returns
-// the title.
+// prune removes elements that are not content, makes links absolute, and
+// returns the title.
 func prune(n *html.Node, at *url.URL, depth int) (title string) {
 	for c := n.FirstChild; c != nil; {
 		next := c.NextSibling
@@ -85,8 +85,8 @@ func unreadable(n *html.Node) bool {
 	return false
 }
 
-// absolute completes the address of a link or a picture, and takes out one that
-// is data or a script.
+// absolute makes the URL of a link or an image absolute, and removes data and
+// script URLs.
 func absolute(n *html.Node, at *url.URL) {
 	if n.Type != html.ElementNode {
 		return

@@ -1,8 +1,8 @@
-// Package web gets things by HTTP on behalf of a model, from inside its
-// machine. What a model asks for may have been put into its mouth by what it read,
-// and what answers may be hostile: so private addresses are not dialled, whatever
-// name led there, and time, size and redirects are bounded. It keeps no cookies,
-// uses no proxy, and runs no script of a page.
+// Package web makes HTTP requests on behalf of a model, from inside its
+// machine. A URL may come from prompt injection, and a server may be malicious.
+// So the package does not connect to private addresses, whatever name resolves
+// to them, and limits time, size and redirects. It keeps no cookies, uses no
+// proxy, and runs no scripts.
 package web
 
 import (
@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	// MaxBody bounds, in bytes, what is read of an answer, decompressed.
+	// MaxBody is how much of a body is read, in bytes after decompression.
 	MaxBody      = 10 << 20
 	maxRedirects = 10
 	maxURL       = 8 << 10
 	agent        = "aloft-fetch/1 (+an agent that works for a person)"
 )
 
-// Client gets things. It is safe for concurrent use.
+// Client makes requests. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
 }
 
-// New returns a Client. may judges each address before it is dialled, after
-// names were resolved; Public is what it is in a machine.
+// New returns a Client. may checks each address after name resolution and
+// before dialing; in a machine it is Public.
 func New(may func(netip.Addr) error) *Client {
 	dialer := &net.Dialer{
 		Timeout: 10 * time.Second,
-		// The last step before the connection: a name that is resolved twice to
-		// different addresses gains nothing.
+		// Control is called right before connecting, so DNS rebinding cannot
+		// bypass the check.
 		Control: func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil {
@@ -66,27 +66,27 @@ func New(may func(netip.Addr) error) *Client {
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+		return fmt.Errorf("it redirected more than %d times", maxRedirects)
 	}
 	return checkURL(req.URL)
 }
 
-// errPrivate is what errors wrap that come of an address that is not public.
+// errPrivate is wrapped by errors about addresses that are not public.
 var errPrivate = errors.New("the address is not public")
 
-// Answer is what came back.
+// Answer is a response.
 type Answer struct {
-	URL         string // that answered, after redirects
+	URL         string // the final URL, after redirects
 	Status      int
 	Header      http.Header
-	ContentType string // without parameters, lower case; what the body looks like, if nothing says it
-	Body        []byte // at most MaxBody
-	Truncated   bool   // the body went on
+	ContentType string // lower case, without parameters; detected from the body if missing
+	Body        []byte // at most MaxBody bytes
+	Truncated   bool   // the body was longer
 	charset     string
 }
 
-// Get gets a URL. An answer of any status is an answer. The error is for the
-// model.
+// Get gets a URL. A response of any status is returned without an error. The
+// error is for the model.
 func (c *Client) Get(ctx context.Context, address string) (Answer, error) {
 	at, err := parseURL(address)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Client) Get(ctx context.Context, address string) (Answer, error) {
 	}
 	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || kind == "application/octet-stream" {
-		kind, params, _ = mime.ParseMediaType(http.DetectContentType(a.Body)) // it is well formed
+		kind, params, _ = mime.ParseMediaType(http.DetectContentType(a.Body)) // always well formed
 	}
 	a.ContentType, a.charset = strings.ToLower(kind), params["charset"]
 	return a, nil
@@ -136,7 +136,7 @@ func checkURL(at *url.URL) error {
 	case at.Scheme != "http" && at.Scheme != "https":
 		return fmt.Errorf("url %q does not begin with http:// or https://", clip(at.String()))
 	case at.Hostname() == "":
-		return fmt.Errorf("url %q names no host", clip(at.String()))
+		return fmt.Errorf("url %q has no host", clip(at.String()))
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), 200)], "\uFFFD")
 }
 
-// explain says what went wrong in words that the model can act on.
+// explain converts an error to a message that the model can act on.
 func explain(ctx context.Context, at *url.URL, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -157,11 +157,11 @@ func explain(ctx context.Context, at *url.URL, err error) error {
 	var dns *net.DNSError
 	switch host := at.Hostname(); {
 	case errors.Is(err, errPrivate):
-		return fmt.Errorf("%s leads to the machine itself or a private network, which this tool does not ask (%w): use curl in Shell for a server that you started", host, err)
+		return fmt.Errorf("%s is this machine or in a private network, which this tool does not access (%w): to reach a server that you started, use curl in Shell", host, err)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("there is no host %s: check the name; if every name is unknown, this machine has no network", host)
+		return fmt.Errorf("cannot find the host %s: check the name; if no name can be found, this machine has no network", host)
 	case errors.As(err, &dns), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return fmt.Errorf("%s cannot be reached: this machine has no network that leads there (%w)", host, err)
+		return fmt.Errorf("cannot reach %s: this machine has no network route to it (%w)", host, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s refused the connection", at.Host)
 	}
@@ -182,8 +182,8 @@ func (a Answer) IsText() bool {
 	return strings.HasPrefix(kind, "application/") && a.charset != "" && bytes.IndexByte(a.Body, 0) < 0
 }
 
-// Text is the body as UTF-8, from the character set that the answer names, or
-// that the body does, or that it looks like.
+// Text returns the body as UTF-8. The character set is the one declared in the
+// response or the body, or else detected.
 func (a Answer) Text() string {
 	encoding, name, sure := charset.DetermineEncoding(a.Body, a.typeWithCharset())
 	if name == "utf-8" || !sure && utf8.Valid(a.Body) {

@@ -97,7 +97,7 @@ func TestGetIsBounded(t *testing.T) {
 		http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
 	}))
 	defer loop.Close()
-	if _, err := c.Get(t.Context(), loop.URL); err == nil || !strings.Contains(err.Error(), "redirects more than 10 times") {
+	if _, err := c.Get(t.Context(), loop.URL); err == nil || !strings.Contains(err.Error(), "redirected more than 10 times") {
 		t.Errorf("a loop: %v", err)
 	}
 	elsewhere := httptest.NewServer(http.RedirectHandler("file:///etc/passwd", http.StatusFound))

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// A token is a pixel, or where length is not 0, a copy of pixels before it.
+// A token is a pixel or, if length is not 0, a copy of earlier pixels.
 type token struct{ pixel, length, distance uint32 }
 
-// image writes pixels, of a picture of that width.
+// image writes the pixels of an image with that width.
 func (w *writer) image(pixels []uint32, width int, main bool) {
-	w.bits(0, 1) // no colour cache
+	w.bits(0, 1) // no color cache
 	if main {
-		w.bits(0, 1) // the same codes everywhere
+		w.bits(0, 1) // one set of codes for the whole image
 	}
 	tokens := match(pixels, width)
-	var counts [5][]int // of green and lengths, red, blue, alpha, distances
+	var counts [5][]int // of green and lengths, red, blue, alpha, and distances
 	for i, n := range []int{256 + lengths, 256, 256, 256, 40} {
 		counts[i] = make([]int, n)
 	}
@@ -56,11 +56,11 @@ func (w *writer) image(pixels []uint32, width int, main bool) {
 	}
 }
 
-// match finds what repeats: the row above, the pixel before, and wherever the
-// same three pixels stood last.
+// match finds repetitions: of the row above, of the previous pixel, and of the
+// last occurrence of the same three pixels.
 func match(pixels []uint32, width int) []token {
 	tokens := make([]token, 0, len(pixels)/4)
-	var last [1 << hashBits]int32 // 1 more than where
+	var last [1 << hashBits]int32 // index plus 1
 	for i := 0; i < len(pixels); {
 		length, from := 0, 0
 		try := func(j int) {
@@ -100,7 +100,8 @@ func match(pixels []uint32, width int) []token {
 	return tokens
 }
 
-// prefix is the symbol of a length or a distance, and the bits that follow it.
+// prefix returns the symbol for a length or a distance, and the extra bits that
+// follow it.
 func prefix(v uint32) (symbol int, extra uint32, n int) {
 	v--
 	if v < 4 {
@@ -110,20 +111,21 @@ func prefix(v uint32) (symbol int, extra uint32, n int) {
 	return 2*(n+1) + int(v>>n&1), v & (1<<n - 1), n
 }
 
-// maxLength is how long a code may be, in bits; codes of lengths have at most 7.
+// maxLength is the maximum length of a code, in bits; codes for code lengths
+// have at most 7.
 const maxLength = 15
 
-// A code is the bits of a symbol, in the order in which they are written.
+// A code is the bits of a symbol, in writing order.
 type code struct {
 	bits   uint16
-	length uint8 // 0 if the symbol does not occur, or nothing else does
+	length uint8 // 0 if the symbol does not occur, or is the only one
 	used   bool
 }
 
-// codesOf returns Huffman codes for symbols that occur so often.
+// codesOf returns Huffman codes for symbols with the given counts.
 func codesOf(counts []int, most int) []code {
 	codes := make([]code, len(counts))
-	type node struct{ weight, left, right int } // a symbol has no left, -1, and is right
+	type node struct{ weight, left, right int } // a symbol is a node with left = -1 and the symbol in right
 	var nodes []node
 	for s, n := range counts {
 		if n > 0 {
@@ -152,7 +154,7 @@ func codesOf(counts []int, most int) []code {
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := nodes[i]
 		if n.left < 0 {
-			if depth[i] > most { // rare: flatten the counts, and do it again
+			if depth[i] > most { // rare: flatten the counts and try again
 				flat := make([]int, len(counts))
 				for s, n := range counts {
 					flat[s] = (n + 1) / 2
@@ -177,10 +179,11 @@ func codesOf(counts []int, most int) []code {
 	return codes
 }
 
-// lengthOrder is the order in which the lengths of the codes of lengths stand.
+// lengthOrder is the order in which the format stores the lengths of the code
+// length codes.
 var lengthOrder = [19]int{17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// codes writes how long each code is.
+// codes writes the lengths of the codes.
 func (w *writer) codes(codes []code) {
 	var used []int
 	for s, c := range codes {
@@ -200,12 +203,12 @@ func (w *writer) codes(codes []code) {
 		}
 		return
 	}
-	// Runs of zeros are 17, of 3 to 10, and 18, of 11 to 138.
+	// Runs of zeros use symbol 17 for 3 to 10, and 18 for 11 to 138.
 	type run struct{ symbol, extra, bits int }
 	var runs []run
 	for i := 0; i < len(codes); {
 		if codes[i].used {
-			runs = append(runs, run{symbol: max(1, int(codes[i].length))}) // one alone is of any length
+			runs = append(runs, run{symbol: max(1, int(codes[i].length))}) // a single symbol needs no bits, so any length will do
 			i++
 			continue
 		}
@@ -237,18 +240,18 @@ func (w *writer) codes(codes []code) {
 		}
 		w.bits(uint64(length), 3)
 	}
-	w.bits(0, 1) // as many lengths as there are symbols
+	w.bits(0, 1) // no explicit number of lengths
 	for _, r := range runs {
 		w.code(of[r.symbol])
 		w.bits(uint64(r.extra), r.bits)
 	}
 }
 
-// A writer puts bits behind one another, the lowest first.
+// A writer collects bits, lowest first.
 type writer struct {
 	buf  []byte
 	held uint64
-	n    int // of held
+	n    int // number of bits held
 }
 
 func (w *writer) bits(v uint64, n int) {

@@ -1,7 +1,7 @@
-// Package webp writes pictures as lossless WebP (VP8L), for screenshots: text
-// stays sharp, and a picture of 1280×800 pixels takes some 30 ms and 60 kB. It needs
-// neither cgo nor a library of the system, which exec-daemon, that runs in
-// any image, may not ask for. golang.org/x/image/webp reads what it writes.
+// Package webp encodes images as lossless WebP (VP8L), for screenshots: text
+// stays sharp, and an image of 1280×800 pixels takes some 30 ms and 60 kB. It
+// needs neither cgo nor a system library, because exec-daemon has to run in any
+// image. golang.org/x/image/webp can decode its output.
 package webp
 
 import (
@@ -11,24 +11,24 @@ import (
 	"math/bits"
 )
 
-// MaxSide is the longest side, in pixels, that the format can say.
+// MaxSide is the longest side, in pixels, that the format supports.
 const MaxSide = 1 << 14
 
 const (
 	maxMatch  = 4096
-	maxWindow = 1<<20 - 120 // pixels back that a match may lie
+	maxWindow = 1<<20 - 120 // maximum distance of a match, in pixels
 	hashBits  = 15
 	minMatch  = 3
-	tileBits  = 5  // log2 of the side of a tile, which has one predictor
-	lengths   = 24 // symbols of lengths, after the 256 of green
+	tileBits  = 5  // log2 of the side of a tile; each tile has one predictor
+	lengths   = 24 // symbols for lengths, after the 256 for green
 )
 
-// Encode returns the picture in WebP, alpha and what lies outside of its bounds
-// left out: each pixel is opaque. The error is for a picture that is empty or too large.
+// Encode returns the image as WebP, without alpha: each pixel is opaque. It
+// returns an error for an image that is empty or too large.
 func Encode(m *image.RGBA) ([]byte, error) {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	if width < 1 || height < 1 || width > MaxSide || height > MaxSide {
-		return nil, fmt.Errorf("webp: a picture of %d×%d pixels; each side has 1 to %d", width, height, MaxSide)
+		return nil, fmt.Errorf("webp: image of %d×%d pixels; each side must be 1 to %d", width, height, MaxSide)
 	}
 	w := &writer{buf: make([]byte, 20, 20+width*height/4)}
 	w.bits(0x2f, 8)
@@ -38,10 +38,10 @@ func Encode(m *image.RGBA) ([]byte, error) {
 
 	pixels := flatten(m)
 	w.bits(1, 1)
-	w.bits(2, 2) // subtract green
+	w.bits(2, 2) // transform: subtract green
 	modes, residual := predict(pixels, width, height)
 	w.bits(1, 1)
-	w.bits(0, 2) // predictors
+	w.bits(0, 2) // transform: predictors
 	w.bits(tileBits-2, 3)
 	w.image(modes, (width+1<<tileBits-1)>>tileBits, false)
 	w.bits(0, 1) // no more transforms
@@ -58,7 +58,8 @@ func Encode(m *image.RGBA) ([]byte, error) {
 	return out, nil
 }
 
-// flatten returns the pixels as 0xffRRGGBB, green subtracted from red and blue.
+// flatten returns the pixels as 0xffRRGGBB, with green subtracted from red and
+// blue.
 func flatten(m *image.RGBA) []uint32 {
 	width, height := m.Rect.Dx(), m.Rect.Dy()
 	pixels := make([]uint32, width*height)
@@ -73,15 +74,15 @@ func flatten(m *image.RGBA) []uint32 {
 	return pixels
 }
 
-// The predictors that are tried, by their numbers in the format.
+// The predictors that are tried, with their numbers in the format.
 const (
 	left   = 1
 	top    = 2
 	choice = 11 // left or top, whichever is nearer to left + top - top left
 )
 
-// predict returns the predictor of each tile, as the pixels of a picture, and
-// what each pixel differs by from its prediction.
+// predict returns the predictor of each tile, as the pixels of an image, and
+// the difference of each pixel from its prediction.
 func predict(pixels []uint32, width, height int) (modes, residual []uint32) {
 	residual = make([]uint32, len(pixels))
 	for ty := 0; ty < height; ty += 1 << tileBits {
@@ -90,7 +91,7 @@ func predict(pixels []uint32, width, height int) (modes, residual []uint32) {
 			mode, least := uint32(left), uint64(1<<63)
 			for _, m := range []uint32{left, top, choice} {
 				var cost uint64
-				for y := max(1, ty+1); y < bottom; y += 4 { // one row in four says enough
+				for y := max(1, ty+1); y < bottom; y += 4 { // one row in four is enough
 					for x := max(1, tx); x < right; x++ {
 						i := y*width + x
 						cost += weight(sub(pixels[i], prediction(pixels, i, width, m)))
@@ -136,13 +137,13 @@ func prediction(pixels []uint32, i, width int, mode uint32) uint32 {
 	if t == tl {
 		return l
 	}
-	if distance(t, tl) < distance(l, tl) { // how far the prediction is from left and from top
+	if distance(t, tl) < distance(l, tl) { // distance of the prediction from left and from top
 		return l
 	}
 	return t
 }
 
-// distance is by how much the channels of two pixels differ, in all.
+// distance returns the sum of the differences of two pixels' channels.
 func distance(a, b uint32) int {
 	d := 0
 	for shift := 0; shift < 24; shift += 8 {
@@ -152,12 +153,12 @@ func distance(a, b uint32) int {
 	return d
 }
 
-// sub subtracts channel by channel.
+// sub subtracts each channel.
 func sub(a, b uint32) uint32 {
 	return 0xff00ff00&((a|0x00ff00ff)-b&0xff00ff00) | 0x00ff00ff&((a|0xff00ff00)-b&0x00ff00ff)
 }
 
-// weight is how large a residual is; one that is nothing costs nothing.
+// weight returns the size of a residual; zero costs nothing.
 func weight(d uint32) (w uint64) {
 	if d == 0 {
 		return 0

@@ -1,6 +1,6 @@
-// Package telemetrytest is a receiver of OpenTelemetry for tests: the services
-// of OTLP's own protobuf files, served by grpc-go, so that what package
-// telemetry says is heard by other code than ours.
+// Package telemetrytest provides an OpenTelemetry receiver for tests. It serves
+// OTLP's own protobuf services with grpc-go, so that package telemetry is
+// tested against independent code.
 package telemetrytest
 
 import (
@@ -25,7 +25,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Receiver keeps all that it gets. Its methods are safe for concurrent use.
+// Receiver stores everything it receives. Its methods are safe for concurrent
+// use.
 type Receiver struct {
 	URL string // http://…, without TLS
 
@@ -39,7 +40,8 @@ type Receiver struct {
 	changed  chan struct{} // closed at the next request
 }
 
-// Start starts a receiver that asks for the token, and ends it with the test.
+// Start starts a receiver that requires the token; it stops at the end of the
+// test.
 func Start(t testing.TB, token string) *Receiver {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +58,7 @@ func Start(t testing.TB, token string) *Receiver {
 	return r
 }
 
-// take checks the token and keeps the request's text.
+// take checks the token and stores the request's text.
 func (r *Receiver) take(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	r.mu.Lock()
@@ -119,7 +121,7 @@ func (s logs) Export(_ context.Context, req *collogs.ExportLogsServiceRequest) (
 	return &collogs.ExportLogsServiceResponse{}, nil
 }
 
-// Spans returns the spans so far, by their names; of those that share a name the
+// Spans returns the spans so far by name; of those with the same name, the
 // last.
 func (r *Receiver) Spans() map[string]*tracepb.Span {
 	r.mu.Lock()
@@ -131,7 +133,7 @@ func (r *Receiver) Spans() map[string]*tracepb.Span {
 	return byName
 }
 
-// AllSpans returns the spans so far, as they came.
+// AllSpans returns the spans so far, in order of arrival.
 func (r *Receiver) AllSpans() []*tracepb.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,21 +154,22 @@ func (r *Receiver) Logs() []*logspb.LogRecord {
 	return append([]*logspb.LogRecord(nil), r.logs...)
 }
 
-// Text returns all that was received, as text, to look for what must not be there.
+// Text returns everything that was received as text, to search for what must
+// not be in it.
 func (r *Receiver) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all.String()
 }
 
-// Requests counts the requests, those that were refused too.
+// Requests returns the number of requests, including refused ones.
 func (r *Receiver) Requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.requests
 }
 
-// Await waits until what was received is as the test wants it.
+// Await waits until enough returns true.
 func (r *Receiver) Await(t testing.TB, what string, enough func() bool) {
 	t.Helper()
 	limit := time.NewTimer(30 * time.Second)

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Say which lines of files an agent wrote.
+// Report which lines of files an agent wrote.
 type AiAttributionArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FilePaths     []string               `protobuf:"bytes,1,rep,name=file_paths,json=filePaths,proto3" json:"file_paths,omitempty"`

@@ -21,13 +21,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ask the user, and wait for the answer. The user may be away for hours, and you
-// do nothing meanwhile: ask only what you can neither find out nor decide by
-// yourself, and what changes the work; ask it at once, all in one call. The
-// result has the answers; where the user has none, it says to decide yourself.
+// Ask the user questions and wait for the answers. The user may be away for
+// hours, and you do nothing meanwhile: ask only what you can neither find out
+// nor decide yourself and what changes the work, and ask everything in one
+// call. The result has the answers. If the user does not answer a question, the
+// result tells you to decide yourself.
 type AskQuestionArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is about, in a few words.
+	// What the questions are about, in a few words.
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
 	// Up to 10 questions.
 	Questions     []*Question `protobuf:"bytes,2,rep,name=questions,proto3" json:"questions,omitempty"`
@@ -89,14 +90,15 @@ func (x *AskQuestionArgs) GetToolCallId() string {
 
 type Question struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the question in the answer.
+	// Identifies the question in the answer.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The question, with what the user has to know to answer it.
+	// The question, with the background the user needs to answer it.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Up to 20 answers to choose from, the one you advise first. The user may answer
-	// in other words too. Without any the answer is in words.
+	// Up to 20 options to choose from, the one you recommend first. The user may
+	// also answer in their own words. Leave it empty to ask for a free-text
+	// answer.
 	Options []*QuestionOption `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
-	// Whether several options may be chosen.
+	// Whether the user may choose several options.
 	AllowMultiple bool `protobuf:"varint,4,opt,name=allow_multiple,json=allowMultiple,proto3" json:"allow_multiple,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -162,7 +164,7 @@ func (x *Question) GetAllowMultiple() bool {
 
 type QuestionOption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the option in the answer.
+	// Identifies the option in the answer.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Label         string `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -261,7 +263,7 @@ type Answer struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	QuestionId string                 `protobuf:"bytes,1,opt,name=question_id,json=questionId,proto3" json:"question_id,omitempty"`
 	OptionIds  []string               `protobuf:"bytes,2,rep,name=option_ids,json=optionIds,proto3" json:"option_ids,omitempty"`
-	// What the user wrote instead.
+	// The user's free-text answer, if they wrote one.
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,22 +21,28 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Wait for commands that Shell started in the background: until each has ended,
-// or has printed a line that the pattern matches, or the time is up. The result
-// says how each stands and shows what it printed since the last Await of it. It is
-// no error when the time is up; the commands run on.
+// Wait for commands that Shell started in the background. Await returns when
+// each command has ended or has printed a line that matches the pattern, or
+// when the timeout passes. The result gives each command's status and what it
+// printed since the last Await for it. A timeout is not an error; the commands
+// keep running.
 type AwaitArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The process ids that Shell gave; without any, all commands that still run in the background.
+	// The process ids that Shell returned; by default all commands that are still
+	// running in the background.
 	Pids []int32 `protobuf:"varint,1,rep,packed,name=pids,proto3" json:"pids,omitempty"`
-	// A regular expression (RE2) that is looked for in each line of output after what the last Await showed.
+	// A regular expression (RE2), matched against each line of output printed
+	// since the last Await.
 	Pattern string `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// Return when the first of the commands has ended or matched, instead of all.
+	// Return as soon as one of the commands has ended or matched, instead of
+	// waiting for all.
 	Any bool `protobuf:"varint,3,opt,name=any,proto3" json:"any,omitempty"`
-	// Milliseconds to wait: 30000 unless given, at most 600000; 0 only looks.
+	// Timeout in milliseconds: 30000 by default, at most 600000. 0 returns the
+	// current status without waiting.
 	Timeout    *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
 	ToolCallId string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	// The id of the shell session; by default the main agent's. A subagent that
+	// runs in the background has its own.
 	Shell         string `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -117,7 +123,7 @@ func (x *AwaitArgs) GetShell() string {
 type AwaitSuccess struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Commands []*AwaitedCommand      `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
-	// The time was up before what was waited for.
+	// The timeout passed before the wait was over.
 	TimedOut      bool  `protobuf:"varint,2,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	WaitedMs      int32 `protobuf:"varint,3,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -175,13 +181,14 @@ func (x *AwaitSuccess) GetWaitedMs() int32 {
 	return 0
 }
 
-// AwaitedCommand is how a command stands when Await returns.
+// AwaitedCommand is the status of a command when Await returns.
 type AwaitedCommand struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Command *BackgroundCommand     `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	// The line that the pattern matched; empty if none did.
+	// The line that the pattern matched; empty if none matched.
 	Matched string `protobuf:"bytes,2,opt,name=matched,proto3" json:"matched,omitempty"`
-	// What the command printed since the last Await, its middle left out if it is long.
+	// What the command printed since the last Await. Long output is cut in the
+	// middle.
 	Output        string `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

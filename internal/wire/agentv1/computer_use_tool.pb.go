@@ -134,17 +134,17 @@ func (ScrollDirection) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_computer_use_tool_proto_rawDescGZIP(), []int{1}
 }
 
-// Act on the desktop by its pointer and keyboard, and look at it. The actions are
-// done one after the other; each object of the list holds one of them, as in
-// {"click": {"coordinate": {"x": 640, "y": 400}}}. All are checked before the
-// first is done. Coordinates are pixels of the screenshots, counted from the
-// upper left; without one the pointer stays where it is. A screenshot waits
-// until two seconds have passed since the last input. End a call with one to see
-// what came of it; two clicks in one call are a double click. At most 100 actions
-// and 5 screenshots go into one call.
+// Control the desktop with mouse and keyboard, and take screenshots. Actions
+// run in order; each object in the list holds one action, as in {"click":
+// {"coordinate": {"x": 640, "y": 400}}}. All actions are validated before the
+// first one runs. Coordinates are screenshot pixels, counted from the upper
+// left; an action without a coordinate acts at the current pointer position. A
+// screenshot is taken once two seconds have passed since the last input. End a
+// call with a screenshot to see its effect. Two clicks in one call make a
+// double click. A call may have at most 100 actions and 5 screenshots.
 type ComputerUseArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to do, in this order.
+	// The actions, in the order in which they run.
 	Actions       []*ComputerUseAction `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
 	ToolCallId    string               `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -195,7 +195,7 @@ func (x *ComputerUseArgs) GetToolCallId() string {
 	return ""
 }
 
-// ComputerUseAction is one thing that a person does at a desktop.
+// ComputerUseAction is one mouse, keyboard, wait or screenshot action.
 type ComputerUseAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Action:
@@ -357,17 +357,17 @@ type isComputerUseAction_Action interface {
 }
 
 type ComputerUseAction_MouseMove struct {
-	// Put the pointer somewhere.
+	// Move the pointer.
 	MouseMove *MouseMoveAction `protobuf:"bytes,1,opt,name=mouse_move,json=mouseMove,proto3,oneof"`
 }
 
 type ComputerUseAction_Click struct {
-	// Press a button and release it; the left one unless given.
+	// Press and release a mouse button; the left one by default.
 	Click *ClickAction `protobuf:"bytes,2,opt,name=click,proto3,oneof"`
 }
 
 type ComputerUseAction_MouseDown struct {
-	// Press a button, and hold it until mouse_up.
+	// Press a mouse button and hold it until mouse_up.
 	MouseDown *MouseDownAction `protobuf:"bytes,3,opt,name=mouse_down,json=mouseDown,proto3,oneof"`
 }
 
@@ -376,27 +376,28 @@ type ComputerUseAction_MouseUp struct {
 }
 
 type ComputerUseAction_Drag struct {
-	// Go from start to end with a button held.
+	// Drag from start to end with a mouse button held down.
 	Drag *DragAction `protobuf:"bytes,5,opt,name=drag,proto3,oneof"`
 }
 
 type ComputerUseAction_Scroll struct {
-	// Turn the wheel; down unless given.
+	// Turn the mouse wheel; down by default.
 	Scroll *ScrollAction `protobuf:"bytes,6,opt,name=scroll,proto3,oneof"`
 }
 
 type ComputerUseAction_Type struct {
-	// Type text, of any script, where the focus is. A line break is Return.
+	// Type text, in any script, into the focused element. A line break presses
+	// Return.
 	Type *TypeAction `protobuf:"bytes,7,opt,name=type,proto3,oneof"`
 }
 
 type ComputerUseAction_Key struct {
-	// Press keys together.
+	// Press a key or a combination of keys.
 	Key *KeyAction `protobuf:"bytes,8,opt,name=key,proto3,oneof"`
 }
 
 type ComputerUseAction_Wait struct {
-	// Wait, for 30000 ms at most.
+	// Wait, for at most 30000 ms.
 	Wait *WaitAction `protobuf:"bytes,9,opt,name=wait,proto3,oneof"`
 }
 
@@ -405,7 +406,7 @@ type ComputerUseAction_Screenshot struct {
 }
 
 type ComputerUseAction_CursorPosition struct {
-	// The result says where the pointer is.
+	// Report the pointer's position in the result.
 	CursorPosition *CursorPositionAction `protobuf:"bytes,11,opt,name=cursor_position,json=cursorPosition,proto3,oneof"`
 }
 
@@ -431,7 +432,7 @@ func (*ComputerUseAction_Screenshot) isComputerUseAction_Action() {}
 
 func (*ComputerUseAction_CursorPosition) isComputerUseAction_Action() {}
 
-// Coordinate is a place in the picture that the model sees, in its pixels.
+// Coordinate is a position in the screenshot that the model sees, in pixels.
 type Coordinate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	X             int32                  `protobuf:"varint,1,opt,name=x,proto3" json:"x,omitempty"`
@@ -748,7 +749,7 @@ type ScrollAction struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Coordinate *Coordinate            `protobuf:"bytes,1,opt,name=coordinate,proto3" json:"coordinate,omitempty"`
 	Direction  ScrollDirection        `protobuf:"varint,2,opt,name=direction,proto3,enum=agent.v1.ScrollDirection" json:"direction,omitempty"`
-	// Notches of the wheel, 1 to 100.
+	// Number of wheel steps, 1 to 100.
 	Amount        int32 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -852,7 +853,8 @@ func (x *TypeAction) GetText() string {
 
 type KeyAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One key or a chord, by X's names: Return, ctrl+c, alt+F4, ctrl+shift+Tab, Page_Down.
+	// One key or a combination, by X key names: Return, ctrl+c, alt+F4,
+	// ctrl+shift+Tab, Page_Down.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1014,9 +1016,10 @@ func (*CursorPositionAction) Descriptor() ([]byte, []int) {
 type ComputerUseSuccess struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ActionsDone int32                  `protobuf:"varint,1,opt,name=actions_done,json=actionsDone,proto3" json:"actions_done,omitempty"`
-	// Where the pointer is after them.
+	// The pointer's position after the actions.
 	Cursor *Coordinate `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// The file of the last screenshot. The pictures go beside the result, in their order.
+	// The path of the last screenshot. The images themselves are sent alongside
+	// the result, in order.
 	ScreenshotPath string `protobuf:"bytes,3,opt,name=screenshot_path,json=screenshotPath,proto3" json:"screenshot_path,omitempty"`
 	DurationMs     int32  `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	unknownFields  protoimpl.UnknownFields

@@ -341,7 +341,7 @@ type DirectoryEntry struct {
 	IsSymlink   bool                   `protobuf:"varint,3,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
 	SizeBytes   int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	ModifiedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	// Of a symlink: a folder is where it leads.
+	// For a symbolic link: whether it points to a directory.
 	LeadsToDirectory bool `protobuf:"varint,6,opt,name=leads_to_directory,json=leadsToDirectory,proto3" json:"leads_to_directory,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -422,10 +422,10 @@ func (x *DirectoryEntry) GetLeadsToDirectory() bool {
 type ReadTextFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Where to begin, in bytes. It is moved back to the beginning of a character.
+	// First byte to read. It is moved back to the start of a UTF-8 character.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// At most so many bytes, and 64 MiB; 0 is the whole file, which must not be
-	// longer than that.
+	// Maximum number of bytes, up to 64 MiB; 0 reads the whole file, which must
+	// not be larger than 64 MiB.
 	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -485,7 +485,7 @@ func (x *ReadTextFileRequest) GetLimit() int64 {
 type ReadTextFileResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Contents string                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
-	// Where contents begin and how long the file was, in bytes.
+	// The offset at which contents starts, and the size of the file, in bytes.
 	Offset        int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	FileSizeBytes int64 `protobuf:"varint,3,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -634,10 +634,10 @@ func (*WriteTextFileResponse) Descriptor() ([]byte, []int) {
 type ReadBinaryFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Where to begin, in bytes.
+	// First byte to read.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// At most so many bytes, and 64 MiB; 0 is the whole file, which must not be
-	// longer than that. FileService.ReadFile streams a file of any length.
+	// Maximum number of bytes, up to 64 MiB; 0 reads the whole file, which must
+	// not be larger than 64 MiB. FileService.ReadFile streams files of any size.
 	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -697,7 +697,7 @@ func (x *ReadBinaryFileRequest) GetLimit() int64 {
 type ReadBinaryFileResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Contents []byte                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`
-	// How long the file was, in bytes.
+	// The size of the whole file, in bytes.
 	FileSizeBytes int64 `protobuf:"varint,2,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -837,7 +837,7 @@ func (*WriteBinaryFileResponse) Descriptor() ([]byte, []int) {
 
 type GetDiffRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The commit to compare with; HEAD unless given.
+	// The commit to compare with; HEAD by default.
 	Base          string `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -882,7 +882,7 @@ func (x *GetDiffRequest) GetBase() string {
 
 type GetDiffResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A unified diff in git's form.
+	// A unified diff in git's format.
 	Diff          string `protobuf:"bytes,1,opt,name=diff,proto3" json:"diff,omitempty"`
 	Truncated     bool   `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1015,10 +1015,10 @@ func (x *GetWorkspaceChangesHashResponse) GetHash() string {
 
 type RefreshGithubAccessTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What git shows to the gateway from now on.
+	// The token that git presents to the git gateway from now on.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// The gateway's address in the machine, as http://127.0.0.1:26499; that of
-	// the credential before, unless given.
+	// The git gateway's address inside the machine, for example
+	// http://127.0.0.1:26499; by default the address stays the same.
 	GatewayUrl    string `protobuf:"bytes,2,opt,name=gateway_url,json=gatewayUrl,proto3" json:"gateway_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1106,7 +1106,7 @@ func (*RefreshGithubAccessTokenResponse) Descriptor() ([]byte, []int) {
 
 type WarmRemoteAccessServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The port of the machine to listen on; any free one unless given.
+	// The port to listen on in the machine; by default any free port.
 	Port          int32 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1151,12 +1151,13 @@ func (x *WarmRemoteAccessServerRequest) GetPort() int32 {
 
 type WarmRemoteAccessServerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program that was started, and the port of 127.0.0.1 where it listens.
+	// The path of the started program, and the port on 127.0.0.1 where it
+	// listens.
 	Program string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	Port    int32  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
-	// It was running already.
+	// The server was already running.
 	AlreadyRunning bool `protobuf:"varint,3,opt,name=already_running,json=alreadyRunning,proto3" json:"already_running,omitempty"`
-	// What a caller shows to the server, where the server asks for it.
+	// The token that callers must present to the server, if it requires one.
 	ConnectionToken string `protobuf:"bytes,4,opt,name=connection_token,json=connectionToken,proto3" json:"connection_token,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1222,7 +1223,7 @@ func (x *WarmRemoteAccessServerResponse) GetConnectionToken() string {
 
 type DownloadCursorServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The editor's build, as its client names it: a commit. Any will do unless given.
+	// The editor's build, identified by its commit; any build if empty.
 	Commit        string `protobuf:"bytes,1,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1267,7 +1268,7 @@ func (x *DownloadCursorServerRequest) GetCommit() string {
 
 type DownloadCursorServerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The server's program in the machine.
+	// The path of the server's program in the machine.
 	Program       string `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1348,9 +1349,9 @@ func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
 
 type ListArtifactsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
+	// Sorted by name.
 	Artifacts []*Artifact `protobuf:"bytes,1,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
-	// There are more than are listed.
+	// There are more artifacts than the list holds.
 	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1402,11 +1403,11 @@ func (x *ListArtifactsResponse) GetTruncated() bool {
 
 type Artifact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The path below the folder of artifacts, with slashes.
+	// The path below the artifacts folder, separated by slashes.
 	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	SizeBytes  int64                  `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	// Of the contents, 64 hex digits.
+	// SHA-256 of the contents, as 64 hex digits.
 	Sha256        string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1472,12 +1473,12 @@ func (x *Artifact) GetSha256() string {
 
 type UploadArtifactsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which to return; all unless given.
+	// The artifacts to return; all by default.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// Where to go on: next of the reply before.
+	// Where to continue: the next field of the previous reply.
 	From *ArtifactPosition `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// At most so many bytes of contents in the reply; 4 MiB unless given, and at
-	// most 32 MiB.
+	// Maximum number of content bytes in the reply; 4 MiB by default, at most 32
+	// MiB.
 	Limit         int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1589,7 +1590,7 @@ func (x *ArtifactPosition) GetOffset() int64 {
 type UploadArtifactsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Chunks []*ArtifactChunk       `protobuf:"bytes,1,rep,name=chunks,proto3" json:"chunks,omitempty"`
-	// Absent when all was returned.
+	// Absent once everything has been returned.
 	Next          *ArtifactPosition `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1644,10 +1645,11 @@ type ArtifactChunk struct {
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Offset   int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Contents []byte                 `protobuf:"bytes,3,opt,name=contents,proto3" json:"contents,omitempty"`
-	// The last piece of its artifact; with it comes how long it was in all.
+	// Whether this is the artifact's last piece; that piece also carries the
+	// total size.
 	Last      bool  `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
 	SizeBytes int64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Of the artifact that could not be read, why.
+	// Why the artifact could not be read; empty if it could.
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1727,7 +1729,7 @@ func (x *ArtifactChunk) GetError() string {
 
 type GetMcpRefreshTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of this server only.
+	// Only this server's tokens.
 	Server        string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Write down how the work will be done, and wait until the user has judged it. It
-// is for plan mode, and for when the user asks for a plan. Where the user wants
-// another, the result says what: then call it again with the whole plan.
+// Write a plan for the work and wait for the user's decision. Use it in plan
+// mode, or when the user asks for a plan. If the user requests changes, the
+// result says which: call CreatePlan again with the whole revised plan.
 type CreatePlanArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the plan is for, in a few words.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What will be done, in a sentence or two.
+	// What will be done, in one or two sentences.
 	Overview string `protobuf:"bytes,2,opt,name=overview,proto3" json:"overview,omitempty"`
-	// The plan itself, as Markdown: which files change and how, what is decided and
-	// why, how it is checked. At most 32,000 bytes.
+	// The plan itself, as Markdown: which files change and how, the decisions and
+	// their reasons, and how the result will be verified. At most 32,000 bytes.
 	Plan string `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The steps, in order.
 	Todos         []*TodoItem `protobuf:"bytes,4,rep,name=todos,proto3" json:"todos,omitempty"`

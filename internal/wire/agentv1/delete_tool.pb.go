@@ -21,14 +21,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Delete one file. A folder is not deleted.
+// Delete one file. Folders cannot be deleted.
 type DeleteArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
 	Path       string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
-	// judged is refused.
+	// Set if the call was approved for this path. exec-daemon then refuses it if
+	// the path resolves to a different file that needs approval.
 	Guarded       bool `protobuf:"varint,3,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The names are the words that the model gives, so they stand without a prefix.
+// The model sends these names as they are, so they have no prefix.
 // buf:lint:ignore ENUM_VALUE_PREFIX
 // buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
 // buf:lint:ignore ENUM_VALUE_UPPER_SNAKE_CASE
@@ -92,8 +92,8 @@ func (CellLanguage) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_edit_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Create a file, or replace the whole of one, with the given contents. Folders
-// on the way are made. To change a part of a file use StrReplace.
+// Create a file with the given contents, or overwrite an existing one. Missing
+// parent folders are created. To change part of a file use StrReplace.
 type WriteArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
@@ -101,8 +101,8 @@ type WriteArgs struct {
 	// The file's whole contents.
 	Contents   string `protobuf:"bytes,2,opt,name=contents,proto3" json:"contents,omitempty"`
 	ToolCallId string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
-	// judged is refused.
+	// Set if the call was approved for this path. exec-daemon then refuses it if
+	// the path resolves to a different file that needs approval.
 	Guarded       bool `protobuf:"varint,4,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -166,21 +166,21 @@ func (x *WriteArgs) GetGuarded() bool {
 	return false
 }
 
-// Replace a piece of text in a file. old_string must be in the file exactly
-// once, white space and all, unless replace_all is set.
+// Replace a piece of text in a file. old_string must occur in the file exactly
+// once, including white space, unless replace_all is set.
 type StrReplaceArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The text to find.
 	OldString string `protobuf:"bytes,2,opt,name=old_string,json=oldString,proto3" json:"old_string,omitempty"`
-	// The text to put in its place.
+	// The replacement text.
 	NewString string `protobuf:"bytes,3,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
 	// Replace every occurrence.
 	ReplaceAll bool   `protobuf:"varint,4,opt,name=replace_all,json=replaceAll,proto3" json:"replace_all,omitempty"`
 	ToolCallId string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
-	// judged is refused.
+	// Set if the call was approved for this path. exec-daemon then refuses it if
+	// the path resolves to a different file that needs approval.
 	Guarded       bool `protobuf:"varint,6,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -258,27 +258,30 @@ func (x *StrReplaceArgs) GetGuarded() bool {
 	return false
 }
 
-// Change a cell of a Jupyter notebook, or add one. To change a cell give a piece
-// of its text in old_string, which must be in it exactly once, and what to put in
-// its place in new_string. Outputs of a code cell that changes are removed, as they
-// are no longer its own. To delete a cell's text give all of it in old_string.
+// Change a cell of a Jupyter notebook, or add one. To change a cell, put a
+// piece of its text in old_string, which must occur in the cell exactly once,
+// and the replacement in new_string. If a code cell changes, its outputs are
+// removed because they are out of date. To empty a cell, put its whole text in
+// old_string.
 type EditNotebookArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Absolute path of the .ipynb file, or one relative to the workspace.
+	// Absolute path of the .ipynb file, or a path relative to the workspace.
 	TargetNotebook string `protobuf:"bytes,1,opt,name=target_notebook,json=targetNotebook,proto3" json:"target_notebook,omitempty"`
-	// The cell, counted from 0. A new cell is put before it; the number of cells adds one at the end.
+	// The index of the cell, counted from 0. A new cell is inserted before the
+	// cell with this index; the number of cells appends it at the end.
 	CellIdx int32 `protobuf:"varint,2,opt,name=cell_idx,json=cellIdx,proto3" json:"cell_idx,omitempty"`
-	// true adds a cell, false changes one.
+	// true adds a cell; false changes an existing one.
 	IsNewCell bool `protobuf:"varint,3,opt,name=is_new_cell,json=isNewCell,proto3" json:"is_new_cell,omitempty"`
-	// The language of the cell; markdown and raw are kinds of cells of their own. A cell that changes takes the kind that is given.
+	// The language of the cell; markdown and raw make it a cell of that kind. A
+	// changed cell takes on the language given.
 	CellLanguage CellLanguage `protobuf:"varint,4,opt,name=cell_language,json=cellLanguage,proto3,enum=agent.v1.CellLanguage" json:"cell_language,omitempty"`
-	// The text to find in the cell; empty for a new one, or for one that is empty.
+	// The text to find in the cell; empty for a new cell or an empty one.
 	OldString string `protobuf:"bytes,5,opt,name=old_string,json=oldString,proto3" json:"old_string,omitempty"`
-	// The text to put in its place, or the whole text of a new cell.
+	// The replacement text, or the whole text of a new cell.
 	NewString  string `protobuf:"bytes,6,opt,name=new_string,json=newString,proto3" json:"new_string,omitempty"`
 	ToolCallId string `protobuf:"bytes,7,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
-	// judged is refused.
+	// Set if the call was approved for this path. exec-daemon then refuses it if
+	// the path resolves to a different file that needs approval.
 	Guarded       bool `protobuf:"varint,8,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -459,7 +462,7 @@ type EditSuccess struct {
 	Created      bool  `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	LinesAdded   int32 `protobuf:"varint,3,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
 	LinesRemoved int32 `protobuf:"varint,4,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	// The change as a unified diff, cut at 30000 bytes.
+	// The change as a unified diff, truncated at 30000 bytes.
 	Diff          string `protobuf:"bytes,5,opt,name=diff,proto3" json:"diff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -636,7 +639,8 @@ func (*EditToolCall_Write) isEditToolCall_Args() {}
 
 func (*EditToolCall_EditNotebook) isEditToolCall_Args() {}
 
-// EditToolCallDelta is the file's content as the model writes it.
+// EditToolCallDelta is part of the file's content, sent while the model writes
+// it.
 type EditToolCallDelta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Contents      string                 `protobuf:"bytes,1,opt,name=contents,proto3" json:"contents,omitempty"`

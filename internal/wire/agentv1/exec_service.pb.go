@@ -27,9 +27,9 @@ type FailureKind int32
 
 const (
 	FailureKind_FAILURE_KIND_UNSPECIFIED FailureKind = 0
-	// The time that the call had was up.
+	// The call exceeded its timeout.
 	FailureKind_FAILURE_KIND_TIMEOUT FailureKind = 1
-	// The machine's rules or its operating system refused it.
+	// The machine's policy or its operating system denied the call.
 	FailureKind_FAILURE_KIND_PERMISSION_DENIED FailureKind = 2
 )
 
@@ -74,7 +74,7 @@ func (FailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_exec_service_proto_rawDescGZIP(), []int{0}
 }
 
-// ExecStreamElement is what the control plane sends.
+// ExecStreamElement is a message from the control plane.
 type ExecStreamElement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Element:
@@ -157,12 +157,14 @@ func (*ExecStreamElement_ExecClientMessage) isExecStreamElement_Element() {}
 
 func (*ExecStreamElement_ExecClientControlMessage) isExecStreamElement_Element() {}
 
-// ExecClientMessage asks for a tool call.
+// ExecClientMessage requests a tool call.
 type ExecClientMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The call's id, chosen by the control plane: 1 to 128 characters of [A-Za-z0-9_-].
+	// The call's id, chosen by the control plane: 1 to 128 characters of
+	// [A-Za-z0-9_-].
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// Absent to attach to the call without ever starting it.
+	// The call to run. If absent, the message attaches to an existing call and
+	// never starts one.
 	ToolCall      *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -310,8 +312,8 @@ func (*ExecClientControlMessage_Abort) isExecClientControlMessage_Control() {}
 
 func (*ExecClientControlMessage_Heartbeat) isExecClientControlMessage_Control() {}
 
-// AckCall says that a result is safe; exec-daemon may forget it. An id that
-// was acknowledged is never run again.
+// AckCall acknowledges that the control plane has stored a result; exec-daemon
+// may then delete it. An acknowledged id is never run again.
 type AckCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -356,7 +358,7 @@ func (x *AckCall) GetCallId() string {
 	return ""
 }
 
-// AbortCall ends a running call; its result is an error that gives the reason.
+// AbortCall stops a running call; its result is an error with the given reason.
 type AbortCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -409,7 +411,7 @@ func (x *AbortCall) GetReason() string {
 	return ""
 }
 
-// Heartbeat is answered with a Heartbeat of the same sequence.
+// Heartbeat is answered by a Heartbeat with the same sequence.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -454,7 +456,7 @@ func (x *Heartbeat) GetSequence() uint64 {
 	return 0
 }
 
-// ExecServerElement is what exec-daemon sends.
+// ExecServerElement is a message from exec-daemon.
 type ExecServerElement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Element:
@@ -571,15 +573,16 @@ func (*ExecServerElement_Heartbeat) isExecServerElement_Element() {}
 
 type ExecHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// SHA-256, in hex, of the catalogue that exec-daemon was built with.
+	// SHA-256, in hex, of the tool catalogue that exec-daemon was built with.
 	CatalogueDigest string `protobuf:"bytes,1,opt,name=catalogue_digest,json=catalogueDigest,proto3" json:"catalogue_digest,omitempty"`
-	// Changes with each start of the machine.
+	// Changes each time the machine boots.
 	BootId string `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// Tools of the catalogue that cannot work in this machine, for want of a
-	// program or a desktop. No model need be told of them.
+	// Tools of the catalogue that cannot run in this machine because a program or
+	// a desktop is missing. They need not be offered to a model.
 	Lacking []string `protobuf:"bytes,3,rep,name=lacking,proto3" json:"lacking,omitempty"`
-	// The calls that ran, or whose results waited to be acknowledged, when the
-	// stream began. Each takes one of a bounded number of places.
+	// The calls that were running, or whose results were not yet acknowledged,
+	// when the stream began. Each of them counts towards the limit of concurrent
+	// calls.
 	Known         []string `protobuf:"bytes,4,rep,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -647,7 +650,8 @@ type ExecDelta struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	CallId string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	Delta  *ToolCallDelta         `protobuf:"bytes,2,opt,name=delta,proto3" json:"delta,omitempty"`
-	// Counts the deltas of a call from 1, so that one seen twice is known.
+	// Numbers the deltas of a call from 1, so that a replayed delta can be
+	// recognized.
 	Sequence      uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -707,16 +711,17 @@ func (x *ExecDelta) GetSequence() uint64 {
 type ExecCompleted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	CallId string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// The tool's message with its result; the arguments are left out.
+	// The tool's message with its result, without the arguments.
 	ToolCall *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
-	// The result as the model reads it.
+	// The result as text for the model.
 	Text       string     `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	IsError    bool       `protobuf:"varint,4,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
 	Pictures   []*Picture `protobuf:"bytes,5,rep,name=pictures,proto3" json:"pictures,omitempty"`
 	DurationMs int64      `protobuf:"varint,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// The message named no tool call, and no call of that id was ever started here.
+	// The message had no tool call, and no call with that id was ever started
+	// here.
 	NeverStarted bool `protobuf:"varint,7,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
-	// Why the call failed, where that is known.
+	// Why the call failed, if known.
 	Failure       FailureKind `protobuf:"varint,8,opt,name=failure,proto3,enum=agent.v1.FailureKind" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,15 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Get a URL by HTTP from inside the machine, and show the answer as it is:
-// status, headers and body. Good for an API, a raw file or plain text; to read a
-// web page use WebFetch. Addresses of private networks and of the machine itself
-// are refused: use curl in Shell for a server that you started.
+// Get a URL over HTTP from inside the machine and return the raw response:
+// status, headers and body. Use it for an API, a raw file or plain text; to
+// read a web page use WebFetch. Private network addresses and the machine's own
+// addresses are refused: to reach a server that you started, use curl in Shell.
 type FetchArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The URL, beginning with http:// or https://.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Milliseconds for the whole of it: 30000 unless given, at most 120000.
+	// Timeout for the whole request in milliseconds: 30000 by default, at most
+	// 120000.
 	Timeout       *int32 `protobuf:"varint,2,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
 	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -89,13 +90,13 @@ func (x *FetchArgs) GetToolCallId() string {
 
 type FetchSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The URL that answered, after redirects.
+	// The final URL, after redirects.
 	Url         string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Status      int32   `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
 	ContentType string  `protobuf:"bytes,3,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	Content     string  `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
 	SizeBytes   float64 `protobuf:"fixed64,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// The body went on beyond the limit.
+	// The body was longer than the limit and was truncated.
 	Truncated     bool           `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	Headers       []*FetchHeader `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -21,13 +21,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Make a picture from a description.
+// Generate an image from a description.
 type GenerateImageArgs struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Description string                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
-	// Where to put it.
+	// Where to save the image.
 	FilePath string `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// Pictures to go by.
+	// Reference images.
 	ReferenceImagePaths []string `protobuf:"bytes,3,rep,name=reference_image_paths,json=referenceImagePaths,proto3" json:"reference_image_paths,omitempty"`
 	ToolCallId          string   `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields       protoimpl.UnknownFields

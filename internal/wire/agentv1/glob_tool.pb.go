@@ -21,12 +21,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Find files by name. Files that git ignores are left out; the newest come first.
+// Find files by name. Files that git ignores are left out; the most recently
+// modified come first.
 type GlobToolArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pattern, for example *.go or src/**/test_*.py. One that does not begin with **/ is searched for at any depth.
+	// The pattern, for example *.go or src/**/test_*.py. A pattern that does not
+	// begin with **/ matches at any depth.
 	GlobPattern string `protobuf:"bytes,1,opt,name=glob_pattern,json=globPattern,proto3" json:"glob_pattern,omitempty"`
-	// The folder to search in; the workspace unless given.
+	// The folder to search in; the workspace by default.
 	TargetDirectory string `protobuf:"bytes,2,opt,name=target_directory,json=targetDirectory,proto3" json:"target_directory,omitempty"`
 	ToolCallId      string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -171,7 +173,7 @@ type GlobSuccess struct {
 	TargetDirectory string                 `protobuf:"bytes,1,opt,name=target_directory,json=targetDirectory,proto3" json:"target_directory,omitempty"`
 	// Paths relative to target_directory, newest first.
 	Files []string `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
-	// Files found, of which files may hold only the first.
+	// Total number of files found; files may hold only the first of them.
 	TotalFiles    int32 `protobuf:"varint,3,opt,name=total_files,json=totalFiles,proto3" json:"total_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

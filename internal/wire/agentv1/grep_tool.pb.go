@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The names are the words that the model gives, so they stand without a prefix.
+// The model sends these names as they are, so they have no prefix.
 // buf:lint:ignore ENUM_VALUE_PREFIX
 // buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
 // buf:lint:ignore ENUM_VALUE_UPPER_SNAKE_CASE
@@ -74,36 +74,37 @@ func (GrepArgs_OutputMode) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_grep_tool_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Search the contents of files by regular expression (ripgrep's syntax: braces
-// and other special characters are escaped to be taken literally). Files that
-// git ignores are left out.
+// Search file contents by regular expression (ripgrep's syntax: escape braces
+// and other special characters to match them literally). Files that git ignores
+// are left out.
 type GrepArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The regular expression to look for.
+	// The regular expression to search for.
 	Pattern string `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// A file or folder to search; the workspace unless given.
+	// A file or folder to search; the workspace by default.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Only files whose path matches, for example *.js or *.{ts,tsx}.
+	// Search only files whose path matches, for example *.js or *.{ts,tsx}.
 	Glob string `protobuf:"bytes,3,opt,name=glob,proto3" json:"glob,omitempty"`
-	// What to return: the matching lines (content, the default), the paths (files_with_matches), or matches per file (count).
+	// What to return: matching lines (content, the default), file paths
+	// (files_with_matches), or the number of matches in each file (count).
 	OutputMode GrepArgs_OutputMode `protobuf:"varint,4,opt,name=output_mode,json=outputMode,proto3,enum=agent.v1.GrepArgs_OutputMode" json:"output_mode,omitempty"`
-	// Lines to show after each match.
+	// Number of lines to show after each match.
 	AfterContext *int32 `protobuf:"varint,5,opt,name=after_context,json=-A,proto3,oneof" json:"after_context,omitempty"`
-	// Lines to show before each match.
+	// Number of lines to show before each match.
 	BeforeContext *int32 `protobuf:"varint,6,opt,name=before_context,json=-B,proto3,oneof" json:"before_context,omitempty"`
-	// Lines to show before and after each match.
+	// Number of lines to show before and after each match.
 	Context *int32 `protobuf:"varint,7,opt,name=context,json=-C,proto3,oneof" json:"context,omitempty"`
 	// Ignore case.
 	CaseInsensitive bool `protobuf:"varint,8,opt,name=case_insensitive,json=-i,proto3" json:"case_insensitive,omitempty"`
-	// Only files of this type, for example js, py, rust, go.
+	// Search only files of this type, for example js, py, rust, go.
 	Type string `protobuf:"bytes,9,opt,name=type,proto3" json:"type,omitempty"`
-	// Return only the first so many lines or entries.
+	// Return at most this many lines or entries.
 	HeadLimit *int32 `protobuf:"varint,10,opt,name=head_limit,json=headLimit,proto3,oneof" json:"head_limit,omitempty"`
-	// Let . match line breaks, and a pattern span lines.
+	// Let . match line breaks, so that a pattern can span lines.
 	Multiline bool `protobuf:"varint,11,opt,name=multiline,proto3" json:"multiline,omitempty"`
-	// Leave out the first so many lines or entries.
+	// Skip this many lines or entries.
 	Offset *int32 `protobuf:"varint,12,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Order of files: path, modified, accessed or created.
+	// Order of the files: path, modified, accessed or created.
 	Sort          string `protobuf:"bytes,13,opt,name=sort,proto3" json:"sort,omitempty"`
 	SortAscending *bool  `protobuf:"varint,14,opt,name=sort_ascending,json=sortAscending,proto3,oneof" json:"sort_ascending,omitempty"`
 	ToolCallId    string `protobuf:"bytes,15,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
@@ -339,11 +340,11 @@ func (*GrepResult_Error) isGrepResult_Result() {}
 
 type GrepSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was found, in the form that output_mode asks for.
+	// The matches, in the form that output_mode asks for.
 	Output string `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
-	// Lines or entries in output.
+	// Number of lines or entries in output.
 	Lines int32 `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`
-	// There is more than output holds.
+	// There are more matches than output holds.
 	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Begin to work through a batch.
+// Start working through a batch of tasks.
 type StartGrindExecutionArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Explanation   string                 `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
@@ -244,7 +244,7 @@ func (x *StartGrindExecutionToolCall) GetResult() *StartGrindExecutionResult {
 	return nil
 }
 
-// Begin to plan a batch.
+// Start planning a batch of tasks.
 type StartGrindPlanningArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Explanation   string                 `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`

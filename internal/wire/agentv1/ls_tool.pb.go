@@ -21,18 +21,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// List a folder as a tree, with the size of each file. Files that git ignores are
-// left out. What is too much for a result is left out where it is deepest, and the
-// result says so. To find files by name use Glob.
+// List a folder as a tree, with file sizes. Files that git ignores are left
+// out. If the tree is too large for one result, the deepest levels are left out
+// and the result says so. To find files by name use Glob.
 type LsArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The folder to list; the workspace unless given.
+	// The folder to list; the workspace by default.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Levels of folders to show, from 1; 3 unless given.
+	// Number of folder levels to show, at least 1; 3 by default.
 	Depth *int32 `protobuf:"varint,2,opt,name=depth,proto3,oneof" json:"depth,omitempty"`
-	// Patterns of files and folders to leave out as well, for example *.min.js or vendor.
+	// Patterns of more files and folders to leave out, for example *.min.js or
+	// vendor.
 	Ignore []string `protobuf:"bytes,3,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	// List what git ignores, too.
+	// Also list files that git ignores.
 	All           bool   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
 	ToolCallId    string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -107,9 +108,9 @@ func (x *LsArgs) GetToolCallId() string {
 type LsSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// In the order of the tree.
+	// Entries, in tree order.
 	Entries []*LsEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Files and folders below path are more than entries holds.
+	// There are more files and folders below path than entries holds.
 	Truncated     bool `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -168,12 +169,12 @@ func (x *LsSuccess) GetTruncated() bool {
 
 type LsEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Relative to the folder; that of a folder ends in a slash.
+	// Path relative to the folder; a folder's path ends in a slash.
 	Path      string  `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	SizeBytes float64 `protobuf:"fixed64,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Where a symbolic link points; empty if it is none.
+	// The target of a symbolic link; empty for anything else.
 	Target string `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
-	// Files below a folder whose contents are not listed.
+	// Number of files below a folder whose contents are not listed.
 	FilesBelow    int32 `protobuf:"varint,4,opt,name=files_below,json=filesBelow,proto3" json:"files_below,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

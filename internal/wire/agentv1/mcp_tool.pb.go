@@ -22,17 +22,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Call a tool of one of the MCP servers that are configured for this agent. Which
-// there are, and what their tools take, stands in the conversation after [MCP
-// servers]; the words there and in results are the servers' own. Without tool_name,
-// the tools of the server are shown with their schemas, and nothing is called.
+// Call a tool of an MCP server that is configured for this agent. The
+// conversation lists the servers and their tools after [MCP servers]; those
+// descriptions, and the results, come from the servers themselves. Without
+// tool_name, the call returns the server's tools and their schemas, and runs
+// none.
 type McpArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's name in the configuration.
 	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// The tool's name, as the server gives it.
+	// The tool's name, as the server lists it.
 	ToolName string `protobuf:"bytes,2,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// The tool's arguments, as its schema has them.
+	// The tool's arguments, matching its schema.
 	Arguments     *structpb.Struct `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	ToolCallId    string           `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -100,9 +101,9 @@ func (x *McpArgs) GetToolCallId() string {
 type McpSuccess struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Content []*McpContent          `protobuf:"bytes,1,rep,name=content,proto3" json:"content,omitempty"`
-	// The tool itself says that it failed.
+	// The tool reported that it failed.
 	IsError bool `protobuf:"varint,2,opt,name=is_error,json=isError,proto3" json:"is_error,omitempty"`
-	// A JSON object, as text.
+	// A JSON object, encoded as text.
 	StructuredContent string `protobuf:"bytes,3,opt,name=structured_content,json=structuredContent,proto3" json:"structured_content,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -159,7 +160,7 @@ func (x *McpSuccess) GetStructuredContent() string {
 	return ""
 }
 
-// McpContent is one piece of what a server answers.
+// McpContent is one content block of a server's response.
 type McpContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Content:
@@ -258,7 +259,7 @@ func (*McpContent_Blob) isMcpContent_Content() {}
 
 func (*McpContent_Resource) isMcpContent_Content() {}
 
-// McpBlob is a picture or a sound; its bytes go beside the result.
+// McpBlob is an image or audio block; its bytes are sent alongside the result.
 type McpBlob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MediaType     string                 `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
@@ -537,10 +538,10 @@ func (x *McpToolCall) GetResult() *McpResult {
 	return nil
 }
 
-// List what the MCP servers that are configured for this agent have to read.
+// List the resources of the MCP servers that are configured for this agent.
 type ListMcpResourcesArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only of this server; of all unless given.
+	// List only this server's resources; by default those of all servers.
 	Server        string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -769,19 +770,20 @@ func (x *ListMcpResourcesToolCall) GetResult() *ListMcpResourcesResult {
 	return nil
 }
 
-// Read one thing that an MCP server has to read, as ListMcpResources names it.
+// Read a resource of an MCP server, as listed by ListMcpResources.
 type ReadMcpResourceArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's name in the configuration.
 	Server string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	// The resource's URI.
 	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
-	// Write it to this new file, inside the workspace, instead of showing it.
+	// Save the resource to this new file inside the workspace instead of showing
+	// it.
 	// buf:lint:ignore FIELD_LOWER_SNAKE_CASE
 	DownloadPath string `protobuf:"bytes,3,opt,name=downloadPath,proto3" json:"downloadPath,omitempty"`
 	ToolCallId   string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Set where the call was judged by its path: a target that needs a review and is not the very path that was
-	// judged is refused.
+	// Set if the call was approved for this path. exec-daemon then refuses it if
+	// the path resolves to a different file that needs approval.
 	Guarded       bool `protobuf:"varint,5,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -856,7 +858,7 @@ type ReadMcpResourceSuccess struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uri       string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	MediaType string                 `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// Empty where it went to a file or is no text.
+	// Empty if the resource was saved to a file or is not text.
 	Text          string  `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	SavedTo       string  `protobuf:"bytes,4,opt,name=saved_to,json=savedTo,proto3" json:"saved_to,omitempty"`
 	SizeBytes     float64 `protobuf:"fixed64,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -1063,8 +1065,9 @@ func (x *ReadMcpResourceToolCall) GetResult() *ReadMcpResourceResult {
 	return nil
 }
 
-// Find out where the user signs in to an MCP server whose state is needs_auth. Tell
-// them the URL; the server can be called once they have been there.
+// Get the URL where the user signs in to an MCP server whose state is
+// needs_auth. Give the user the URL; you can call the server once they have
+// signed in.
 type McpAuthArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's name in the configuration.
@@ -1121,7 +1124,7 @@ func (x *McpAuthArgs) GetToolCallId() string {
 type McpAuthSuccess struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Server string                 `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
-	// Where the user has to go; empty once the server is open.
+	// Where the user signs in; empty once the server is authorized.
 	AuthorizationUrl string `protobuf:"bytes,2,opt,name=authorization_url,json=authorizationUrl,proto3" json:"authorization_url,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

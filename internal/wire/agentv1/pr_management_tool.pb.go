@@ -70,25 +70,27 @@ func (PrAction) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_pr_management_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Push your branch and open its pull request, or change the title and the
-// description of the one there is. Commit before you call: only what is committed
-// is pushed. There is one pull request for your branch; no other branch and no
-// other pull request can be named. Use it only where the task asks for a pull
-// request, or where you can describe the work better than its commits do. Heed the
-// project's pull_request_template.md, if it has one.
+// Push your branch and open its pull request, or change the title and
+// description of the existing one. Commit before you call: only committed
+// changes are pushed. Your branch has one pull request; you cannot name another
+// branch or pull request. Use this tool only if the task asks for a pull
+// request, or if you can describe the work better than its commits do. Follow
+// the project's pull_request_template.md, if it has one.
 type PrManagementArgs struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Action PrAction               `protobuf:"varint,1,opt,name=action,proto3,enum=agent.v1.PrAction" json:"action,omitempty"`
-	// What the change does, in one line. Creating needs it.
+	// What the change does, in one line. Required to create the pull request.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// The description, as Markdown: what was changed and why, and how it was checked.
+	// The description, as Markdown: what was changed and why, and how it was
+	// verified.
 	Body string `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	// The branch to be merged into, if it is not the one that you began with.
+	// The branch to merge into, if it is not the one that you started from.
 	BaseBranch string `protobuf:"bytes,4,opt,name=base_branch,json=baseBranch,proto3" json:"base_branch,omitempty"`
-	// Not ready for review yet. It counts when the pull request is created.
+	// Open the pull request as a draft. Has no effect on one that exists.
 	Draft      bool   `protobuf:"varint,5,opt,name=draft,proto3" json:"draft,omitempty"`
 	ToolCallId string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// With several repositories: whose branch, by the repository's URL; the first if absent.
+	// If there are several repositories: the URL of the repository whose branch
+	// is meant; by default the first.
 	RepoUrl       string `protobuf:"bytes,7,opt,name=repo_url,json=repoUrl,proto3" json:"repo_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -76,14 +76,14 @@ func (LintSeverity) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_read_lints_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Read what the language servers and linters of this machine say about files:
-// errors, warnings and hints. Without paths it looks at the files that were
-// changed since the work began. Use it after edits; what it reports in files
-// that you did not touch may have been there before. The result names each
-// linter that spoke, and what is missing and how to install it.
+// Get diagnostics for files from this machine's language servers and linters:
+// errors, warnings and hints. Without paths it checks the files that were
+// changed since the work began. Use it after edits; diagnostics in files that
+// you did not touch may have been there before. The result names the linters
+// that ran, and says what is missing and how to install it.
 type ReadLintsArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Files or folders to look at; what has changed unless given.
+	// Files or folders to check; by default the changed files.
 	Paths         []string `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
 	ToolCallId    string   `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -218,15 +218,15 @@ func (*ReadLintsResult_Error) isReadLintsResult_Result() {}
 
 type ReadLintsSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Worst first, then by path and line.
+	// The most severe first, then by path and line.
 	Lints []*Lint `protobuf:"bytes,1,rep,name=lints,proto3" json:"lints,omitempty"`
-	// Found in all, of which lints may hold only the first.
+	// Total number of diagnostics found; lints may hold only the first of them.
 	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Files that were looked at.
+	// Number of files checked.
 	Files int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
-	// The linters that spoke.
+	// The linters that reported diagnostics.
 	Sources []string `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
-	// What is missing or was left out, for the reader.
+	// What is missing or was left out, as text for the model.
 	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -297,8 +297,9 @@ func (x *ReadLintsSuccess) GetNotes() []string {
 	return nil
 }
 
-// Lint is one remark on a file. Lines and columns count from 1, columns as the
-// linter counts them; the end is exclusive, and 0 where it was not said.
+// Lint is one diagnostic in a file. Lines and columns count from 1, columns in
+// the linter's own units. The end is exclusive, and 0 if the linter did not
+// give one.
 type Lint struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Path        string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -307,7 +308,7 @@ type Lint struct {
 	EndLine     int32                  `protobuf:"varint,4,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
 	EndColumn   int32                  `protobuf:"varint,5,opt,name=end_column,json=endColumn,proto3" json:"end_column,omitempty"`
 	Severity    LintSeverity           `protobuf:"varint,6,opt,name=severity,proto3,enum=agent.v1.LintSeverity" json:"severity,omitempty"`
-	// Who says so, for example "gopls" or "compiler".
+	// The linter that reported it, for example "gopls" or "compiler".
 	Source        string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
 	Code          string `protobuf:"bytes,8,opt,name=code,proto3" json:"code,omitempty"`
 	Message       string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`

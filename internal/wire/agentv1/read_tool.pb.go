@@ -21,20 +21,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Read a file. Text comes with its line numbers, each line as NUMBER|TEXT; a
-// part of a long file is had by offset and limit. A line longer than 2000
-// characters is cut and says so. An image (png, jpeg, gif, webp) is shown, made
-// smaller if it is large. A PDF comes as its text, with pictures of the first of
-// the pages asked for; a notebook (.ipynb) as its cells. Of these offset and limit
-// count pages and cells. A video (mp4, webm, mov, avi) is shown as five pictures at
-// most, with their times; its offset and limit count seconds.
+// Read a file. Text is returned with line numbers, each line as NUMBER|TEXT;
+// use offset and limit to read part of a long file. Lines longer than 2000
+// characters are truncated and marked. An image (png, jpeg, gif, webp) is
+// shown, scaled down if it is large. A PDF is returned as text, with images of
+// the first of the requested pages; a notebook (.ipynb) as its cells. For
+// these, offset and limit count pages or cells. A video (mp4, webm, mov, avi)
+// is shown as at most five frames with their times; for it, offset and limit
+// count seconds.
 type ReadToolArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute path, or a path relative to the workspace.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The line to start at, counted from 1. A negative number counts from the end: -20 is the last twenty lines.
+	// The line to start at, counted from 1. A negative number counts from the
+	// end: -20 reads the last twenty lines.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// How many lines to read, at most 2000. Without it, as many as fit.
+	// Number of lines to read, at most 2000. By default, as many as fit.
 	Limit         *int32 `protobuf:"varint,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	ToolCallId    string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -181,7 +183,7 @@ func (*ReadToolResult_Success) isReadToolResult_Result() {}
 
 func (*ReadToolResult_Error) isReadToolResult_Result() {}
 
-// ReadRange is a run of lines of a file, without line numbers.
+// ReadRange is a range of lines of a file, without line numbers.
 type ReadRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StartLine     int32                  `protobuf:"varint,1,opt,name=start_line,json=startLine,proto3" json:"start_line,omitempty"`
@@ -246,10 +248,12 @@ type ReadSuccess struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Ranges []*ReadRange           `protobuf:"bytes,2,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// Lines in the whole file, pages of a PDF, cells of a notebook, seconds of a video; 0 for an image.
+	// Number of lines in the file, pages of a PDF, cells of a notebook or seconds
+	// of a video; 0 for an image.
 	TotalLines int32   `protobuf:"varint,3,opt,name=total_lines,json=totalLines,proto3" json:"total_lines,omitempty"`
 	SizeBytes  float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Set for what is not plain text: its media type, for example image/png. Pictures go beside the result.
+	// The media type of a file that is not plain text, for example image/png.
+	// Images are sent alongside the result.
 	MediaType     string `protobuf:"bytes,5,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

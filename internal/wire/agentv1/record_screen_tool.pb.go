@@ -21,14 +21,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The names are the words that the model gives, so they stand without a prefix.
+// The model sends these names as they are, so they have no prefix.
 // buf:lint:ignore ENUM_VALUE_PREFIX
 // buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
 type RecordingMode int32
 
 const (
-	// Ends what is recorded, neither saved nor discarded: the control plane's, when
-	// a run ends.
+	// Stops a recording without saving or discarding it. The control plane sends
+	// it when a run ends.
 	RecordingMode_RECORDING_MODE_UNSPECIFIED RecordingMode = 0
 	RecordingMode_START_RECORDING            RecordingMode = 1
 	RecordingMode_SAVE_RECORDING             RecordingMode = 2
@@ -78,16 +78,18 @@ func (RecordingMode) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_record_screen_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Record the desktop as a video that the user can watch: START_RECORDING, do what is
-// to be shown, then SAVE_RECORDING, which keeps it as an artifact and returns its
-// path, or DISCARD_RECORDING. Use it to show that something works on the screen, and
-// only for that: a recording shows no more than the desktop does. There is one at a
-// time, of thirty minutes and 1 GiB at most. It ends with your work: save it before.
+// Record the desktop as a video that the user can watch: START_RECORDING, do
+// what you want to show, then SAVE_RECORDING, which keeps the video as an
+// artifact and returns its path, or DISCARD_RECORDING. Use it only to show that
+// something works on the screen: a recording shows nothing but the desktop.
+// Only one recording can run at a time, for at most thirty minutes and 1 GiB.
+// Save it before you finish: it stops when your work ends.
 type RecordScreenArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  RecordingMode          `protobuf:"varint,1,opt,name=mode,proto3,enum=agent.v1.RecordingMode" json:"mode,omitempty"`
-	// A name for the file, without a folder, for example checkout-works; only with
-	// SAVE_RECORDING. No file that is there is replaced. Unless given it is the time.
+	// The file name, without a folder, for example checkout-works; only with
+	// SAVE_RECORDING. Existing files are not overwritten. By default the name is
+	// the current time.
 	SaveAsFilename string `protobuf:"bytes,2,opt,name=save_as_filename,json=saveAsFilename,proto3" json:"save_as_filename,omitempty"`
 	ToolCallId     string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -148,11 +150,11 @@ func (x *RecordScreenArgs) GetToolCallId() string {
 type RecordScreenSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  RecordingMode          `protobuf:"varint,1,opt,name=mode,proto3,enum=agent.v1.RecordingMode" json:"mode,omitempty"`
-	// The video, once it is saved.
+	// The path of the video, once it is saved.
 	FilePath   string  `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
 	DurationMs int32   `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	SizeBytes  float64 `protobuf:"fixed64,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// Why the recording had ended before it was asked to; empty where it had not.
+	// Why the recording ended early; empty if it did not.
 	Ended         string `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Stop and judge the work so far.
+// Stop and evaluate the work so far.
 type ReflectArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reflection    string                 `protobuf:"bytes,1,opt,name=reflection,proto3" json:"reflection,omitempty"`

@@ -73,7 +73,7 @@ func (BugfixVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_report_bugfix_results_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Say what became of the bugs that were to be fixed.
+// Report the outcome of the requested bug fixes.
 type ReportBugfixResultsArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Summary       string                 `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`

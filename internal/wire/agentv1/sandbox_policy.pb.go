@@ -76,7 +76,7 @@ func (SandboxPolicy_Type) EnumDescriptor() ([]byte, []int) {
 type SandboxPolicy_ReadBoundary int32
 
 const (
-	SandboxPolicy_READ_BOUNDARY_UNSPECIFIED SandboxPolicy_ReadBoundary = 0 // SYSTEM
+	SandboxPolicy_READ_BOUNDARY_UNSPECIFIED SandboxPolicy_ReadBoundary = 0 // READ_BOUNDARY_UNSPECIFIED = 0; // same as SYSTEM
 	SandboxPolicy_READ_BOUNDARY_SYSTEM      SandboxPolicy_ReadBoundary = 1
 	SandboxPolicy_READ_BOUNDARY_WORKSPACE   SandboxPolicy_ReadBoundary = 2
 )
@@ -122,26 +122,25 @@ func (SandboxPolicy_ReadBoundary) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_sandbox_policy_proto_rawDescGZIP(), []int{0, 1}
 }
 
-// SandboxPolicy is all that a call may touch. The control plane merges it of the
-// sandbox.json files of the repository, the user and the team, and the machine's
-// own files do not count: whoever works there could change them. Only
-// INSECURE_NONE is no sandbox; it is sent where the run mode or the user has
-// said so.
+// SandboxPolicy says what a call may access. The control plane merges it from
+// the sandbox.json files of the repository, the user and the team. Files in the
+// machine are ignored, because the agent could change them. Only INSECURE_NONE
+// disables the sandbox; it is sent if the run mode or the user chose so.
 type SandboxPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  SandboxPolicy_Type     `protobuf:"varint,1,opt,name=type,proto3,enum=agent.v1.SandboxPolicy_Type" json:"type,omitempty"`
-	// Whether the network is reached at all.
+	// Whether the network can be reached at all.
 	NetworkAccess            bool     `protobuf:"varint,2,opt,name=network_access,json=networkAccess,proto3" json:"network_access,omitempty"`
 	AdditionalReadwritePaths []string `protobuf:"bytes,3,rep,name=additional_readwrite_paths,json=additionalReadwritePaths,proto3" json:"additional_readwrite_paths,omitempty"`
 	AdditionalReadonlyPaths  []string `protobuf:"bytes,4,rep,name=additional_readonly_paths,json=additionalReadonlyPaths,proto3" json:"additional_readonly_paths,omitempty"`
 	DisableTmpWrite          bool     `protobuf:"varint,5,opt,name=disable_tmp_write,json=disableTmpWrite,proto3" json:"disable_tmp_write,omitempty"`
 	EnableSharedBuildCache   bool     `protobuf:"varint,6,opt,name=enable_shared_build_cache,json=enableSharedBuildCache,proto3" json:"enable_shared_build_cache,omitempty"`
-	// The hosts, where network_access is set.
+	// The allowed and denied hosts, if network_access is set.
 	NetworkPolicy *NetworkPolicy `protobuf:"bytes,7,opt,name=network_policy,json=networkPolicy,proto3" json:"network_policy,omitempty"`
-	// What may be read beyond the boundary.
+	// Paths that may be read in addition to those inside the read boundary.
 	AdditionalReadPaths []string                   `protobuf:"bytes,8,rep,name=additional_read_paths,json=additionalReadPaths,proto3" json:"additional_read_paths,omitempty"`
 	ReadBoundary        SandboxPolicy_ReadBoundary `protobuf:"varint,9,opt,name=read_boundary,json=readBoundary,proto3,enum=agent.v1.SandboxPolicy_ReadBoundary" json:"read_boundary,omitempty"`
-	// The network is the machine's own, without a proxy at its edge.
+	// Use the machine's own network, without the sandbox's filtering proxy.
 	UnrestrictedHosts bool `protobuf:"varint,10,opt,name=unrestricted_hosts,json=unrestrictedHosts,proto3" json:"unrestricted_hosts,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -247,10 +246,10 @@ func (x *SandboxPolicy) GetUnrestrictedHosts() bool {
 	return false
 }
 
-// NetworkPolicy is networkPolicy of sandbox.json.
+// NetworkPolicy is the networkPolicy object of sandbox.json.
 type NetworkPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether what is neither allowed nor denied is reached.
+	// Whether hosts that are neither allowed nor denied can be reached.
 	DefaultAllow  bool     `protobuf:"varint,1,opt,name=default_allow,json=defaultAllow,proto3" json:"default_allow,omitempty"`
 	Allow         []string `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
 	Deny          []string `protobuf:"bytes,3,rep,name=deny,proto3" json:"deny,omitempty"`

@@ -21,20 +21,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Find code by what it is about: a question or a few words, such as "where are
-// retries of requests decided" or "parse config file". It ranks pieces of
-// files by their words, the parts of their identifiers, and the symbols that
-// they define, and is kept up to date with the files. For an exact name or a
-// regular expression use Grep. Files that git ignores are left out.
+// Find code by topic: a question or a few words, such as "where are request
+// retries decided" or "parse config file". It ranks pieces of files by their
+// words, by the parts of their identifiers and by the symbols that they define.
+// The index follows changes to the files. For an exact name or a regular
+// expression use Grep. Files that git ignores are left out.
 type SemSearchArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to look for, in words or identifiers.
 	Query string `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
-	// Folders or files to look in; the whole workspace unless given.
+	// Folders or files to search; by default the whole workspace.
 	TargetDirectories []string `protobuf:"bytes,2,rep,name=target_directories,json=targetDirectories,proto3" json:"target_directories,omitempty"`
-	// Why this search is made, in one sentence.
+	// Why you make this search, in one sentence.
 	Explanation string `protobuf:"bytes,3,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// How many results to return, from 1 to 50; 10 unless given.
+	// Number of results to return, 1 to 50; 10 by default.
 	NumResults    *int32 `protobuf:"varint,4,opt,name=num_results,json=numResults,proto3,oneof" json:"num_results,omitempty"`
 	ToolCallId    string `protobuf:"bytes,5,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -190,11 +190,11 @@ func (*SemSearchResult_Error) isSemSearchResult_Result() {}
 
 type SemSearchSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The best first.
+	// The best match first.
 	Results []*CodeResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// Files in the index.
+	// Number of files in the index.
 	Files int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
-	// What is missing or was left out, for the reader.
+	// What is missing or was left out, as text for the model.
 	Notes         []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -251,16 +251,17 @@ func (x *SemSearchSuccess) GetNotes() []string {
 	return nil
 }
 
-// CodeResult is a piece of a file. Lines count from 1, and the last is in it.
+// CodeResult is a piece of a file. Lines count from 1; the last line is
+// included.
 type CodeResult struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Path      string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	StartLine int32                  `protobuf:"varint,2,opt,name=start_line,json=startLine,proto3" json:"start_line,omitempty"`
 	EndLine   int32                  `protobuf:"varint,3,opt,name=end_line,json=endLine,proto3" json:"end_line,omitempty"`
-	// Comparable within one result only; more is better.
+	// Higher is better. Scores compare only within one result.
 	Score   float64 `protobuf:"fixed64,4,opt,name=score,proto3" json:"score,omitempty"`
 	Snippet string  `protobuf:"bytes,5,opt,name=snippet,proto3" json:"snippet,omitempty"`
-	// Symbols that are defined in the piece.
+	// Symbols defined in the piece.
 	Symbols       []string `protobuf:"bytes,6,rep,name=symbols,proto3" json:"symbols,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,14 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Say what the machines of later agents of this repository have to run to be
-// ready, after the newest code was fetched: the commands that install what the
-// code depends on. They are kept in the user's environment and take the place of
-// what was kept before; this machine runs nothing. They have to bear being run
-// again, ask nothing, and start nothing that goes on. First see them work here.
+// Save the commands that install this repository's dependencies. Machines of
+// later agents run them after fetching the newest code; this machine runs
+// nothing. They are saved in the user's environment and replace the previous
+// ones. The commands must be safe to run again, must not ask questions, and
+// must not start anything that keeps running. Run them here first to check that
+// they work.
 type SetupVmEnvironmentArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Commands that install what the code depends on, one to a line.
+	// Commands that install the dependencies, one per line.
 	InstallCommand string `protobuf:"bytes,1,opt,name=install_command,json=update_script,proto3" json:"install_command,omitempty"`
 	ToolCallId     string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -82,7 +83,7 @@ func (x *SetupVmEnvironmentArgs) GetToolCallId() string {
 type SetupVmEnvironmentSuccess struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EnvironmentId string                 `protobuf:"bytes,1,opt,name=environment_id,json=environmentId,proto3" json:"environment_id,omitempty"`
-	// Of the environment, as its history lists them.
+	// The environment's new version, as listed in its history.
 	VersionId     string `protobuf:"bytes,2,opt,name=version_id,json=versionId,proto3" json:"version_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -132,7 +133,7 @@ func (x *SetupVmEnvironmentSuccess) GetVersionId() string {
 	return ""
 }
 
-// SetupVmEnvironmentError is why the script was not kept.
+// SetupVmEnvironmentError says why the script was not saved.
 type SetupVmEnvironmentError struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`

@@ -23,37 +23,44 @@ const (
 
 // Run a command in a bash session that lasts as long as the conversation: the
 // working directory, variables, functions and aliases that one call sets are
-// there in the next. Prefer the Read, Grep, Glob, Write and StrReplace tools
-// for files. A command still running at its timeout is killed and the call is
-// an error. Long output is cut in the middle; the whole of it is then in a
-// file that the result names.
+// there in the next. For files prefer the Read, Grep, Glob, Write and
+// StrReplace tools. A command that is still running at its timeout is killed,
+// and the call is an error. Long output is cut in the middle; the result then
+// names a file that has all of it.
 //
 // Standard input is empty: a command that asks a question gets no answer, so
-// give the flags that make it ask none. What is meant to run on, such as a
-// server, or to be talked to, is started with is_background: then Await waits for
-// it, and WriteShellStdin writes to its input.
+// pass the flags that suppress prompts. Use is_background for anything that
+// should keep running, such as a server, or that needs input: then Await waits
+// for it, and WriteShellStdin writes to its input.
 type ShellArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The command line, as typed at a bash prompt. It may span several lines.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	// What the command does, in five to ten words.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Absolute path of the folder to change to first; the session stays there. Without it the command runs where the session is.
+	// Absolute path of the folder to change to first; the session stays there. By
+	// default the command runs in the session's current folder.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Milliseconds after which the command is killed: 30000 unless given, at most 600000.
+	// Timeout in milliseconds, after which the command is killed: 30000 by
+	// default, at most 600000.
 	Timeout *int32 `protobuf:"varint,4,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
-	// Start the command and return at once; its output goes to a file that the result names, and its input stays open.
+	// Start the command and return at once. Its output goes to a file that the
+	// result names, and its input stays open.
 	IsBackground bool   `protobuf:"varint,5,opt,name=is_background,json=isBackground,proto3" json:"is_background,omitempty"`
 	ToolCallId   string `protobuf:"bytes,6,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Bytes of output beyond which the whole goes to a file and the result holds
-	// its head and tail: 30000 unless given.
+	// Output longer than this many bytes goes to a file, and the result holds
+	// only its beginning and end; 30000 by default.
 	FileOutputThresholdBytes int32 `protobuf:"varint,11,opt,name=file_output_threshold_bytes,json=fileOutputThresholdBytes,proto3" json:"file_output_threshold_bytes,omitempty"`
-	// What the command needs beyond the sandbox, where commands run in one: "all" asks to run outside of it. Ask only for a command that failed in the sandbox for want of rights; it is reviewed, and may be refused.
+	// Permissions that the command needs beyond the sandbox, if commands run in
+	// one: "all" asks to run outside it. Ask only if the command failed in the
+	// sandbox for lack of permissions. The request is reviewed and may be
+	// refused.
 	RequiredPermissions []string `protobuf:"bytes,12,rep,name=required_permissions,json=requiredPermissions,proto3" json:"required_permissions,omitempty"`
-	// What the command may touch. Where exec-daemon has the sandbox switched on, a
-	// command without one runs under sandbox.json.
+	// The sandbox policy for the command. If it is absent and exec-daemon has its
+	// sandbox enabled, the command runs under sandbox.json.
 	RequestedSandboxPolicy *SandboxPolicy `protobuf:"bytes,13,opt,name=requested_sandbox_policy,json=requestedSandboxPolicy,proto3" json:"requested_sandbox_policy,omitempty"`
-	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	// The id of the shell session; by default the main agent's. A subagent that
+	// runs in the background has its own.
 	Shell         string `protobuf:"bytes,14,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -241,8 +248,8 @@ func (*ShellResult_Success) isShellResult_Result() {}
 
 func (*ShellResult_Error) isShellResult_Result() {}
 
-// ShellSuccess is a command that ran to its own end, whatever its exit status.
-// One that was killed, at its timeout or by a signal, is an error.
+// ShellSuccess is a command that exited by itself, with any status. A command
+// that was killed, by its timeout or by a signal, is an error.
 type ShellSuccess struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ExitCode   int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
@@ -251,12 +258,14 @@ type ShellSuccess struct {
 	DurationMs int32                  `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// The session's working directory after the command.
 	WorkingDirectory string `protobuf:"bytes,5,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Where the whole output is, when stdout or stderr was cut or the command is in the background.
+	// The file with the whole output, if stdout or stderr was truncated or the
+	// command runs in the background.
 	OutputFile  string  `protobuf:"bytes,6,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
 	OutputBytes float64 `protobuf:"fixed64,7,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
 	// The process id of a background command.
 	Pid int32 `protobuf:"varint,8,opt,name=pid,proto3" json:"pid,omitempty"`
-	// The commands in the background: those that run, and those whose end was not told before.
+	// Background commands: those still running, and those whose end has not been
+	// reported yet.
 	Background    []*BackgroundCommand `protobuf:"bytes,9,rep,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -355,13 +364,13 @@ func (x *ShellSuccess) GetBackground() []*BackgroundCommand {
 	return nil
 }
 
-// BackgroundCommand is a command that was started to run on.
+// BackgroundCommand is a command that Shell started with is_background.
 type BackgroundCommand struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pid     int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
 	Command string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
 	Running bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
-	// Set once the command has ended, if it is known.
+	// Set once the command has ended, if its exit code is known.
 	ExitCode      *int32  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	OutputFile    string  `protobuf:"bytes,5,opt,name=output_file,json=outputFile,proto3" json:"output_file,omitempty"`
 	OutputBytes   float64 `protobuf:"fixed64,6,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
@@ -493,7 +502,7 @@ func (x *ShellToolCall) GetResult() *ShellResult {
 	return nil
 }
 
-// ShellToolCallDelta is output as it comes.
+// ShellToolCallDelta is output, sent as the command prints it.
 type ShellToolCallDelta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stdout        string                 `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"`

@@ -21,16 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Go on in another mode of working. In plan mode nothing is changed before the user
-// has approved a plan: go there by yourself where a task turns out to be large, or
-// can be understood in ways that differ. Agent mode, in which you do things, needs
-// the user's word: they are asked, with your explanation. Where there is a plan to
-// show, call CreatePlan instead: its approval ends plan mode too.
+// Switch to another mode. In plan mode nothing is changed until the user has
+// approved a plan: switch to it yourself if a task turns out to be large or
+// ambiguous. Agent mode, in which you make changes, needs the user's consent:
+// they are asked, and see your explanation. If you have a plan to show, call
+// CreatePlan instead: its approval also ends plan mode.
 type SwitchModeArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// plan or agent.
+	// The mode: plan or agent.
 	TargetMode string `protobuf:"bytes,1,opt,name=target_mode,json=targetMode,proto3" json:"target_mode,omitempty"`
-	// Why, in a sentence that the user reads.
+	// Why, in one sentence that the user reads.
 	Explanation   string `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -21,35 +21,35 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Give a piece of work to a subagent. It has a conversation of its own, in the
-// same machine, and comes back with one message; what else it has read and tried
-// does not fill your conversation. It knows nothing of yours: its prompt has to
-// say all that it needs, what to come back with, and whether it is to change
-// anything. The user does not see its message: say what of it matters. Subagents
-// that only read work side by side when they are called in one reply; one in the
-// background works beside you. Do small things yourself.
+// Delegate a task to a subagent. It works in the same machine with its own
+// conversation and returns one message, so what it reads and tries does not
+// fill your context. It sees nothing of your conversation: its prompt must
+// contain all that it needs to know, what to report, and whether it may change
+// anything. The user does not see its message: pass on what matters. Read-only
+// subagents called in one reply run in parallel; a background subagent runs
+// while you keep working. Do small tasks yourself.
 type TaskArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The work in three to five words.
+	// The task in three to five words.
 	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
-	// All that the subagent needs to know.
+	// Everything the subagent needs to know.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Which subagent; generalPurpose unless given.
+	// The type of subagent; generalPurpose by default.
 	SubagentType *SubagentType `protobuf:"bytes,3,opt,name=subagent_type,json=subagentType,proto3" json:"subagent_type,omitempty"`
-	// fast, for work that is small and plain; inherit, or nothing, for your own.
+	// fast, for a small and simple task; inherit, or empty, for your own model.
 	Model string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// The agent_id of an earlier subagent, to go on with it: it knows what it has
-	// done.
+	// The agent_id of an earlier subagent, to continue its conversation: it
+	// remembers what it did.
 	Resume string `protobuf:"bytes,5,opt,name=resume,proto3" json:"resume,omitempty"`
-	// The subagent can change nothing, and runs no commands.
+	// The subagent may change nothing and run no commands.
 	Readonly bool `protobuf:"varint,6,opt,name=readonly,proto3" json:"readonly,omitempty"`
-	// Files that the subagent is to look at.
+	// Files for the subagent to look at.
 	Attachments []string `protobuf:"bytes,7,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	AgentId     string   `protobuf:"bytes,8,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	ToolCallId  string   `protobuf:"bytes,9,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Do not wait for the subagent: it works beside you, in a shell of its own, and
-	// you are told what it comes back with. Give it work that touches other files than
-	// yours.
+	// Return at once: the subagent runs in parallel with you, in its own shell
+	// session, and its message reaches you when it finishes. Give it work that
+	// touches other files than yours.
 	IsBackground  bool `protobuf:"varint,10,opt,name=is_background,json=isBackground,proto3" json:"is_background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -155,7 +155,8 @@ func (x *TaskArgs) GetIsBackground() bool {
 	return false
 }
 
-// SubagentType is what a subagent is made for; unspecified is for any work.
+// SubagentType is the kind of a subagent. If it is unset, the subagent is a
+// general-purpose one.
 type SubagentType struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Type:
@@ -742,7 +743,7 @@ func (*SubagentTypeCursorGuide) Descriptor() ([]byte, []int) {
 	return file_agent_v1_task_tool_proto_rawDescGZIP(), []int{11}
 }
 
-// SubagentTypeCustom is one that the repository or the user defined.
+// SubagentTypeCustom is a subagent that the repository or the user defined.
 type SubagentTypeCustom struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -789,12 +790,12 @@ func (x *SubagentTypeCustom) GetName() string {
 
 type TaskSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the subagent, so that it can be resumed.
+	// Identifies the subagent, so that it can be resumed.
 	AgentId    string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	Answer     string `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	DurationMs int32  `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	ToolCalls  int32  `protobuf:"varint,4,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
-	// It works yet: there is no answer.
+	// The subagent is still running in the background; it has not answered yet.
 	Background    bool `protobuf:"varint,5,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -865,7 +866,7 @@ func (x *TaskSuccess) GetBackground() bool {
 	return false
 }
 
-// TaskToolCallDelta is what a subagent says as it works.
+// TaskToolCallDelta is what a subagent writes while it works.
 type TaskToolCallDelta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`

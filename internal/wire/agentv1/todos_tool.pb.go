@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The names are the words that the model gives, so they stand without a prefix.
+// The model sends these names as they are, so they have no prefix.
 // buf:lint:ignore ENUM_VALUE_PREFIX
 // buf:lint:ignore ENUM_ZERO_VALUE_SUFFIX
 // buf:lint:ignore ENUM_VALUE_UPPER_SNAKE_CASE
@@ -77,13 +77,14 @@ func (TodoStatus) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_todos_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Keep a list of what is to be done, for work of three steps or more. Mark one
-// item in_progress at a time, and completed as soon as it is.
+// Keep a list of steps, for work of three steps or more. Keep one item
+// in_progress at a time, and mark it completed as soon as it is done.
 type UpdateTodosArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The items: at least two when the list is replaced.
+	// The items; at least two if the list is replaced.
 	Todos []*TodoItem `protobuf:"bytes,1,rep,name=todos,proto3" json:"todos,omitempty"`
-	// true changes the items named by their id and keeps the others; false replaces the list.
+	// true updates the items with the given ids and keeps the others; false
+	// replaces the list.
 	Merge         bool `protobuf:"varint,2,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -135,9 +136,9 @@ func (x *UpdateTodosArgs) GetMerge() bool {
 
 type TodoItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the item over its life.
+	// Identifies the item; it never changes.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What is to be done.
+	// The step to do.
 	Content       string     `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	Status        TodoStatus `protobuf:"varint,3,opt,name=status,proto3,enum=agent.v1.TodoStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -374,7 +375,7 @@ func (x *UpdateTodosToolCall) GetResult() *UpdateTodosResult {
 	return nil
 }
 
-// ReadTodosArgs are empty: the control plane reads the list by itself.
+// ReadTodosArgs has no fields: the control plane keeps the list.
 type ReadTodosArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

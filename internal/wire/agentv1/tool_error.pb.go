@@ -21,8 +21,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ToolError is why a call did not do what was asked. The message is written
-// for the model: it says what to do instead.
+// ToolError says why a call failed. The message is written for the model: it
+// says what to do instead.
 type ToolError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`

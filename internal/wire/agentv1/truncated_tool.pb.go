@@ -21,7 +21,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TruncatedArgs are empty: no model calls this tool.
+// TruncatedArgs has no fields: no model calls this tool.
 type TruncatedArgs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -58,17 +58,17 @@ func (*TruncatedArgs) Descriptor() ([]byte, []int) {
 	return file_agent_v1_truncated_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// TruncatedSuccess stands where the result of another tool was too large for the
-// model's context.
+// TruncatedSuccess replaces the result of another tool if that result was too
+// large for the model's context.
 type TruncatedSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tool that was called, for example "WebFetch".
 	Tool string `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	// The file that holds the whole of it; empty if it could not be kept.
+	// The file that holds the whole result; empty if it could not be saved.
 	Path      string  `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	SizeBytes float64 `protobuf:"fixed64,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	Lines     int32   `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"`
-	// The beginning and the end of it.
+	// The beginning and the end of the result.
 	Head          string `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
 	Tail          string `protobuf:"bytes,6,opt,name=tail,proto3" json:"tail,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -21,15 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Read a web page: its text as Markdown. A PDF is read as its text, an image is
-// shown, other text comes as it is. An answer that is no success, such as 404, is
-// an error. Addresses of private networks and of the machine itself are refused:
-// use curl in Shell for a server that you started.
+// Read a web page as Markdown. A PDF is returned as text, an image is shown,
+// and other text is returned unchanged. An unsuccessful status, such as 404, is
+// an error. Private network addresses and the machine's own addresses are
+// refused: to reach a server that you started, use curl in Shell.
 type WebFetchArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The URL, beginning with http:// or https://.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Milliseconds for the whole of it: 30000 unless given, at most 120000.
+	// Timeout for the whole request in milliseconds: 30000 by default, at most
+	// 120000.
 	Timeout       *int32 `protobuf:"varint,2,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
 	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -89,13 +90,13 @@ func (x *WebFetchArgs) GetToolCallId() string {
 
 type WebFetchSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The URL that answered, after redirects.
+	// The final URL, after redirects.
 	Url         string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Title       string  `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	Markdown    string  `protobuf:"bytes,3,opt,name=markdown,proto3" json:"markdown,omitempty"`
 	ContentType string  `protobuf:"bytes,4,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	SizeBytes   float64 `protobuf:"fixed64,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	// The page went on beyond the limit.
+	// The page was longer than the limit and was truncated.
 	Truncated     bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

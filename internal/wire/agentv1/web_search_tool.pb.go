@@ -21,12 +21,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Search the web for what is newer than the model.
+// Search the web for information newer than your training data.
 type WebSearchArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to search for.
+	// The search query.
 	SearchTerm string `protobuf:"bytes,1,opt,name=search_term,json=searchTerm,proto3" json:"search_term,omitempty"`
-	// Why the search is made, in one sentence.
+	// Why you make this search, in one sentence.
 	Explanation   string `protobuf:"bytes,2,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	ToolCallId    string `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -286,7 +286,7 @@ func (x *WebSearchReference) GetSnippet() string {
 	return ""
 }
 
-// WebSearchRejected is a search that was not allowed.
+// WebSearchRejected means that the search was not allowed.
 type WebSearchRejected struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`

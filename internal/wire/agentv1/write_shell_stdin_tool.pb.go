@@ -21,23 +21,25 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Write to the standard input of a command that Shell started in the background.
-// A line needs its own line feed at the end. What the command answers is had with
-// Await.
+// Write to the standard input of a command that Shell started in the
+// background. A line must end with a line feed. Use Await to read what the
+// command answers.
 //
 // A control character acts as it does at a terminal: \u0003 (Ctrl-C) interrupts
 // the command, \u001c (Ctrl-\) quits it, \u001a (Ctrl-Z) suspends it, and
 // \u0004 (Ctrl-D) ends its input.
 type WriteShellStdinArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The process id that Shell gave for the command.
+	// The process id that Shell returned for the command.
 	Pid int32 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
 	// The text to write; it may be empty.
 	Input string `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`
-	// Close the input after the text, so that the command sees its end. Nothing can be written after that.
+	// Close the input after the text, so that the command reads end of file.
+	// Nothing can be written after that.
 	Close      bool   `protobuf:"varint,3,opt,name=close,proto3" json:"close,omitempty"`
 	ToolCallId string `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	// Which of the machine's shells; the agent's own unless given. A subagent that works in the background has one of its own.
+	// The id of the shell session; by default the main agent's. A subagent that
+	// runs in the background has its own.
 	Shell         string `protobuf:"bytes,5,opt,name=shell,proto3" json:"shell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -111,11 +113,11 @@ func (x *WriteShellStdinArgs) GetShell() string {
 type WriteShellStdinSuccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pid   int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
-	// Bytes that went into the command's input.
+	// Number of bytes written to the command's input.
 	BytesWritten int32 `protobuf:"varint,2,opt,name=bytes_written,json=bytesWritten,proto3" json:"bytes_written,omitempty"`
-	// The input is at its end.
+	// The input is closed.
 	Closed bool `protobuf:"varint,3,opt,name=closed,proto3" json:"closed,omitempty"`
-	// Names of the signals that control characters stood for, for example SIGINT.
+	// Names of the signals that control characters sent, for example SIGINT.
 	Signals       []string `protobuf:"bytes,4,rep,name=signals,proto3" json:"signals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Join copies between two connections, both ways, until both have ended, and
-// closes them. The end of one direction is passed on as such, so that a peer
-// that has said everything still hears the answer.
+// Join copies between two connections in both directions until both have ended,
+// and closes them. It forwards the end of each direction separately, so that a
+// peer that has finished sending still receives the response.
 func Join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -24,8 +24,8 @@ func Join(a, b net.Conn) {
 func oneWay(dst, src net.Conn) {
 	_, err := io.Copy(dst, src)
 	if err != nil {
-		// One side is broken: what the other still says reaches nobody. Closing
-		// a stream does not end a Read of it; a deadline does.
+		// One direction failed, so what the other still sends reaches nobody.
+		// Closing a stream does not end a Read of it; a deadline does.
 		_ = src.SetDeadline(time.Unix(1, 0))
 		_ = dst.SetDeadline(time.Unix(1, 0))
 		return
@@ -34,6 +34,6 @@ func oneWay(dst, src net.Conn) {
 		_ = half.CloseWrite()
 		return
 	}
-	// Close of a stream ends its writing only.
+	// Close of a stream only ends writing.
 	_ = dst.Close()
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Listener is a net.Listener of streams that somebody hands to it, so that a
+// A Listener is a net.Listener of streams that are passed to Hand, so that a
 // net/http server can serve them.
 type Listener struct {
 	conns  chan net.Conn
@@ -18,9 +18,8 @@ func NewListener() *Listener {
 	return &Listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Hand gives a stream to whoever accepts, and waits until it is taken. It
-// reports whether it was: false means that the listener is closed and that the
-// stream is still the caller's.
+// Hand passes a stream to Accept, and waits until it is accepted. It returns
+// false if the listener is closed; the caller then still owns the stream.
 func (l *Listener) Hand(stream net.Conn) bool {
 	select {
 	case l.conns <- stream:
@@ -46,5 +45,5 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr names no place: streams have none.
+// Addr returns a placeholder: streams have no address.
 func (l *Listener) Addr() net.Addr { return &net.UnixAddr{Name: "mux", Net: "unix"} }

@@ -14,45 +14,45 @@ import (
 // peer used up a budget of it.
 var ErrExceeded = errors.New("the peer exceeded a limit of the connection")
 
-// The budget of a connection. A peer that exceeds it is hostile or broken: an
-// honest one stays far below, and flow control cannot hold it back, since every
-// stream has a window of its own.
+// The limits of a connection. A peer that exceeds them is malicious or broken:
+// a correct one stays far below. Flow control does not limit the total, since
+// every stream has its own window.
 const (
-	maxStreams = 1024     // that the peer opened and that have not ended at both ends
-	maxHeld    = 64 << 20 // bytes that the peer sent and nobody has read yet
-	maxPings   = 64       // of the peer, not answered yet
+	maxStreams = 1024     // opened by the peer and not ended at both ends
+	maxHeld    = 64 << 20 // bytes that the peer sent and that have not been read
+	maxPings   = 64       // of the peer, not yet answered
 )
 
-// idleBuffer is how large, in bytes, the buffer of a stream may stay once
+// idleBuffer is the largest buffer, in bytes, that a stream keeps once
 // everything in it has been read.
 const idleBuffer = 64 << 10
 
-// meter is the raw connection under a session. It reads the frames that pass in
-// both directions, keeps count of what the peer makes this end hold, and fails
-// the read that would exceed the budget, before the session acts on the frame.
+// meter is the raw connection under a session. It parses the frames in both
+// directions and tracks how much memory the peer makes this end use. If a frame
+// would exceed a limit, it fails the read before the session sees the frame.
 type meter struct {
 	net.Conn
-	parity  uint32 // of the ids of streams that this end opens
+	parity  uint32 // of the ids of streams opened by this end
 	in, out frames
 	unsent  []byte // header of a data frame, which is written with its body
 
 	mu       sync.Mutex
 	streams  map[uint32]*holding // those not ended at both ends
-	foreign  int                 // of streams: those that the peer opened
+	foreign  int                 // number of streams opened by the peer
 	held     int
 	pings    int
-	exceeded error // why the connection was ended; nil otherwise
+	exceeded error // why the connection was closed; nil otherwise
 }
 
-// holding is what one stream holds.
+// holding is the state of one stream.
 type holding struct {
 	id       uint32
 	foreign  bool // the peer opened the stream
-	bytes    int  // received and not read
-	peak     int  // most bytes since the buffer was last empty
+	bytes    int  // received and not yet read
+	peak     int  // largest number of bytes since the buffer was last empty
 	peerDone bool // the peer has sent its FIN or a RST
 	weDone   bool // the stream was closed here
-	gone     bool // taken out of the count
+	gone     bool // no longer counted
 }
 
 func newMeter(conn net.Conn, parity uint32) *meter {
@@ -72,7 +72,7 @@ func (m *meter) Read(p []byte) (int, error) {
 // a data frame by itself, and then the body: a short body goes with its header in one
 // write, so that the peer is woken once. Only the session's one writer calls it.
 func (m *meter) Write(p []byte) (int, error) {
-	_ = m.out.scan(p, m.sent) // sent returns no error
+	_ = m.out.scan(p, m.sent) // sent never returns an error
 	if len(m.unsent) == 0 && len(p) == frameSize && m.out.have == 0 && m.out.body > 0 {
 		m.unsent = append(m.unsent, p...)
 		return len(p), nil
@@ -141,7 +141,7 @@ func (m *meter) received(f frame) error {
 	return nil
 }
 
-// exceed needs m.mu.
+// exceed records that a limit was exceeded. m.mu must be held.
 func (m *meter) exceed(format string, args ...any) error {
 	m.exceeded = fmt.Errorf("%w: "+format, append([]any{ErrExceeded}, args...)...)
 	return m.exceeded
@@ -166,7 +166,8 @@ func (m *meter) sent(f frame) error {
 	return nil
 }
 
-// release stops counting a stream that has ended at both ends. It needs m.mu.
+// release stops counting a stream that has ended at both ends. m.mu must be
+// held.
 func (m *meter) release(h *holding) {
 	if h.gone || !h.peerDone || !h.weDone {
 		return
@@ -179,26 +180,25 @@ func (m *meter) release(h *holding) {
 	delete(m.streams, h.id)
 }
 
-// why returns the error of a connection that exceeded its budget; nil for any
-// other.
+// why returns the error of a connection that exceeded a limit; nil for others.
 func (m *meter) why() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.exceeded
 }
 
-// of makes s a stream whose reads are counted.
+// of returns s as a stream whose reads are counted.
 func (m *meter) of(s *yamux.Stream) *stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.streams[s.StreamID()]
-	if h == nil { // ended already
+	if h == nil { // it has ended already
 		h = &holding{id: s.StreamID(), gone: true}
 	}
 	return &stream{Stream: s, meter: m, holding: h}
 }
 
-// stream is a stream of a session that tells the meter what was read of it.
+// stream is a stream that reports its reads to the meter.
 type stream struct {
 	*yamux.Stream
 	meter   *meter
@@ -214,8 +214,8 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// took counts n bytes as read, and reports whether the buffer of the stream is
-// empty and too large to keep.
+// took counts n bytes as read. It reports whether the stream's buffer is empty
+// and too large to keep.
 func (s *stream) took(n int) (shrink bool) {
 	s.meter.mu.Lock()
 	defer s.meter.mu.Unlock()
@@ -231,7 +231,7 @@ func (s *stream) took(n int) (shrink bool) {
 	return shrink
 }
 
-// Close ends the writing. What the peer sends is still read.
+// Close ends writing. What the peer sends can still be read.
 func (s *stream) Close() error {
 	err := s.Stream.Close()
 	s.meter.mu.Lock()
@@ -241,8 +241,8 @@ func (s *stream) Close() error {
 	return err
 }
 
-// The frames of yamux: version, kind, flags, stream and length; a data frame is
-// followed by as many bytes.
+// yamux frames: version, kind, flags, stream and length; a data frame is
+// followed by that many bytes.
 const (
 	frameSize = 12
 
@@ -263,14 +263,14 @@ type frame struct {
 	length uint32
 }
 
-// frames finds the frames in one direction of a connection.
+// frames parses the frames in one direction of a connection.
 type frames struct {
 	header [frameSize]byte
 	have   int    // bytes of header
 	body   uint32 // bytes that follow the last header
 }
 
-// scan calls each with every header that ends in p, up to its first error.
+// scan calls each for every header that ends in p, until each returns an error.
 func (s *frames) scan(p []byte, each func(frame) error) error {
 	for len(p) > 0 {
 		if s.body > 0 {

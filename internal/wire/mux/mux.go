@@ -1,7 +1,7 @@
-// Package mux is the one connection between the control plane and a machine:
-// many streams over one net.Conn, opened by either end, each with the name of
-// what it is for. The control plane is the client of the connection,
-// pod-daemon its server; both may open streams.
+// Package mux multiplexes the one connection between the control plane and a
+// machine: many streams over one net.Conn, opened by either end, each with a
+// name that says what it is for. The control plane is the client of the
+// connection and pod-daemon the server; both may open streams.
 package mux
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Names of streams, and who answers them.
+// Stream names, and who serves them.
 const (
-	Pod  = "pod"  // pod.v1 over HTTP/2; pod-daemon answers
-	Exec = "exec" // agent.v1 over HTTP/2; pod-daemon joins it to exec-daemon
-	Git  = "git"  // git's smart HTTP; the control plane's gateway answers
+	Pod  = "pod"  // pod.v1 over HTTP/2; served by pod-daemon
+	Exec = "exec" // agent.v1 over HTTP/2; pod-daemon forwards it to exec-daemon
+	Git  = "git"  // git's smart HTTP; served by the control plane's git gateway
 )
 
-// port begins the name of a stream to a TCP port in the machine; pod-daemon
-// answers. It writes one byte of 0 once it is connected, and ends the stream
-// where it is not.
+// port is the prefix of the names of streams to a TCP port in the machine,
+// served by pod-daemon. It writes one zero byte once it is connected; if it
+// cannot connect, it closes the stream.
 const port = "port "
 
-// Port names the stream to a port of the machine's loopback.
+// Port returns the name of a stream to a port on the machine's loopback.
 func Port(n uint16) string { return port + strconv.Itoa(int(n)) }
 
-// PortOf returns the port that a stream's name asks for, if it asks for one.
+// PortOf returns the port in a stream's name, if it is one of Port's.
 func PortOf(name string) (n uint16, ok bool) {
 	digits, ok := strings.CutPrefix(name, port)
 	if !ok {
@@ -42,10 +42,11 @@ func PortOf(name string) (n uint16, ok bool) {
 	return uint16(v), err == nil && v != 0 && Port(uint16(v)) == name
 }
 
-// maxName bounds a name, so that a hostile peer cannot make us read on.
+// maxName limits a name's length, so that a malicious peer cannot make us read
+// on.
 const maxName = 64
 
-// headerTimeout is how long a peer may take to say what its stream is for.
+// headerTimeout is how long a peer may take to send the name of a stream.
 const headerTimeout = 10 * time.Second
 
 // Conn is one end of a connection. Its methods are safe for concurrent use.
@@ -78,8 +79,8 @@ func config() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.LogOutput = io.Discard
 	c.MaxStreamWindowSize = 1 << 20
-	// A peer that is gone without a word, or hangs, is noticed in at most the
-	// sum of the two; a machine that is only short of CPU answers sooner.
+	// A peer that has disappeared or hangs is detected within the sum of the
+	// two; a machine that is only short of CPU time answers sooner.
 	c.KeepAliveInterval = 3 * time.Second
 	c.ConnectionWriteTimeout = 6 * time.Second
 	return c
@@ -105,9 +106,9 @@ func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	return s, nil
 }
 
-// Serve hands each stream that the peer opens to handle, in a goroutine of its
-// own, until the connection ends. handle owns the stream. The error wraps
-// [ErrExceeded] where the peer used up a budget of the connection.
+// Serve calls handle for each stream that the peer opens, in a new goroutine,
+// until the connection ends. handle owns the stream. The error wraps
+// [ErrExceeded] if the peer exceeded a limit.
 func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
 	for {
 		accepted, err := c.session.AcceptStream()
@@ -144,8 +145,7 @@ func readName(s net.Conn) (string, error) {
 	return string(name), s.SetReadDeadline(time.Time{})
 }
 
-// because returns err, or why the connection was ended if the peer exceeded its
-// budget.
+// because returns err, or the limit that the peer exceeded.
 func (c *Conn) because(err error) error {
 	if over := c.meter.why(); over != nil {
 		return over
@@ -153,12 +153,12 @@ func (c *Conn) because(err error) error {
 	return err
 }
 
-// Exceeded returns the error that ended the connection if the peer used up a
-// budget of it, which wraps [ErrExceeded]; nil otherwise.
+// Exceeded returns the error, which wraps [ErrExceeded], if the connection was
+// closed because the peer exceeded a limit; nil otherwise.
 func (c *Conn) Exceeded() error { return c.meter.why() }
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.session.CloseChan() }
 
-// Close ends the connection and every stream of it.
+// Close closes the connection and all its streams.
 func (c *Conn) Close() error { return c.session.Close() }

@@ -1,10 +1,10 @@
 package mux
 
-// More names of streams, and who answers them.
+// More stream names, and who serves them.
 const (
-	PTY   = "pty"   // docs/reference/pty.md over a WebSocket; pod-daemon joins it to exec-daemon
-	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; the control plane answers
+	PTY   = "pty"   // docs/reference/pty.md over a WebSocket; pod-daemon forwards it to exec-daemon
+	Token = "token" // HTTP/1.1, POST /v1/tokens/oidc; served by the control plane
 )
 
-// Telemetry is OTLP: gRPC over HTTP/2. The control plane answers.
+// Telemetry is OTLP: gRPC over HTTP/2, served by the control plane.
 const Telemetry = "telemetry"

@@ -1,5 +1,5 @@
 package mux
 
-// SSH is the name of streams of the ssh protocol; pod-daemon joins them to
-// exec-daemon's server.
+// SSH is the name of ssh streams; pod-daemon forwards them to exec-daemon's ssh
+// server.
 const SSH = "ssh"

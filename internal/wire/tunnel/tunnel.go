@@ -1,6 +1,7 @@
-// Package tunnel carries one TCP connection over one WebSocket: its bytes are
-// binary messages, and a text message says that its sender has no more. So the
-// end of one direction passes, as programs that say all and then listen need.
+// Package tunnel carries one TCP connection over one WebSocket: binary messages
+// carry its bytes, and a text message marks the end of one direction. So each
+// direction can be closed separately, as programs need that send everything and
+// then wait for the response.
 package tunnel
 
 import (
@@ -16,13 +17,13 @@ import (
 
 // Sizes, in bytes, and times.
 const (
-	chunk      = 64 << 10 // of one message that is sent
-	maxMessage = 1 << 20  // of one that is taken
+	chunk      = 64 << 10 // of a message that is sent
+	maxMessage = 1 << 20  // of a message that is accepted
 	pingEvery  = 30 * time.Second
 	pingWithin = 30 * time.Second
 )
 
-// end is the text message.
+// end is the text message that marks the end of a direction.
 const end = "end"
 
 // Join copies between conn and ws until both directions have ended, ctx ends,
@@ -31,7 +32,7 @@ func Join(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ws.SetReadLimit(maxMessage)
-	// What breaks one direction ends the other.
+	// An error in one direction also ends the other.
 	stop := context.AfterFunc(ctx, func() {
 		_ = conn.Close()
 		_ = ws.CloseNow()
@@ -62,7 +63,7 @@ func Join(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	_ = ws.Close(websocket.StatusNormalClosure, "") // the peer may have closed it first
 }
 
-// keepAlive ends with an error when the peer does not answer.
+// keepAlive returns an error when the peer stops answering pings.
 func keepAlive(ctx context.Context, ws *websocket.Conn) error {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -109,7 +110,7 @@ func receive(ctx context.Context, ws *websocket.Conn, conn net.Conn) error {
 			if _, err := io.Copy(io.Discard, r); err != nil {
 				return err
 			}
-			ws.CloseRead(ctx) // somebody has to hear the answers to pings
+			ws.CloseRead(ctx) // answers to pings must be read
 			if half, ok := conn.(interface{ CloseWrite() error }); ok {
 				return half.CloseWrite()
 			}

@@ -11,7 +11,7 @@ import { Once } from "./Once";
 
 const w = words.account;
 
-/** What a person may do about themselves: name, password, passkeys, keys, sessions. */
+/** A user's own settings: name, password, passkeys, API keys, sessions. */
 export default function Account() {
   const now = session.use();
   const client = useClient();
@@ -169,7 +169,7 @@ function Keys() {
   const list = useLoad(client.keys, []);
   const now = useNow();
   const [name, setName] = useState("");
-  const [days, setDays] = useState(0); // that it is good for; 0 is for ever
+  const [days, setDays] = useState(0); // days until it expires; 0 means never
   const [made, setMade] = useState("");
   const remove = (k: ApiKey) => {
     if (k.kind === "session" || confirm(w.deleteSure(k.name))) client.deleteKey(k.id).then(list.reload, toastFailure);

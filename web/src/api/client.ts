@@ -11,26 +11,26 @@ import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
 
-/** A request that can be repeated: the server gives the first reply again. */
+/** Headers of a request that can be repeated: the server then returns the first response again. */
 const once = (key: string) => ({ "Idempotency-Key": key });
 
 const pathIs = (path: string) => `path=${encodeURIComponent(path)}`;
 
-const newest = "last=60&pieces=false"; // of events: the first screen
-const screenful = "last=300&pieces=false"; // of events: some screens
+const newest = "last=60&pieces=false"; // of events: enough for the first screen
+const screenful = "last=300&pieces=false"; // of events: several screens
 
 const at = (...parts: string[]) => parts.map((p) => `/${encodeURIComponent(p)}`).join("");
 
 const recentOf = (id: string) => `/v1/agents${at(id)}/events?${newest}`;
 
-/** Whose a secret is: a person's own, the team's, or an environment's by its id. */
+/** The owner of a secret: the user, the team, or an environment by its id. */
 export type SecretOwner = "personal" | "team" | { environment: string };
 const placeOfSecrets = (owner: SecretOwner) => (owner === "personal" ? "/secrets" : owner === "team" ? "/team/secrets" : `/environments${at(owner.environment)}/secrets`);
 
-/** What is used of a JSON schema. */
+/** The part of JSON schema that is used here. */
 export type Schema = { type?: string | string[]; description?: string; properties?: Record<string, Schema>; items?: Schema; anyOf?: Schema[]; enum?: unknown[]; examples?: unknown[] };
 
-/** The API, as far as the dashboard uses it: an operation a line. */
+/** The part of the API that the dashboard uses, one line per operation. */
 export class Client {
   constructor(private readonly transport: Transport) {}
 
@@ -41,11 +41,11 @@ export class Client {
     return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
   }
 
-  /** Begins to get what the page of an agent shows first. */
+  /** Prefetches what the page of an agent shows first. */
   foresee(id: string): void {
     for (const path of [`/v1/agents${at(id)}`, `/v1/agents${at(id)}/journal`, recentOf(id)]) this.transport.ahead(path);
   }
-  /** Drops what was foreseen for somebody who is signed out. */
+  /** Drops prefetched data when the user signs out. */
   forget = () => this.transport.forget();
 
   session = () => this.get<SignedIn>("/session");
@@ -91,7 +91,7 @@ export class Client {
   queue = (id: string, prompt: Prompt, key: string, model?: ModelRef) => this.send<Queued>("POST", `/agents${at(id)}/queue`, { prompt, ...(model ? { model } : {}) }, once(key));
   unqueue = (id: string, runId: string) => this.send("DELETE", `/agents${at(id)}/queue${at(runId)}`);
   retry = (id: string, body: Retry, key: string) => this.send<{ run: Run }>("POST", `/agents${at(id)}/retry`, body, once(key));
-  /** Where an image of an event is. */
+  /** The address of an image of an event. */
   image = (id: string, seq: number, n: number) => this.transport.source(`/v1/agents${at(id)}/events/${seq}/images/${n}`);
   fork = (id: string, body: Fork, key: string) => this.send<{ items: { agent: Agent }[] }>("POST", `/agents${at(id)}/fork`, body, once(key));
   cancel = (id: string, runId: string) => this.send("POST", `/agents${at(id)}/runs${at(runId)}/cancel`);
@@ -104,13 +104,16 @@ export class Client {
   pullRequests = (id: string) => this.get<Page<PullRequestStatus>>(`/agents${at(id)}/pull-requests`);
   proposePullRequest = (id: string, repo: string) => this.get<ProposedPullRequest>(`/agents${at(id)}/pull-requests/proposal?${new URLSearchParams({ repoUrl: repo })}`);
   openPullRequest = (id: string, body: CreatePullRequest, key: string) => this.send<PullRequest>("POST", `/agents${at(id)}/pull-requests`, body, once(key));
-  /** What the agent's whole journal comes to. */
+  /** A summary of the agent's whole journal. */
   journal = (id: string) => this.get<Journal>(`/agents${at(id)}/journal`);
   /** The agent's newest events. */
   recent = (id: string, signal: AbortSignal) => lines(this.transport.pieces(recentOf(id), signal));
-  /** The agent's events after a number, and those to come. An empty line says that the server is there. */
+  /**
+   * The agent's events after a sequence number, and future ones. An empty line
+   * is a heartbeat of the server.
+   */
   follow = (id: string, after: number, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
-  /** The events that come before a number, from where a turn begins. */
+  /** The events before a sequence number, starting at the beginning of a turn. */
   async before(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
     const out: Event[] = [];
     for await (const line of lines(this.transport.pieces(`/v1/agents${at(id)}/events?before=${seq}&${screenful}`, signal))) if (line) out.push(JSON.parse(line) as Event);
@@ -122,22 +125,25 @@ export class Client {
 
   files = (id: string, path: string) => this.get<{ items: FileEntry[] }>(`/agents${at(id)}/files?${pathIs(path)}`);
   readFile = (id: string, path: string, signal?: AbortSignal) => this.transport.bytes(`/v1/agents${at(id)}/files/contents?digest=true&${pathIs(path)}`, signal);
-  /** Writes a file: one that has the tag still, with "" one that is not there, and with undefined any. */
+  /**
+   * Writes a file if it still has the tag; "" requires that it does not exist,
+   * undefined accepts anything.
+   */
   writeFile = (id: string, path: string, contents: Blob, tag?: string) =>
     this.send<WrittenFile>("PUT", `/agents${at(id)}/files/contents?${pathIs(path)}`, contents, tag === undefined ? {} : tag === "" ? { "If-None-Match": "*" } : { "If-Match": `"${tag}"` });
-  /** Writes a file as writeFile does, and tells which share of it has been sent. */
+  /** Writes a file as writeFile does, and reports the share that has been sent. */
   upload = (id: string, path: string, contents: Blob, over: boolean, sent: (share: number) => void, signal: AbortSignal) =>
     this.transport.put(`/v1/agents${at(id)}/files/contents?${pathIs(path)}`, contents, over ? {} : { "If-None-Match": "*" }, sent, signal);
   createFolder = (id: string, path: string) => this.send("POST", `/agents${at(id)}/files/folders`, { path });
   moveFile = (id: string, from: string, to: string) => this.send("POST", `/agents${at(id)}/files/move`, { from, to });
   deleteFile = (id: string, path: string) => this.send("DELETE", `/agents${at(id)}/files?recursive=true&${pathIs(path)}`);
-  /** Where a browser downloads a file, or a folder as a tar file. */
+  /** The URL for downloading a file, or a folder as a tar archive. */
   fileURL = (id: string, path: string, folder: boolean) => `/v1/agents${at(id)}/files/${folder ? "archive" : "contents"}?${pathIs(path)}`;
 
   terminals = (id: string) => this.get<{ items: Terminal[] | null }>(`/agents${at(id)}/terminals`);
   pty = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/pty`, "aloft.pty");
   artifacts = (id: string) => this.get<Page<Artifact>>(`/agents${at(id)}/artifacts`);
-  /** Where a browser gets an artifact for some minutes. */
+  /** A URL of an artifact that is valid for some minutes. */
   artifact = async (id: string, path: string) => this.transport.source((await this.get<{ url: string }>(`/agents${at(id)}/artifacts/download?${pathIs(path)}`)).url);
   desktop = (id: string) => this.get<Desktop>(`/agents${at(id)}/desktop`);
   desktopSocket = (id: string): Socket => this.transport.socket(`/v1/agents${at(id)}/desktop/vnc`, "binary");
@@ -149,7 +155,7 @@ export class Client {
   updateEnvironment = (id: string, body: EnvironmentChange) => this.send("PATCH", `/environments${at(id)}`, body);
   deleteEnvironment = (id: string) => this.send("DELETE", `/environments${at(id)}`);
   environmentHistory = (id: string) => this.get<Page<EnvironmentVersion>>(`/environments${at(id)}/history?limit=100`);
-  /** How a version differs from an older one; "" is the one before it. */
+  /** The diff of a version to an older one; "" is the one before it. */
   environmentDiff = (id: string, from: string, to: string) => this.get<VersionDiff>(`/environments${at(id)}/history/diff?${new URLSearchParams({ ...(from ? { from } : {}), to }).toString()}`);
   checkEnvironment = (environmentJson: string) => this.send<Checked>("POST", "/environment-check", { environmentJson });
   environmentSchema = () => this.get<Schema>("/environment-schema");
@@ -157,16 +163,16 @@ export class Client {
   deleteSnapshot = (id: string) => this.send("DELETE", `/snapshots${at(id)}`);
 
   saveDisk = (agent: string) => this.send<Proposal>("POST", `/agents${at(agent)}/snapshots`);
-  /** The environment that an agent has written and pushed. */
+  /** The environment file that an agent has written and pushed. */
   proposedEnvironment = (agent: string) => this.get<Proposed>(`/agents${at(agent)}/environment`);
   commitEnvironment = (agent: string, environmentJson: string) => this.send<Committed>("POST", `/agents${at(agent)}/environment/commit`, { environmentJson });
-  /** Builds an environment to see whether it can be; news hears how far it is. */
+  /** Builds an environment as a test; news receives the progress. */
   async tryEnvironment(agent: string, environmentJson: string, signal: AbortSignal, news: (line: string) => void): Promise<Build> {
     return this.built(this.transport.pieces(`/v1/agents${at(agent)}/environment/try`, signal, { environmentJson }), news);
   }
 
   builds = (id: string) => this.get<Page<Build>>(`/environments${at(id)}/builds?limit=100`);
-  /** Begins a build, which goes on by itself. */
+  /** Starts a build, which continues in the background. */
   async startBuild(id: string, repo: string, again: boolean): Promise<void> {
     const over = new AbortController();
     const body = { again, ...(repo ? { repo } : {}) };
@@ -175,7 +181,7 @@ export class Client {
       return over.abort();
     }
   }
-  /** news reads a line of what a build says of itself; its error is thrown. */
+  /** Parses a line of a build's progress; throws the error that it may contain. */
   private news(line: string): { news?: string; build?: Build } {
     const said = JSON.parse(line) as { news?: string; build?: Build; error?: { code: string; message: string } };
     if (said.error) throw new Failure(409, said.error.code, said.error.message);

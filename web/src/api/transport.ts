@@ -1,9 +1,9 @@
 import { ended } from "../session";
 
-/** What the server said is wrong, or that it could not be asked. */
+/** An error response of the server, or the failure to reach it. */
 export class Failure extends Error {
   constructor(
-    readonly status: number, // 0 where there was no answer
+    readonly status: number, // 0 without a response
     readonly code: string,
     message: string,
   ) {
@@ -14,21 +14,27 @@ export class Failure extends Error {
   }
 }
 
-/** How requests reach a server: over the network, or a demonstration in the page. */
+/** How requests reach the server: over the network, or a demo server in the page. */
 export interface Transport {
-  /** Begins to get what is at a path. Whoever gets it next has that reply. */
+  /** Prefetches a path. The next request for it uses that response. */
   ahead(path: string): void;
-  /** Drops what was begun ahead. */
+  /** Drops prefetched responses. */
   forget(): void;
-  /** Sends a request and returns the reply's JSON. A Blob goes as it is. */
+  /** Sends a request and returns the response's JSON. A Blob is sent unchanged. */
   json(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<unknown>;
-  /** Puts a file there, tells which share of it has been sent, from 0 to 1, and returns the reply's JSON. */
+  /**
+   * Uploads a file, reports the share that has been sent (0 to 1), and returns
+   * the response's JSON.
+   */
   put(path: string, contents: Blob, headers: Record<string, string>, sent: (share: number) => void, signal: AbortSignal): Promise<unknown>;
-  /** Gets a reply as the bytes that it has, and its ETag without the quotes. */
+  /** Returns a response's bytes, and its ETag without the quotes. */
   bytes(path: string, signal?: AbortSignal): Promise<{ bytes: Uint8Array<ArrayBuffer>; tag: string }>;
-  /** Gets a reply piece by piece, until it ends or signal says so; posts where there is a body. */
+  /**
+   * Returns a response piece by piece, until it ends or signal aborts it. Sends
+   * a POST if there is a body.
+   */
   pieces(path: string, signal: AbortSignal, body?: unknown): AsyncIterable<string>;
-  /** Where a browser finds what is at a path, or at an address of the server's. */
+  /** The URL for a path of the API, or for an address from the server. */
   source(address: string): string;
   /** Opens a WebSocket. */
   socket(path: string, protocol: string): Socket;
@@ -45,7 +51,7 @@ export interface Socket {
 
 const unreachable = "the server cannot be reached";
 
-// By the path, until somebody gets it. public/early.js has begun the first.
+// Prefetched responses by path. public/early.js starts the first ones.
 const begun = (globalThis as { aloftBegun?: Map<string, Promise<Response>> }).aloftBegun ?? new Map<string, Promise<Response>>();
 
 const begin = (path: string, init: RequestInit) => fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...init });
@@ -64,7 +70,7 @@ async function fetched(path: string, init: RequestInit): Promise<Response> {
   throw refusal(path, reply.status, await reply.text().catch(() => ""));
 }
 
-/** What the server says in a reply that refuses. */
+/** Converts an error response to a Failure. */
 function refusal(path: string, status: number, text: string): Failure {
   let code = "http";
   let message = `the server answered ${status}`;
@@ -73,18 +79,18 @@ function refusal(path: string, status: number, text: string): Failure {
     code = body.error?.code ?? code;
     message = body.error?.message ?? message;
   } catch {
-    // not the API's shape: a proxy's page, say
+    // not the API's format, for example a proxy's error page
   }
   if (status === 401 && path !== "/v1/session") ended();
   return new Failure(status, code, message);
 }
 
-/** The server that this page came from. */
+/** The server that this page was loaded from. */
 export const network: Transport = {
   ahead(path) {
     if (begun.has(path)) return;
     const reply = begin(path, {});
-    reply.catch(() => undefined); // whoever gets it is told
+    reply.catch(() => undefined); // the caller that uses it reports errors
     begun.set(path, reply);
   },
   forget: () => begun.clear(),
@@ -101,7 +107,7 @@ export const network: Transport = {
   },
   put: (path, contents, headers, sent, signal) =>
     new Promise((done, fail) => {
-      const request = new XMLHttpRequest(); // fetch does not say how much it has sent
+      const request = new XMLHttpRequest(); // fetch does not report upload progress
       request.open("PUT", path);
       for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
       request.upload.onprogress = (e) => e.lengthComputable && sent(e.loaded / e.total);
@@ -135,12 +141,12 @@ export const network: Transport = {
       if (signal.aborted) throw e;
       throw new Failure(0, "cut", unreachable);
     } finally {
-      reader.cancel().catch(() => undefined); // it has ended, one way or the other
+      reader.cancel().catch(() => undefined); // it may have ended already
     }
   },
   source: (address) => {
     const { pathname, search } = new URL(address, location.href);
-    return pathname + search; // of this very server, whatever name it has elsewhere
+    return pathname + search; // keep this page's host, whatever the server calls itself
   },
   socket(path, protocol) {
     const url = new URL(path, location.href);
@@ -163,7 +169,7 @@ export const network: Transport = {
   },
 };
 
-/** Cuts what comes in pieces into lines; the last one is not whole until its end. */
+/** Splits pieces of text into lines; the last line is complete only at the end. */
 export async function* lines(pieces: AsyncIterable<string>): AsyncGenerator<string> {
   let rest = "";
   for await (const piece of pieces) {

@@ -11,22 +11,21 @@ export function useClient(): Client {
   return client;
 }
 
-/** Whether the server is away, as the last request found. */
+/** Whether the last request could not reach the server. */
 export const offline = new Signal(false);
 
-/** asFailure makes whatever was thrown into what can be shown. */
+/** Converts anything that was thrown to a Failure. */
 export function asFailure(e: unknown): Failure {
   return e instanceof Failure ? e : new Failure(-1, "internal", e instanceof Error ? e.message : String(e));
 }
 
 export type Loaded<T> = { data?: T; failure?: Failure; loading: boolean; reload: () => void };
 
-const retryAfter = 3_000; // milliseconds, while the server is away
+const retryAfter = 3_000; // milliseconds, while the server cannot be reached
 
 /**
- * Loads something, again when what it depends on changes, and every so many
- * milliseconds while the page is looked at. What was loaded stays when loading
- * it again fails.
+ * Loads data, and reloads it when a dependency changes, and periodically while
+ * the page is visible. If reloading fails, the old data stays.
  */
 export function useLoad<T>(load: () => Promise<T>, on: readonly unknown[], every = 0): Loaded<T> {
   const [state, setState] = useState<{ data?: T; failure?: Failure; loading: boolean }>({ loading: true });

@@ -6,7 +6,7 @@ import { words } from "../words";
 import { ApprovalCard } from "./Card";
 import { refreshApprovals, useApprovals } from "./store";
 
-/** All that waits for an answer, the oldest question first. */
+/** All pending approvals, oldest first. */
 export default function Approvals() {
   const client = useClient();
   const { items, failure, loading } = useApprovals(client);

@@ -15,11 +15,12 @@ import { QuestionForm } from "./QuestionForm";
 import { useWhole } from "./whole";
 
 const w = words.approval;
-const most = 20_000; // characters of a text that is not opened
+const most = 20_000; // maximum length of a text in collapsed form, in characters
 
 /**
- * What an agent asks, and its answers, which come after all of it has been shown: a
- * long request is to be opened first. bare is within the agent's own page.
+ * An approval request with its answers. The answers are enabled only after the
+ * whole request has been shown: a long one must be expanded first. bare is for
+ * the agent's own page.
  */
 export function ApprovalCard({ approval: a, bare = false, name }: { approval: Approval; bare?: boolean; name?: string }) {
   const now = useNow();
@@ -118,7 +119,10 @@ export function ApprovalCard({ approval: a, bare = false, name }: { approval: Ap
   );
 }
 
-/** A question of a team that displays no summaries in lists: it is read and answered on the agent's page. */
+/**
+ * A request in a team that hides summaries in lists: it is read and answered on
+ * the agent's page.
+ */
 function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }) {
   const now = useNow();
   return (
@@ -139,7 +143,7 @@ function HiddenCard({ approval: a, name }: { approval: Approval; name?: string }
   );
 }
 
-/** Sign in to the MCP server that the agent needs, which answers by itself, or deny. */
+/** Sign in to the MCP server that the agent needs, which resolves the request, or deny it. */
 function SignIn({ approval: a }: { approval: Approval }) {
   const client = useClient();
   const { answer, busy } = useAnswer();
@@ -156,7 +160,7 @@ function SignIn({ approval: a }: { approval: Approval }) {
   );
 }
 
-/** Allow or deny, with words. */
+/** Allow or deny, with an optional message. */
 function Verdict({ approval: a }: { approval: Approval }) {
   const { answer, busy } = useAnswer();
   const [done, setDone] = useState(false);

@@ -5,12 +5,12 @@ import { words } from "../words";
 import { useAnswer } from "./answer";
 
 const w = words.approval;
-const most = 4_000; // characters of a question
+const most = 4_000; // maximum length of a question, in characters
 
 type Said = { chosen: readonly string[]; text: string };
 const nothing: Said = { chosen: [], text: "" };
 
-/** What an agent asks by itself, and the boxes for its answers. */
+/** An agent's questions, with inputs for the answers. */
 export function QuestionForm({ approval: a }: { approval: Approval }) {
   const { answer, busy } = useAnswer();
   const [done, setDone] = useState(false);
@@ -22,7 +22,7 @@ export function QuestionForm({ approval: a }: { approval: Approval }) {
     return chosen.length > 0 || text.trim() ? [{ questionId: q.id, optionIds: [...chosen], text: text.trim() }] : [];
   });
   const give = async (answers: QuestionAnswer[]) => setDone(await answer(a, answers.length > 0 ? "answer" : "deny", { answers }));
-  // One question of which one option is chosen needs no more than that click.
+  // If there is only one question with one choice, a single click answers it.
   const only = questions.length === 1 && !questions[0]?.allowMultiple && (questions[0]?.options.length ?? 0) > 0;
   const submit = (e: FormEvent) => {
     e.preventDefault();

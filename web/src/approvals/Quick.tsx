@@ -10,8 +10,8 @@ import { isSeen } from "./whole";
 const w = words.approval;
 
 /**
- * The answers that need no more than a click. Where something of the request is not
- * shown, or is cut, there is one action: to open it.
+ * Answers that need only one click. If part of the request is hidden or
+ * truncated, the only action is to open it.
  */
 export function Quick({ approval: a, whole, tab }: { approval: Approval; whole: boolean; tab: number }) {
   const { answer, busy } = useAnswer();

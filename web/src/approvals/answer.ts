@@ -8,10 +8,10 @@ import { words } from "../words";
 import { kindOf } from "./kind";
 import { refreshApprovals } from "./store";
 
-/** What goes with a decision: words for the agent, and answers to its questions. */
+/** What is sent with a decision: a message for the agent, and answers to its questions. */
 export type Words = { message?: string; answers?: QuestionAnswer[] };
 
-/** Answers a question, and reports whether the answer counts. */
+/** Answers a request, and reports whether the answer was accepted. */
 export async function give(client: Client, a: Approval, decision: Decision, { message = "", answers = [] }: Words = {}): Promise<boolean> {
   const heard = decision === "deny" || decision === "answer";
   try {
@@ -19,7 +19,7 @@ export async function give(client: Client, a: Approval, decision: Decision, { me
     toast(words.approval.said[kindOf(a)](decision, a.tool));
     return true;
   } catch (e) {
-    toast(asFailure(e).message, true); // that somebody else was faster, say
+    toast(asFailure(e).message, true); // for example because somebody else has answered already
     return false;
   } finally {
     refreshApprovals();
@@ -27,7 +27,7 @@ export async function give(client: Client, a: Approval, decision: Decision, { me
   }
 }
 
-/** useAnswer answers, and says while it does. */
+/** A hook that answers a request and reports whether it is being sent. */
 export function useAnswer() {
   const client = useClient();
   const [busy, setBusy] = useState(false);

@@ -2,18 +2,18 @@ import type { Approval } from "../api/types";
 import { shownLine } from "../parts/clip";
 import { words } from "../words";
 
-/** What waits: whether a call may run, the agent's own questions, or its plan. */
+/** The kind of a request: approval of a tool call, the agent's questions, or its plan. */
 export type Kind = "call" | "question" | "plan";
 
 export const kindOf = (a: Approval): Kind => (a.tool === "AskQuestion" ? "question" : a.tool === "CreatePlan" ? "plan" : "call");
 
-/** What waits, in a few words. */
+/** A short title for a request. */
 export const headOf = (a: Approval): string => words.approval.head[kindOf(a)](shownLine(a.tool, 60));
 
-/** Whether what a call does can be told on one line. */
+/** Whether a call can be described in one line. */
 export const oneLine = (a: Approval): boolean => kindOf(a) === "call" && !a.hidden && !a.change && !a.folder && !/[\r\n]/.test(a.subject.trim()) && a.subject.length <= 300;
 
-/** The one question whose options are few enough for a row or a notification, if that is all that is asked. */
+/** The only question of a request, if its options are few enough for a row or a notification. */
 export function quick(a: Approval): { questionId: string; options: readonly { id: string; label: string }[] } | undefined {
   const [q, ...more] = a.questions ?? [];
   if (!q || more.length > 0 || q.allowMultiple || q.options.length === 0 || q.options.length > 3) return undefined;

@@ -6,11 +6,11 @@ import { asFailure, offline } from "../api/use";
 
 export type Waiting = { items: readonly Approval[]; loading: boolean; failure?: Failure };
 
-const soon = 3_000; // milliseconds between looks, also in a tab that nobody looks at: it may tell
+const soon = 3_000; // polling interval in milliseconds, also in a background tab, which may show notifications
 
 let state: Waiting = { items: [], loading: true };
 let timer = 0;
-let round = 0; // so that a look that was overtaken says nothing
+let round = 0; // so that an outdated response is ignored
 let asked: Client | undefined;
 const listeners = new Set<() => void>();
 const get = () => state;
@@ -49,13 +49,13 @@ const subscribe = (tell: () => void): (() => void) => {
   };
 };
 
-/** useApprovals is what waits for whoever has signed in, the oldest question first. */
+/** The pending requests of the signed-in user, oldest first. */
 export function useApprovals(client: Client): Waiting {
   asked = client;
   return useSyncExternalStore(subscribe, get);
 }
 
-/** Looks at once, after something was answered. */
+/** Polls at once, after something was answered. */
 export function refreshApprovals(): void {
   if (listeners.size > 0) void look();
 }

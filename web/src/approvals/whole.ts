@@ -1,6 +1,9 @@
 import { useEffect, useLayoutEffect, useState, type RefObject } from "react";
 
-/** Whether a text does not fit into its element, by fractions of a pixel too: an ellipsis takes the place of a whole letter. */
+/**
+ * Whether an element's text is truncated, even by a fraction of a pixel: an
+ * ellipsis replaces a whole letter.
+ */
 function isCut(e: Element): boolean {
   const range = document.createRange();
   range.selectNodeContents(e);
@@ -9,10 +12,10 @@ function isCut(e: Element): boolean {
   return e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 1 || text.right > box.right + 0.01;
 }
 
-/** Whether anything is cut of what stands in a request: the elements marked data-request. */
+/** Whether any text of a request is truncated. Its elements are marked with data-request. */
 const anyCut = (within: Element): boolean => [...within.querySelectorAll("[data-request], [data-request] :is(pre, .table)")].some(isCut);
 
-/** Whether a request can be read to its last character on the screen now. What is not may not be allowed. */
+/** Whether all of a request's text is visible on the screen. Otherwise it must not be approved. */
 export function isSeen(within: Element | null | undefined): boolean {
   if (!within || anyCut(within)) return false;
   const box = within.getBoundingClientRect();
@@ -23,8 +26,8 @@ export function isSeen(within: Element | null | undefined): boolean {
 }
 
 /**
- * useWhole reports whether a request is shown whole in an element. It measures with
- * the answers in place, again with every change of on and of the element's width.
+ * Reports whether an element shows a whole request. It measures after the
+ * answers are rendered, and again whenever on or the element's width changes.
  */
 export function useWhole(box: RefObject<HTMLElement | null>, ...on: readonly unknown[]): boolean {
   const [width, setWidth] = useState(0);
@@ -38,5 +41,5 @@ export function useWhole(box: RefObject<HTMLElement | null>, ...on: readonly unk
   useLayoutEffect(() => {
     if (box.current && measured?.key !== key) setMeasured({ key, whole: !anyCut(box.current) });
   }, [box, key, measured]);
-  return measured?.key !== key || measured.whole; // until it is measured, before anything is painted
+  return measured?.key !== key || measured.whole; // until it is measured, which happens before painting
 }

@@ -9,7 +9,7 @@ import { turnsOf } from "./turns";
 
 const w = words.changes;
 
-/** What each turn has edited, the newest first. */
+/** The edits of each turn, newest first. */
 export function ByTurn({ entries, revision, split, said, more, older }: { entries: readonly Entry[]; revision: number; split: boolean; said: Said; more: boolean; older: () => void }) {
   // eslint-disable-next-line react-hooks/exhaustive-deps -- entries are changed in place; the revision says when
   const turns = useMemo(() => turnsOf(entries).reverse(), [entries, revision]);

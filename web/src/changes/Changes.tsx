@@ -19,7 +19,7 @@ import { SplitPick, useSplit } from "./view";
 
 const w = words.changes;
 
-/** What the agent has changed on its branch. It is loaded again after each of its turns. */
+/** The agent's changes on its branch, reloaded after each turn. */
 export default function Changes({ agent, revision, entries, branch, more, older }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string; more: boolean; older: () => void }) {
   const [byTurn, setByTurn] = useState(false);
   const client = useClient();
@@ -30,7 +30,8 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   const put = useCallback((c: Comment) => setComments((old) => [...old.filter((o) => placeOfComment(o) !== placeOfComment(c)), c]), [setComments]);
   const drop = useCallback((place: string) => setComments((old) => old.filter((o) => placeOfComment(o) !== place)), [setComments]);
   const said = useMemo(() => ({ comments, put, drop }), [comments, put, drop]);
-  // A file's own comments alone have it drawn again.
+  // A stable value for files without comments, so that they are not rendered
+  // again.
   const none = useMemo(() => ({ comments: [], put, drop }), [put, drop]);
   const of = useMemo(() => new Map([...new Set(comments.map((c) => c.path))].map((path) => [path, { comments: comments.filter((c) => c.path === path && !c.turn), put, drop }])), [comments, put, drop]);
 

@@ -7,7 +7,7 @@ const w = words.changes;
 
 type Props = { said: Comment | undefined; writing: boolean; put: (text: string) => void; drop: () => void; cancel: () => void };
 
-/** What is said of a line, or is being written. */
+/** A comment on a line, or the form for writing one. */
 export function CommentBox({ said, writing, put, drop, cancel }: Props) {
   const [text, setText] = useState(said?.text ?? "");
   if (said && !writing) {

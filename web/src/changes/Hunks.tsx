@@ -10,13 +10,16 @@ import { useNear } from "./near";
 import { rowsOf, widthOf, type FileDiff, type Line, type Row } from "./parse";
 
 const w = words.changes;
-const chunk = 80; // rows that are drawn together
-const high = 24; // pixels of a row, by the style
+const chunk = 80; // rows that are rendered together
+const high = 24; // height of a row in pixels, as in the style sheet
 
-/** What is said of lines, and how that is changed. turn is the one that the lines are of, or 0. */
+/** The comments on lines, and functions that change them. turn is the turn of the diff, or 0. */
 export type Said = { comments: readonly Comment[]; put: (c: Comment) => void; drop: (place: string) => void; turn?: number };
 
-/** The lines of a file's changes, to be commented on where something can be said, of which only those are drawn that are in sight: there may be a hundred thousand. */
+/**
+ * The lines of a file's diff, with comments if said is given. Only visible
+ * lines are rendered, since there may be a hundred thousand.
+ */
 export const Hunks = memo(function Hunks({ file, split, said }: { file: FileDiff; split: boolean; said?: Said | undefined }) {
   const chunks = useMemo(() => {
     const rows = rowsOf(file, split);
@@ -44,7 +47,7 @@ function Chunk({ rows, first, path, language, said, writing, write }: ChunkProps
   const near = useNear(box, first);
   const placeOf = (line: Line) => placeOfComment({ path, line: line.new ?? line.old ?? 0, side: line.kind === "-" ? "old" : "new", ...(said?.turn ? { turn: said.turn } : {}) });
   const places = useMemo(() => new Set(rows.flatMap((r) => [r.line, r.left, r.right].filter((l) => l !== undefined).map(placeOf))), [rows]); // eslint-disable-line react-hooks/exhaustive-deps -- a place is the line's alone
-  const drawn = near || places.has(writing); // what somebody writes stays
+  const drawn = near || places.has(writing); // keep a comment that is being written
   useLayoutEffect(() => {
     if (drawn && box.current) height.current = box.current.offsetHeight;
   });

@@ -7,7 +7,7 @@ import type { FileDiff, Line } from "./parse";
 
 const signs: Record<Line["kind"], string> = { " ": " ", "+": "+", "-": "−", "\\": " " };
 
-/** One line of a diff. number says which line it is, and may be a button. */
+/** One line of a diff. number is its line number, which may be a button. */
 export function DiffLine({ line, language, number }: { line: Line; language: string; number?: ReactNode }) {
   return (
     <div className="diff-line" data-kind={line.kind}>
@@ -26,7 +26,7 @@ export function DiffLine({ line, language, number }: { line: Line; language: str
   );
 }
 
-/** A short diff, inline, as edits in a conversation have it. */
+/** A short inline diff, for edits in a conversation. */
 export function SmallDiff({ file, most = 60 }: { file: FileDiff; most?: number }) {
   const language = languageOf(file.path);
   const all = file.hunks.flatMap((h) => h.lines);

@@ -14,9 +14,9 @@ import { address, opened, rowsOf, standOf, toneOfCheck, toneOfPull, pullRequestO
 import { pullURL } from "./turns";
 
 const w = words.pulls;
-const look = 30_000; // milliseconds between looks at the forge: the server asks it every ten seconds at most
+const look = 30_000; // polling interval in milliseconds: the server asks the forge at most every ten seconds
 
-/** The pull requests of an agent, and for a branch without one the form that opens it. */
+/** The pull requests of an agent, with a form to open one for a branch that has none. */
 export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
   const client = useClient();
   const may = useMay("member");
@@ -56,7 +56,7 @@ export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
 
 type RowProps = { row: Row; named: boolean; open: (() => void) | undefined; again: (() => void) | undefined; turning: boolean };
 
-/** One pull request as its forge has it, or that there is none. */
+/** One pull request with its state at the forge, or a note that there is none. */
 export function PullRow({ row: { repo, pull: p }, named, open, again, turning }: RowProps) {
   const stand = p?.url ? standOf(p) : undefined;
   return (
@@ -127,10 +127,10 @@ export function PullRow({ row: { repo, pull: p }, named, open, again, turning }:
 
 type OpenProps = { agent: Agent; row: Row; branch: string; close: () => void; done: (p: PullRequest) => void };
 
-/** The form for a pull request. What was written stays until it is opened. */
+/** The form for a pull request. The input is kept until the pull request is open. */
 export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
   const client = useClient();
-  const old = row.pull?.url ? undefined : row.pull; // an attempt that failed
+  const old = row.pull?.url ? undefined : row.pull; // a failed attempt
   const [form, setForm, clear] = useDraft<PullForm>(`pull.${agent.id}.${row.repo}`, { ...(old?.title && { title: old.title }), draft: old?.draft ?? false });
   const { data: proposed, failure, loading } = useLoad(() => client.proposePullRequest(agent.id, row.repo), [agent.id, row.repo]);
   const [problem, setProblem] = useState("");
@@ -152,7 +152,7 @@ export function OpenPull({ agent, row, branch, close, done }: OpenProps) {
       done(p);
     } catch (e) {
       const failure = asFailure(e);
-      if (!failure.offline) key.current = newKey(); // what the server refused is tried again, not told again
+      if (!failure.offline) key.current = newKey(); // after an error response, the next try is a new request
       setProblem(failure.message.replace(/^\w+(?=: )/, (field) => w.fields[field] ?? field));
       setBusy(false);
     }

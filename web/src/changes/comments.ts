@@ -1,9 +1,9 @@
-/** A comment on a line of a diff: of the whole branch, or of what one turn has edited. */
+/** A comment on a line of a diff: of the whole branch, or of one turn's edits. */
 export type Comment = { path: string; line: number; side: "old" | "new"; code: string; text: string; turn?: number };
 
 export const placeOfComment = (c: Pick<Comment, "path" | "line" | "side" | "turn">) => `${c.path}:${c.side}:${c.line}${c.turn ? `:${c.turn}` : ""}`;
 
-/** promptOf makes a follow-up of comments: each with its place and its line. */
+/** Returns a follow-up prompt with the comments, each with its file and line. */
 export function promptOf(comments: readonly Comment[], intro: string): string {
   const one = (c: Comment) => {
     const fence = "`".repeat(Math.max(3, ...[...c.code.matchAll(/`+/g)].map((m) => m[0].length + 1)));

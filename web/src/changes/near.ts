@@ -1,11 +1,11 @@
 import { useEffect, useState, type RefObject } from "react";
 
-const margin = 1_200; // pixels above and below what is in sight
+const margin = 1_200; // pixels above and below the visible area
 
 type Watch = { observer: IntersectionObserver; told: Map<Element, (near: boolean) => void> };
 const watches = new WeakMap<Element, Watch>();
 
-/** One observer for all that a box scrolls. */
+/** One observer for all elements of a scrolling box. */
 function watchOf(box: Element): Watch {
   const before = watches.get(box);
   if (before) return before;
@@ -16,7 +16,7 @@ function watchOf(box: Element): Watch {
   return watch;
 }
 
-/** useNear tells whether an element is in sight of the box that scrolls it, or nearly. */
+/** Reports whether an element is visible, or nearly visible, in its scrolling box. */
 export function useNear(ref: RefObject<HTMLElement | null>, first: boolean): boolean {
   const [near, setNear] = useState(first);
   useEffect(() => {

@@ -1,16 +1,16 @@
-/** A diff as git writes it, read into files. */
+/** The parts of a parsed git diff. */
 export type Line = { kind: " " | "+" | "-" | "\\"; text: string; old?: number; new?: number };
 export type Hunk = { header: string; lines: Line[] };
 export type FileDiff = { path: string; from?: string; status: "added" | "deleted" | "renamed" | "changed"; binary: boolean; added: number; removed: number; hunks: Hunk[] };
 
-/** parseDiff reads a diff. What it does not know it leaves out; it never fails. */
+/** Parses a diff. It skips what it does not recognize, and never fails. */
 export function parseDiff(text: string): FileDiff[] {
   const files: FileDiff[] = [];
   let file: FileDiff | undefined;
   let hunk: Hunk | undefined;
   let oldNo = 0;
   let newNo = 0;
-  let oldLeft = 0; // lines of the hunk that are still to come
+  let oldLeft = 0; // lines of the hunk that follow
   let newLeft = 0;
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
@@ -45,7 +45,7 @@ export function parseDiff(text: string): FileDiff[] {
       file = begin(files, pathOfHeader(line.slice("diff --git ".length)));
     } else if (line.startsWith("--- ") || line.startsWith("+++ ")) {
       const side = line.startsWith("+");
-      if (!side && (!file || file.hunks.length > 0)) file = begin(files, ""); // a diff without git's own line
+      if (!side && (!file || file.hunks.length > 0)) file = begin(files, ""); // a diff without a "diff --git" line
       const path = named(line.slice(4), side ? "b/" : "a/");
       if (file && path === undefined) file.status = side ? "deleted" : "added";
       else if (file && path !== undefined && (side || file.path === "")) file.path = path;
@@ -67,7 +67,7 @@ function begin(files: FileDiff[], path: string): FileDiff {
   return file;
 }
 
-/** The path in "a/x b/x", whose two halves are alike unless it is renamed. */
+/** The path in "a/x b/x", whose halves are equal unless the file was renamed. */
 function pathOfHeader(text: string): string {
   if (text.startsWith('"')) return named(/"(?:[^"\\]|\\.)*"$/.exec(text)?.[0] ?? text, "b/") ?? "";
   const half = text.slice(0, (text.length - 1) / 2);
@@ -82,7 +82,7 @@ function named(text: string, side: string): string | undefined {
 
 const escapes: Record<string, number> = { a: 7, b: 8, t: 9, n: 10, v: 11, f: 12, r: 13, '"': 34, "\\": 92 };
 
-/** A path as git quotes it: bytes in octal. */
+/** Decodes a path as git quotes it, with bytes in octal. */
 function unquoted(text: string): string {
   if (!text.startsWith('"') || !text.endsWith('"') || text.length < 2) return text;
   const bytes: number[] = [];
@@ -94,10 +94,13 @@ function unquoted(text: string): string {
   return new TextDecoder().decode(new Uint8Array(bytes));
 }
 
-/** A row of a view side by side: what was there, and what is. */
+/** A row of a side-by-side view: the old and the new line. */
 export type Pair = { left?: Line; right?: Line };
 
-/** pairs puts the lines of a hunk beside each other: each run of removed lines beside the added ones after it. */
+/**
+ * Aligns the lines of a hunk side by side: each run of removed lines with the
+ * added lines that follow it.
+ */
 export function pairs(hunk: Hunk): Pair[] {
   const out: Pair[] = [];
   let gone: Line[] = [];
@@ -126,7 +129,7 @@ export function pairs(hunk: Hunk): Pair[] {
   return out;
 }
 
-/** A row of a view: where a hunk begins, a line, or two halves. */
+/** A row of a view: a hunk's header, a line, or two halves. */
 export type Row = { head?: string; line?: Line } & Pair;
 
 /** The rows of a file's changes, inline or side by side. */
@@ -134,9 +137,9 @@ export function rowsOf(file: FileDiff, split: boolean): Row[] {
   return file.hunks.flatMap((h): Row[] => [{ head: h.header }, ...(split ? pairs(h) : h.lines.map((line) => ({ line })))]);
 }
 
-const longest = 2_000; // characters of a line that count: more are clipped
+const longest = 2_000; // maximum line length in characters; longer lines are clipped
 
-/** How wide the longest line of a file's changes is about, in characters. */
+/** The approximate width of the longest line in a diff, in characters. */
 export function widthOf(file: FileDiff): number {
   let most = 0;
   for (const h of file.hunks) {

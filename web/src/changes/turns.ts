@@ -2,10 +2,10 @@ import type { Entry } from "../journal/fold";
 import { diffOf, isEdit } from "../tools/edit";
 import type { FileDiff } from "./parse";
 
-/** What a turn has edited, as the journal has it. What commands changed the journal does not know. */
+/** The edits of a turn, according to the journal, which does not record changes by commands. */
 export type TurnEdits = { no: number; key: string; files: FileDiff[]; commands: number; replaced: boolean };
 
-/** turnsOf are the turns that edited files or ran commands, the newest last. */
+/** Returns the turns that edited files or ran commands, newest last. */
 export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[] {
   const out: TurnEdits[] = [];
   let files: FileDiff[] = [];
@@ -15,7 +15,7 @@ export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[
       if (e.kind !== "call") continue;
       if (e.call.state === "done" && isEdit(e.call)) files.push(diffOf(e.call));
       else if (e.call.name === "Shell" && e.call.state !== "refused") commands++;
-      if (e.call.subagent) add(e.call.subagent.said.entries); // what it edits is the turn's that called it
+      if (e.call.subagent) add(e.call.subagent.said.entries); // a subagent's edits belong to the turn that called it
     }
   };
   for (const e of entries) {
@@ -30,7 +30,7 @@ export function turnsOf(entries: readonly Entry[], replaced = false): TurnEdits[
   return out;
 }
 
-/** Where a known forge makes a pull request of a branch; undefined for others. */
+/** The URL for creating a pull request at a known forge; undefined for others. */
 export function pullURL(repo: string, branch: string): string | undefined {
   const m = /^(?:https:\/\/|git@|ssh:\/\/git@)([^/:@]+)[/:](.+?)(?:\.git)?\/?$/.exec(repo);
   if (!m || !branch) return undefined;

@@ -2,10 +2,10 @@ import { useState } from "react";
 import { words } from "../words";
 
 const w = words.changes;
-const wide = 1500; // pixels from which the sides fit beside each other
+const wide = 1500; // minimum width in pixels for a side-by-side view
 const place = "aloft.diff";
 
-/** useSplit is whether diffs are shown side by side, as this browser was told last. */
+/** Whether diffs are shown side by side, stored in this browser. */
 export function useSplit(): [boolean, (now: boolean) => void] {
   const [split, setSplit] = useState(() => {
     const said = localStorage.getItem(place);
@@ -20,7 +20,7 @@ export function useSplit(): [boolean, (now: boolean) => void] {
   ];
 }
 
-/** Chooses how diffs are shown. */
+/** A switch between the two views of diffs. */
 export function SplitPick({ split, set }: { split: boolean; set: (now: boolean) => void }) {
   return (
     <div className="pick" role="group" aria-label={w.view}>

@@ -128,7 +128,7 @@ const retried: Bare[] = [
   replied({ text: "One by one, then. The first is the welcome." }, call("r2", "Write", { path: "/workspace/mail/pt/welcome.txt", contents: "Bem-vindo, {name}!\n" })),
   ...done("r2", "written", { path: "/workspace/mail/pt/welcome.txt" }, 9),
   replied(call("v0", "RecordScreen", { mode: "START_RECORDING" })),
-  ...done("v0", "[the desktop is recorded: end it with SAVE_RECORDING or DISCARD_RECORDING]", { mode: "START_RECORDING" }, 210),
+  ...done("v0", "[recording the desktop; end it with SAVE_RECORDING or DISCARD_RECORDING]", { mode: "START_RECORDING" }, 210),
   replied(call("v1", "RecordScreen", { mode: "SAVE_RECORDING", save_as_filename: "welcome" })),
   ...done("v1", "[saved as /opt/cursor/artifacts/welcome.mp4: 12.4 s, 48211 bytes]", { mode: "SAVE_RECORDING", filePath: "/opt/cursor/artifacts/welcome.mp4", durationMs: 12_400, sizeBytes: 48_211 }, 130),
   { kind: "run.ended", data: { status: "FINISHED", result: "One by one." } },

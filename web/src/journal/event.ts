@@ -1,6 +1,6 @@
 import type { Approval } from "../api/types";
 
-/** The events of an agent's journal that the dashboard shows; others pass it by. */
+/** The journal events that the dashboard shows; it ignores all others. */
 export type Tokens = { input: number; output: number; cacheRead: number; cacheWrite: number; cost?: number; priced?: number }; // cost in billionths of a dollar, of the priced ones
 export type Block = {
   text?: string;

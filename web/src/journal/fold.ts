@@ -2,7 +2,10 @@ import type { Approval, Journal } from "../api/types";
 import { kindOf } from "../approvals/kind";
 import type { Block, Event, Tokens } from "./event";
 
-/** What a conversation is made of. rev grows with every change, so that a row is drawn again only then. */
+/**
+ * An entry of a conversation. rev increases with every change, so that a row is
+ * rendered again only if it changed.
+ */
 export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "prompt"; text: string; images: Shot[]; runId: string; plan?: boolean }
   | { kind: "turn"; no: number; tokens: Tokens; ms: number }
@@ -15,9 +18,12 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; over?: true } // over: another run came after it
 );
 export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
-/** An attempt to ask the model that failed: which of how many (0 is not known), and when the next is due; 0 once it was made. */
+/**
+ * A failed attempt to call the model: its number, the maximum (0 if unknown),
+ * and the time of the next attempt (0 once it was made).
+ */
 export type Again = { attempt: number; attempts: number; next: number };
-/** An image of an event, as the API has it. */
+/** An image of an event, as the API identifies it. */
 export type Shot = { seq: number; n: number };
 export type Waiting = { runId: string; text: string; images: Shot[] };
 export type Step = { name: string; state: string; ms?: number; detail?: string };
@@ -26,62 +32,67 @@ export type Call = {
   name: string;
   args: Record<string, unknown>;
   state: "waiting" | "asks" | "running" | "done" | "failed" | "refused";
-  output: string; // as it comes
-  text: string; // what the model was told
+  output: string; // as it arrives
+  text: string; // for the model
   result?: unknown; // for programs
   images: Shot[];
   ms?: number;
   judged?: { treatment: string; by: string; why?: string };
   approval?: Approval;
-  subagent?: Subagent; // that works at it
+  subagent?: Subagent; // for a Task call: its subagent
 };
-/** What a subagent does, in a conversation of its own. */
+/** A subagent's work, which is a conversation of its own. */
 export type Subagent = { type: string; description: string; task: string; model: string; background?: boolean; said: Transcript };
 
-/** The questions of an event, in which those that are answered in words have no options. */
+/** The questions of an event, where those with free-text answers have no options. */
 const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
 
-const liveOutput = 100_000; // characters of a call's output that are kept while it runs, at the least
+const liveOutput = 100_000; // minimum number of characters that are kept of a running call's output
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
 const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
 
 /**
- * A journal folded into what is shown of it. Events are added in their order, once
- * each; those from the middle on are enough with what [Transcript.of] is told.
+ * The view of a journal: folds events, added in order and once each, into what
+ * is shown. With the summary passed to [Transcript.of], it can start in the
+ * middle of a journal.
  */
 export class Transcript {
   readonly entries: Entry[] = [];
   tokens: typeof none = { ...none };
   model = "";
-  last = 0; // number of the last event
+  last = 0; // sequence number of the last event
   runId = "";
   turns = 0;
   branch = "";
   todos: { id: string; content: string; status: string }[] = [];
-  queue: Waiting[] = []; // at the server
+  queue: Waiting[] = []; // prompts queued at the server
   working = false;
-  started = ""; // when the latest run was made
+  started = ""; // when the latest run was created
   ended = "";
 
   private end: Extract<Entry, { kind: "end" }> | undefined; // of the last run that has ended
-  private made = { by: 0, n: 0 }; // entries of the event
-  private readonly starts = new Map<string, string>(); // of runs
-  private began = ""; // when the model was asked, as near as the journal says
+  private made = { by: 0, n: 0 }; // entries made by the current event
+  private readonly starts = new Map<string, string>(); // start times of runs
+  private began = ""; // when the model was called, approximately
   private readonly calls = new Map<string, Extract<Entry, { kind: "call" }>>();
   private boot: Extract<Entry, { kind: "boot" }> | undefined;
-  private failing: Extract<Entry, { kind: "note" }> | undefined; // the model, at the last attempt
-  private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being written
+  private failing: Extract<Entry, { kind: "note" }> | undefined; // the note about the last failed attempt
+  private live: Extract<Entry, { kind: "text" | "thinking" }>[] = []; // of the reply that is being streamed
 
   constructor(private readonly agentId = "") {}
 
-  /** The transcript of a journal's events from one on, which are as many at least as the journal was summed up of. */
+  /**
+   * Returns the transcript of a journal from some event on. There must be at
+   * least as many events as the summary covers.
+   */
   static of(agentId: string, whole: Journal, events: readonly Event[]): Transcript {
     const t = new Transcript(agentId);
     const { inputTokens: input, outputTokens: output, cacheReadTokens: cacheRead, cacheWriteTokens: cacheWrite, totalTokens, costUsd, unpricedTokens } = whole.usage;
     t.tokens = { input, output, cacheRead, cacheWrite, cost: Math.round((costUsd ?? 0) * 1e9), priced: totalTokens - (unpricedTokens ?? 0) };
     t.turns = whole.turns;
     for (const e of events) {
-      // Turns are numbered, and tokens counted, from before the first event on.
+      // The numbers of turns, and the token counts, include events before the
+      // first one here.
       if (e.seq > whole.counted) break;
       if (e.kind === "turn.replied") t.turns--;
       const usage = usageOf(e);
@@ -107,7 +118,7 @@ export class Transcript {
   }
 
   add(e: Event): void {
-    if (e.seq <= this.last) return; // told again after a lost connection
+    if (e.seq <= this.last) return; // sent again after a lost connection
     this.last = e.seq;
     if (this.failing?.again && e.kind !== "model.retry") {
       this.failing.again = { ...this.failing.again, next: 0 }; // the next attempt was made, or there is none
@@ -196,7 +207,7 @@ export class Transcript {
       case "call.delta":
         this.change(e.data.callId, (c) => {
           const all = c.output + (e.data.stdout ?? "") + (e.data.stderr ?? "");
-          c.output = all.length > 2 * liveOutput ? all.slice(-liveOutput) : all; // not copied with every piece
+          c.output = all.length > 2 * liveOutput ? all.slice(-liveOutput) : all; // avoid copying for every piece
         });
         break;
       case "call.done":
@@ -231,7 +242,7 @@ export class Transcript {
           }
           if (approval?.id !== e.data.approvalId) continue;
           delete entry.call.approval;
-          entry.call.state = e.data.decision === "deny" && kindOf(approval) === "call" ? "refused" : "waiting"; // what was asked has its result soon
+          entry.call.state = e.data.decision === "deny" && kindOf(approval) === "call" ? "refused" : "waiting"; // the result of an approved call follows soon
           entry.rev++;
         }
         break;
@@ -285,13 +296,13 @@ export class Transcript {
     }
   }
 
-  /** The question of the agent's own, or its plan, that waits. */
+  /** The pending question or plan of the agent. */
   asked(): Approval | undefined {
     for (const { call } of this.calls.values()) if (call.approval && kindOf(call.approval) !== "call") return call.approval;
     return undefined;
   }
 
-  /** Keys are the same whichever event a transcript begins with. */
+  /** Keys do not depend on the event with which the transcript begins. */
   private push<T extends Shape>(shape: T, e: Event, key = ""): Extract<Entry, { kind: T["kind"] }> {
     if (this.made.by !== e.seq) this.made = { by: e.seq, n: 0 };
     const entry = { ...shape, key: key || `e${e.seq}.${this.made.n++}`, rev: 0, time: e.time, seq: e.seq } as unknown as Extract<Entry, { kind: T["kind"] }>;
@@ -299,7 +310,7 @@ export class Transcript {
     return entry;
   }
 
-  /** Notes a failed attempt: those that follow each other are one entry. */
+  /** Records a failed attempt; consecutive ones share one entry. */
   private again(e: Extract<Event, { kind: "model.retry" }>): void {
     const again = { attempt: e.data.attempt, attempts: e.data.attempts ?? 0, next: Date.parse(e.time) + e.data.waitMs };
     const text = e.data.message ?? e.data.reason;
@@ -340,18 +351,18 @@ export class Transcript {
     entry.rev++;
   }
 
-  /** The key of the n-th text, or thought, of the reply that is written. */
+  /** The key of the n-th text or thought of the reply that is being streamed. */
   private keyOf(kind: "text" | "thinking", n: number, e: Event): string {
     return `t${this.turns + 1}.${kind}.${n}.${e.runId ?? ""}`;
   }
 
-  /** A reply that was cut off is begun anew. */
+  /** Removes the pieces of a reply that was cut off. */
   private dropLive(): void {
     for (const entry of this.live) this.entries.splice(this.entries.lastIndexOf(entry), 1);
     this.live = [];
   }
 
-  /** The whole reply takes the place of the pieces that came of it; what is the same keeps its row. */
+  /** Replaces the streamed pieces by the complete reply; identical parts keep their row. */
   private replied(blocks: Block[], usage: Tokens, model: string, e: Event): void {
     const pieces = this.live;
     this.live = [];
@@ -384,7 +395,7 @@ export class Transcript {
     for (const k of Object.keys(none) as (keyof typeof none)[]) this.tokens[k] += sign * (usage?.[k] ?? 0);
   }
 
-  /** What was said from an event on is folded away: another has taken its place. */
+  /** Folds everything from an event on, because it has been replaced. */
   private rewound(e: Extract<Event, { kind: "agent.rewound" }>): void {
     const at = this.entries.findIndex((entry) => entry.seq >= e.data.to);
     if (at >= 0) this.push({ kind: "replaced", entries: this.entries.splice(at), turns: Math.max(0, this.turns - e.data.turn + 1) }, e);
@@ -404,13 +415,13 @@ export class Transcript {
     entry.rev++;
   }
 
-  /** How long the run took that has ended; 0 if it began before what is here. */
+  /** How long the run that ended took; 0 if it began before the first event here. */
   private lasted(e: Event): number {
     const began = this.starts.get(e.runId ?? this.runId);
     return began ? Date.parse(e.time) - Date.parse(began) : 0;
   }
 
-  /** Nothing more comes of what is under way. */
+  /** Ends everything that is in progress. */
   private halt(): void {
     for (const entry of this.live) {
       entry.live = false;
@@ -435,14 +446,17 @@ export class Transcript {
   }
 }
 
-/** What an event says was used. */
+/** The events that report token usage. */
 const paid = ["turn.replied", "call.classified", "compacted"];
 const usageOf = (e: Event): Tokens | undefined => {
   const { kind, data } = e.kind === "task.event" ? e.data : e;
   return paid.includes(kind) ? (data as { usage?: Tokens }).usage : undefined;
 };
 
-/** The events without the deltas of replies and output that a later one has whole, as the API's pages are. */
+/**
+ * Drops the deltas of replies and output that a later event contains in full,
+ * as the API's pages do.
+ */
 export function settled(events: readonly Event[]): Event[] {
   const kept: Event[] = [];
   const calls = new Set<string>();
@@ -464,7 +478,7 @@ type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | 
 
 export const textOf = (blocks: readonly Block[]): string => (blocks ?? []).map((b) => b.text ?? "").join("");
 
-/** todosOf is the list that a call of TodoWrite has left. */
+/** Returns the list that a TodoWrite call has left. */
 export function todosOf(c: Call): Transcript["todos"] | undefined {
   const success = (c.result as { success?: { todos?: unknown } } | undefined)?.success;
   const list = success?.todos ?? (c.args["merge"] === false ? c.args["todos"] : undefined);

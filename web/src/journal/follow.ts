@@ -6,29 +6,29 @@ import { asFailure, offline } from "../api/use";
 import type { Event } from "./event";
 import { settled, Transcript } from "./fold";
 
-const soonest = 500; // milliseconds before a lost connection is made again
+const soonest = 500; // milliseconds before reconnecting for the first time
 const latest = 8_000;
-const silence = 40_000; // a server that says nothing for so long is gone; it says something every 15 s
+const silence = 40_000; // milliseconds without data until the server counts as gone; it sends a heartbeat every 15 s
 const writes = new Set(["text.delta", "thinking.delta", "call.delta"]); // kinds of events that only make a row longer
-const often = 20; // turns after which what their replies have whole is let go
+const often = 20; // number of turns after which the deltas of complete replies are dropped
 
 /**
- * Follows an agent's journal from its end, over lost connections, into a
- * transcript; what came before is fetched when it is asked for.
+ * Follows an agent's journal from its end, across lost connections, and folds
+ * it into a transcript. Earlier events are fetched on demand.
  */
 export class Follower {
   transcript: Transcript;
   failure: Failure | undefined;
-  whole = false; // what was there at first has come
+  whole = false; // the initial events have arrived
   private journal: Journal | undefined;
-  private behind = true; // the transcript is to be folded anew
-  private events: Event[] = []; // from the first that was fetched on
-  private last = 0; // the number of the last of them
+  private behind = true; // the transcript must be folded again
+  private events: Event[] = []; // from the first fetched event on
+  private last = 0; // sequence number of the last event
   private turns = 0;
   private fetching = false;
   private rev = 0;
   private outlined = 0;
-  private changed = false; // in more than what is being written
+  private changed = false; // something other than streamed text has changed
   private frame = 0;
   private readonly listeners = new Set<() => void>();
   private over = new AbortController();
@@ -44,9 +44,9 @@ export class Follower {
     this.listeners.add(tell);
     return () => this.listeners.delete(tell);
   };
-  /** Grows with every frame that brings something. */
+  /** Increases with every frame that brings something new. */
   revision = (): number => this.rev;
-  /** Grows only when something but what is being written has changed. */
+  /** Increases only if something other than streamed text has changed. */
   outline = (): number => this.outlined;
 
   start(): () => void {
@@ -55,12 +55,12 @@ export class Follower {
     return () => this.over.abort();
   }
 
-  /** Whether the journal has more before what is here. */
+  /** Whether the journal has earlier events that are not loaded. */
   get more(): boolean {
     return this.whole && (this.events[0]?.seq ?? 1) > 1;
   }
 
-  /** Fetches what came before; it is enough to ask again and again. */
+  /** Fetches earlier events; it may be called repeatedly. */
   older = (): void => {
     const first = this.events[0]?.seq ?? 1;
     if (this.fetching || !this.more) return;
@@ -88,7 +88,7 @@ export class Follower {
         this.failure = asFailure(e);
         if (this.failure.offline) offline.set(true);
         this.tell();
-        if (!this.failure.offline && this.failure.status !== 500) return; // it is not there, or not ours to see
+        if (!this.failure.offline && this.failure.status !== 500) return; // it does not exist, or the user may not see it
       }
       if (this.last > before) wait = soonest;
       await new Promise((done) => setTimeout(done, wait));
@@ -126,20 +126,21 @@ export class Follower {
     }
   }
 
-  /** The newest events first, which come compressed, and then what the server adds to them. */
+  /** First the newest events, which are sent compressed, then new ones as they happen. */
   private async *lines(signal: AbortSignal): AsyncGenerator<string> {
     if (this.last === 0) yield* this.client.recent(this.id, signal);
     yield* this.client.follow(this.id, this.last, signal);
   }
 
   private add(e: Event): void {
-    if (e.seq <= this.last) return; // told again after a lost connection
+    if (e.seq <= this.last) return; // sent again after a lost connection
     this.last = e.seq;
     this.events.push(e);
     if (this.behind) return this.fold();
     this.transcript.add(e);
     if (e.kind === "turn.replied" && ++this.turns % often === 0) this.events = settled(this.events);
-    // What it was taken back to may be among what is not here.
+    // The point to which the conversation was rewound may be among events that
+    // are not loaded.
     if (e.kind === "agent.rewound" && this.more) this.sumUp().catch(() => undefined);
   }
 
@@ -149,7 +150,7 @@ export class Follower {
     this.fold();
   }
 
-  /** Folds what is here, once it reaches as far as the server has summed the journal up. */
+  /** Folds the loaded events, once they reach back as far as the server's summary. */
   private fold(): void {
     if (!this.journal || this.last < Math.max(this.journal.head, this.journal.counted)) return;
     this.whole = true;
@@ -158,7 +159,7 @@ export class Follower {
     this.tell();
   }
 
-  /** Tells at most once a frame, however fast the events come. */
+  /** Notifies listeners at most once per frame, however fast events arrive. */
   private tell(changed = true): void {
     this.changed ||= changed;
     this.frame ||= requestAnimationFrame(() => {
@@ -172,8 +173,8 @@ export class Follower {
 }
 
 /**
- * useJournal follows an agent for as long as it is looked at. What is being written
- * has nothing drawn again by it: [useWritten] does, where that is shown.
+ * Follows an agent while the component is mounted. Streamed text does not
+ * render the component again; [useWritten] is for that.
  */
 export function useJournal(client: Client, id: string): Follower {
   const [follower] = useState(() => new Follower(client, id));
@@ -182,5 +183,5 @@ export function useJournal(client: Client, id: string): Follower {
   return follower;
 }
 
-/** useWritten draws again with every frame that brings something. */
+/** Renders the component again with every frame that brings something new. */
 export const useWritten = (follower: Follower): number => useSyncExternalStore(follower.subscribe, follower.revision);

@@ -8,9 +8,9 @@ import { Screen } from "./screen";
 
 const w = words.desktop;
 
-const soonest = 500; // milliseconds before a lost connection is made again
+const soonest = 500; // milliseconds before reconnecting for the first time
 const latest = 10_000;
-const lookEvery = 3_000; // milliseconds, where there is no desktop yet
+const lookEvery = 3_000; // milliseconds between checks while there is no desktop
 
 type State =
   | { is: "looking" | "shown" | "lost" }
@@ -19,7 +19,7 @@ type State =
   | { is: "refused"; words: string }
   | { is: "failed"; failure: Failure };
 
-/** The desktop of an agent's machine, to be looked at and, once one takes over, to be used. */
+/** The desktop of an agent's machine: first view only; the user can take control. */
 export default function Desktop({ id }: { id: string }) {
   const client = useClient();
   const box = useRef<HTMLDivElement>(null);
@@ -43,7 +43,7 @@ export default function Desktop({ id }: { id: string }) {
     const { control, fit } = requested.current;
     s.viewOnly = !control;
     s.scaleViewport = fit;
-    s.clipViewport = s.dragViewport = !fit && !control; // who only looks moves about by dragging
+    s.clipViewport = s.dragViewport = !fit && !control; // in view-only mode the user pans by dragging
   };
   useEffect(settle, [control, fit]);
 
@@ -114,7 +114,8 @@ export default function Desktop({ id }: { id: string }) {
     return () => document.removeEventListener("fullscreenchange", changed);
   }, []);
 
-  // Tab leaves the desktop after Escape, so that the keyboard is not caught in it.
+  // After Escape, Tab leaves the desktop, so that keyboard users are not
+  // trapped in it.
   const keys = (e: KeyboardEvent) => {
     if (leaving.current && e.key === "Tab") e.stopPropagation();
     else leaving.current = e.key === "Escape";
@@ -195,7 +196,10 @@ export default function Desktop({ id }: { id: string }) {
   );
 }
 
-/** Texts between the person's clipboard and the machine's: none goes by itself. */
+/**
+ * Exchange of text between the user's clipboard and the machine's; nothing is
+ * copied automatically.
+ */
 function Clipboard({ theirs, send }: { theirs: string; send: (text: string) => void }) {
   const [mine, setMine] = useState("");
   const [sent, setSent] = useState(false);
@@ -207,7 +211,7 @@ function Clipboard({ theirs, send }: { theirs: string; send: (text: string) => v
   const paste = () =>
     navigator.clipboard?.readText().then(
       (text) => setMine(text),
-      () => undefined, // the browser forbids it, and says so itself
+      () => undefined, // the browser does not permit it, and tells the user itself
     );
   return (
     <form className="desktop-clipboard" onSubmit={submit}>
@@ -240,7 +244,7 @@ function Clipboard({ theirs, send }: { theirs: string; send: (text: string) => v
   );
 }
 
-/** What a desktop asks for that has a password of its own. Nobody keeps it. */
+/** The form for a desktop with its own password, which is not stored. */
 function Password({ name, give }: { name: boolean; give: (given: { username?: string; password: string }) => void }) {
   const [given, setGiven] = useState({ username: "", password: "" });
   const submit = (e: FormEvent) => {

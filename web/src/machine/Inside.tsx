@@ -5,7 +5,10 @@ import { words } from "../words";
 
 const w = words.machine;
 
-/** What is inside of an agent's machine, once it is there and awake; before that, how it comes to be. */
+/**
+ * Shows its children once the agent's machine is running; before that, the
+ * machine's startup progress.
+ */
 export function Inside({ agent, children }: { agent: Agent; children: () => ReactNode }) {
   const [wake, setWake] = useState(false);
   const asleep = agent.machine === "hibernated";

@@ -16,14 +16,14 @@ const w = words.machine;
 type View = "terminals" | "desktop";
 const inAddress = (): View => (new URLSearchParams(location.search).has("desktop") ? "desktop" : "terminals");
 
-/** An agent's machine, for a person: its terminals, its desktop, its ports, and the commands that lead into it. */
+/** An agent's machine: its terminals, desktop and ports, and the commands for connecting to it. */
 export default function Machine({ agent }: { agent: Agent }) {
   const [shown, show] = useState(inAddress);
   const choose = (view: View) => {
     show(view);
     const url = new URL(location.href);
     view === "desktop" ? url.searchParams.set("desktop", "") : url.searchParams.delete("desktop");
-    history.replaceState(history.state, "", url); // so that it is there after a reload
+    history.replaceState(history.state, "", url); // so that it is still open after a reload
   };
   return (
     <div className="machine">
@@ -82,7 +82,7 @@ export default function Machine({ agent }: { agent: Agent }) {
   );
 }
 
-/** The terminals of a machine that is awake, or about to be. */
+/** The terminals of a machine that is running or starting. */
 function Terminals({ id }: { id: string }) {
   const client = useClient();
   const [chosen, choose] = useState("main");
@@ -114,7 +114,10 @@ function Terminals({ id }: { id: string }) {
   );
 }
 
-/** Opens what listens on a port in the machine: one that its environment names, or any other. */
+/**
+ * Opens a server that listens on a port in the machine: one that its
+ * environment names, or any other.
+ */
 function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }) {
   const client = useClient();
   const [port, setPort] = useState("");
@@ -125,7 +128,8 @@ function Ports({ id, named }: { id: string; named: NonNullable<Agent["ports"]> }
     setLast("");
     try {
       const { signInUrl } = await client.preview(id, port);
-      // It is good once: a browser that forbids the window leaves it to be followed.
+      // The URL works only once: if the browser blocks the window, show it as a
+      // link.
       if (!open(signInUrl, "_blank", "noopener,noreferrer")) setLast(signInUrl);
     } catch (e) {
       setProblem(asFailure(e).message);

@@ -11,7 +11,7 @@ adoptStyles();
 
 const w = words.machine;
 
-/** The colours of the page, for the terminal. */
+/** The page's colors, for the terminal. */
 function themeOf(element: HTMLElement): ITheme {
   const probe = document.createElement("i");
   element.append(probe);
@@ -39,14 +39,16 @@ export default function Terminal({ id, name }: { id: string; name: string }) {
     if (!el) return;
     const term = new Xterm({
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), fontSize: 13, scrollback: 5_000, theme: themeOf(el), screenReaderMode: true,
-      // A link in a machine's output says where it leads, and is not opened by itself.
+      // A link in a machine's output is only opened after the user has
+      // confirmed its target.
       linkHandler: { activate: (_e, uri) => void (/^https?:\/\//.test(uri) && confirm(w.openLink(uri)) && open(uri, "_blank", "noopener,noreferrer")) },
     });
     const fit = new FitAddon();
     term.loadAddon(fit);
     term.open(el);
     fit.fit();
-    // Tab leaves the terminal after Escape, so that the keyboard is not caught in it.
+    // After Escape, Tab leaves the terminal, so that keyboard users are not
+    // trapped in it.
     let leaving = false;
     term.attachCustomKeyEventHandler((e) => {
       const leave = leaving && e.key === "Tab";

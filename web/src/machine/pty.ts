@@ -1,27 +1,31 @@
 import type { Socket } from "../api/transport";
 
-/** What a terminal tells whoever shows it. */
+/** Callbacks of a terminal. */
 export type PtyEvents = {
   output: (bytes: Uint8Array) => void;
   attached: () => void;
   gap: () => void;
   ended: (code: number) => void;
-  /** The connection was lost, or refused with the machine's words. It is made again unless final. */
+  /**
+   * The connection was lost, or refused with the machine's message. It
+   * reconnects unless final is set.
+   */
   lost: (why: string, final: boolean) => void;
 };
 
 const input = 0;
 const stdout = 1;
-const soonest = 500; // milliseconds before a lost connection is made again
+const soonest = 500; // milliseconds before reconnecting for the first time
 const latest = 10_000;
 
 /**
- * A shared terminal of a machine, over docs/reference/pty.md. A lost connection
- * is made again where it was cut: nothing comes twice, and a gap is told.
+ * A shared terminal of a machine, with the protocol of docs/reference/pty.md.
+ * After a lost connection it continues at the same position: no output is
+ * repeated, and a gap is reported.
  */
 export class Pty {
   private socket: Socket | undefined;
-  private id = ""; // of the PTY, once it is attached
+  private id = ""; // of the PTY, once attached
   private offset = 0; // of the next byte
   private over = false;
   private wait = soonest;
@@ -96,7 +100,7 @@ export class Pty {
         break;
       case "error":
         if (this.id) {
-          this.id = ""; // the PTY has gone with its machine: the terminal is asked for anew
+          this.id = ""; // the PTY is gone with its machine, so attach to the terminal anew
           break;
         }
         this.over = true;

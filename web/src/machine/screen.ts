@@ -1,24 +1,24 @@
 import RFB from "@novnc/novnc";
 import type { Socket } from "../api/transport";
 
-/** What a desktop tells whoever shows it. Its words come from the machine. */
+/** Callbacks of a desktop. Texts come from the machine and are untrusted. */
 export type ScreenEvents = {
   shown: () => void;
   lost: () => void;
-  /** It is no desktop that can be shown: asking again would not help. */
+  /** The desktop cannot be shown, and retrying would not help. */
   refused: (why: "large" | "verification" | "password", words: string) => void;
   asked: (name: boolean) => void; // for a password, and with it a name
   copied: (text: string) => void;
 };
 
-const most = 1 << 24; // pixels of a screen: more would freeze the page
-const mostCursor = 128; // pixels of a side: a larger one could pass for a part of the page
-const mostText = 1 << 20; // characters of a clipboard
-const mostWords = 200; // characters of what is said of a refusal
+const most = 1 << 24; // maximum number of pixels of a screen: more would freeze the page
+const mostCursor = 128; // maximum side of a cursor in pixels: a larger one could imitate parts of the page
+const mostText = 1 << 20; // characters of clipboard text
+const mostWords = 200; // characters of a refusal's message
 
 /**
- * The screen of a machine, which nobody vouches for: it draws within its own
- * box, and what it copies goes no further than to whoever is told.
+ * The screen of a machine, which is untrusted: it draws only within its own
+ * box, and its clipboard text is only passed to the callback.
  */
 export class Screen extends RFB {
   private tell: ScreenEvents | undefined;
@@ -42,13 +42,13 @@ export class Screen extends RFB {
     on("clipboard", ({ text }) => this.tell?.copied(String(text).slice(0, mostText)));
   }
 
-  /** Ends it; nothing is told any more. */
+  /** Disconnects; no callbacks are called afterwards. */
   end(): void {
     this.tell = undefined;
     this.disconnect();
   }
 
-  /** Types what a keyboard without keys gives. */
+  /** Types text from an on-screen keyboard, which sends no key events. */
   type(text: string): void {
     for (const c of text) this.sendKey(keysymOf(c), null);
   }
@@ -68,11 +68,11 @@ export class Screen extends RFB {
     const { tell } = this;
     this.tell = undefined;
     tell?.refused(why, words);
-    queueMicrotask(() => this.disconnect()); // it may be in the midst of what it was told
+    queueMicrotask(() => this.disconnect()); // deferred, because it may be processing a message
   }
 }
 
-/** The keysym of a character: X's own below U+0100 and for a few keys, and Unicode's. */
+/** The keysym of a character: X's own below U+0100 and for a few keys, otherwise Unicode's. */
 export function keysymOf(c: string): number {
   const at = c.codePointAt(0) ?? 0;
   if (at === 10 || at === 13) return 0xff0d; // Return
@@ -81,7 +81,7 @@ export function keysymOf(c: string): number {
   return at < 0x100 ? at : 0x1000000 + at;
 }
 
-/** A socket as noVNC wants one. */
+/** Adapts a socket to noVNC's interface. */
 function channelOf(socket: Socket) {
   const channel = {
     binaryType: "arraybuffer",

@@ -1,10 +1,11 @@
 let adopted = false;
 
 /**
- * The terminal and the editor write their colours and sizes into style elements, which the
- * policy of the page forbids, as it cannot tell them from what somebody has
- * slipped in. So what is written into a style element made from here on goes
- * into a style sheet of the page's own, which only scripts of ours can make.
+ * Lets the terminal and the editor use their own styles. They write them into
+ * style elements, which the page's content security policy forbids, since it
+ * cannot tell them from injected ones. This redirects the content of new style
+ * elements to a constructed style sheet, which only the page's own scripts can
+ * create.
  */
 export function adoptStyles(): void {
   if (adopted) return;
@@ -15,7 +16,7 @@ export function adoptStyles(): void {
   }) as typeof document.createElement;
 }
 
-/** Makes an element that shows nothing pass for a style element. */
+/** Makes an invisible element act as a style element. */
 function adopt(element: HTMLElement): HTMLElement {
   const sheet = new CSSStyleSheet();
   let text = "";

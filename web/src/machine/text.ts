@@ -1,13 +1,16 @@
-/** The most of a file that is opened to be edited, and of a picture that is shown, in bytes. */
+/** The largest file that can be edited, and the largest image that is shown, in bytes. */
 export const mostText = 4 << 20;
 export const mostPicture = 16 << 20;
 
 const pictures: Record<string, string> = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon" };
 
-/** The type of a picture, by its name; "" for anything else. An SVG is a text. */
+/** The media type of an image, by its file name; "" for anything else. SVG counts as text. */
 export const pictureOf = (path: string): string => pictures[path.slice(path.lastIndexOf(".") + 1).toLowerCase()] ?? "";
 
-/** Bytes as text, or undefined where they are none. Nothing of them is left out: written back they are the same. */
+/**
+ * Decodes bytes as text without loss, so that writing it back gives the same
+ * bytes; undefined if they are not text.
+ */
 export function textOf(bytes: Uint8Array): string | undefined {
   if (bytes.subarray(0, 8 << 10).includes(0)) return undefined;
   try {
@@ -17,16 +20,19 @@ export function textOf(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** What ends the lines of a text. Of a text that has both, the rest is seen in its lines. */
+/**
+ * The line ending of a text. If a text has both, LF is used and carriage
+ * returns stay in the lines.
+ */
 export const lineEndOf = (text: string): "\n" | "\r\n" => (/\r\n/.test(text) && !/(^|[^\r])\n/.test(text) && !/\r(?!\n)/.test(text) ? "\r\n" : "\n");
 
-/** What somebody has written into a file and not yet saved: over which contents, and what. */
+/** Unsaved edits of a file: the tag of the contents they are based on, and the new text. */
 export type Unsaved = { tag: string; text: string };
 
-const kept = new Map<string, Unsaved>(); // for what a browser has no room for
+const kept = new Map<string, Unsaved>(); // fallback if the browser's storage is full
 const placeOf = (agent: string, path: string) => `aloft.draft.file.${agent}.${path}`;
 
-/** Keeps what is not saved over a reload of the page; undefined forgets it. */
+/** Stores unsaved edits across a reload of the page; undefined deletes them. */
 export function keep(agent: string, path: string, unsaved: Unsaved | undefined): void {
   const place = placeOf(agent, path);
   if (unsaved === undefined) {
@@ -38,11 +44,11 @@ export function keep(agent: string, path: string, unsaved: Unsaved | undefined):
   try {
     sessionStorage.setItem(place, JSON.stringify(unsaved));
   } catch {
-    sessionStorage.removeItem(place); // an older one would be wrong; this one is kept for as long as the page is
+    sessionStorage.removeItem(place); // an outdated version must not remain; the fallback keeps this one while the page is open
   }
 }
 
-/** What was kept. */
+/** Returns stored edits. */
 export function keptOf(agent: string, path: string): Unsaved | undefined {
   const place = placeOf(agent, path);
   const here = kept.get(place);
@@ -55,5 +61,5 @@ export function keptOf(agent: string, path: string): Unsaved | undefined {
   }
 }
 
-/** Whether something of the agent's files is kept that a reload would lose. */
+/** Whether there are unsaved edits that a reload would lose. */
 export const wouldLose = (): boolean => [...kept.keys()].some((place) => sessionStorage.getItem(place) === null);

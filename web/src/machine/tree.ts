@@ -1,12 +1,12 @@
 import type { FileEntry } from "../api/types";
 
-/** Where the tree begins: the workspace. */
+/** The root of the tree: the workspace. */
 export const root = ".";
 
-/** What is known of a folder. */
+/** The loaded state of a folder. */
 export type Folder = { items?: readonly FileEntry[]; failure?: string };
 
-/** A line of the tree: a file or a folder, or what is said of one. */
+/** A row of the tree: a file, a folder, or a note about a folder. */
 export type Row = { path: string; name: string; depth: number; entry?: FileEntry; open: boolean; note?: "loading" | "empty" | string };
 
 export const joined = (folder: string, name: string): string => (folder === root ? name : `${folder}/${name}`);
@@ -15,7 +15,7 @@ export const folderOf = (path: string): string => (path.includes("/") ? path.sli
 
 export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
-/** rowsOf lays the open folders out as lines. */
+/** Returns the rows of the open folders. */
 export function rowsOf(folders: ReadonlyMap<string, Folder>, open: ReadonlySet<string>): Row[] {
   const rows: Row[] = [];
   const add = (folder: string, depth: number) => {
@@ -35,11 +35,11 @@ export function rowsOf(folders: ReadonlyMap<string, Folder>, open: ReadonlySet<s
 
 const names = new Intl.Collator(undefined, { numeric: true });
 
-/** Folders first, then by name. */
+/** Sorts folders first, then by name. */
 export const sorted = (items: readonly FileEntry[]): FileEntry[] =>
   [...items].sort((a, b) => Number(b.type === "folder") - Number(a.type === "folder") || names.compare(a.name, b.name) || (a.name < b.name ? -1 : 1));
 
-/** A path that a person has typed, without what means nothing; "" if nothing is left. */
+/** Normalizes a path that the user has typed; "" if nothing is left. */
 export const tidied = (path: string): string => {
   const parts = path.split("/").filter((p, i) => p !== "" && p !== "." && !(p === "~" && i === 0));
   return (path.startsWith("/") ? "/" : "") + parts.join("/");

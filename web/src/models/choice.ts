@@ -1,11 +1,14 @@
 import type { Model, ModelRef } from "../api/types";
 
-/** A model that was chosen, "" for the server's default, and the values of its parameters: those that are absent are the model's own. */
+/**
+ * A chosen model ("" for the server's default) and the values of its
+ * parameters; absent ones have the model's default.
+ */
 export type Choice = { id: string; params: Readonly<Record<string, string>> };
 
 export const standard: Choice = { id: "", params: {} };
 
-/** choiceOf reads the name of a model as agents have it: opus, or opus[effort=high,thinking=on]. */
+/** Parses a model reference as agents have it: opus, or opus[effort=high,thinking=on]. */
 export function choiceOf(name: string): Choice {
   const [, id, list = ""] = /^([^[]+)\[([^\]]*=[^\]]*)\]$/.exec(name) ?? [];
   const sets = list.split(",").map((set) => /^\s*([^=]+)=(.*)$/.exec(set));
@@ -13,7 +16,7 @@ export function choiceOf(name: string): Choice {
   return { id, params: Object.fromEntries(sets.map((set) => [set?.[1] ?? "", set?.[2] ?? ""])) };
 }
 
-/** refOf makes what requests have of a choice; undefined leaves the model to the server. */
+/** Converts a choice to the form for requests; undefined leaves the model to the server. */
 export function refOf({ id, params }: Choice): ModelRef | undefined {
   const set = Object.entries(params).filter(([, value]) => value !== "");
   if (!id && set.length === 0) return undefined;
@@ -23,10 +26,10 @@ export function refOf({ id, params }: Choice): ModelRef | undefined {
 /** modelOf finds the chosen model; the server lists the default first. */
 export const modelOf = (models: readonly Model[], { id }: Choice): Model | undefined => (id ? models.find((m) => m.id === id) : models.find((m) => m.aliases?.includes("default")));
 
-/** The value that counts for a parameter unless another is chosen, "" where the model's service decides. */
+/** The default value of a parameter; "" if the model's provider decides. */
 export const standardValue = (m: Model, param: string): string => m.variants?.find((v) => v.isDefault)?.params.find((p) => p.id === param)?.value ?? "";
 
-/** nameOf is a choice in words: Claude Opus, Effort: High. */
+/** Formats a choice: Claude Opus, Effort: High. */
 export function nameOf(models: readonly Model[], choice: Choice): string {
   const m = modelOf(models, choice);
   const params = Object.entries(choice.params).flatMap(([id, value]) => {

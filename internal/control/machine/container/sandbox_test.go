@@ -75,7 +75,7 @@ func TestSandboxInGVisor(t *testing.T) {
 			code int
 			says []string
 		}{
-			{"probe", 0, []string{"no Landlock, namespaces by a user namespace, mounts by mount(2)", "signals reach other processes", "status: fully_enforced"}},
+			{"probe", 0, []string{"no Landlock, namespaces by a user namespace, mounts by mount(2)", "signals to other processes", "status: fully_enforced"}},
 			{"explain", 0, []string{"mounts: one by one, by mount(2)", "seccomp: always no_xattr"}},
 			{"-- sh -c 'echo x > made && cat made && echo $CURSOR_SANDBOX_LANDLOCK_STATUS'", 0, []string{"x\nfully_enforced\n"}},
 			{"-- touch .vscode/tasks.json", 1, []string{"Read-only file system"}},
@@ -122,7 +122,7 @@ func TestSandboxInDockersProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), runc, "--root", t.TempDir(), "run", "--bundle", bundle, "aloft-docker-profile").CombinedOutput()
-	for _, want := range []string{"no namespaces (make namespaces: operation not permitted)", "status: not all can be enforced", "as in a container of Docker", "probed 125", "exit 123", "nothing was run", "nothing ran"} {
+	for _, want := range []string{"no namespaces (make namespaces: operation not permitted)", "status: this host cannot enforce", "as in a Docker container", "probed 125", "exit 123", "nothing was run", "nothing ran"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not said: %v: %s", want, err, out)
 		}

@@ -1,5 +1,5 @@
-// Package asked reads the policy that the control plane sends with what it asks a
-// machine to run: a tool call, a hook, a terminal, an environment's start.
+// Package asked converts the policy that the control plane sends with a tool
+// call, a hook, a terminal or an environment's start command.
 package asked
 
 import (
@@ -8,9 +8,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Policy is a policy as it was sent, whole; nil is the built-in rules. That of
-// TYPE_INSECURE_NONE is for the caller to know: it is read as if a sandbox were
-// asked for.
+// Policy converts a policy from its message; nil means the built-in rules. The
+// caller must handle TYPE_INSECURE_NONE: it is converted as if a sandbox were
+// requested.
 func Policy(p *agentv1.SandboxPolicy) sandboxpolicy.Policy {
 	if p == nil {
 		return sandboxpolicy.Layers{Mode: sandboxpolicy.WithDefaults}.Merge()

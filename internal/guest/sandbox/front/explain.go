@@ -14,7 +14,8 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// explain writes the plan, or what the policy says of each thing asked about.
+// explain prints the plan, or the policy's verdict on each path and host in
+// about.
 func explain(r sandbox.Request, about []string, p Process) error {
 	if len(about) == 0 {
 		return explainPlan(r, p)
@@ -79,7 +80,7 @@ func judgeHost(p sandboxpolicy.Policy, m *policy.Matcher, host string) policy.Ve
 	return m.Name(host)
 }
 
-// resolve follows the links of what there is of a path.
+// resolve resolves the links of a path as far as it exists.
 func resolve(name string) string {
 	if full, err := filepath.EvalSymlinks(name); err == nil {
 		return full
@@ -111,9 +112,9 @@ func probe(out io.Writer) error {
 	}
 	layout, err := sandbox.Plan(sandbox.Spec{Rules: sandboxpolicy.Default().In(sandboxpolicy.Scope{Workspaces: []string{existing()}}), Masked: sandbox.Sockets()}, k, sandbox.HostTree)
 	if missing, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
-		fmt.Fprintln(out, "status: not all can be enforced:", strings.Join(missing.Missing, "; "))
+		fmt.Fprintln(out, "status: this host cannot enforce:", strings.Join(missing.Missing, "; "))
 		for _, h := range sandbox.Hints() {
-			fmt.Fprintln(out, "to mend it:", h)
+			fmt.Fprintln(out, "to fix this:", h)
 		}
 		return missing
 	}
@@ -124,7 +125,7 @@ func probe(out io.Writer) error {
 	return nil
 }
 
-// existing is a folder to ask about.
+// existing returns a folder to explain the rules for.
 func existing() string {
 	if dir, err := os.Getwd(); err == nil && dir != "/" {
 		return dir

@@ -1,5 +1,5 @@
-// Package front is the sandbox's command line: the program that exec-daemon runs
-// around a command, and `aloft sandbox`, which people use by itself.
+// Package front is the sandbox's command line: the program that exec-daemon
+// runs commands with, and `aloft sandbox`, which people use directly.
 package front
 
 import (
@@ -19,13 +19,13 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// KeepWord is the first argument of the process that clears up.
+// KeepWord is the first argument of the keeper process, which cleans up.
 const KeepWord = "keep"
 
-// Process is what the command line needs of its process.
+// Process is what the command line needs from its process.
 type Process struct {
-	Name           string   // of the program, for its words
-	Keeper         []string // runs this program with KeepWord
+	Name           string   // name of the program, for messages
+	Keeper         []string // command that runs this program with KeepWord
 	Environ        []string
 	Getenv         func(string) string
 	Stdout, Stderr io.Writer
@@ -35,20 +35,20 @@ const usage = `usage: %[1]s [run] [FLAG]... -- COMMAND [ARGUMENT]...
        %[1]s explain [FLAG]... [r:PATH | w:PATH | HOST]...
        %[1]s probe
 
-run        runs a command in a sandbox, and exits as the command does
-explain    says what would be enforced, or what the policy says of a path or host
-probe      says what this host can enforce
+run        run a command in a sandbox, and exit with its exit code
+explain    show what would be enforced, or whether a path or host is allowed
+probe      show what this host can enforce
 
-  --policy FILE         a sandbox.json; without it those of the workspace and of
-                        the home folder count (.aloft/ first, then .cursor/)
-  --workspace DIR       may be changed, unless the policy says otherwise; may be
-                        given more than once; the working directory unless given
+  --policy FILE         policy file; by default the sandbox.json of the workspace and
+                        of the home folder (in .aloft/, else in .cursor/)
+  --workspace DIR       folder that the command may change, unless the policy
+                        forbids it; repeatable; the working directory by default
   --network-mode MODE   sandbox_json (the default: the file alone decides),
                         sandbox_json_and_defaults, allow_all
-  --best-effort         go on where the host cannot enforce all, and say so
+  --best-effort         if the host cannot enforce everything, warn and continue
 
-Exit codes of its own: 123 this host cannot enforce the policy, 125 another
-failure, 126 the command cannot be run, 127 it is not found.
+Own exit codes: 123 this host cannot enforce the policy, 125 another
+failure, 126 the command cannot be run, 127 command not found.
 
 examples:
   %[1]s -- make test
@@ -63,13 +63,13 @@ type arguments struct {
 	request    string
 	bestEffort bool
 	rest       []string
-	dashes     bool // there was a --
+	dashes     bool // a -- was given
 }
 
 var errHelp = errors.New("help")
 
-// Main runs the command line and returns the exit code. Where the command is
-// run it may not return at all.
+// Main runs the command line and returns the exit code. If it replaces this
+// process by the command, it does not return.
 func Main(args []string, p Process) (int, error) {
 	verb := "run"
 	if len(args) > 0 {
@@ -90,7 +90,7 @@ func Main(args []string, p Process) (int, error) {
 		return code(err)
 	}
 	if err != nil {
-		return sandbox.ExitFailed, fmt.Errorf("%w; %s --help says more", err, p.Name)
+		return sandbox.ExitFailed, fmt.Errorf("%w; see %s --help", err, p.Name)
 	}
 	r, err := a.build(p)
 	if err != nil {
@@ -100,7 +100,7 @@ func Main(args []string, p Process) (int, error) {
 		return code(explain(r, a.rest, p))
 	}
 	if !a.dashes || len(a.rest) == 0 {
-		return sandbox.ExitFailed, fmt.Errorf("there is no command; it comes after --; %s --help says more", p.Name)
+		return sandbox.ExitFailed, fmt.Errorf("no command given; put it after --; see %s --help", p.Name)
 	}
 	return run(r, a.rest, p)
 }
@@ -112,8 +112,8 @@ func code(err error) (int, error) {
 	return 0, nil
 }
 
-// parse is by hand: package flag would take a command's own flags where -- is
-// forgotten, and sandbox would confine the wrong thing.
+// parse parses by hand: without --, package flag would take the command's own
+// flags and the sandbox would confine the wrong thing.
 func parse(args []string) (a arguments, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -131,13 +131,13 @@ func parse(args []string) (a arguments, err error) {
 		case "--policy", "--workspace", "--network-mode", "--request":
 			if !joined {
 				if len(args) == 0 {
-					return a, fmt.Errorf("%s wants a value", name)
+					return a, fmt.Errorf("%s needs a value", name)
 				}
 				value, args = args[0], args[1:]
 			}
 		default:
 			if strings.HasPrefix(arg, "-") {
-				return a, fmt.Errorf("%q is not known; the command comes after --", arg)
+				return a, fmt.Errorf("unknown argument %q; put the command after --", arg)
 			}
 			a.rest = append(a.rest, arg)
 			continue
@@ -154,7 +154,7 @@ func parse(args []string) (a arguments, err error) {
 		case "--network-mode":
 			a.mode = sandboxpolicy.NetworkMode(value)
 			if !slices.Contains(sandboxpolicy.NetworkModes, a.mode) {
-				return a, fmt.Errorf("--network-mode %s: it is sandbox_json, sandbox_json_and_defaults or allow_all", value)
+				return a, fmt.Errorf("--network-mode %s: must be sandbox_json, sandbox_json_and_defaults or allow_all", value)
 			}
 		case "--request":
 			a.request = value
@@ -163,7 +163,7 @@ func parse(args []string) (a arguments, err error) {
 	return a, nil
 }
 
-// build makes the request that the flags and files ask for.
+// build makes the sandbox request from the flags and files.
 func (a arguments) build(p Process) (sandbox.Request, error) {
 	var r sandbox.Request
 	if a.request != "" {
@@ -199,7 +199,7 @@ func (a arguments) build(p Process) (sandbox.Request, error) {
 	}
 	for _, l := range []*sandboxpolicy.Layer{layers.Home, layers.Repository} {
 		if l != nil && len(l.Unknown) > 0 {
-			fmt.Fprintf(p.Stderr, "sandbox: keys of sandbox.json that mean nothing here: %s\n", strings.Join(l.Unknown, ", "))
+			fmt.Fprintf(p.Stderr, "sandbox: unknown keys in sandbox.json: %s\n", strings.Join(l.Unknown, ", "))
 		}
 	}
 	r.Policy = layers.Merge()
@@ -220,17 +220,18 @@ func run(r sandbox.Request, argv []string, p Process) (int, error) {
 		Spec: func() (sandbox.Spec, error) { return r.Spec(p.Getenv) }, Policy: r.Policy, Dir: dir, Argv: argv, Env: p.Environ, Proxy: server{out}, Keeper: p.Keeper, Words: p.Stderr,
 	})
 	for _, d := range out.Denials() {
-		fmt.Fprintf(p.Stderr, "sandbox: %s was not reached: %s. To go on: add it to networkPolicy.allow of sandbox.json, or ask the user\n", printable(d.Host), d.Rule)
+		fmt.Fprintf(p.Stderr, "sandbox: blocked %s: %s. To allow it, add it to networkPolicy.allow of sandbox.json, or ask the user\n", printable(d.Host), d.Rule)
 	}
 	return exit, err
 }
 
-// server is the proxy as package sandbox knows it.
+// server adapts the proxy to package sandbox.
 type server struct{ *proxy.Proxy }
 
 func (s server) Serve(l net.Listener) error { return s.Proxy.Serve(l) }
 
-// printable is a name that came from inside, without what moves a terminal.
+// printable returns a name that came from inside the sandbox, without control
+// characters that could affect a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// request is one of HTTP/1, as far as a proxy has to know it.
+// request is the part of an HTTP/1 request that a proxy needs.
 type request struct {
 	connect bool
 	host    string
 	port    uint16
-	head    []byte // what goes to the server: the line in its own form, and the headers
-	length  int64  // of the body; -1 is chunked
+	head    []byte // sent to the server: the request line in origin form, and the headers
+	length  int64  // length of the body; -1 if it is chunked
 }
 
-var errRequest = errors.New("it is not an HTTP/1 request to a proxy")
+var errRequest = errors.New("not an HTTP/1 proxy request")
 
-// hopByHop are headers between a client and its proxy.
+// hopByHop are headers that concern only a client and its proxy.
 var hopByHop = []string{"connection", "proxy-connection", "keep-alive", "te", "trailer", "upgrade", "proxy-authorization", "proxy-authenticate", "host"}
 
-// readHTTP reads a request's line and headers. It is strict: what servers could
-// read in two ways is refused.
+// readHTTP reads a request's line and headers. It is strict: it refuses
+// anything that servers could interpret in different ways.
 func readHTTP(in *bufio.Reader) (request, error) {
 	var r request
 	left := maxHead
@@ -49,7 +49,7 @@ func readHTTP(in *bufio.Reader) (request, error) {
 	} else {
 		authority, found := "", false
 		if authority, found = cutPrefixFold(target, "http://"); !found {
-			return r, errRequest // one for this proxy itself, or of another scheme
+			return r, errRequest // a request to this proxy itself, or with another scheme
 		}
 		if i := strings.IndexAny(authority, "/?#"); i >= 0 {
 			authority, path = authority[:i], authority[i:]
@@ -70,7 +70,7 @@ func readHTTP(in *bufio.Reader) (request, error) {
 	if r.port != 80 {
 		host += ":" + strconv.Itoa(int(r.port))
 	}
-	// The host is the one that was judged, whatever the headers say.
+	// Send the host that was checked, whatever the Host header says.
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, path, host)
 	lengths, chunked := 0, false
 	for {
@@ -83,7 +83,7 @@ func readHTTP(in *bufio.Reader) (request, error) {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !isToken(name) {
-			return r, errRequest // also a folded line
+			return r, errRequest // this includes folded header lines
 		}
 		name, value = strings.ToLower(name), strings.Trim(value, " \t")
 		switch name {
@@ -120,7 +120,8 @@ func isHopByHop(name string) bool {
 	return false
 }
 
-// readLine reads a line that ends in \r\n or \n, and counts it.
+// readLine reads a line that ends in \r\n or \n, and subtracts its length from
+// left.
 func readLine(in *bufio.Reader, left *int) (string, error) {
 	var line []byte
 	for {
@@ -162,7 +163,7 @@ func cutPrefixFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// splitHost reads host:port; the port may be left out where there is a usual one.
+// splitHost splits host:port. The port may be missing if there is a usual one.
 func splitHost(authority string, usual uint16) (string, uint16, error) {
 	if strings.Contains(authority, "@") {
 		return "", 0, errRequest
@@ -211,7 +212,8 @@ func (p *Proxy) http(ctx context.Context, c net.Conn, in *bufio.Reader) {
 		}
 		return
 	}
-	// One request a connection: the next might be for another host.
+	// Serve only one request per connection: the next could be for another
+	// host.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -220,11 +222,11 @@ func (p *Proxy) http(ctx context.Context, c net.Conn, in *bufio.Reader) {
 		}
 	}()
 	_, _ = io.Copy(c, out)
-	_ = c.Close() // ends the copy of a body that the server did not wait for
+	_ = c.Close() // stops copying a body that the server did not wait for
 	<-done
 }
 
-// copyBody copies exactly one body.
+// copyBody copies exactly one request body.
 func copyBody(to io.Writer, in *bufio.Reader, length int64) error {
 	if length >= 0 {
 		_, err := io.CopyN(to, in, length)
@@ -257,6 +259,6 @@ func copyBody(to io.Writer, in *bufio.Reader, length int64) error {
 			return err
 		}
 	}
-	_, err := io.WriteString(to, "\r\n") // trailers are left out
+	_, err := io.WriteString(to, "\r\n") // trailers are dropped
 	return err
 }

@@ -1,12 +1,12 @@
-// Package proxy is the way out of a sandbox whose policy is a list of hosts: a
-// listener on the loopback of the sandbox's own network, served by a process
-// outside. It speaks HTTP (CONNECT, and plain requests) and SOCKS5, told apart by
-// the first byte.
+// Package proxy is the way out of a sandbox whose policy lists hosts. It is a
+// listener on loopback in the sandbox's network namespace, served by a process
+// outside. It speaks HTTP (CONNECT and plain requests) and SOCKS5, which it
+// tells apart by the first byte.
 //
-// A connection is judged twice: the name before it is looked up, and the address
-// before it is dialled, by the same rules as a machine's gateway. The address
-// that was judged is the one that is dialled, so a name that changes its mind
-// between two answers gains nothing. What is said inside of TLS is not looked at.
+// Each connection is checked twice, by the same rules as in a machine's network
+// gateway: the name before it is resolved, and the address before it is dialed.
+// The proxy dials the address that it checked, so changing a DNS record between
+// two lookups (DNS rebinding) gains nothing. It does not inspect TLS traffic.
 package proxy
 
 import (
@@ -34,25 +34,25 @@ const (
 	maxDenials     = 100 // that are remembered
 )
 
-// Denial is what was refused, once.
+// Denial is a refused host, recorded once.
 type Denial struct {
-	Host string // and port
+	Host string // host and port
 	Rule string
 }
 
-// Proxy serves connections. It is safe for concurrent use.
+// Proxy serves connections. Its methods are safe for concurrent use.
 type Proxy struct {
 	Policy *policy.Matcher
-	// Resolve looks a name up; the system's resolver does unless it is set.
+	// Resolve resolves a name; by default it uses the system's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Dial connects; net.Dialer does unless it is set.
+	// Dial connects to an address; by default it uses net.Dialer.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 
 	mu      sync.Mutex
 	denials []Denial
 }
 
-// Serve serves until the listener is closed, and then drops what is open.
+// Serve serves until the listener is closed, then closes all open connections.
 func (p *Proxy) Serve(l net.Listener) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var open sync.WaitGroup
@@ -82,7 +82,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 	}
 }
 
-// Denials are what was refused, in order, each once.
+// Denials returns the refused hosts in order, each once.
 func (p *Proxy) Denials() []Denial {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,20 +103,20 @@ func (p *Proxy) serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// errDenied is the policy's word.
+// errDenied is a refusal by the policy.
 type errDenied struct{ host, rule string }
 
 func (e errDenied) Error() string {
-	return fmt.Sprintf("the sandbox does not let %s be reached: %s; add it to networkPolicy.allow of sandbox.json, or ask the user", e.host, e.rule)
+	return fmt.Sprintf("the sandbox blocks %s: %s; to allow it, add it to networkPolicy.allow of sandbox.json, or ask the user", e.host, e.rule)
 }
 
-// connect judges a host, which is a name or an address, and dials it.
+// connect checks a host, which is a name or an address, and dials it.
 func (p *Proxy) connect(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	if port == 0 {
-		return nil, p.deny(at, "there is no port 0")
+		return nil, p.deny(at, "port 0 is not valid")
 	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if v := p.Policy.Address(addr, nil); !v.Allowed {
@@ -126,10 +126,10 @@ func (p *Proxy) connect(ctx context.Context, host string, port uint16) (net.Conn
 	}
 	name, err := policy.CanonicalName(host)
 	if err != nil {
-		return nil, p.deny(at, "it is no domain")
+		return nil, p.deny(at, "not a domain name")
 	}
-	// A name that is not allowed is not looked up, though its address might be:
-	// the question itself would tell others something.
+	// Do not resolve a name that is not allowed, even if its address might be:
+	// the DNS query itself could leak data.
 	if v := p.Policy.Name(name); !v.Allowed {
 		return nil, p.deny(at, v.Rule)
 	}
@@ -177,12 +177,13 @@ func (p *Proxy) deny(host, rule string) error {
 	return errDenied{host, rule}
 }
 
-// splice copies both ways until both are done.
+// splice copies in both directions until both are done.
 func splice(inside net.Conn, buffered *bufio.Reader, outside net.Conn) {
 	_ = inside.SetReadDeadline(time.Time{})
 	var both sync.WaitGroup
 	both.Go(func() {
-		// What was read ahead comes first; then the kernel can copy by itself.
+		// Write what is buffered first; after that io.Copy can use the kernel's
+		// splice.
 		n := buffered.Buffered()
 		ahead, _ := buffered.Peek(n)
 		if _, err := outside.Write(ahead); err == nil {

@@ -10,7 +10,7 @@ import (
 	"net/netip"
 )
 
-// Replies of SOCKS5 (RFC 1928).
+// SOCKS5 replies (RFC 1928).
 const (
 	socksDone        = 0
 	socksFailed      = 1
@@ -20,10 +20,10 @@ const (
 	socksNoAddress   = 8
 )
 
-var errSocks = errors.New("it is not SOCKS5 as RFC 1928 has it")
+var errSocks = errors.New("not a valid SOCKS5 request (RFC 1928)")
 
-// readClientHello reads the methods that a client offers, and reports whether one
-// is to go without a password.
+// readClientHello reads the authentication methods that a client offers, and
+// reports whether "no authentication" is one of them.
 func readClientHello(in io.Reader) (plain bool, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -42,8 +42,8 @@ func readClientHello(in io.Reader) (plain bool, err error) {
 	return plain, nil
 }
 
-// readRequest reads where a client wants to go. The code is the reply to send
-// where there is an error.
+// readRequest reads the requested destination. If there is an error, code is
+// the reply to send.
 func readRequest(in io.Reader) (host string, port uint16, code byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -74,12 +74,12 @@ func readRequest(in io.Reader) (host string, port uint16, code byte, err error) 
 	if _, err := io.ReadFull(in, rawPort[:]); err != nil {
 		return "", 0, socksFailed, err
 	}
-	if head[1] != 1 { // only CONNECT: neither BIND nor UDP
+	if head[1] != 1 { // only CONNECT is supported, not BIND or UDP
 		return "", 0, socksNoCommand, errSocks
 	}
 	host = string(raw)
 	if head[3] != 3 {
-		addr, _ := netip.AddrFromSlice(raw) // its length is right
+		addr, _ := netip.AddrFromSlice(raw) // its length was checked
 		host = addr.String()
 	}
 	return host, binary.BigEndian.Uint16(rawPort[:]), 0, nil

@@ -84,37 +84,41 @@ const (
 
 // ControlServiceClient is a client for the agent.v1.ControlService service.
 type ControlServiceClient interface {
-	// Ping says that exec-daemon is well.
+	// Ping reports that exec-daemon is running.
 	Ping(context.Context, *connect.Request[agentv1.PingRequest]) (*connect.Response[agentv1.PingResponse], error)
-	// Exec runs one tool call and sends its deltas and its result.
+	// Exec runs one tool call and streams its deltas and its result.
 	Exec(context.Context, *connect.Request[agentv1.ExecRequest]) (*connect.ServerStreamForClient[agentv1.ExecResponse], error)
 	ListDirectory(context.Context, *connect.Request[agentv1.ListDirectoryRequest]) (*connect.Response[agentv1.ListDirectoryResponse], error)
 	ReadTextFile(context.Context, *connect.Request[agentv1.ReadTextFileRequest]) (*connect.Response[agentv1.ReadTextFileResponse], error)
 	WriteTextFile(context.Context, *connect.Request[agentv1.WriteTextFileRequest]) (*connect.Response[agentv1.WriteTextFileResponse], error)
 	ReadBinaryFile(context.Context, *connect.Request[agentv1.ReadBinaryFileRequest]) (*connect.Response[agentv1.ReadBinaryFileResponse], error)
 	WriteBinaryFile(context.Context, *connect.Request[agentv1.WriteBinaryFileRequest]) (*connect.Response[agentv1.WriteBinaryFileResponse], error)
-	// GetDiff is the workspace's difference from a commit, untracked files included.
+	// GetDiff returns the workspace's diff against a commit, including untracked
+	// files.
 	GetDiff(context.Context, *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error)
-	// GetWorkspaceChangesHash changes when the workspace's difference from HEAD does.
+	// GetWorkspaceChangesHash returns a hash that changes whenever the
+	// workspace's diff against HEAD does.
 	GetWorkspaceChangesHash(context.Context, *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error)
-	// RefreshGithubAccessToken replaces the credential with which git reaches the
-	// gateway: it is that of one run, good for its repositories and its branch.
+	// RefreshGithubAccessToken replaces the credential that git presents to the
+	// git gateway. A credential belongs to one run and is valid for its
+	// repositories and its branch.
 	RefreshGithubAccessToken(context.Context, *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error)
-	// WarmRemoteAccessServer starts the server with which an editor reaches the
-	// machine, if the machine has one.
+	// WarmRemoteAccessServer starts the server through which an editor reaches
+	// the machine, if one is installed.
 	WarmRemoteAccessServer(context.Context, *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error)
-	// DownloadCursorServer makes the editor's server ready. It is found in the
-	// machine, never fetched: where it is not, the error says what is wanted.
+	// DownloadCursorServer finds the editor's server in the machine; it never
+	// downloads it. If there is none, the error says what to install.
 	DownloadCursorServer(context.Context, *connect.Request[agentv1.DownloadCursorServerRequest]) (*connect.Response[agentv1.DownloadCursorServerResponse], error)
-	// ListArtifacts lists the files that are to outlive the machine.
+	// ListArtifacts lists the files to keep after the machine is gone.
 	ListArtifacts(context.Context, *connect.Request[agentv1.ListArtifactsRequest]) (*connect.Response[agentv1.ListArtifactsResponse], error)
-	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
-	// order, until a reply is full. The reply says where to go on.
+	// UploadArtifacts returns pieces of the requested artifacts, in order, until
+	// the reply is full. The reply says where to continue.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
-	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself, and
-	// what that gives enters no machine.
+	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself and
+	// keeps the tokens out of the machine.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
-	// UpdateEnvironmentVariables changes what processes started from now on see.
+	// UpdateEnvironmentVariables changes the environment of processes started
+	// from now on.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
 }
 
@@ -330,37 +334,41 @@ func (c *controlServiceClient) UpdateEnvironmentVariables(ctx context.Context, r
 
 // ControlServiceHandler is an implementation of the agent.v1.ControlService service.
 type ControlServiceHandler interface {
-	// Ping says that exec-daemon is well.
+	// Ping reports that exec-daemon is running.
 	Ping(context.Context, *connect.Request[agentv1.PingRequest]) (*connect.Response[agentv1.PingResponse], error)
-	// Exec runs one tool call and sends its deltas and its result.
+	// Exec runs one tool call and streams its deltas and its result.
 	Exec(context.Context, *connect.Request[agentv1.ExecRequest], *connect.ServerStream[agentv1.ExecResponse]) error
 	ListDirectory(context.Context, *connect.Request[agentv1.ListDirectoryRequest]) (*connect.Response[agentv1.ListDirectoryResponse], error)
 	ReadTextFile(context.Context, *connect.Request[agentv1.ReadTextFileRequest]) (*connect.Response[agentv1.ReadTextFileResponse], error)
 	WriteTextFile(context.Context, *connect.Request[agentv1.WriteTextFileRequest]) (*connect.Response[agentv1.WriteTextFileResponse], error)
 	ReadBinaryFile(context.Context, *connect.Request[agentv1.ReadBinaryFileRequest]) (*connect.Response[agentv1.ReadBinaryFileResponse], error)
 	WriteBinaryFile(context.Context, *connect.Request[agentv1.WriteBinaryFileRequest]) (*connect.Response[agentv1.WriteBinaryFileResponse], error)
-	// GetDiff is the workspace's difference from a commit, untracked files included.
+	// GetDiff returns the workspace's diff against a commit, including untracked
+	// files.
 	GetDiff(context.Context, *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error)
-	// GetWorkspaceChangesHash changes when the workspace's difference from HEAD does.
+	// GetWorkspaceChangesHash returns a hash that changes whenever the
+	// workspace's diff against HEAD does.
 	GetWorkspaceChangesHash(context.Context, *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error)
-	// RefreshGithubAccessToken replaces the credential with which git reaches the
-	// gateway: it is that of one run, good for its repositories and its branch.
+	// RefreshGithubAccessToken replaces the credential that git presents to the
+	// git gateway. A credential belongs to one run and is valid for its
+	// repositories and its branch.
 	RefreshGithubAccessToken(context.Context, *connect.Request[agentv1.RefreshGithubAccessTokenRequest]) (*connect.Response[agentv1.RefreshGithubAccessTokenResponse], error)
-	// WarmRemoteAccessServer starts the server with which an editor reaches the
-	// machine, if the machine has one.
+	// WarmRemoteAccessServer starts the server through which an editor reaches
+	// the machine, if one is installed.
 	WarmRemoteAccessServer(context.Context, *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error)
-	// DownloadCursorServer makes the editor's server ready. It is found in the
-	// machine, never fetched: where it is not, the error says what is wanted.
+	// DownloadCursorServer finds the editor's server in the machine; it never
+	// downloads it. If there is none, the error says what to install.
 	DownloadCursorServer(context.Context, *connect.Request[agentv1.DownloadCursorServerRequest]) (*connect.Response[agentv1.DownloadCursorServerResponse], error)
-	// ListArtifacts lists the files that are to outlive the machine.
+	// ListArtifacts lists the files to keep after the machine is gone.
 	ListArtifacts(context.Context, *connect.Request[agentv1.ListArtifactsRequest]) (*connect.Response[agentv1.ListArtifactsResponse], error)
-	// UploadArtifacts returns pieces of artifacts: those that are asked for, in
-	// order, until a reply is full. The reply says where to go on.
+	// UploadArtifacts returns pieces of the requested artifacts, in order, until
+	// the reply is full. The reply says where to continue.
 	UploadArtifacts(context.Context, *connect.Request[agentv1.UploadArtifactsRequest]) (*connect.Response[agentv1.UploadArtifactsResponse], error)
-	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself, and
-	// what that gives enters no machine.
+	// GetMcpRefreshTokens returns none: Aloft signs in to MCP servers itself and
+	// keeps the tokens out of the machine.
 	GetMcpRefreshTokens(context.Context, *connect.Request[agentv1.GetMcpRefreshTokensRequest]) (*connect.Response[agentv1.GetMcpRefreshTokensResponse], error)
-	// UpdateEnvironmentVariables changes what processes started from now on see.
+	// UpdateEnvironmentVariables changes the environment of processes started
+	// from now on.
 	UpdateEnvironmentVariables(context.Context, *connect.Request[agentv1.UpdateEnvironmentVariablesRequest]) (*connect.Response[agentv1.UpdateEnvironmentVariablesResponse], error)
 }
 

@@ -41,18 +41,19 @@ const (
 
 // ExecServiceClient is a client for the agent.v1.ExecService service.
 type ExecServiceClient interface {
-	// ExecStream carries any number of calls, side by side. The server speaks
-	// first, with a Hello.
+	// ExecStream carries any number of concurrent calls. The server sends the
+	// first message, a Hello.
 	//
-	// A call runs exactly once: its id is its key. Sending a call whose id
-	// exec-daemon knows attaches to it: what it has said so far is said again,
-	// then the rest. The result is kept until it is acknowledged, over the loss of
-	// a stream and over a restart of exec-daemon; a call that was running when
-	// exec-daemon died has an error for its result and is not run again. Sending
-	// an id without a tool call only attaches: an id that exec-daemon does not know
-	// is answered at once, with never_started, and nothing runs.
+	// A call runs exactly once; its id is the idempotency key. If the client
+	// sends a call whose id exec-daemon knows, it attaches to that call:
+	// exec-daemon replays the call's earlier messages, then sends the rest.
+	// exec-daemon keeps the result until the client acknowledges it, even if the
+	// stream breaks or exec-daemon restarts. A call that was running when
+	// exec-daemon died returns an error and is not run again. A message with an
+	// id but no tool call only attaches: for an unknown id, exec-daemon answers
+	// never_started at once and runs nothing.
 	//
-	// The messages bear the names that clients of this service know.
+	// Existing clients of this service know the messages by these names.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	ExecStream(context.Context) *connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
@@ -90,18 +91,19 @@ func (c *execServiceClient) ExecStream(ctx context.Context) *connect.BidiStreamF
 
 // ExecServiceHandler is an implementation of the agent.v1.ExecService service.
 type ExecServiceHandler interface {
-	// ExecStream carries any number of calls, side by side. The server speaks
-	// first, with a Hello.
+	// ExecStream carries any number of concurrent calls. The server sends the
+	// first message, a Hello.
 	//
-	// A call runs exactly once: its id is its key. Sending a call whose id
-	// exec-daemon knows attaches to it: what it has said so far is said again,
-	// then the rest. The result is kept until it is acknowledged, over the loss of
-	// a stream and over a restart of exec-daemon; a call that was running when
-	// exec-daemon died has an error for its result and is not run again. Sending
-	// an id without a tool call only attaches: an id that exec-daemon does not know
-	// is answered at once, with never_started, and nothing runs.
+	// A call runs exactly once; its id is the idempotency key. If the client
+	// sends a call whose id exec-daemon knows, it attaches to that call:
+	// exec-daemon replays the call's earlier messages, then sends the rest.
+	// exec-daemon keeps the result until the client acknowledges it, even if the
+	// stream breaks or exec-daemon restarts. A call that was running when
+	// exec-daemon died returns an error and is not run again. A message with an
+	// id but no tool call only attaches: for an unknown id, exec-daemon answers
+	// never_started at once and runs nothing.
 	//
-	// The messages bear the names that clients of this service know.
+	// Existing clients of this service know the messages by these names.
 	// buf:lint:ignore RPC_REQUEST_STANDARD_NAME
 	// buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
 	ExecStream(context.Context, *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error
