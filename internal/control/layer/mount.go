@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,45 @@ import (
 // beside this lower: no redirects, no files without their data. So it can be
 // frozen, packed and merged.
 func Mount(target string, lower []string, upper, work string) error {
+	return mount(target, lower, upper, work, func(path string) (int, error) {
+		return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+}
+
+// MountMapped is like [Mount] with idmapped layers: the owners of files on the disk
+// are mapped by the user namespace ids. The namespace must also map some id to the
+// caller, because an overlay creates some files as its mounter. upper and work must
+// be in the same folder. It needs Linux 6.15, and file systems with idmapped mounts.
+func MountMapped(target string, lower []string, upper, work string, ids *os.File) error {
+	return mount(target, lower, upper, work, func(path string) (int, error) { return openMapped(path, ids) })
+}
+
+// CanMap returns nil if the file system at path has idmapped mounts. Overlays and
+// network disks have none.
+func CanMap(path string, ids *os.File) error {
+	fd, err := openMapped(path, ids)
+	if err != nil {
+		return &os.PathError{Op: "map owners", Path: path, Err: err}
+	}
+	return unix.Close(fd)
+}
+
+// openMapped opens an idmapped mount of path that is attached nowhere.
+func openMapped(path string, ids *os.File) (fd int, err error) {
+	fd, err = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ids.Fd())}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// mount mounts an overlay of the directories, which it opens with open.
+func mount(target string, lower []string, upper, work string, open func(path string) (int, error)) error {
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -25,7 +65,7 @@ func Mount(target string, lower []string, upper, work string) error {
 		}
 	}()
 	name := func(path string) (string, error) {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := open(path)
 		if err != nil {
 			return "", &os.PathError{Op: "open layer", Path: path, Err: err}
 		}
@@ -40,14 +80,15 @@ func Mount(target string, lower []string, upper, work string) error {
 		}
 		lowers = append(lowers, n)
 	}
-	up, err := name(upper)
+	// Both below one descriptor: an overlay wants them on the same mount.
+	parent, err := name(filepath.Dir(upper))
 	if err != nil {
 		return err
 	}
-	wk, err := name(work)
-	if err != nil {
-		return err
+	if filepath.Dir(work) != filepath.Dir(upper) {
+		return fmt.Errorf("mount overlay: %s is not beside %s", work, upper)
 	}
+	up, wk := parent+"/"+filepath.Base(upper), parent+"/"+filepath.Base(work)
 	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + up + ",workdir=" + wk + ",redirect_dir=off,metacopy=off,index=off"
 	if len(options) >= os.Getpagesize() {
 		return fmt.Errorf("mount overlay: %d layers are too many: start from a snapshot that was exported and imported, which is one layer, or from the image", len(lower))

@@ -24,7 +24,10 @@ import (
 func BenchmarkFirstByte(b *testing.B) {
 	runc := engines(b)["runc"]
 	r := newRuntime(b, b.TempDir(), runc)
+	mapped := r.mapped
+	r.mapped = false // the yardstick runs on its root, which is mounted where this process sees it
 	warm := create(b, r, machine.Spec{Image: "host"})
+	r.mapped = mapped
 
 	b.Run("create", func(b *testing.B) {
 		for b.Loop() {

@@ -69,6 +69,7 @@ type Runtime struct {
 	stop    context.CancelFunc // cancels ctx
 	working sync.WaitGroup
 	step    func(string) // called between the steps of a change, for tests
+	mapped  bool         // machines of runc and crun have user namespaces
 	maxHeld int          // how many descriptors of a machine to inspect at most; lower in tests
 }
 
@@ -90,7 +91,7 @@ func New(conf Config) (*Runtime, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("container runtime: %w", err)
 	}
-	for _, d := range []string{"machines", "trash"} {
+	for _, d := range []string{"machines", "trash", "ids"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, fmt.Errorf("container runtime: %w", err)
 		}
@@ -113,6 +114,11 @@ func New(conf Config) (*Runtime, error) {
 		step:    func(string) {},
 		maxHeld: maxHeld,
 		prefix:  "aloft-" + hex.EncodeToString(sum[:4]) + "-",
+	}
+	if err := canMap(conf.RuntimePath, dir); err == nil {
+		r.mapped = true
+	} else {
+		r.log.Warn("machines run without user namespaces: root in a machine is root on the host", "reason", err)
 	}
 	r.trash = trash.Open(filepath.Join(dir, "trash"), r.log)
 	r.ctx, r.stop = context.WithCancel(context.Background())

@@ -147,9 +147,10 @@ const maxHeld = 1 << 20
 // mapped. It returns [machine.ErrTooManyFiles] if they hold more than maxHeld.
 func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	disks := map[uint64]bool{}
-	for _, name := range []string{"rootfs", "upper"} {
+	// Its root is mounted where only it sees it, or in its folder.
+	for _, path := range []string{m.rootOfInit(), m.path("rootfs"), m.path("upper")} {
 		var stat unix.Stat_t
-		if unix.Stat(m.path(name), &stat) == nil {
+		if unix.Stat(path, &stat) == nil {
 			disks[stat.Dev] = true
 		}
 	}

@@ -58,13 +58,18 @@ func (e engine) arguments(m *Machine, network bool, memory string) []string {
 }
 
 // run starts the container in the background, with its output in the machine's
-// log.
-func (e engine) run(ctx context.Context, m *Machine, network bool, memory string) (err error) {
+// log. owner is the id on the host of root in the machine.
+func (e engine) run(ctx context.Context, m *Machine, owner int, network bool, memory string) (err error) {
 	log, err := os.OpenFile(m.path("log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	if owner != 0 { // so that the machine can open its own output
+		if err := log.Chown(owner, owner); err != nil {
+			return err
+		}
+	}
 	cmd := e.command(ctx, m, e.arguments(m, network, memory)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Run(); err != nil {

@@ -36,9 +36,10 @@ const (
 func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 
 // startGateway creates the machine's link and starts the egress process at its
-// other end. The process has its own session, so that it outlives the server.
-// wait returns when it serves.
-func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Context) error, err error) {
+// other end. The link is in the network namespace, or in a new one if namespace is
+// nil. The process has its own session, so that it outlives the server. wait
+// returns when it serves.
+func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
 		return link{}, nil, errors.New("this runtime has no egress command, so its machines cannot have a network")
 	}
@@ -49,7 +50,7 @@ func (m *Machine) startGateway(spec machine.Spec) (_ link, wait func(context.Con
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return link{}, nil, err
 	}
-	l, err := makeLink()
+	l, err := makeLink(namespace)
 	if err != nil {
 		return link{}, nil, err
 	}

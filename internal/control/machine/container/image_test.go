@@ -137,7 +137,7 @@ func TestTagHasMoved(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		data, err := os.ReadFile(filepath.Join(m.(*Machine).path("rootfs"), "etc/made-of"))
+		data, err := os.ReadFile(filepath.Join(m.(*Machine).rootOfInit(), "etc/made-of"))
 		if err != nil {
 			t.Error(err)
 		}

@@ -34,16 +34,17 @@ type link struct {
 	device    *os.File
 }
 
-// makeLink creates a link with its addresses and routes. The namespace lasts as
-// long as one of the descriptors, or a process in it.
-func makeLink() (link, error) {
+// makeLink creates a link with its addresses and routes, in the network namespace,
+// or in a new one if namespace is nil. The namespace lasts as long as one of the
+// descriptors, or a process in it.
+func makeLink(namespace *os.File) (link, error) {
 	var l link
 	done := make(chan error)
 	go func() {
 		// The thread stays in the new namespace, so it must end with this
 		// goroutine.
 		runtime.LockOSThread()
-		done <- l.make()
+		done <- l.make(namespace)
 	}()
 	if err := <-done; err != nil {
 		return link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
@@ -92,10 +93,14 @@ func (l link) Close() error {
 	return errors.Join(errs...)
 }
 
-// make fills in l. It moves the calling thread into a new namespace.
-func (l *link) make() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("new namespace: %w", err)
+// make fills in l. It moves the calling thread into the namespace.
+func (l *link) make(namespace *os.File) error {
+	if namespace == nil {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("new namespace: %w", err)
+		}
+	} else if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter the namespace: %w", err)
 	}
 	var err error
 	if l.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {

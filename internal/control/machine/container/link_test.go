@@ -37,7 +37,7 @@ func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int)
 			t.Error(err)
 		}
 	})
-	l, wait, err := m.startGateway(machine.Spec{Network: n, ConnectionLog: t.TempDir()})
+	l, wait, err := m.startGateway(machine.Spec{Network: n, ConnectionLog: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,16 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 // start mounts the root and runs the container, from the memory image in the
 // folder memory unless that is "". The caller holds the lock.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
-	if err := m.mountRun(); err != nil {
+	network := rec.Spec.Network.Mode != ""
+	space := &userSpace{} // of the host
+	if m.r.mapped && !eng.gvisor {
+		var err error
+		if space, err = m.openUserSpace(rec, network); err != nil {
+			return err
+		}
+		defer func() { _ = space.Close() }() // from here on the machine's processes hold it
+	}
+	if err := m.mountRun(space.first); err != nil {
 		return err
 	}
 	if err := os.Mkdir(m.path("state"), 0o755); err != nil {
@@ -123,10 +132,9 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	if err := m.makeCgroups(limits); err != nil {
 		return err
 	}
-	network := rec.Spec.Network.Mode != ""
 	online := func(context.Context) error { return nil }
 	if network {
-		l, wait, err := m.startGateway(rec.Spec)
+		l, wait, err := m.startGateway(rec.Spec, space.network)
 		if err != nil {
 			return err
 		}
@@ -134,7 +142,10 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		// link open.
 		defer func() { _ = l.Close() }()
 		online = wait
-		at.netns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), l.namespace.Fd())
+		at.netns = namespacePath(l.namespace)
+	}
+	if space.user != nil {
+		at.userns, at.rootfs = namespacePath(space.user), m.r.rootPoint()
 	}
 	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
 	if err != nil {
@@ -143,11 +154,21 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	if err := atomicfile.WriteUnsynced(m.path("bundle/config.json"), config, 0o600); err != nil {
 		return err
 	}
-	if err := layer.Mount(m.path("rootfs"), rec.lower(), m.path("upper"), m.path("work")); err != nil {
-		return err
-	}
 	// The egress process starts in parallel.
-	if err := eng.run(ctx, m, network, memory); err != nil {
+	if space.user != nil {
+		err = m.runApart(func() error {
+			if err := m.r.makeRootPoint(); err != nil {
+				return err
+			}
+			if err := layer.MountMapped(at.rootfs, rec.lower(), m.path("upper"), m.path("work"), space.layers); err != nil {
+				return err
+			}
+			return eng.run(ctx, m, space.first, network, memory)
+		})
+	} else if err = layer.Mount(at.rootfs, rec.lower(), m.path("upper"), m.path("work")); err == nil {
+		err = eng.run(ctx, m, 0, network, memory)
+	}
+	if err != nil {
 		return err
 	}
 	if err := m.remember(); err != nil {
@@ -164,13 +185,13 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 
 // runBounds are the mount options of the folder shared by a machine and the
 // server.
-const runBounds = "size=64k,nr_inodes=32,mode=0755"
+const runBounds = "size=64k,nr_inodes=32,mode=0755,uid=%d,gid=%d"
 
 // mountRun mounts a new tmpfs for the folder of the machine's socket, which
 // discards stale sockets, links and other files of the last boot. The tmpfs is
 // small, because root in the machine can write to it and the disk limit does
-// not cover it.
-func (m *Machine) mountRun() error {
+// not cover it. owner is the id on the host of root in the machine.
+func (m *Machine) mountRun(owner int) error {
 	run := m.path("run")
 	if err := layer.Unmount(run); err != nil {
 		return err
@@ -181,7 +202,7 @@ func (m *Machine) mountRun() error {
 	if err := os.Mkdir(run, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", run, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, runBounds); err != nil {
+	if err := unix.Mount("tmpfs", run, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf(runBounds, owner, owner)); err != nil {
 		return &os.PathError{Op: "mount", Path: run, Err: err}
 	}
 	return unix.Mount("", run, "", unix.MS_PRIVATE, "")
@@ -284,7 +305,7 @@ func (m *Machine) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return m.giveIDsBack()
 }
 
 // seedUpper writes the files that every machine has in its own layer.

@@ -27,7 +27,7 @@ const Nameserver = gatewayV4
 // given command. Its files are kept in dir, which must exist; removing dir ends
 // the process.
 func OpenNamespace(ctx context.Context, gateway []string, dir string, n policy.Network) (*Namespace, error) {
-	l, err := makeLink()
+	l, err := makeLink(nil)
 	if err != nil {
 		return nil, err
 	}

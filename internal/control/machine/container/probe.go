@@ -41,6 +41,7 @@ func Probe(ctx context.Context, conf Config) []Check {
 		probeTUN(),
 		probeCgroups(),
 		probeUserNamespaces(),
+		probeMachineUsers(conf),
 		probeLandlock(),
 		probeSeccomp(),
 		probeKVM(),
@@ -127,7 +128,19 @@ func probeOverlay(dir string) Check {
 	return c
 }
 
-func tryOverlay(dir string) (err error) {
+func tryOverlay(dir string) error {
+	return inOverlay(dir, func(root, lower, upper, work string) error {
+		return layer.Mount(root, []string{lower}, upper, work)
+	}, func(root string) error {
+		// Overwrite a file of the lower layer: this fails if the file system lacks
+		// extended attributes.
+		return os.WriteFile(filepath.Join(root, "file"), []byte("above"), 0o600)
+	})
+}
+
+// inOverlay mounts an overlay with one file, named file, in dir, calls do with its
+// root, and unmounts it.
+func inOverlay(dir string, mount func(root, lower, upper, work string) error, do func(root string) error) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -145,13 +158,11 @@ func tryOverlay(dir string) (err error) {
 		return err
 	}
 	root := filepath.Join(base, "root")
-	if err := layer.Mount(root, []string{filepath.Join(base, "lower")}, filepath.Join(base, "upper"), filepath.Join(base, "work")); err != nil {
+	if err := mount(root, filepath.Join(base, "lower"), filepath.Join(base, "upper"), filepath.Join(base, "work")); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, layer.Unmount(root)) }()
-	// Overwrite a file of the lower layer: this fails if the file system lacks
-	// extended attributes.
-	return os.WriteFile(filepath.Join(root, "file"), []byte("above"), 0o600)
+	return do(root)
 }
 
 func hybridCgroups() bool {
@@ -218,6 +229,23 @@ func probeUserNamespaces() Check {
 		return c
 	}
 	c.Detail, c.Fix = "off", "sysctl -w user.max_user_namespaces=28633"
+	return c
+}
+
+// probeMachineUsers checks whether machines have user namespaces, or root in them is
+// root on this host.
+func probeMachineUsers(conf Config) Check {
+	c := Check{Name: "machines' users", Fix: "Linux 6.15 or newer, and a data folder on ext4, xfs or btrfs; on a host that hides parts of /proc or /sys, show them to the server"}
+	if strings.HasPrefix(filepath.Base(conf.RuntimePath), "runsc") {
+		c.OK, c.Fix, c.Detail = true, "", "gVisor's own: no process of the host is a machine's"
+		return c
+	}
+	if err := canMap(conf.RuntimePath, conf.Dir); err != nil {
+		c.Detail = "root in machines of runc and crun is root on the host: " + err.Error()
+		return c
+	}
+	c.OK, c.Fix = true, ""
+	c.Detail = fmt.Sprintf("a user namespace for each machine, of %d ids from %d on; files are mapped by idmapped mounts", idsOfEach, firstID)
 	return c
 }
 

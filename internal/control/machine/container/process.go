@@ -98,6 +98,22 @@ func (m *Machine) openProcess(name string) (fd int, err error) {
 	return fd, nil
 }
 
+// rootOfInit is the root that the machine's PID 1 has, as it is seen from here, or
+// "" if it does not run.
+func (m *Machine) rootOfInit() string {
+	fd, err := m.openInit()
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var p knownProcess
+	data, err := os.ReadFile(m.path("init.json"))
+	if err != nil || json.Unmarshal(data, &p) != nil {
+		return ""
+	}
+	return fmt.Sprintf("/proc/%d/root", p.PID)
+}
+
 func (m *Machine) running() bool {
 	fd, err := m.openInit()
 	if err != nil {

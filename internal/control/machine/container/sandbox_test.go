@@ -18,6 +18,12 @@ import (
 // given build of it or of its test.
 func sandboxed(t *testing.T, engine string, build ...string) machine.Machine {
 	t.Helper()
+	return create(t, withSandbox(t, engine, build...), machine.Spec{Image: "host"})
+}
+
+// withSandbox makes such machines.
+func withSandbox(t *testing.T, engine string, build ...string) *Runtime {
+	t.Helper()
 	conf := config(t, t.TempDir(), engine)
 	bin := t.TempDir()
 	pod, err := os.ReadFile(filepath.Join(conf.Binaries, "pod-daemon"))
@@ -33,7 +39,7 @@ func sandboxed(t *testing.T, engine string, build ...string) machine.Machine {
 		t.Fatalf("%v: %s", err, out)
 	}
 	conf.Binaries = bin
-	return create(t, start(t, conf), machine.Spec{Image: "host"})
+	return start(t, conf)
 }
 
 const asUser = "setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/ubuntu "
@@ -99,7 +105,9 @@ func TestSandboxInGVisor(t *testing.T) {
 // no command and say what to change.
 func TestSandboxInDockersProfile(t *testing.T) {
 	runc := engines(t)["runc"]
-	m := sandboxed(t, runc, "build").(*Machine)
+	r := withSandbox(t, runc, "build")
+	r.mapped = false // its root is mounted where this test sees it
+	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
 	text, err := os.ReadFile(filepath.Join(m.path("bundle"), "config.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ type hostPaths struct {
 	run    string
 	cgroup string // absolute, relative to the root of each hierarchy
 	netns  string // path of the network namespace; "" means a new one with loopback only
+	userns string // path of the user namespace; "" means the host's
 }
 
 // facts are the properties of the host that the bundle depends on.
@@ -107,7 +108,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 			NoNewPrivileges: false, // sudo needs setuid
 			OOMScoreAdj:     &oom,
 		},
-		Mounts: mounts(at.run, img.Binds),
+		Mounts: mounts(at.run, img.Binds, at.userns != ""),
 		Linux: &specs.Linux{
 			CgroupsPath: at.cgroup,
 			Namespaces: []specs.LinuxNamespace{
@@ -119,6 +120,9 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 			ReadonlyPaths: readonlyPaths,
 			Seccomp:       seccomp,
 		},
+	}
+	if at.userns != "" {
+		c.Linux.Namespaces = append(c.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: at.userns})
 	}
 	if eng.gvisor {
 		c.Linux.Resources = resources(gvisorLimits(spec.Limits), host)
@@ -150,7 +154,9 @@ func environ(image []string, own map[string]string) []string {
 	return out
 }
 
-func mounts(run string, binds []image.Bind) []specs.Mount {
+// mounts are what is mounted over the root. In a user namespace, the owners of
+// the host's files are mapped.
+func mounts(run string, binds []image.Bind, mapped bool) []specs.Mount {
 	m := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
@@ -163,7 +169,11 @@ func mounts(run string, binds []image.Bind) []specs.Mount {
 		{Destination: "/run/aloft", Type: "bind", Source: run, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec"}},
 	}
 	for _, b := range binds {
-		m = append(m, specs.Mount{Destination: b.Target, Type: "bind", Source: b.Source, Options: []string{"bind", "rprivate", "ro", "nodev"}})
+		options := []string{"bind", "rprivate", "ro", "nodev"}
+		if mapped {
+			options = append(options, "idmap")
+		}
+		m = append(m, specs.Mount{Destination: b.Target, Type: "bind", Source: b.Source, Options: options})
 	}
 	return m
 }
