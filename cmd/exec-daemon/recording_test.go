@@ -70,7 +70,7 @@ func TestRecordingOutlivesTheDaemon(t *testing.T) {
 		if err != nil || float64(info.Size()) != out.Success.SizeBytes || out.Success.DurationMs <= 0 || !strings.Contains(out.Success.Ended, end.why) {
 			t.Errorf("%+v, %v", out, err)
 		}
-		if res = call(t, e, id("twice"), "RecordScreen", map[string]any{"mode": "SAVE_RECORDING"}); !res.Error || !strings.Contains(res.Text, "nothing is recorded") {
+		if res = call(t, e, id("twice"), "RecordScreen", map[string]any{"mode": "SAVE_RECORDING"}); !res.Error || !strings.Contains(res.Text, "no recording") {
 			t.Errorf("%+v", res)
 		}
 	}
