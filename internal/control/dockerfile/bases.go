@@ -14,7 +14,8 @@ import (
 	"aloft/internal/control/image/registry"
 )
 
-// fullName is that of an image of a registry, as engines write it.
+// fullName returns the full name of an image in a registry, as engines write
+// it.
 func (b *Builder) fullName(ref string) (string, error) {
 	r, err := registry.New(b.Registry).Parse(ref)
 	if err != nil {
@@ -26,9 +27,9 @@ func (b *Builder) fullName(ref string) (string, error) {
 	return r.Name, nil
 }
 
-// fetch brings the images that a build begins with, by the server's own client for
-// registries and under its rules, since a build has neither their credentials nor
-// their network. They stay until done.
+// fetch downloads the base images of a build with the server's own registry
+// client and under its rules, because a build has neither the server's
+// credentials nor its network. The images stay until done is called.
 func (b *Builder) fetch(ctx context.Context, bases []Base, g gate) (done func(), err error) {
 	if len(bases) == 0 {
 		return func() {}, nil
@@ -63,7 +64,7 @@ func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *B
 		return err
 	}
 	if b.Engine.Fetches() {
-		return nil // its daemon does, from a registry that the server may speak to
+		return nil // the daemon fetches it, from a registry that the server may contact
 	}
 	base.Dir = filepath.Join(b.basesDir(), strings.ReplaceAll(base.Digest, ":", "-"))
 	if _, err := os.Stat(base.Dir); errors.Is(err, fs.ErrNotExist) {
@@ -83,17 +84,18 @@ func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *B
 	return nil
 }
 
-// save fetches an image into the folder dir, which is not there unless it is whole.
+// save downloads an image into the folder dir, which appears only once it is
+// complete.
 func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.Reference, dir string) error {
 	part, err := os.MkdirTemp(filepath.Dir(dir), "part-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(part) }() // it has gone, or is of no use
+	defer func() { _ = os.RemoveAll(part) }() // after the rename, part no longer exists
 	if err := client.Save(ctx, r, part, b.MaxBase); err != nil {
 		return err
 	}
-	// Users of a cell read it.
+	// Users of a cell must be able to read it.
 	err = filepath.WalkDir(part, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			return os.Chmod(path, 0o755)
@@ -115,19 +117,19 @@ func (b *Builder) save(ctx context.Context, client *registry.Client, r registry.
 
 func (b *Builder) basesDir() string { return filepath.Join(b.Dir, "bases") }
 
-// Prune removes what builds keep to be faster.
+// Prune deletes the builder's caches.
 func (b *Builder) Prune(ctx context.Context) error {
 	err := b.Engine.Prune(ctx)
 	lock, lockErr := os.OpenFile(filepath.Join(b.basesDir(), "lock"), os.O_RDWR, 0)
 	if lockErr != nil {
-		return err // none was ever fetched
+		return err // nothing was ever fetched
 	}
 	defer func() { _ = lock.Close() }()
 	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return err // builds use them
+		return err // builds are using the images
 	}
 	for _, pattern := range []string{"sha256-*", "part-*"} {
-		all, _ := filepath.Glob(filepath.Join(b.basesDir(), pattern)) // the pattern is right
+		all, _ := filepath.Glob(filepath.Join(b.basesDir(), pattern)) // the pattern is valid
 		for _, dir := range all {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}

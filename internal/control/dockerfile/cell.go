@@ -18,26 +18,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the parts of a build are in its [Cell].
+// Paths of a build's parts inside its [Cell].
 const (
-	InContext = "/context" // the context
+	InContext = "/context" // the build context
 	InWork    = "/work"    // the folder Work of the job
-	InKept    = "/kept"    // what the engine keeps for the repository
-	InBases   = "/bases"   // the images that the build begins with
-	InBin     = "/aloft"   // programs that the engine needs, by their base names
+	InKept    = "/kept"    // the engine's caches for the repository
+	InBases   = "/bases"   // the base images of the build
+	InBin     = "/aloft"   // programs that the engine needs, by base name
 )
 
-// cellIDs is how many users there are in a cell.
+// cellIDs is the number of user ids in a cell.
 const cellIDs = 65536
 
-// firstCellID and cellRanges say which users of the host those are. The numbers
-// are above those of people, of /etc/subuid, and of systemd's containers.
+// firstCellID and cellRanges define which user ids of the host cells use. They
+// are above those of normal users, of /etc/subuid, and of systemd's containers.
 const (
 	firstCellID = 0x70000000
 	cellRanges  = 0x0ffe
 )
 
-// Limits are those of one build. 0 is no limit.
+// Limits are the resource limits of one build. 0 means no limit.
 type Limits struct {
 	MemoryBytes int64
 	CPUs        float64
@@ -45,22 +45,22 @@ type Limits struct {
 	Time        time.Duration
 }
 
-// A Cell is where an engine and the steps of one build run: a container of a user
-// namespace, whose root is nobody on the host, with a root file system that has
-// the host's /usr, read-only, and the build's own folders. What an engine can be
-// made to read or write there is the repository's own or in /usr.
+// A Cell isolates an engine and the steps of one build. It is a container in a
+// user namespace, whose root has no rights on the host. Its root file system
+// contains the host's /usr, read-only, and the build's own folders, so an
+// engine that is tricked into reading or writing files reaches nothing else.
 type Cell struct {
 	Runtime  string   // path of runc
-	Programs []string // paths of others that it has, in [InBin]
-	Kept     string   // folder of the host that is InKept
+	Programs []string // host paths of further programs, placed in [InBin]
+	Kept     string   // host folder mounted at InKept
 	Job      Job
-	Link     Link     // its network; nil is the server's where the job says so, or none
-	Env      []string // NAME=VALUE
+	Link     Link     // its network; if nil, the server's network or none, as the job says
+	Env      []string // in the form NAME=VALUE
 }
 
-// CanContain returns nil where this host can make cells.
+// CanContain returns nil if this host can create cells.
 func CanContain() error {
-	cmd := exec.Command("/bin/true") //nolint:noctx // it ends at once
+	cmd := exec.Command("/bin/true") //nolint:noctx // it exits at once
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: firstCellID, Size: cellIDs}},
@@ -72,7 +72,8 @@ func CanContain() error {
 	return nil
 }
 
-// Inside is the path in the cell of a file below the job's folder Work.
+// Inside returns the path inside the cell of a file below the job's folder
+// Work.
 func (c Cell) Inside(path string) string {
 	rel, err := filepath.Rel(c.Job.Work, path)
 	if err != nil {
@@ -81,15 +82,15 @@ func (c Cell) Inside(path string) string {
 	return filepath.Join(InWork, rel)
 }
 
-// cellScript makes the root file system what it is, in a mount namespace of its
-// own, and begins the container. Nothing that it starts outlives it.
+// cellScript prepares the root file system in its own mount namespace and
+// starts the container. Nothing that it starts outlives it.
 const cellScript = `mount --bind "$1" "$2"
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs "$2/sys"
 mkdir -p "$4"
 exec "$3" --root "$4" run --bundle "$5" "$6"`
 
-// Run runs a shell script in the cell and hands on what it says line by line. All
-// that it has started has ended when it returns.
+// Run runs a shell script in the cell and passes each line of its output to
+// out. When Run returns, every process of the cell has ended.
 func (c Cell) Run(ctx context.Context, script string, args []string, out func(line string)) (err error) {
 	bundle, err := os.MkdirTemp(filepath.Dir(c.Job.Work), "cell-")
 	if err != nil {
@@ -122,14 +123,14 @@ func (c Cell) Run(ctx context.Context, script string, args []string, out func(li
 	case c.Job.Network != Host:
 		argv = append([]string{"unshare", "--net", "--"}, argv...)
 	}
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // Run ends it with all that it started
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // Run kills it with everything that it started
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	return Run(ctx, cmd, syscall.SIGKILL, out)
 }
 
-// skeleton makes the tree that the root file system of the cell begins with. It is
-// read-only there, so everything that is mounted has its place.
+// skeleton creates the tree for the cell's root file system. It is mounted
+// read-only, so it needs a mount point for everything.
 func (c Cell) skeleton(bundle string) (root string, err error) {
 	root = filepath.Join(bundle, "root")
 	dirs := []string{"", InBin, "dev", "etc", "etc/containers", "etc/ssl", "proc", "run", "sys", "tmp", "usr", "var", "var/tmp"}
@@ -166,16 +167,18 @@ func (c Cell) skeleton(bundle string) (root string, err error) {
 	files := map[string]string{
 		"etc/passwd": "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n", "etc/group": "root:x:0:\nnogroup:x:65534:\n",
 		"etc/hosts": "127.0.0.1 localhost\n::1 localhost\n", "etc/resolv.conf": resolv,
-		// The server has checked the bases that it puts there, so the engine checks no signatures.
+		// The server has verified the base images, so the engine need not check
+		// signatures.
 		"etc/containers/policy.json":     `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf": "unqualified-search-registries = [\"docker.io\"]\nshort-name-mode = \"disabled\"\n",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil { // read by nobody in particular
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil { // world-readable
 			return "", err
 		}
 	}
-	// Not mounted: a runtime makes an overlay of the folder that it is in.
+	// Copied and not mounted: the runtime makes an overlay of the folder that its
+	// program is in.
 	for _, program := range c.Programs {
 		at := filepath.Join(root, InBin, filepath.Base(program))
 		if os.Link(program, at) == nil {
@@ -188,8 +191,9 @@ func (c Cell) skeleton(bundle string) (root string, err error) {
 	return root, nil
 }
 
-// mountPoint is a folder that hides nothing that the cell needs where the root
-// file system is put. Users of the cell have to be able to walk to it.
+// mountPoint returns a folder of the host for the root file system that does
+// not hide anything the cell needs. Users of the cell must be able to traverse
+// it.
 func (c Cell) mountPoint() (string, error) {
 	for _, at := range []string{"/mnt", "/media", "/srv", "/opt", "/home"} {
 		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
@@ -206,12 +210,12 @@ func (c Cell) mountPoint() (string, error) {
 	return "", errors.New("this host has none of /mnt, /media, /srv, /opt and /home free, where builds are put together")
 }
 
-// mounts are those of the build's own.
+// mounts returns the mounts of the build's own folders.
 func (c Cell) mounts() []specs.Mount {
 	bind := func(source, target string, options ...string) specs.Mount {
 		return specs.Mount{Destination: target, Type: "bind", Source: source, Options: append([]string{"rbind", "rprivate"}, options...)}
 	}
-	// What a step can make there runs with no more rights than the step.
+	// Programs that a step creates there run with the rights of the step only.
 	m := []specs.Mount{
 		bind("/usr", "/usr", "ro", "nodev"),
 		bind(c.Job.Work, InWork, "nosuid", "nodev"),
@@ -229,14 +233,15 @@ func (c Cell) mounts() []specs.Mount {
 	return m
 }
 
-// cellCapabilities are those of root in the cell. They hold for what belongs to
-// the cell's user namespace, and for nothing else.
+// cellCapabilities are the capabilities of root in the cell. They apply only
+// within the cell's user namespace.
 var cellCapabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
 	"CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE",
 }
 
-// deniedCalls are of no use to a build, and have let programs out of namespaces.
+// deniedCalls are system calls that builds do not need and that have been used
+// to escape from namespaces.
 var deniedCalls = []string{
 	"add_key", "bpf", "delete_module", "finit_module", "init_module", "io_uring_enter", "io_uring_register", "io_uring_setup", "kexec_file_load", "kexec_load",
 	"lookup_dcookie", "open_by_handle_at", "perf_event_open", "process_madvise", "process_vm_writev", "quotactl", "quotactl_fd", "reboot", "request_key",
@@ -267,7 +272,7 @@ func (c Cell) spec(root, name string, args []string) specs.Spec {
 	}
 	if limits.CPUs > 0 {
 		period := uint64(100_000)
-		quota := max(int64(limits.CPUs*float64(period)), 1000) // the kernel's least
+		quota := max(int64(limits.CPUs*float64(period)), 1000) // the kernel's minimum
 		resources.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
 	}
 	env := append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + InBin, "HOME=" + InKept}, c.Env...)
@@ -289,17 +294,17 @@ func (c Cell) spec(root, name string, args []string) specs.Spec {
 	}
 }
 
-// noVsock keeps a build from sockets to the hypervisor, which no namespace parts.
+// noVsock denies AF_VSOCK sockets, which reach the hypervisor and are not
+// isolated by any namespace.
 func noVsock() specs.LinuxSyscall {
 	not := uint(unix.EAFNOSUPPORT)
 	return specs.LinuxSyscall{Names: []string{"socket"}, Action: specs.ActErrno, ErrnoRet: &not, Args: []specs.LinuxSeccompArg{{Index: 0, Value: unix.AF_VSOCK, Op: specs.OpEqualTo}}}
 }
 
-// cellName is the name of the cgroup of a build whose folder has this name.
+// cellName returns the name of a build's cgroup, given the name of its folder.
 func cellName(work string) string { return "aloft-" + work }
 
-// removeCgroups removes those of a cell that has ended. One that was killed has
-// left them, and one that ended by itself has not.
+// removeCgroups removes the cgroups that a killed cell leaves behind.
 func removeCgroups(name string) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -317,8 +322,8 @@ func removeCgroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// removeCgroup removes a cgroup and those below it. Processes that were killed may
-// take a moment to be gone from it.
+// removeCgroup removes a cgroup and its children. It retries, since killed
+// processes take a moment to leave.
 func removeCgroup(dir string) error {
 	var err error
 	for range 100 {

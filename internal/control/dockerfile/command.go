@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// stopTime is how long an engine may take to end what it runs.
+// stopTime is how long an engine may take to stop before it is killed.
 const stopTime = 10 * time.Second
 
-// maxLine is the longest line that is handed on whole, in bytes.
+// maxLine is the maximum length in bytes of a line of output; longer lines are
+// split.
 const maxLine = 64 << 10
 
-// Run runs an engine's command and hands on what it says line by line. When ctx
-// ends, or this process does, its process group gets the signal, and is killed
-// if it has not ended ten seconds after that.
+// Run runs an engine's command and passes each line of its output to out. When
+// ctx ends or this process dies, the command's process group gets the signal
+// stop, and SIGKILL ten seconds later.
 func Run(ctx context.Context, cmd *exec.Cmd, stop syscall.Signal, out func(line string)) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: stop}
 	lines := &lineWriter{out: out}
@@ -37,7 +38,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, stop syscall.Signal, out func(line 
 		case <-ended:
 			return
 		case <-ctx.Done():
-			_ = syscall.Kill(group, stop) // it may have ended meanwhile
+			_ = syscall.Kill(group, stop) // it may already have ended
 		}
 		select {
 		case <-ended:
@@ -55,7 +56,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, stop syscall.Signal, out func(line 
 	return err
 }
 
-// A lineWriter parts what is written into lines.
+// A lineWriter splits its input into lines.
 type lineWriter struct {
 	mu   sync.Mutex
 	out  func(string)
@@ -90,7 +91,7 @@ func (w *lineWriter) flush() {
 	}
 }
 
-// clean takes the carriage returns of progress bars away: the last state stays.
+// clean removes the carriage returns of progress bars and keeps the last state.
 func clean(line []byte) string {
 	s := strings.TrimRight(string(line), "\r")
 	if i := strings.LastIndexByte(s, '\r'); i >= 0 {
@@ -99,7 +100,7 @@ func clean(line []byte) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// Lines hands on what a reader gives, line by line, until it ends.
+// Lines passes each line of r to out until r ends.
 func Lines(r io.Reader, out func(line string)) error {
 	w := &lineWriter{out: out}
 	_, err := io.Copy(w, bufio.NewReader(r))
@@ -107,7 +108,8 @@ func Lines(r io.Reader, out func(line string)) error {
 	return err
 }
 
-// ExitStatus is the status that a command ended with, and whether it did.
+// ExitStatus returns the exit status of a command, and false if err is not an
+// exit error.
 func ExitStatus(err error) (status int, ok bool) {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok || !exit.Exited() {

@@ -1,15 +1,15 @@
-// Package dockerfile makes images of Dockerfiles with an engine that the host
-// has, and takes them into the image store. It knows what a repository's
-// Dockerfile may see, how the engine's words become a person's, and nothing of
-// how any engine works: that is for the packages below this one, which
-// dockerfiletest holds to these words.
+// Package dockerfile builds images from Dockerfiles with an engine installed on
+// the host, and imports them into the image store. It decides what a
+// repository's Dockerfile may see and turns an engine's messages into errors
+// for people. The engines themselves are in the packages below this one;
+// package dockerfiletest is their common test suite.
 //
-// A Dockerfile is somebody's code, and so is all that an engine does for it. An
-// engine that the server starts runs, with its steps, in a [Cell]: root there is
-// nobody on the host, and sees the repository's own files and no others. What
-// the Dockerfile says goes through a gate first, which refuses what it cannot tell
-// the meaning of. What a build may reach is what a machine may: the engine itself,
-// and not only its steps, runs behind a gateway.
+// A Dockerfile is untrusted code, and an engine acts on its behalf. An engine
+// that the server starts runs in a [Cell] together with its steps: root there
+// has no rights on the host and sees only the repository's own files. A gate
+// rewrites the Dockerfile first, and refuses what it cannot interpret
+// unambiguously. A build can reach what a machine can: the engine and its steps
+// are behind an egress process.
 package dockerfile
 
 import (
@@ -37,89 +37,89 @@ import (
 
 // An Engine builds images. Its methods are safe for concurrent use.
 type Engine interface {
-	// Name is what a person calls it: buildkit, buildah, docker.
+	// Name returns the name for users: buildkit, buildah or docker.
 	Name() string
-	// Build does the job, and hands each line that the engine or a step says to
-	// out, at once, without its end, from one goroutine at a time. A step that
-	// fails is a [*Failure]. When ctx ends, so does the build, with all that it
-	// has started.
+	// Build runs the job. It passes each line of output to out, without its line
+	// end, from one goroutine at a time. A failing step is returned as a
+	// [*Failure]. When ctx ends, the build and everything it has started end.
 	Build(ctx context.Context, job Job, out func(line string)) error
-	// Confines reports whether a build may have the network of machines, and
-	// whether one that has it, or none, is held to that also where the engine itself
-	// fetches something, as for ADD.
+	// Confines reports whether a build can have the network of machines, and
+	// whether that network, or none, also applies to what the engine itself
+	// fetches, such as for ADD.
 	Confines() bool
-	// Fetches reports whether the engine fetches the images of FROM itself, and is
-	// contained by whoever runs it; any other is given them, and runs in a [Cell].
+	// Fetches reports whether the engine fetches the images of FROM itself and is
+	// isolated by its operator. All other engines get the images from the server
+	// and run in a [Cell].
 	Fetches() bool
-	// HereDocuments reports whether the engine knows RUN <<EOF.
+	// HereDocuments reports whether the engine supports RUN <<EOF.
 	HereDocuments() bool
-	// Keeps are the folders of this host in which the engine keeps what it works
-	// on; none where that is a daemon's own affair.
+	// Keeps returns the folders of this host that hold the engine's caches and
+	// working files, or none if a daemon manages them.
 	Keeps() []string
-	// Prune removes what the engine keeps to build faster.
+	// Prune deletes the engine's caches.
 	Prune(ctx context.Context) error
-	// Close ends what the engine has started.
+	// Close stops what the engine has started.
 	Close() error
 }
 
-// A Job is one build, made ready for an engine. All its paths are absolute.
+// A Job is one build, prepared for an engine. All its paths are absolute.
 type Job struct {
-	Repository string            // whose the build is; what is kept for one is not another's
-	FirstID    uint32            // the user of the host that root in the build's cell is; 0 where it has none
-	Limits     Limits            // of the cell
-	Work       string            // folder of the build's own, which its cell may write to
-	Context    string            // folder
-	Dockerfile string            // file, called Dockerfile, in Work
-	Ignore     string            // file of the patterns that the context leaves out, in Work; "" for none
-	Args       map[string]string // ARG
-	Secrets    map[string]string // id to value, for RUN --mount=type=secret
-	Target     string            // stage to build; "" is the last
+	Repository string            // owner of the build; caches are never shared between repositories
+	FirstID    uint32            // user id on the host of root in the build's cell; 0 if there is no cell
+	Limits     Limits            // limits of the cell
+	Work       string            // the build's own folder, writable in its cell
+	Context    string            // folder of the build context
+	Dockerfile string            // file named Dockerfile, in Work
+	Ignore     string            // file in Work with the patterns to exclude from the context; "" for none
+	Args       map[string]string // values for ARG
+	Secrets    map[string]string // values by id, for RUN --mount=type=secret
+	Target     string            // stage to build; "" means the last
 	Network    string            // Machine, Host or None
-	Policy     policy.Network    // of Machine
-	Bases      []Base            // all the images of registries that it begins with or copies from
+	Policy     policy.Network    // policy, if Network is Machine
+	Bases      []Base            // all registry images that the build starts or copies from
 	NoCache    bool
-	AuthFile   string // config.json as Docker has it, for an engine that fetches; "" for any other
-	Output     string // folder in Work to write an OCI layout to, with one image; it is not there yet
+	AuthFile   string // Docker's config.json, for an engine that fetches; otherwise ""
+	Output     string // folder in Work for the resulting OCI layout with one image; it does not exist yet
 }
 
-// A Spec is an image that somebody wants. Paths are relative to Root, with
-// slashes, and may not lead out of it, be it by links.
+// A Spec is a request to build an image. Paths are relative to Root, use
+// slashes, and must not lead out of it, not even through links.
 type Spec struct {
-	Repository string            // whose the build is, such as its URL; Root unless given
+	Repository string            // owner of the build, such as the repository's URL; defaults to Root
 	Root       string            // folder of the repository's checkout
-	Dockerfile string            // path of it; or
+	Dockerfile string            // path of the Dockerfile; or
 	Contents   string            // its text
-	Context    string            // path of a folder; "." is Root
-	Args       map[string]string // ARG
-	Secrets    map[string]string // id to value, for RUN --mount=type=secret
-	Target     string            // stage to build; "" is the last
+	Context    string            // path of the context folder; "." means Root
+	Args       map[string]string // values for ARG
+	Secrets    map[string]string // values by id, for RUN --mount=type=secret
+	Target     string            // stage to build; "" means the last
 	NoCache    bool
-	Policy     *policy.Network // what a machine of the same environment may reach; nil is the Builder's
+	Policy     *policy.Network // network policy of the environment's machines; nil means the Builder's
 }
 
-// A Builder builds. Its fields are set before it is used, and its methods are
+// A Builder builds images. Its fields are set before use, and its methods are
 // safe for concurrent use.
 type Builder struct {
 	Engine   Engine
 	Images   *image.Store
-	Dir      string          // for what exists while a build runs
-	Registry registry.Config // for FROM
-	Network  string          // Machine (also if it is ""), Host or None
-	Policy   policy.Network  // of Machine, where a Spec has none
+	Dir      string          // for the files of running builds
+	Registry registry.Config // settings for fetching base images
+	Network  string          // Machine (also if ""), Host or None
+	Policy   policy.Network  // policy of the network Machine, if the Spec has none
 	Limits   Limits
-	MaxBase  int64 // bytes of one image of FROM, as the registry has it; 0 is no limit
+	MaxBase  int64 // maximum size in bytes of one base image as stored in the registry; 0 means no limit
 
 	mu       sync.Mutex
 	underWay map[string]*UnderWay
 }
 
-// A Failure is a step of a Dockerfile that did not end well.
+// A Failure is a failed step of a Dockerfile.
 type Failure struct {
-	Line    int      // of the Dockerfile, from 1; 0 if it is not known
+	Line    int      // line of the Dockerfile, from 1; 0 if unknown
 	Step    string   // the instruction
-	Why     string   // such as: exit status 1
+	Why     string   // for example: exit status 1
 	Said    []string // the last lines of output
-	Refused bool     // before anything was built
+	Refused bool     // the Dockerfile was refused before the build started
 }
 
 func (f *Failure) Error() string {
@@ -135,7 +135,7 @@ func (f *Failure) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what a client is told.
+// Unwrap returns the error as a fault for clients.
 func (f *Failure) Unwrap() error {
 	code := "dockerfile_failed"
 	if f.Refused {
@@ -144,18 +144,18 @@ func (f *Failure) Unwrap() error {
 	return fault.Invalid("%s", f.Error()).Named(code)
 }
 
-// tail is how many lines of output a [Failure] keeps.
+// tail is the number of output lines in a [Failure].
 const tail = 20
 
-// Build makes the image and takes it into the store. It returns the image and
-// the name that [image.Store.Prepare] knows it by from then on. out gets each
-// line as it is said; secrets stand in it as they were said, so redact it.
+// Build builds the image and imports it into the store. It returns the image
+// and its name, which [image.Store.Prepare] accepts. out receives each line of
+// output as printed, so it may contain secrets: redact it.
 func (b *Builder) Build(ctx context.Context, spec Spec, out func(line string)) (name string, img image.Image, err error) {
 	return b.build(ctx, spec, "", out)
 }
 
-// BuildAs is Build for an image that somebody gives a name, "local:NAME", and
-// that stays until they take it back.
+// BuildAs is like Build, but imports the image under a name chosen by a person,
+// "local:NAME". The image is kept until they remove it.
 func (b *Builder) BuildAs(ctx context.Context, spec Spec, name string, out func(line string)) (string, image.Image, error) {
 	return b.build(ctx, spec, name, out)
 }
@@ -220,12 +220,13 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	return name, img, err
 }
 
-// maxDockerfile is how long a Dockerfile or its list of what to ignore may be.
+// maxDockerfile is the maximum size in bytes of a Dockerfile or its
+// .dockerignore.
 const maxDockerfile = 1 << 20
 
-// prepare finds what the spec names, inside the repository, and writes what an
-// engine reads by name into work. The gate is the one that the Dockerfile went
-// through.
+// prepare resolves the paths of the spec inside the repository and writes the
+// files for the engine into work. It returns the gate that the Dockerfile
+// passed.
 func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate, why string, err error) {
 	fail := func(err error) (string, Job, gate, string, error) { return "", Job{}, gate{}, "", err }
 	root, err := os.OpenRoot(spec.Root)
@@ -308,8 +309,9 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	return text, job, g, why, err
 }
 
-// contain gives the build's files to its cell's root, unless the engine runs
-// elsewhere. The context is a copy then, which the build may write to.
+// contain changes the owner of the build's files to root of its cell, unless
+// the engine runs elsewhere. The context is copied, because the build may write
+// to it.
 func (b *Builder) contain(ctx context.Context, job *Job, work string) error {
 	if b.Engine.Fetches() {
 		job.FirstID = 0
@@ -332,7 +334,8 @@ func (b *Builder) contain(ctx context.Context, job *Job, work string) error {
 	})
 }
 
-// inContext is where a path of the context leads, behind its links, from there.
+// inContext resolves the symbolic links of a path in the context, and returns a
+// path relative to the context.
 func inContext(dir, name string) (string, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(dir, path.Clean("/"+name)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -348,17 +351,17 @@ func inContext(dir, name string) (string, error) {
 	return path.Clean("/" + rel), nil
 }
 
-// simple reports whether a text has letters, digits and . _ - only.
+// simple reports whether a text consists of letters, digits and . _ - only.
 func simple(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
 	})
 }
 
-// within is the real path of a folder of the repository.
+// within returns the real path of a folder of the repository.
 func within(root *os.Root, name string) (string, error) {
 	name = path.Clean(name)
-	dir, err := root.OpenRoot(name) // follows links, and none out of root
+	dir, err := root.OpenRoot(name) // follows links, but not out of root
 	if err != nil {
 		return "", refused("context", name, err)
 	}
@@ -410,7 +413,7 @@ func refused(what, name string, err error) error {
 	return fault.Invalid("%s %s: it has to be in the repository, also behind its links", what, name).Named("dockerfile_path").Because(err)
 }
 
-// authFile is Docker's config.json with the credentials.
+// authFile returns a config.json for Docker with the credentials.
 func authFile(credentials map[string]registry.Credential) []byte {
 	type auth struct {
 		Auth          string `json:"auth,omitempty"`
@@ -428,6 +431,6 @@ func authFile(credentials map[string]registry.Credential) []byte {
 		}
 		auths[host] = auth{Auth: base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Token))}
 	}
-	data, _ := json.Marshal(map[string]any{"auths": auths}) // maps of strings
+	data, _ := json.Marshal(map[string]any{"auths": auths}) // maps of strings always encode
 	return data
 }

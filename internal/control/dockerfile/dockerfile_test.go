@@ -15,7 +15,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// repository is a folder with files and links, beside one that is not its.
+// repository creates a folder with files and links, next to a folder that is
+// outside of the repository.
 func repository(t *testing.T, files, links map[string]string) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "repo")
@@ -97,7 +98,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// daemon is an engine that runs elsewhere, and is never asked to build.
+// daemon is an engine that runs elsewhere. It is never asked to build.
 type daemon struct{ Engine }
 
 func (daemon) Fetches() bool       { return true }

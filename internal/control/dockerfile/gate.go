@@ -10,48 +10,48 @@ import (
 	"strings"
 )
 
-// A Base is an image that a build begins with or copies from.
+// A Base is an image that a build starts or copies from.
 type Base struct {
-	Ref    string // in full: docker.io/library/debian:12
-	As     string // what the Dockerfile that an engine gets calls it
-	Dir    string // an OCI layout with it, beside those of others; "" where the engine fetches it itself
-	Digest string // of its manifest: sha256:…
-	line   int    // of the Dockerfile that names it first
+	Ref    string // full name: docker.io/library/debian:12
+	As     string // its name in the Dockerfile that the engine gets
+	Dir    string // OCI layout of the image; "" if the engine fetches it itself
+	Digest string // digest of its manifest: sha256:…
+	line   int    // first line of the Dockerfile that names it
 }
 
-// refuse is the failure of a Dockerfile that no engine gets.
+// refuse returns the failure for a Dockerfile that no engine may get.
 func refuse(line int, step, why string) *Failure {
 	return &Failure{Line: line, Step: step, Why: why, Refused: true}
 }
 
 // A gate rewrites a repository's Dockerfile for the engine: each instruction on
 // one line, each image by its full name, each mount with all its options. It
-// refuses what it cannot parse without doubt, so that no engine can read a
-// Dockerfile in another way than the gate did.
+// refuses what it cannot parse unambiguously, so that no engine can interpret a
+// Dockerfile differently.
 type gate struct {
-	args       map[string]string                          // given for ARG
-	repository string                                     // whose the build is: caches are its own
-	reference  func(ref string) (full string, err error)  // of a registry's image
-	source     func(path string) (real string, err error) // a path of the context, behind its links
-	documents  bool                                       // the engine knows here-documents
-	aliases    bool                                       // the engine is given the images, by names that it can look up
+	args       map[string]string                          // values given for ARG
+	repository string                                     // owner of the build, for separate caches
+	reference  func(ref string) (full string, err error)  // returns the full name of a registry image
+	source     func(path string) (real string, err error) // resolves symbolic links in a path of the context
+	documents  bool                                       // the engine supports here-documents
+	aliases    bool                                       // the engine gets the images from the server, by names that it can look up
 }
 
-// A passed Dockerfile is what came through the gate.
+// passed is a Dockerfile that passed the gate.
 type passed struct {
-	text  string // has every instruction on the line where it begins, unless here-documents follow
+	text  string // every instruction is on the line where it originally began, unless here-documents follow
 	bases []Base
-	line  int // that is being read
+	line  int // the line being read
 }
 
-// stages are those of a Dockerfile so far.
+// stages are the stages of a Dockerfile read so far.
 type stages struct {
 	count  int
 	names  []string          // in lower case
-	values map[string]string // of ARG before the first
+	values map[string]string // values of ARG before the first FROM
 }
 
-// pass reads a Dockerfile.
+// pass checks and rewrites a Dockerfile.
 func (g gate) pass(text string) (passed, error) {
 	var out passed
 	for name := range g.args {
@@ -88,7 +88,7 @@ func (g gate) pass(text string) (passed, error) {
 	return out, nil
 }
 
-// platform is what every Dockerfile may ask for in FROM.
+// platform returns the predefined platform arguments for FROM.
 func platform() map[string]string {
 	v := map[string]string{}
 	for _, of := range []string{"TARGET", "BUILD"} {
@@ -97,7 +97,7 @@ func platform() map[string]string {
 	return v
 }
 
-// instruction is one as an engine gets it.
+// instruction returns one instruction as the engine gets it.
 func (g gate) instruction(text string, seen *stages, out *passed) (string, error) {
 	in := instruction{text: text}
 	word, rest := in.word(), in.rest()
@@ -161,7 +161,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 	return strings.Join(append(words, rest), " "), nil
 }
 
-// flagsOf are the flags of instructions that are let through.
+// flagsOf lists the allowed flags by instruction.
 var flagsOf = map[string][]string{
 	"RUN":  {"mount", "network", "security"},
 	"COPY": {"from", "chown", "chmod", "link", "parents", "exclude"},
@@ -170,7 +170,7 @@ var flagsOf = map[string][]string{
 
 var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
 
-// from begins a stage.
+// from handles FROM, which starts a stage.
 func (g gate) from(flags []string, rest string, seen *stages, out *passed) (string, error) {
 	for _, f := range flags {
 		name, value, _ := strings.Cut(f, "=")
@@ -208,8 +208,8 @@ func (g gate) from(flags []string, rest string, seen *stages, out *passed) (stri
 	return line, nil
 }
 
-// image is what --from or from= names: a stage so far, by its name or its
-// number, or an image of a registry.
+// image resolves the value of --from or from=: an earlier stage, by name or
+// number, or an image in a registry.
 func (g gate) image(text string, seen *stages, out *passed) (string, error) {
 	text = unquote(text)
 	if n, err := strconv.Atoi(text); err == nil {
@@ -227,12 +227,12 @@ func (g gate) image(text string, seen *stages, out *passed) (string, error) {
 var (
 	plainReference = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_.-]*(?::\d+)?(?:/[A-Za-z0-9_.-]+)*(?::[A-Za-z0-9_.-]+)?(?:@sha256:[0-9a-f]{64})?$`)
 	hexOnly        = regexp.MustCompile(`^[0-9a-f]+$`)
-	// The transports of containers/image, each of which leads somewhere else than
-	// to a registry.
+	// The transports of containers/image, each of which refers to something other
+	// than a registry.
 	transport = regexp.MustCompile(`^(?i:containers-storage|dir|docker|docker-archive|docker-daemon|oci|oci-archive|oci-layout|docker-image|ostree|sif|tarball|local|rootfs|atomic|sha256):`)
 )
 
-// base is the image of a registry, by its full name.
+// base returns the full name of a registry image and records it.
 func (g gate) base(text string, out *passed) (string, error) {
 	switch {
 	case text == "":
@@ -261,7 +261,8 @@ func (g gate) base(text string, out *passed) (string, error) {
 	return as, nil
 }
 
-// later is an instruction that builds on the image run. It may not name images.
+// later checks an ONBUILD instruction, which runs when another build is based
+// on the image. It must not name images.
 func (g gate) later(rest string) (string, error) {
 	in := instruction{text: rest}
 	switch word := in.word(); {
@@ -278,8 +279,8 @@ func (g gate) later(rest string) (string, error) {
 	return "ONBUILD " + line, err
 }
 
-// trigger judges an instruction that an image brings for builds on it. An engine
-// runs it as the image has it.
+// trigger checks an ONBUILD instruction of a base image. The engine runs it
+// unchanged.
 func (g gate) trigger(text string) error {
 	if strings.ContainsAny(text, "\n\r\\") || strings.Contains(text, "<<") {
 		return errors.New("it has more than one line")
@@ -291,7 +292,7 @@ func (g gate) trigger(text string) error {
 	return err
 }
 
-// argument notes what ARG before the first FROM gives.
+// argument records the defaults of ARG before the first FROM.
 func (g gate) argument(rest string, seen *stages) {
 	words, ok := shellWords(rest)
 	if !ok {
@@ -304,12 +305,12 @@ func (g gate) argument(rest string, seen *stages) {
 			continue
 		}
 		if !has {
-			continue // has the value that it had, as those of the platform
+			continue // given arguments and platform arguments take precedence
 		}
 		delete(seen.values, name)
 		plain := unquote(value)
 		if strings.ContainsAny(plain, `"'\`) || strings.HasPrefix(value, "'") && strings.Contains(value, "$") {
-			continue // it has none that FROM may use
+			continue // the value cannot be used in FROM
 		}
 		if value, err := expand(plain, seen.values); err == nil {
 			seen.values[name] = value
@@ -319,8 +320,8 @@ func (g gate) argument(rest string, seen *stages) {
 
 var variable = regexp.MustCompile(`\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?-)([A-Za-z0-9._/:@-]*))?\})`)
 
-// expand puts values in the place of $NAME, ${NAME}, ${NAME:-default} and
-// ${NAME-default}, and refuses everything else that begins with $.
+// expand substitutes $NAME, ${NAME}, ${NAME:-default} and ${NAME-default}, and
+// refuses every other use of $.
 func expand(text string, values map[string]string) (string, error) {
 	why := ""
 	out := variable.ReplaceAllStringFunc(text, func(v string) string {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// testGate is that of an engine that knows everything, for a context with a
-// folder, a link within and a link that leads out.
+// testGate returns the gate for an engine with all features. Its context has a
+// folder, a link that stays inside and a link that leads out.
 func testGate(t testing.TB) gate {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -76,7 +76,7 @@ func TestGateLetsThrough(t *testing.T) {
 func TestGateRefuses(t *testing.T) {
 	from := "FROM scratch\n"
 	for name, text := range map[string]string{
-		// Images that somebody else has built, or that lie on the host.
+		// Images built by others, or files on the host.
 		"an id":                     "FROM 3f\n",
 		"a longer id":               "FROM 3fa9c0de1122\n",
 		"an id by its algorithm":    "FROM " + digest + "\n",
@@ -111,7 +111,7 @@ func TestGateRefuses(t *testing.T) {
 		"another platform":          "FROM --platform=linux/pdp11 a:1\n",
 		"nothing":                   "",
 		"remarks":                   "# x\n",
-		// What reads the rest in another way.
+		// Directives that change how the rest is parsed.
 		"a frontend":               "# syntax=evil.example/x\nFROM a:1\n",
 		"a frontend after a check": "# check=skip=all\n#syntax = evil.example/x\nFROM a:1\n",
 		"another escape":           "# escape=`\nFROM a:1\n",

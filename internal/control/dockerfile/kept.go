@@ -18,22 +18,23 @@ import (
 	"aloft/internal/fault"
 )
 
-// keptPrefix begins the names of the folders of repositories below an engine's.
+// keptPrefix is the name prefix of the folders of repositories in an engine's
+// folder.
 const keptPrefix = "repository-"
 
-// lockPause is how long to wait between two tries for a lock.
+// lockPause is the delay between attempts to lock a file.
 const lockPause = 50 * time.Millisecond
 
-// cellOf is the name of the repository's folder, and the first of its users.
+// cellOf returns the name of the repository's folder and its first user id.
 func cellOf(repository string) (name string, firstID uint32) {
 	sum := sha256.Sum256([]byte(repository))
 	return keptPrefix + hex.EncodeToString(sum[:12]), firstCellID + cellIDs*(binary.BigEndian.Uint32(sum[12:])%cellRanges)
 }
 
-// Keep returns the folder below an engine's own in which it keeps what it builds
-// the job's repository faster by, and which no other repository's build sees. It
-// is the build's alone until done. clean is false where the build before was ended
-// in the middle.
+// Keep returns the folder below an engine's folder with the engine's caches for
+// the job's repository, which no build of another repository can see. The build
+// holds it exclusively until it calls done. clean is false if the previous
+// build was interrupted.
 func (j Job) Keep(ctx context.Context, dir string) (kept string, clean bool, done func(ended bool), err error) {
 	name, _ := cellOf(j.Repository)
 	own := filepath.Join(dir, name)
@@ -57,14 +58,14 @@ func (j Job) Keep(ctx context.Context, dir string) (kept string, clean bool, don
 	}
 	return kept, clean, func(ended bool) {
 		if ended {
-			_ = os.Remove(busy) // or else the next build tidies once too often
+			_ = os.Remove(busy) // on failure the next build cleans up once more than necessary
 		}
 		_ = lock.Close()
 	}, nil
 }
 
-// PruneKept removes what an engine keeps for all repositories below its folder,
-// but for those that are being built.
+// PruneKept deletes the caches of all repositories below an engine's folder,
+// except those being built.
 func PruneKept(dir string) error {
 	all, err := filepath.Glob(filepath.Join(dir, keptPrefix+"*"))
 	if err != nil {
@@ -90,7 +91,8 @@ func PruneKept(dir string) error {
 	return errors.Join(errs...)
 }
 
-// lockFile opens a file and locks it, for as long as the file is open.
+// lockFile opens a file and locks it. The lock is held until the file is
+// closed.
 func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -114,8 +116,8 @@ func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
 	}
 }
 
-// copyContext copies a folder, owned by a cell's root. What is neither a file, a
-// folder nor a link is left out.
+// copyContext copies a folder and makes a cell's root the owner of the copy. It
+// skips everything but files, folders and links.
 func copyContext(ctx context.Context, from, to string, id uint32) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && ctx.Err() != nil {

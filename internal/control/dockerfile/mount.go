@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mountOptions are those that are let through, by the type of a mount.
+// mountOptions lists the allowed options by type of mount.
 var mountOptions = map[string][]string{
 	"bind":   {"type", "target", "source", "from", "rw", "readwrite", "ro", "readonly"},
 	"cache":  {"type", "target", "source", "from", "id", "sharing", "mode", "uid", "gid", "ro", "readonly", "rw", "readwrite"},

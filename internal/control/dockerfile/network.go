@@ -6,29 +6,30 @@ import (
 	"aloft/internal/policy"
 )
 
-// What a build may reach: the networks of a [Job] and of a [Builder].
+// What a build can reach: the values of Network in a [Job] and a [Builder].
 const (
-	// Machine is the network of machines: Job.Policy judges, outside, all that the
-	// engine and the steps reach but for the images of FROM.
+	// Machine is the network of machines: everything that the engine and the
+	// steps access, except the images of FROM, is subject to Job.Policy, enforced
+	// outside of the cell.
 	Machine = "machine"
-	Host    = "host" // the server's own, with its loopback and its neighbours
+	Host    = "host" // the server's own network, with its loopback and its neighbours
 	None    = "none"
 )
 
-// A Link is a network namespace whose only way out judges by a policy.
+// A Link is a network namespace whose only way out enforces a policy.
 type Link interface {
-	Namespace() string  // a path by which it can be entered
-	Nameserver() string // the address that answers there
+	Namespace() string  // a path for setns
+	Nameserver() string // the address of its DNS server
 	SetPolicy(ctx context.Context, n policy.Network) error
 	Close() error
 }
 
-// Links makes a link, which keeps what it needs in the folder dir, until it is
-// closed or the folder is removed.
+// Links creates a link, which keeps its files in the folder dir. It lasts until
+// it is closed or the folder is removed.
 type Links func(ctx context.Context, dir string, n policy.Network) (Link, error)
 
-// network is what a build reaches, and why that is less than the operator has
-// said, if it is.
+// network returns what a build can reach and, if that is less than the operator
+// configured, the reason.
 func (b *Builder) network(spec Spec) (network string, n policy.Network, why string) {
 	n = b.Policy
 	if spec.Policy != nil {

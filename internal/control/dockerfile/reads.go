@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Reads returns what a Dockerfile takes of its context, as paths from there;
-// all is set where that cannot be told from its text, and may be anything.
+// Reads returns the paths in the context that a Dockerfile copies. all is true
+// if the text does not tell, so that it may read any file.
 func Reads(text string) (paths []string, all bool) {
 	steps, err := instructions(text)
 	if err != nil {
-		return nil, true // the build says why
+		return nil, true // the build will report why
 	}
 	for _, in := range steps {
 		flags, rest, err := cutFlags(in.rest())
@@ -43,8 +43,8 @@ func Reads(text string) (paths []string, all bool) {
 	return paths, false
 }
 
-// sources are those of a COPY or ADD; ok is false where they are more than
-// plain paths.
+// sources returns the sources of a COPY or ADD. ok is false if they are more
+// than plain paths.
 func sources(s string) (paths []string, ok bool) {
 	var words []string
 	if strings.HasPrefix(s, "[") {
@@ -55,12 +55,12 @@ func sources(s string) (paths []string, ok bool) {
 		words = strings.Fields(s)
 	}
 	if len(words) < 2 {
-		return nil, false // a mistake, for the engine to find
+		return nil, false // a mistake, which the engine will report
 	}
 	for _, w := range words[:len(words)-1] {
 		switch {
 		case strings.HasPrefix(w, "<<"), strings.HasPrefix(w, "http://"), strings.HasPrefix(w, "https://"):
-			continue // not of the context
+			continue // not in the context
 		case strings.ContainsAny(w, "*?[]$\\\"'<>:"):
 			return nil, false
 		}
@@ -69,8 +69,8 @@ func sources(s string) (paths []string, ok bool) {
 	return paths, !slices.Contains(paths, "")
 }
 
-// FromNetwork reports whether a Dockerfile may have the engine itself fetch what an
-// ADD names.
+// FromNetwork reports whether a Dockerfile may make the engine itself fetch
+// something, by ADD of a URL.
 func FromNetwork(text string) bool {
 	steps, err := instructions(text)
 	return err != nil || slices.ContainsFunc(steps, func(in instruction) bool {

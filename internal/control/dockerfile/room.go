@@ -15,26 +15,26 @@ import (
 	"aloft/internal/fault"
 )
 
-// An UnderWay is a build that goes on, as far as it takes room on the disk. Its
-// methods are safe for concurrent use.
+// An UnderWay is a running build whose disk usage can be measured. Its methods
+// are safe for concurrent use.
 type UnderWay struct {
 	id    string
-	dirs  []string // of the engine, and of the build
+	dirs  []string // folders of the engine and of the build
 	stop  context.CancelCauseFunc
 	mu    sync.Mutex
-	began int64 // bytes, when they were first counted
+	began int64 // bytes at the first measurement
 	seen  bool
 }
 
-// ID names the build among those under way.
+// ID returns the id of the build.
 func (u *UnderWay) ID() string { return u.id }
 
-// Running is true: a build that has ended is not under way.
+// Running returns true: a build that has ended is no longer an UnderWay.
 func (u *UnderWay) Running() bool { return true }
 
-// DiskBytes returns how many bytes there are more of the disk in use, by the
-// engine and for this build, than when they were first counted. What other builds
-// of the same engine write meanwhile is among them: they share what is kept.
+// DiskBytes returns how many bytes more the engine and this build use on the
+// disk than at the first measurement. It includes the writes of concurrent
+// builds with the same engine, since they share its folders.
 func (u *UnderWay) DiskBytes(ctx context.Context) (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -53,7 +53,7 @@ func (u *UnderWay) DiskBytes(ctx context.Context) (int64, error) {
 	return max(0, sum-u.began), nil
 }
 
-// UnderWay returns the builds that go on.
+// UnderWay returns the running builds.
 func (b *Builder) UnderWay() []*UnderWay {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,8 +64,8 @@ func (b *Builder) UnderWay() []*UnderWay {
 	return all
 }
 
-// Stop ends a build for the room that it takes. ours is false where none of that
-// ID goes on.
+// Stop ends a build because of its disk usage. ours is false if no build with
+// that id is running.
 func (b *Builder) Stop(id string, why error) (ours bool) {
 	b.mu.Lock()
 	u := b.underWay[id]
@@ -78,11 +78,12 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 	return true
 }
 
-// begin has a build be under way until done, which is over when ctx is.
+// begin registers a running build until done is called. The returned context
+// ends when the build is stopped.
 func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
 	u := &UnderWay{id: filepath.Base(work), dirs: append([]string{filepath.Join(work, "work"), filepath.Join(work, "context"), b.basesDir()}, b.Engine.Keeps()...), stop: stop}
-	_, _ = u.DiskBytes(ctx) // what it began with; if that cannot be had now, the next time it is counted
+	_, _ = u.DiskBytes(ctx) // record the initial usage; on error, the next measurement does
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay == nil {
@@ -97,14 +98,15 @@ func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, do
 	}
 }
 
-// file is one, by whatever names.
+// file identifies a file with any number of names.
 type file struct{ dev, ino uint64 }
 
-// blockSize is the unit of st_blocks, whatever the file system.
+// blockSize is the unit of st_blocks in bytes, on every file system.
 const blockSize = 512
 
-// treeBytes is what lies below dir on its own file system. Steps change it
-// meanwhile: what is gone is nothing, and no link is followed.
+// treeBytes returns the disk usage below dir, without other file systems.
+// Running steps change the tree, so it ignores files that have disappeared. It
+// follows no links.
 func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64, err error) {
 	var top unix.Stat_t
 	if err := unix.Lstat(dir, &top); err != nil {
@@ -119,10 +121,10 @@ func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64,
 		}
 		var stat unix.Stat_t
 		if err != nil || unix.Lstat(path, &stat) != nil {
-			return nil //nolint:nilerr // it is gone
+			return nil //nolint:nilerr // the file is gone
 		}
 		if stat.Dev != top.Dev && d.IsDir() {
-			return fs.SkipDir // what a step sees, which is counted where it lies
+			return fs.SkipDir // a mount in a step's view, which is counted at its source
 		}
 		if key := (file{stat.Dev, stat.Ino}); !d.IsDir() && stat.Nlink > 1 {
 			if files[key] {
@@ -136,10 +138,10 @@ func treeBytes(ctx context.Context, dir string, files map[file]bool) (sum int64,
 	return sum, err
 }
 
-// heldBytes is what files take that have no name any more, and that processes of
-// a build's cgroup hold open.
+// heldBytes returns the disk usage of deleted files that processes of a build's
+// cgroup hold open.
 func heldBytes(cgroup string, files map[file]bool) (sum int64) {
-	procs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	procs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	for _, proc := range procs {
 		groups, err := os.ReadFile(filepath.Join(proc, "cgroup"))
 		if err != nil || !inCgroup(string(groups), cgroup) {
@@ -160,8 +162,8 @@ func heldBytes(cgroup string, files map[file]bool) (sum int64) {
 	return sum
 }
 
-// inCgroup reports whether a process with these cgroups is in the named one, or
-// below it.
+// inCgroup reports whether a process with the given /proc/PID/cgroup is in the
+// named cgroup or below it.
 func inCgroup(groups, name string) bool {
 	for line := range strings.Lines(groups) {
 		if at := strings.SplitN(strings.TrimSpace(line), ":", 3); len(at) == 3 && strings.HasPrefix(at[2]+"/", "/"+name+"/") {

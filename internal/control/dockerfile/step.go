@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// location finds the failed step in the Dockerfile.
+// location fills in the line of the failed step.
 func (f *Failure) location(text string) {
-	all, _ := instructions(text) // those before a mistake are enough
+	all, _ := instructions(text) // the instructions before a mistake are enough
 	for _, in := range all {
 		if f.Line >= in.line && f.Line <= in.end || f.Line == 0 && f.Step != "" && squeeze(f.Step) == squeeze(in.text) {
 			f.Line, f.Step = in.line, squeeze(in.text)
@@ -16,21 +16,21 @@ func (f *Failure) location(text string) {
 	}
 }
 
-// An instruction is one of a Dockerfile, its continued lines joined as an engine
-// joins them.
+// An instruction is one instruction of a Dockerfile, with continued lines
+// joined as engines do.
 type instruction struct {
-	line, end int      // the lines that it begins and ends on, from 1, without its here-documents
-	text      string   // in one line, without space at either end
-	documents []string // the lines of its here-documents, with those that end them
+	line, end int      // first and last line, from 1, without its here-documents
+	text      string   // on one line, without space at either end
+	documents []string // lines of its here-documents, including their ends
 }
 
-// word is the instruction's name, in capitals.
+// word returns the instruction's name in capitals.
 func (in instruction) word() string {
 	word, _, _ := strings.Cut(squeeze(in.text), " ")
 	return strings.ToUpper(word)
 }
 
-// rest is what follows the name.
+// rest returns the text after the name.
 func (in instruction) rest() string {
 	i := strings.IndexAny(in.text, " \t")
 	if i < 0 {
@@ -43,20 +43,20 @@ var (
 	directive    = regexp.MustCompile(`^#[ \t]*([A-Za-z][A-Za-z0-9]*)[ \t]*=[ \t]*(.*)$`)
 	continuation = regexp.MustCompile(`(^|[^\\])\\[ \t]*$`)
 	bothSlashes  = regexp.MustCompile(`\\\\[ \t]*$`)
-	// What BuildKit takes for a here-document if it is a word, and of those what
-	// every shell and parser reads alike.
+	// Words that BuildKit takes for a here-document, and the subset that every
+	// shell and parser reads alike.
 	hereWord     = regexp.MustCompile(`^\d*<<-?[^<]*$`)
 	hereDocument = regexp.MustCompile(`^\d*<<(-?)(?:"([A-Za-z_][A-Za-z0-9_.]*)"|'([A-Za-z_][A-Za-z0-9_.]*)'|([A-Za-z_][A-Za-z0-9_.]*))$`)
 )
 
-// known are the instructions of a Dockerfile.
+// known lists the instructions of Dockerfiles.
 var known = map[string]bool{
 	"ADD": true, "ARG": true, "CMD": true, "COPY": true, "ENTRYPOINT": true, "ENV": true, "EXPOSE": true, "FROM": true, "HEALTHCHECK": true, "LABEL": true,
 	"MAINTAINER": true, "ONBUILD": true, "RUN": true, "SHELL": true, "STOPSIGNAL": true, "USER": true, "VOLUME": true, "WORKDIR": true,
 }
 
-// instructions parts a Dockerfile. What engines read in different ways is a
-// [*Failure], and comes with the instructions before it.
+// instructions splits a Dockerfile. If engines may read something differently,
+// it returns a [*Failure] along with the instructions before it.
 func instructions(text string) (all []instruction, err error) {
 	text = strings.TrimPrefix(text, "\uFEFF")
 	lines := strings.Split(text, "\n")
@@ -77,7 +77,7 @@ func instructions(text string) (all []instruction, err error) {
 		for more := true; more && i < len(lines); i++ {
 			line := lines[i]
 			if bare := strings.TrimSpace(line); in.text != "" && (bare == "" || bare[0] == '#') {
-				continue // also between continued lines
+				continue // comments are allowed between continued lines
 			}
 			if bothSlashes.MatchString(line) {
 				return all, refuse(i+1, squeeze(line), "engines read a line that ends with two backslashes in different ways")
@@ -96,7 +96,7 @@ func instructions(text string) (all []instruction, err error) {
 		i--
 		in.text = strings.Trim(in.text, " \t")
 		if in.text == "" {
-			continue // a backslash alone
+			continue // only a backslash
 		}
 		if strings.HasSuffix(in.text, `\`) || in.text[0] == '#' {
 			return all, refuse(in.line, squeeze(in.text), "engines read it in different ways")
@@ -126,8 +126,8 @@ func instructions(text string) (all []instruction, err error) {
 	return all, nil
 }
 
-// directives refuses those that have an engine read the rest of the file in
-// another way.
+// directives refuses parser directives that change how the rest of the file is
+// read.
 func directives(lines []string) error {
 	for i, line := range lines {
 		m := directive.FindStringSubmatch(strings.TrimSpace(line))
@@ -146,19 +146,20 @@ func directives(lines []string) error {
 			}
 		case "check":
 		default:
-			return nil // a remark, which ends the directives
+			return nil // an ordinary comment ends the directives
 		}
 	}
 	return nil
 }
 
-// A hereName ends a here-document.
+// A hereName is the name that ends a here-document.
 type hereName struct {
 	name string
-	tabs bool // which may stand before it
+	tabs bool // the name may be indented by tabs
 }
 
-// hereDocuments are the names of those that an instruction begins.
+// hereDocuments returns the names of the here-documents that an instruction
+// starts.
 func (in instruction) hereDocuments() (names []hereName, err error) {
 	word := in.word()
 	if !strings.Contains(in.text, "<<") || word != "RUN" && word != "COPY" && word != "ADD" && word != "ONBUILD" {
@@ -181,8 +182,8 @@ func (in instruction) hereDocuments() (names []hereName, err error) {
 	return names, nil
 }
 
-// shellWords parts a text at the spaces outside of quotes, which stay. ok is
-// false where a quote is not closed.
+// shellWords splits a text at spaces outside of quotes, and keeps the quotes.
+// ok is false if a quote is not closed.
 func shellWords(s string) (words []string, ok bool) {
 	var word strings.Builder
 	quote, escaped := rune(0), false
@@ -211,16 +212,16 @@ func shellWords(s string) (words []string, ok bool) {
 	return words, quote == 0 && !escaped
 }
 
-// squeeze makes one space of every run of them.
+// squeeze collapses runs of white space into single spaces.
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// A Steps reads what an engine of buildah's or Docker's kind says, and knows the
-// step that it is at.
+// A Steps follows the output of an engine like buildah or Docker, and remembers
+// the current step.
 type Steps struct{ Last string }
 
 var stepLine = regexp.MustCompile(`^(?:\[\d+/\d+\] )?(?:STEP|Step) \d+(?:/\d+)? ?: (.*)$`)
 
-// See looks at one line.
+// See processes one line of output.
 func (s *Steps) See(line string) {
 	if m := stepLine.FindStringSubmatch(line); m != nil {
 		s.Last = m[1]

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workPrefix begins the names of the folders of builds.
+// workPrefix is the name prefix of the folders of builds.
 const workPrefix = "dockerfile-"
 
-// making keeps a build from sweeping away a folder that another has not locked yet.
+// making keeps Sweep from removing a folder that another build has created but
+// not locked yet.
 var making sync.Mutex
 
-// workDir makes the folder of a build, which holds its secrets. It is locked, so
-// that Sweep knows it for one of a build that goes on; done removes it.
+// workDir creates the folder of a build, which holds its secrets. A lock tells
+// Sweep that the build is running. done removes the folder.
 func workDir(dir string) (work string, done func() error, err error) {
 	making.Lock()
 	defer making.Unlock()
@@ -30,14 +31,14 @@ func workDir(dir string) (work string, done func() error, err error) {
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(work))
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // one that sweeps has it, and removes it
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { // Sweep in another process holds it and removes the folder
 		return "", nil, errors.Join(err, f.Close(), os.RemoveAll(work))
 	}
 	return work, func() error { return errors.Join(os.RemoveAll(work), f.Close()) }, nil
 }
 
-// Sweep removes what builds that were killed have left in a Builder's folder:
-// their secrets, and with their folders what they had for a network.
+// Sweep removes the folders of killed builds from a Builder's folder, with
+// their secrets. The networks of these builds end with their folders.
 func Sweep(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, workPrefix+"*"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// BenchmarkClone clones a repository of 5,000 files: through the gateway, its
-// mirror warm, and straight from the server that has it.
+// BenchmarkClone clones a repository of 5,000 files, once through the gateway
+// with a warm mirror and once directly from its server.
 func BenchmarkClone(b *testing.B) {
 	w := newWorld(b)
 	url := w.Repo("r", tree(5000))
@@ -37,7 +37,7 @@ func BenchmarkClone(b *testing.B) {
 	})
 }
 
-// BenchmarkRefresh asks an upstream on loopback in which nothing has changed.
+// BenchmarkRefresh refreshes from an unchanged upstream on loopback.
 func BenchmarkRefresh(b *testing.B) {
 	w := newWorld(b)
 	url := w.Repo("r", tree(5000))

@@ -9,11 +9,11 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// forced may rewrite its branch, as every run's grant says.
+// forced allows force-pushes of its branch, as every run's grant does.
 func forced(g *gateway.Grant) { g.AllowForce = true }
 
-// TestClaimEndsWithAPushThatFailed has the first push of a branch fail. Somebody
-// else then makes a branch of that name: it is not the agent's.
+// TestClaimEndsWithAPushThatFailed has the first push of a branch fail. If
+// somebody else then creates a branch of that name, it is not the agent's.
 func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 	for name, tt := range map[string]struct{ spoil, fix func(*world) }{
 		"Declined": {
@@ -26,7 +26,7 @@ func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 			},
 			func(w *world) { w.Down(nil) },
 		},
-		"Died": { // before it took the branch
+		"Died": { // the upstream dies before it creates the branch
 			func(w *world) { w.Hook("r", "pre-receive", "kill -9 $PPID\n") },
 			func(w *world) { w.Hook("r", "pre-receive", "exit 0\n") },
 		},
@@ -47,9 +47,9 @@ func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 	}
 }
 
-// TestClaimOfAPushThatWasNotAnswered has the upstream take the first push and die
-// before it says so: the branch is the agent's, also for a server that starts
-// again.
+// TestClaimOfAPushThatWasNotAnswered has the upstream accept the first push and
+// die before it answers. The branch must count as the agent's, even after a
+// restart of the server.
 func TestClaimOfAPushThatWasNotAnswered(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w, forced)

@@ -12,12 +12,12 @@ import (
 	"aloft/internal/control/mirror"
 )
 
-// command is one line of a push: make ref stand for New, where it stands for Old.
+// command is one line of a push: change ref from Old to New.
 type command struct{ Old, New, Ref string }
 
-// pushRequest is what comes before the pack.
+// pushRequest is the part of a push before the pack.
 type pushRequest struct {
-	Commands     []command // none in a probe, which only asks whether a push would be heard
+	Commands     []command // none in a probe, which only tests whether a push is allowed
 	Capabilities []string
 }
 
@@ -30,9 +30,10 @@ const (
 
 var commandPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64}) ([0-9a-f]{40}|[0-9a-f]{64}) ([!-~\x80-\x{10FFFF}]+)$`)
 
-// readPushRequest reads up to the pack. Lines that say where a shallow clone
-// ends are read and not heeded: what a push needs has to be in it or here. A
-// signed push and push options are refused, for they are not offered.
+// readPushRequest reads a push up to the pack. It ignores the lines about a
+// shallow clone's boundary, since all objects needed must be in the pack or in
+// the mirror. It refuses signed pushes and push options, which the server does
+// not offer.
 func readPushRequest(r *bufio.Reader, idLength int) (pushRequest, error) {
 	var p pushRequest
 	for shallow := 0; ; {

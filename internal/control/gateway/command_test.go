@@ -51,7 +51,7 @@ func FuzzReadPushRequest(f *testing.F) {
 			verdicts = append(verdicts, verdict{c.Ref, "no"})
 		}
 		r := bufio.NewReader(bytes.NewReader(encodeReport(p, verdicts, "one\ntwo")))
-		for { // whatever is answered is whole pkt-lines
+		for { // the response must consist of whole pkt-lines
 			if _, err := readPkt(r); errors.Is(err, io.EOF) {
 				return
 			} else if err != nil {

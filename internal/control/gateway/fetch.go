@@ -11,12 +11,12 @@ import (
 	"strconv"
 )
 
-// maxFetchRequest bounds what a client says it wants and has. It is held in
-// memory, so that git can answer before it has read all without both ends
-// waiting for each other.
+// maxFetchRequest is the maximum size in bytes of a fetch request. It is
+// buffered in memory, so that client and git cannot deadlock by waiting for
+// each other.
 const maxFetchRequest = 16 << 20
 
-// advertiseFetch brings the mirror up to date and lists its refs.
+// advertiseFetch refreshes the mirror and sends its list of refs.
 func (q *request) advertiseFetch(ctx context.Context) {
 	if _, err := q.access.mirror.Refresh(ctx, q.access.repo); err != nil {
 		q.fail("git fetch", err)
@@ -34,7 +34,7 @@ func (q *request) advertiseFetch(ctx context.Context) {
 	}
 }
 
-// fetch answers one request: for refs, or for objects.
+// fetch handles one git-upload-pack request.
 func (q *request) fetch(ctx context.Context) {
 	in, err := io.ReadAll(io.LimitReader(q.body, maxFetchRequest+1))
 	if err != nil {
@@ -61,8 +61,9 @@ func (q *request) fetch(ctx context.Context) {
 
 var wantLine = regexp.MustCompile(`^want ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`)
 
-// mayWant reports whether everything that a request asks for is on a branch or a
-// tag; if not it answers. git would serve whatever the mirror holds.
+// mayWant reports whether every requested object is reachable from a branch or
+// a tag. If not, it sends the error. git itself would serve any object in the
+// mirror.
 func (q *request) mayWant(ctx context.Context, in []byte) bool {
 	var wants []string
 	for rest := in; len(rest) >= 4; {
@@ -72,7 +73,7 @@ func (q *request) mayWant(ctx context.Context, in []byte) bool {
 			return false
 		}
 		line := rest[min(4, len(rest)):max(4, int(n))]
-		rest = rest[max(4, int(n)):] // the lengths 0 to 2 are marks of four bytes
+		rest = rest[max(4, int(n)):] // lengths 0 to 2 mark special packets of four bytes
 		if !bytes.HasPrefix(line, []byte("want ")) {
 			continue
 		}
@@ -97,8 +98,8 @@ func (q *request) mayWant(ctx context.Context, in []byte) bool {
 	return true
 }
 
-// abandon ends a response that git could not finish. What was sent cannot be
-// taken back; git's own framing tells the client that more should have come.
+// abandon ends a response that git could not finish. The headers have been
+// sent, but git's framing tells the client that data is missing.
 func (q *request) abandon(ctx context.Context, what string, err error, out *patientWriter) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		q.log(what, "cancelled", "bytes", out.sent)

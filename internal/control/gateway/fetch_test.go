@@ -11,7 +11,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// noise is text that does not compress well, the same for the same n.
+// noise returns n bytes of text that hardly compresses, the same for each n.
 func noise(n int) string {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	b := make([]byte, n)
@@ -21,7 +21,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-// tree is many small files in folders.
+// tree returns many small files in folders.
 func tree(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {
@@ -49,7 +49,7 @@ func TestClone(t *testing.T) {
 			if refs := m.git("r", "ls-remote", "origin"); strings.Contains(refs, "aloft") || strings.Contains(refs, "pull") {
 				t.Errorf("refs that are not for machines:\n%s", refs)
 			}
-			// A fetch of what has come since, with a long list of haves.
+			// Fetch new commits with a long list of haves.
 			next := w.Commit("r", "main", "third", map[string]string{"more.txt": "more\n"})
 			m.git("r", "-c", "protocol.version="+version, "pull", "--quiet")
 			if got := m.git("r", "rev-parse", "HEAD"); got != next {
@@ -59,7 +59,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// TestSecondCloneIsCheap counts what the upstream sends for the second machine.
+// TestSecondCloneIsCheap measures what the upstream sends for a second machine.
 func TestSecondCloneIsCheap(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", tree(2000))
@@ -116,12 +116,12 @@ func TestCloneVariants(t *testing.T) {
 	if got := m.git("bare", "rev-parse", "FETCH_HEAD"); got != first {
 		t.Errorf("fetched %s, want %s", got, first)
 	}
-	// The other ways to write the same repository.
+	// Other spellings of the same URL.
 	m.git("", "clone", "--quiet", strings.TrimSuffix(url, ".git"), "without")
 	m.git("", "clone", "--quiet", url+"/", "slash")
 }
 
-// TestSubmodule fetches a second repository that the grant names too.
+// TestSubmodule fetches a submodule whose repository the grant includes.
 func TestSubmodule(t *testing.T) {
 	w := newWorld(t)
 	lib := w.Repo("lib", map[string]string{"lib.txt": "lib\n"})
@@ -145,7 +145,7 @@ func TestUpstreamChangesAreFollowed(t *testing.T) {
 	w.Commit("r", "x", "x", map[string]string{"x": "x"})
 	m := w.machine(t, gateway.Grant{Repos: []string{url}})
 	m.git("", "clone", "--quiet", url, "r")
-	// The branch goes, one below its name comes, and HEAD moves to it.
+	// Delete the branch, create one below its name, and make HEAD point to that.
 	gittest.Git(t, w.Path("r"), "branch", "-D", "x")
 	id := w.Commit("r", "x/y", "y", map[string]string{"y": "y"})
 	gittest.Git(t, w.Path("r"), "symbolic-ref", "HEAD", "refs/heads/x/y")
@@ -171,7 +171,7 @@ func TestFileUpstream(t *testing.T) {
 	if got := w.Branch("r", branch); got != id {
 		t.Errorf("upstream has %q, want %s", got, id)
 	}
-	// Of a file's name, .git is a part.
+	// For file:// URLs, .git is part of the name.
 	m.fails("", []string{"clone", strings.TrimSuffix(url, ".git"), "other"}, "may not use the repository")
 }
 

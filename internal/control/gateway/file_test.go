@@ -46,7 +46,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A link in a repository leads nowhere.
+// TestFileIsNoLink checks that symbolic links in a repository are not followed.
 func TestFileIsNoLink(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a": "a"})

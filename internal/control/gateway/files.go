@@ -10,24 +10,23 @@ import (
 // Blob is a file of a commit; see [mirror.Blob].
 type Blob = mirror.Blob
 
-// Tree is some files of a repository at one commit.
+// Tree is a selection of files of one commit.
 type Tree struct {
-	Commit string // "" in a repository without commits
+	Commit string // "" if the repository has no commits
 	Files  map[string]Blob
-	Links  []string // what is there as a symbolic link, which nobody follows
+	Links  []string // paths of symbolic links, which are not followed
 }
 
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Files finds files at a branch, tag or commit, "" being the default branch, by
-// their paths from the root; what is not there is left out. Errors are those of
-// [Gateway.Check].
+// Files looks up files by path in a branch, tag or commit ("" means the default
+// branch). Missing files are left out. Errors are those of [Gateway.Check].
 func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string) (Tree, error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {
 		return Tree{}, err
 	}
-	if !commitID.MatchString(ref) { // a commit does not move
+	if !commitID.MatchString(ref) { // a commit never changes, so no refresh is needed
 		if _, err := m.Refresh(ctx, r); err != nil {
 			return Tree{}, err
 		}
@@ -40,7 +39,7 @@ func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string
 	return Tree{at.Commit, files, links}, err
 }
 
-// Walk calls visit with each file of a commit that Files has found; see
+// Walk calls visit for each file of a commit returned by Files; see
 // [mirror.Mirror.Walk].
 func (g *Gateway) Walk(ctx context.Context, repoURL, commit string, visit func(path string, b Blob)) error {
 	_, m, err := g.open(repoURL)
@@ -50,7 +49,7 @@ func (g *Gateway) Walk(ctx context.Context, repoURL, commit string, visit func(p
 	return m.Walk(ctx, commit, visit)
 }
 
-// Contents returns what a file holds that Files has found: at most limit bytes.
+// Contents returns at most limit bytes of a file returned by Files.
 func (g *Gateway) Contents(ctx context.Context, repoURL string, b Blob, limit int64) ([]byte, error) {
 	_, m, err := g.open(repoURL)
 	if err != nil {
@@ -59,7 +58,7 @@ func (g *Gateway) Contents(ctx context.Context, repoURL string, b Blob, limit in
 	return m.Contents(ctx, b, limit)
 }
 
-// Export writes the files of a commit that Files has found into dir, an empty
+// Export writes the files of a commit returned by Files into dir, an empty
 // folder; see [mirror.Mirror.Export].
 func (g *Gateway) Export(ctx context.Context, repoURL, commit, dir string) error {
 	_, m, err := g.open(repoURL)
@@ -69,7 +68,8 @@ func (g *Gateway) Export(ctx context.Context, repoURL, commit, dir string) error
 	return m.Export(ctx, commit, dir)
 }
 
-// IDs identifies what such a commit has at paths; see [mirror.Mirror.IDs].
+// IDs returns the object ids of paths in such a commit; see
+// [mirror.Mirror.IDs].
 func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []string) (map[string]string, error) {
 	_, m, err := g.open(repoURL)
 	if err != nil {
@@ -78,11 +78,11 @@ func (g *Gateway) IDs(ctx context.Context, repoURL, commit string, paths []strin
 	return m.IDs(ctx, commit, paths)
 }
 
-// Commit is what a commit says of itself; see [mirror.Commit].
+// Commit describes a commit; see [mirror.Commit].
 type Commit = mirror.Commit
 
-// Log returns the commits of a branch since base, both as whole ids of commits
-// that the mirror holds; see [mirror.Mirror.Log].
+// Log returns the commits of a branch since base. Both are full commit ids in
+// the mirror; see [mirror.Mirror.Log].
 func (g *Gateway) Log(ctx context.Context, repoURL, base, tip string, most int) ([]Commit, error) {
 	_, m, err := g.open(repoURL)
 	if err != nil {

@@ -1,23 +1,23 @@
-// Package gateway is the only way by which git in a machine reaches a
-// repository: a smart-HTTP server that the control plane serves on the streams
-// that come from machines. A machine holds a credential that is good for the
-// repositories of its run, to fetch, and for one branch of each, to push. The
-// forge's own credential is added here and is never seen there.
+// Package gateway is the only access of machines to git repositories: a
+// smart-HTTP server on the streams that come from machines. A machine has a
+// credential that allows fetching the repositories of its run, and pushing one
+// branch of each. The gateway adds the forge's own credential, which machines
+// never see.
 //
-// Fetches are served from mirrors (package mirror), brought up to date first.
-// Pushes are read here, held against the grant, checked in quarantine and
-// passed on. Large files (Git LFS) are passed on in both directions, with the
-// same rights.
+// Fetches are served from mirrors (package mirror), which are refreshed first.
+// Pushes are parsed, checked against the grant, checked in quarantine and
+// forwarded. Large files (Git LFS) are forwarded in both directions with the
+// same permissions.
 //
-// A repository is served below the path /<scheme>/<host>/<path>, such as
-// /https/github.com/o/r.git or /ssh/git@host:2222/o/r; a machine's git is
-// pointed there by url.<base>.insteadOf. How the names of a repository are
-// compared is told at [mirror.Repo].
+// A repository is served at the path /<scheme>/<host>/<path>, such as
+// /https/github.com/o/r.git or /ssh/git@host:2222/o/r. In a machine,
+// url.<base>.insteadOf makes git use that path. [mirror.Repo] documents how
+// repository names are compared.
 //
-// Everything that a machine sends is taken for hostile: sizes, times and the
-// number of requests are bounded, names are parsed and compared, and none
-// becomes an argument or a URL for git. The package does not decide what a run
-// may do: its caller does, by [Gateway.Grant].
+// Everything from a machine is treated as hostile: sizes, times and the number
+// of requests are limited, names are parsed and compared, and never become an
+// argument or a URL for git. This package does not decide what a run may do:
+// its caller does, with [Gateway.Grant].
 package gateway
 
 import (
@@ -33,24 +33,24 @@ import (
 	"aloft/internal/fault"
 )
 
-// Credential is what a forge asks for; see [mirror.Credential].
+// Credential is what a forge requires for access; see [mirror.Credential].
 type Credential = mirror.Credential
 
-// Config says where mirrors are kept and what bounds machines.
+// Config holds the folder of mirrors and the limits for machines.
 type Config struct {
-	Dir         string       // for mirrors; made if absent; no other process may use it
-	Credentials []Credential // the longest prefix of a repository's URL wins
-	// Files are folders of this host below which file:// URLs may name
-	// repositories, none if empty; Private are those that they never may.
+	Dir         string       // folder of mirrors, created if needed; no other process may use it
+	Credentials []Credential // the longest matching URL prefix wins
+	// Files are folders of this host in which file:// URLs may name repositories;
+	// none if empty. Private are folders in which they never may.
 	Files, Private []string
-	GitPath        string       // "git" on the PATH if empty
-	Environ        []string     // os.Environ(): the PATH, proxies, authorities and ssh agent for git
-	Logger         *slog.Logger // nothing is logged if nil
+	GitPath        string       // defaults to "git" on the PATH
+	Environ        []string     // os.Environ(), from which git gets PATH, proxies, CAs and ssh agent
+	Logger         *slog.Logger // nil means no logging
 	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
 	MaxMirror      int64        // bytes of one mirror; 32 GiB if 0
-	Network        Network      // judges git servers without a credential; all are allowed if nil
-	LFSHosts       []string     // that may keep large files though they are on no public network
-	MaxRequests    int          // under way at once from one machine; 8 if 0
+	Network        Network      // judges git servers without a credential; nil allows all
+	LFSHosts       []string     // hosts in private networks that may store large files
+	MaxRequests    int          // concurrent requests per machine; 8 if 0
 }
 
 // Network judges and connects to hosts that the operator has named nowhere.
@@ -63,19 +63,18 @@ type Network interface {
 type Gateway struct {
 	mirrors     *mirror.Mirrors
 	lfs         *lfs.Client
-	spool       string // folder for large files on their way, which a start empties
+	spool       string // folder for large files in transit, emptied on start
 	log         *slog.Logger
 	maxPack     int64
 	maxRequests int
-	serving     sync.WaitGroup // requests under way
+	serving     sync.WaitGroup // running requests
 
 	mu       sync.Mutex
-	sessions map[[32]byte]*session // by the hash of the credential
+	sessions map[[32]byte]*session // by hash of the credential
 }
 
-// New opens the mirrors and clears away what a killed server left there. It
-// fails if git is missing, a credential cannot be right, or another process
-// has the folder.
+// New opens the mirrors and cleans up after a killed server. It fails if git is
+// missing, a credential is malformed, or another process uses the folder.
 func New(c Config) (*Gateway, error) {
 	g := &Gateway{
 		log: c.Logger, lfs: lfs.New(c.LFSHosts, c.Network), spool: filepath.Join(c.Dir, "quarantine"),
@@ -100,8 +99,8 @@ func New(c Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Close revokes every grant, ends the requests under way, waits for them and
-// gives the folder up. Closing again is no error.
+// Close revokes every grant, cancels running requests, waits for them and
+// unlocks the folder. Closing again is a no-op.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	for _, s := range g.sessions {
@@ -114,22 +113,22 @@ func (g *Gateway) Close() error {
 	return g.mirrors.Close()
 }
 
-// RefInfo is what a repository's server says of it at one moment.
+// RefInfo is a repository's refs as its server has them at one moment.
 type RefInfo struct {
 	DefaultBranch string
-	Commit        string            // that the ref stands for; "" in a repository without commits
-	Branch        string            // the ref's name without refs/heads/, if it is a branch
-	Branches      map[string]string // every branch and its commit
+	Commit        string            // commit of the ref; "" if the repository has no commits
+	Branch        string            // name of the ref without refs/heads/, if it is a branch
+	Branches      map[string]string // commits by branch name
 }
 
-// CodeRefNotFound is the code of the fault that a repository lacks a ref.
+// CodeRefNotFound is the fault code for a ref that does not exist.
 const CodeRefNotFound = mirror.CodeRefNotFound
 
-// Check asks a repository's server for its refs and resolves one: a branch, a
-// tag or a commit, or the default branch if ref is empty. The error is a
-// [fault.Error] with one of the codes repo_url_invalid, repo_not_found,
-// credential_refused, repo_unreachable, ref_not_found and disk_full, in words
-// for the person who began the run.
+// Check gets the refs of a repository from its server and resolves one: a
+// branch, a tag, a commit, or the default branch if ref is empty. The error is
+// a [fault.Error] for the person who started the run, with one of the codes
+// repo_url_invalid, repo_not_found, credential_refused, repo_unreachable,
+// ref_not_found and disk_full.
 func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {
@@ -146,9 +145,9 @@ func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, erro
 	return RefInfo{snap.DefaultBranch, got.Commit, got.Branch, snap.Branches()}, nil
 }
 
-// Diff returns what the branch changed since it left base, a branch, tag or
-// commit, as the repository's server has them now: at most max bytes. Errors
-// are those of [Gateway.Check].
+// Diff returns at most max bytes of the changes on branch since it left base (a
+// branch, tag or commit), as the repository's server has them now. Errors are
+// those of [Gateway.Check].
 func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max int) (diff string, truncated bool, err error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {
@@ -171,11 +170,11 @@ func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max in
 	return m.Diff(ctx, from.Commit, to.Commit, max)
 }
 
-// maxFile bounds a file that [Gateway.File] returns, in bytes.
+// maxFile is the maximum size in bytes of a file that [Gateway.File] returns.
 const maxFile = 1 << 20
 
-// File returns a file of a repository as a commit has it, whose id is whole;
-// nil if it has none there. A commit that the mirror does not hold is an error.
+// File returns a file of the commit with the given full id, or nil if the
+// commit has no such file. It fails if the mirror lacks the commit.
 func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byte, error) {
 	_, m, err := g.open(repoURL)
 	if err != nil {
@@ -188,8 +187,8 @@ func (g *Gateway) File(ctx context.Context, repoURL, commit, path string) ([]byt
 	return data, err
 }
 
-// Token is the one that git has now for a repository, for its server's API; ""
-// where none is configured. The error is a fault.
+// Token returns the current token for a repository, for use with its server's
+// API, or "" if none is configured. The error is a fault.
 func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
 	r, err := mirror.ParseURL(repoURL)
 	if err != nil {
@@ -199,7 +198,7 @@ func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
 	return token, err
 }
 
-// PathOf is the path below which the gateway serves a repository.
+// PathOf returns the path at which the gateway serves a repository.
 func PathOf(repoURL string) (string, error) {
 	r, err := mirror.ParseURL(repoURL)
 	if err != nil {

@@ -22,59 +22,56 @@ type Grant struct {
 	AgentID string
 	RunID   string
 	Repos   []string          // URLs that it may fetch
-	Push    map[string]string // URL → the one branch that it may push there; it may fetch these too
-	// Existing says that the branches may be there already without the agent
-	// having made them: it works on somebody's branch. Otherwise the first push
-	// of the agent must make the branch, and a branch that is there already is
-	// taken. What the agent made by an earlier push is its own, also after a
-	// restart: a mark beside the mirror says so. A caller that knows of such a
-	// push from elsewhere (another server's, a mirror since removed) names the
-	// repository in Pushed. What the agent made is its own to rewrite while it stands
-	// as the agent's last push left it; where somebody else has moved it, or has made it
-	// again after it was deleted, the agent may only add to it.
+	Push    map[string]string // URL → the only branch that it may push; it may fetch these URLs too
+	// Existing allows the branches to exist without the agent having created
+	// them: the agent works on somebody's branch. Otherwise the agent's first
+	// push must create the branch, and an existing branch counts as taken.
+	// Branches created by an earlier push belong to the agent even after a
+	// restart, recorded next to the mirror. If a caller knows of such a push from
+	// elsewhere (another server, or a mirror since deleted), it lists the
+	// repository in Pushed.
 	Existing   bool
-	Pushed     []string // URLs of Push whose branch the agent is known to have made
-	AllowForce bool     // it may rewrite its branch
-	// Secrets are values, by their names, that no push may bring: not in a file,
-	// a file's name or a commit's message, nor in one of the encodings that
-	// package redact knows. What the repository holds already is let be.
+	Pushed     []string // URLs in Push whose branch the agent is known to have created
+	AllowForce bool     // it may force-push its branch
+	// Secrets are values, by name, that a push must not contain: not in file
+	// contents, file names or commit messages, nor in an encoding that package
+	// redact knows. Content that the repository already has is not checked.
 	Secrets map[string]string
-	// Credential is one that an earlier Grant returned, which is to be good for
-	// this grant from now on: 64 hex digits. A fresh one is made if it is empty.
+	// Credential reuses the credential of an earlier grant: 64 hex digits. If
+	// empty, a new one is generated.
 	Credential string
 }
 
-// session is a grant in force.
+// session is an active grant.
 type session struct {
 	grant   Grant
 	secrets *redact.Redactor
 	repos   map[string]access // by mirror.Repo.Key
-	slots   chan struct{}     // one for each request under way
-	queue   atomic.Int64      // how many requests are under way or wait for that
-	push    chan struct{}     // held by the push under way: one fills the disk less than many
+	slots   chan struct{}     // limits concurrent requests
+	queue   atomic.Int64      // number of running and waiting requests
+	push    chan struct{}     // held during a push: pushes run one at a time to save disk space
 	ctx     context.Context   // ends when the grant is revoked
 	end     context.CancelFunc
 }
 
 // access is what a session may do with one repository.
 type access struct {
-	repo   mirror.Repo // as the grant spells it; never as the machine does
+	repo   mirror.Repo // spelled as in the grant, never as by the machine
 	mirror *mirror.Mirror
-	branch string // that may be pushed; "" for none
-	exists bool   // the branch may be there though the agent has not made it
-	made   bool   // the agent is known to have made the branch
+	branch string // the branch that may be pushed; "" for none
+	exists bool   // the branch may exist although the agent has not created it
+	made   bool   // the agent is known to have created the branch
 }
 
 var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Grant puts a grant in force and returns the credential that a machine shows
-// for it. Grants are kept in memory only: a server that starts again grants
-// again, with the same credential, and a machine in the middle of its work
-// notices nothing.
+// Grant activates a grant and returns its credential for the machine. Grants
+// are kept in memory only: after a restart the server grants again with the
+// same credential, and running machines do not notice.
 func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), push: make(chan struct{}, 1)}
 	s.secrets = redact.New(grant.Secrets)
-	s.grant.Secrets = nil // so that no log of a grant can tell them
+	s.grant.Secrets = nil // keep the values out of logs
 	for _, u := range grant.Repos {
 		if err := g.allow(s, u, ""); err != nil {
 			return "", err
@@ -89,11 +86,11 @@ func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 		}
 	}
 	credential = grant.Credential
-	s.grant.Credential = "" // so that no log of a grant can tell it
+	s.grant.Credential = "" // keep it out of logs
 	switch {
 	case credential == "":
 		var b [32]byte
-		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand crashes the process instead
 		credential = hex.EncodeToString(b[:])
 	case !credentialPattern.MatchString(credential):
 		return "", fault.Invalid("git credential: it is not 64 hex digits")
@@ -117,8 +114,8 @@ func (g *Gateway) allow(s *session, repoURL, branch string) error {
 	return nil
 }
 
-// Revoke ends a grant, and what is under way by it. One that is not in force is
-// no error.
+// Revoke ends a grant and its running requests. Revoking an inactive grant is a
+// no-op.
 func (g *Gateway) Revoke(credential string) {
 	key := sha256.Sum256([]byte(credential))
 	g.mu.Lock()
@@ -129,11 +126,11 @@ func (g *Gateway) Revoke(credential string) {
 	}
 }
 
-// session finds the grant that a request shows the credential of, or nil. The
-// credential is a bearer token or, for clients that know only that, the
-// password of basic authentication. The look-up is by hash, so its time tells
-// nothing of the credentials there are. Where there is one, the request counts
-// as under way: the caller calls g.serving.Done.
+// session returns the grant of the credential in a request, or nil. The
+// credential is a bearer token or, for clients without that, the password of
+// basic authentication. Credentials are looked up by hash, so timing reveals
+// nothing. If there is a session, the request counts as running: the caller
+// calls g.serving.Done.
 func (g *Gateway) session(r *http.Request) *session {
 	var credential string
 	var ok bool
@@ -155,9 +152,9 @@ func (g *Gateway) session(r *http.Request) *session {
 	return s
 }
 
-// access finds what a session may do with a repository. One that is granted by
-// another protocol is the same: a submodule may be named as git@host:o/r where
-// the grant says https://host/o/r. What is served is as the grant spells it.
+// access returns what a session may do with a repository. The protocol does not
+// matter: a submodule may be named git@host:o/r when the grant says
+// https://host/o/r. The grant's spelling is used.
 func (s *session) access(r mirror.Repo) (access, bool) {
 	if a, ok := s.repos[r.Key()]; ok {
 		return a, true
@@ -173,7 +170,7 @@ func (s *session) access(r mirror.Repo) (access, bool) {
 	return found, n == 1
 }
 
-// list names what a session may fetch, for a refusal.
+// list lists the repositories that a session may fetch, for error messages.
 func (s *session) list() string {
 	if len(s.repos) == 0 {
 		return "no repository"

@@ -17,21 +17,21 @@ import (
 	"aloft/internal/fault"
 )
 
-// request is one request of a machine that has shown a good credential.
+// request is one authenticated request of a machine.
 type request struct {
 	g        *Gateway
 	s        *session
 	access   access
-	protocol string // Git-Protocol
+	protocol string // value of the Git-Protocol header
 	w        http.ResponseWriter
 	rc       *http.ResponseController
 	body     io.Reader
 	start    time.Time
-	host     string     // by which the machine calls this gateway
-	object   lfs.Object // that the path names, if it names one
+	host     string     // name by which the machine calls this gateway
+	object   lfs.Object // LFS object in the path, if any
 }
 
-// endpoint is what a path ends with, and what serves it.
+// endpoint is the end of a path and its handler.
 type endpoint struct {
 	suffix, method, service string
 	serve                   func(*request, context.Context)
@@ -46,14 +46,14 @@ var endpoints = []endpoint{
 	{"/info/lfs/locks/verify", http.MethodPost, "", (*request).lfsLocks},
 }
 
-// oneLargeFile are served below the path of an object.
+// oneLargeFile are the endpoints below the path of an LFS object.
 var oneLargeFile = []endpoint{
 	{"", http.MethodGet, "", (*request).lfsDownload},
 	{"", http.MethodPut, "", (*request).lfsUpload},
 }
 
-// ServeHTTP serves one request of a machine. The server that calls it has to
-// bound what comes before: connections, headers, and the time for them.
+// ServeHTTP serves one request of a machine. The surrounding server must limit
+// connections, headers and the time for them.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -106,8 +106,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.serve(q, ctx)
 }
 
-// route finds the endpoint, the part of the path that names the repository, and
-// the large file that it names.
+// route returns the endpoint, the part of the path that names the repository,
+// and the LFS object in the path.
 func route(r *http.Request) (*endpoint, string, lfs.Object) {
 	path := r.URL.EscapedPath()
 	if m := lfsObject.FindStringSubmatch(path); m != nil {
@@ -132,9 +132,9 @@ func route(r *http.Request) (*endpoint, string, lfs.Object) {
 
 const maxWait = 30 * time.Second // for another request of the machine to end
 
-const maxQueue = 64 // requests of one machine, under way or waiting
+const maxQueue = 64 // running and waiting requests of one machine
 
-// enter takes a place among the session's requests. leave gives it back.
+// enter waits for one of the session's request slots. leave releases it.
 func (s *session) enter(ctx context.Context) bool {
 	if s.queue.Add(1) > maxQueue {
 		s.queue.Add(-1)
@@ -159,7 +159,8 @@ func (s *session) leave() {
 
 var protocolPattern = regexp.MustCompile(`^version=[012]$`)
 
-// gitProtocol is the Git-Protocol header, unless it holds what we do not know.
+// gitProtocol returns the Git-Protocol header, or "" if it contains something
+// unknown.
 func gitProtocol(r *http.Request) string {
 	for part := range strings.SplitSeq(r.Header.Get("Git-Protocol"), ":") {
 		if protocolPattern.MatchString(part) {
@@ -180,7 +181,7 @@ func decoded(r *http.Request, body io.Reader) (io.Reader, error) {
 	}
 }
 
-// lazyGzip begins to decode when it is read, not before.
+// lazyGzip is a gzip reader that reads the header only on the first Read.
 type lazyGzip struct {
 	body io.Reader
 	z    *gzip.Reader
@@ -197,7 +198,7 @@ func (l *lazyGzip) Read(p []byte) (int, error) {
 	return l.z.Read(p)
 }
 
-// say answers with a sentence that git shows its user, and what to do.
+// say sends an error that git shows to its user, with a hint what to do.
 func say(w http.ResponseWriter, status int, message, hint string) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(idleTimeout))
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -206,10 +207,10 @@ func say(w http.ResponseWriter, status int, message, hint string) {
 	if hint != "" {
 		text += hint + "\n"
 	}
-	_, _ = io.WriteString(w, text) // a client that is gone needs no answer
+	_, _ = io.WriteString(w, text) // ignore errors: the client has gone
 }
 
-// sayFault answers with an error. The text of what is no fault stays here.
+// sayFault sends an error. If err is not a fault, its text is not revealed.
 func sayFault(w http.ResponseWriter, err error) {
 	f := fault.Of(err)
 	status := http.StatusInternalServerError
@@ -228,7 +229,7 @@ func sayFault(w http.ResponseWriter, err error) {
 	say(w, status, f.Message, f.Advice)
 }
 
-// log writes the line that every fetch and push leaves.
+// log writes a log line about a fetch or push.
 func (q *request) log(what, outcome string, attrs ...any) {
 	q.g.log.Info(what, append([]any{
 		"agent", q.s.grant.AgentID, "run", q.s.grant.RunID, "repo", q.access.repo.String(), "outcome", outcome,
@@ -236,7 +237,7 @@ func (q *request) log(what, outcome string, attrs ...any) {
 	}, attrs...)...)
 }
 
-// fail answers with an error and logs it whole.
+// fail sends an error and logs its details.
 func (q *request) fail(what string, err error) {
 	q.log(what, fault.Of(err).Code, "err", err)
 	sayFault(q.w, err)

@@ -14,8 +14,9 @@ import (
 	"aloft/internal/need"
 )
 
-// A repository of this host is fetched from and pushed to without a program of
-// its own: no hook, and nothing that its configuration names.
+// TestFileUpstreamRunsNothing checks that fetching from and pushing to a
+// repository of this host runs none of its programs: no hooks, and nothing
+// named in its configuration.
 func TestFileUpstreamRunsNothing(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Files = []string{w.Dir} })
 	w.Repo("r", map[string]string{"a.txt": "one\n", ".gitattributes": "* filter=evil diff=evil\n"})
@@ -71,7 +72,8 @@ func TestFileUpstreamRunsNothing(t *testing.T) {
 	}
 }
 
-// What a file:// URL may name ends at the roots, whatever links lie in them.
+// TestFileUpstreamStaysInItsRoots checks that file:// URLs cannot reach outside
+// of the roots, whatever links they contain.
 func TestFileUpstreamStaysInItsRoots(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.cfg.Files, w.cfg.Private = []string{w.Dir}, []string{filepath.Join(w.Dir, "data")}
@@ -110,7 +112,7 @@ func TestFileUpstreamStaysInItsRoots(t *testing.T) {
 	}
 }
 
-// The roots themselves are held against the server's data.
+// TestFileRoots checks that the roots must not contain the server's data.
 func TestFileRoots(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "data/machines"), 0o700); err != nil {
@@ -130,7 +132,8 @@ func TestFileRoots(t *testing.T) {
 	}
 }
 
-// What the server does on a repository of this host it does as its owner.
+// TestFileUpstreamIsTheOwners checks that the server accesses a repository of
+// this host with the rights of the repository's owner.
 func TestFileUpstreamIsTheOwners(t *testing.T) {
 	need.Root(t)
 	w := newWorld(t, func(w *world) { w.cfg.Files = []string{w.Dir} })
@@ -150,7 +153,7 @@ func TestFileUpstreamIsTheOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What only root may read is not read for it.
+	// A file readable only by root is not read for the owner.
 	secret := filepath.Join(w.Path("r"), "refs/heads/secret")
 	if err := os.WriteFile(secret, []byte(w.Branch("r", "main")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -185,8 +188,8 @@ func TestFileUpstreamIsTheOwners(t *testing.T) {
 	}
 }
 
-// A working tree is an upstream too; the branch that is checked out there is not
-// changed behind its owner's back.
+// TestFileUpstreamWithWorkingTree checks that a working tree can be an
+// upstream, and that its checked-out branch cannot be changed by a push.
 func TestFileUpstreamWithWorkingTree(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Files = []string{w.Dir} })
 	dir := filepath.Join(w.Dir, "work")

@@ -9,7 +9,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// An upstream that sends without end fills no disk.
+// TestUpstreamThatIsTooLarge checks that an upstream that sends endless data
+// does not fill the disk.
 func TestUpstreamThatIsTooLarge(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
 	url := w.Repo("r", map[string]string{"a": "a"})
@@ -18,7 +19,7 @@ func TestUpstreamThatIsTooLarge(t *testing.T) {
 	}
 	w.Commit("r", "main", "large", map[string]string{"noise": noise(5 << 20)})
 	_, err := w.gw.Check(t.Context(), url, "")
-	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than the 1 MiB") {
+	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than this server's limit of 1 MiB") {
 		t.Errorf("check: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "objects", "pack", "tmp_*"))
@@ -27,7 +28,7 @@ func TestUpstreamThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// Nor does one that is asked for a commit by its id.
+// TestCommitThatIsTooLarge checks the same for a commit requested by its id.
 func TestCommitThatIsTooLarge(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.MaxMirror = 1 << 20 })
 	url := w.Repo("r", map[string]string{"a": "a"})
@@ -36,7 +37,7 @@ func TestCommitThatIsTooLarge(t *testing.T) {
 	gittest.Git(t, w.Path("r"), "update-ref", "refs/pull/1/head", id)
 	gittest.Git(t, w.Path("r"), "update-ref", "-d", "refs/heads/large")
 	_, err := w.gw.Check(t.Context(), url, id)
-	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than the 1 MiB") {
+	if f := fault.Of(err); f.Code != "disk_full" || !strings.Contains(f.Message, "larger than this server's limit of 1 MiB") {
 		t.Errorf("check: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "objects", "pack", "tmp_*"))
@@ -45,8 +46,8 @@ func TestCommitThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// Objects that no git would make are not taken from an upstream; the slips of old
-// tools are.
+// TestUpstreamIsChecked checks that malformed objects from an upstream are
+// refused, except for harmless mistakes of old tools.
 func TestUpstreamIsChecked(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a": "a"})

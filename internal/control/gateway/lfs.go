@@ -18,18 +18,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds on a request for large files.
+// Limits of an LFS batch request.
 const (
-	maxLFSRequest = 1 << 20 // bytes
+	maxLFSRequest = 1 << 20 // maximum size in bytes
 	maxLFSObjects = 1000
 )
 
-// lfsObject is the path of one large file, below its repository's.
+// lfsObject matches the path of an LFS object below its repository's path.
 var lfsObject = regexp.MustCompile(`^(.*)/info/lfs/objects/([0-9a-f]{64})$`)
 
 var lfsOID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// lfsRequest is a batch as a machine asks for it.
+// lfsRequest is a batch request of a machine.
 type lfsRequest struct {
 	Operation string       `json:"operation"`
 	Transfers []string     `json:"transfers"`
@@ -37,7 +37,7 @@ type lfsRequest struct {
 	Objects   []lfs.Object `json:"objects"`
 }
 
-// readLFSRequest reads a batch.
+// readLFSRequest parses a batch request.
 func readLFSRequest(in io.Reader) (lfsRequest, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxLFSRequest+1))
 	if err != nil {
@@ -67,8 +67,8 @@ func readLFSRequest(in io.Reader) (lfsRequest, error) {
 	return req, nil
 }
 
-// lfsBatch tells a machine where it gets large files, or puts them: here. What
-// the repository's own server said of that stays here.
+// lfsBatch tells a machine to download large files from, or upload them to,
+// this gateway. The real server's URLs and credentials are not revealed.
 func (q *request) lfsBatch(ctx context.Context) {
 	req, err := readLFSRequest(q.body)
 	if err != nil {
@@ -130,7 +130,7 @@ func (q *request) lfsOne(ctx context.Context, operation string) (lfs.Remote, lfs
 	return remote, answers[0], nil
 }
 
-// lfsDownload passes a large file on to the machine.
+// lfsDownload forwards a large file to the machine.
 func (q *request) lfsDownload(ctx context.Context) {
 	remote, answer, err := q.lfsOne(ctx, "download")
 	if err == nil && answer.Actions.Download == nil {
@@ -154,13 +154,13 @@ func (q *request) lfsDownload(ctx context.Context) {
 	out := &patientWriter{w: q.w, rc: q.rc}
 	if _, err := io.Copy(out, io.LimitReader(body, answer.Size)); err != nil || out.sent < answer.Size {
 		q.log("git lfs download", "failed", "oid", q.object.OID, "bytes", out.sent, "err", err)
-		panic(http.ErrAbortHandler) // the machine must not take it for whole
+		panic(http.ErrAbortHandler) // the machine must not consider the file complete
 	}
 	q.log("git lfs download", "done", "oid", q.object.OID, "bytes", out.sent)
 }
 
-// lfsUpload takes a large file from the machine, looks through it, and passes
-// it on.
+// lfsUpload receives a large file from the machine, scans it for secrets and
+// forwards it.
 func (q *request) lfsUpload(ctx context.Context) {
 	if !q.mayUpload() {
 		return
@@ -181,7 +181,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 		return
 	}
 	defer func() { _ = spool.Close() }()
-	if err := os.Remove(spool.Name()); err != nil { // it lives as long as it is open
+	if err := os.Remove(spool.Name()); err != nil { // the file exists as long as it is open
 		q.failLFS("git lfs upload", err)
 		return
 	}
@@ -214,14 +214,14 @@ func (q *request) lfsUpload(ctx context.Context) {
 	q.w.WriteHeader(http.StatusOK)
 }
 
-// writerFunc is an [io.Writer].
+// writerFunc is a function that implements [io.Writer].
 type writerFunc func([]byte) (int, error)
 
 // Write implements [io.Writer].
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lfsLocks says that files are not locked here: who may change what is decided
-// by branches.
+// lfsLocks reports that file locks are not supported: branches decide who may
+// change what.
 func (q *request) lfsLocks(context.Context) {
 	q.sayLFS(http.StatusNotFound, "Locks are not served.")
 }
@@ -235,8 +235,8 @@ func (q *request) mayUpload() bool {
 	return false
 }
 
-// lfsRemote is where the repository's large files are: by https also where the
-// repository is reached by ssh.
+// lfsRemote returns the LFS server of the repository, which is reached by https
+// even if the repository is reached by ssh.
 func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	web, ok := q.access.repo.Web()
 	if !ok {
@@ -248,7 +248,7 @@ func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	return r, err
 }
 
-// failLFS answers with an error and logs it whole.
+// failLFS sends an error and logs its details.
 func (q *request) failLFS(what string, err error) {
 	if q.s.ctx.Err() != nil {
 		return
@@ -262,7 +262,7 @@ func (q *request) failLFS(what string, err error) {
 	case fault.KindDenied:
 		status = http.StatusForbidden
 	case fault.KindExhausted, fault.KindInvalid:
-		status = http.StatusBadRequest // git lfs takes 422 for something else, and tries again what is above
+		status = http.StatusBadRequest // git lfs gives 422 another meaning and retries on 5xx
 	case fault.KindInternal:
 		status = http.StatusInternalServerError
 	}
@@ -273,7 +273,7 @@ func (q *request) failLFS(what string, err error) {
 	q.sayLFS(status, words)
 }
 
-// sayLFS answers with a sentence that git lfs shows its user.
+// sayLFS sends a message that git lfs shows to its user.
 func (q *request) sayLFS(status int, words string) {
 	q.answerLFS(status, map[string]any{"message": words})
 }
@@ -281,5 +281,5 @@ func (q *request) sayLFS(status int, words string) {
 func (q *request) answerLFS(status int, body any) {
 	q.w.Header().Set("Content-Type", lfs.MediaType)
 	q.w.WriteHeader(status)
-	_ = json.NewEncoder(&patientWriter{w: q.w, rc: q.rc}).Encode(body) // a client that is gone needs no answer
+	_ = json.NewEncoder(&patientWriter{w: q.w, rc: q.rc}).Encode(body) // ignore errors: the client has gone
 }

@@ -17,8 +17,8 @@ import (
 
 const large = "a large file\n"
 
-// largeFiles is a repository with one large file, and a machine with a clone of
-// it in which the file is a pointer yet.
+// largeFiles creates a repository with one large file, and a machine with a
+// clone in which the file is still a pointer.
 func largeFiles(t *testing.T, w *world, grant func(url string) gateway.Grant) (*machine, *gittest.LFS) {
 	t.Helper()
 	need.Command(t, "git-lfs")
@@ -44,8 +44,8 @@ func (m *machine) read(name string) string {
 	return string(data)
 }
 
-// A real git-lfs gets large files when it is asked to and puts its own, and sees
-// neither the forge's credential nor the storage's.
+// TestLargeFiles downloads and uploads large files with the real git-lfs. The
+// machine must see neither the forge's credential nor the object server's.
 func TestLargeFiles(t *testing.T) {
 	w := newWorld(t, withCredential)
 	m, store := largeFiles(t, w, mayPush)

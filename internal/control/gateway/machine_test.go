@@ -14,7 +14,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// world is an upstream, a gateway before it, and the log that the gateway writes.
+// world is an upstream, a gateway in front of it, and the gateway's log.
 type world struct {
 	*gittest.Server
 	gw  *gateway.Gateway
@@ -67,7 +67,8 @@ func (w *world) open(t testing.TB) {
 	})
 }
 
-// machine is a place whose git reaches repositories through the gateway only.
+// machine simulates a machine whose git reaches repositories through the
+// gateway only.
 type machine struct {
 	t          testing.TB
 	dir        string
@@ -75,7 +76,7 @@ type machine struct {
 	addr       string
 }
 
-// machine makes a machine with a grant.
+// machine creates a machine with a grant.
 func (w *world) machine(t testing.TB, grant gateway.Grant) *machine {
 	t.Helper()
 	if grant.AgentID == "" {
@@ -88,7 +89,7 @@ func (w *world) machine(t testing.TB, grant gateway.Grant) *machine {
 	return w.machineWith(t, credential)
 }
 
-// machineWith makes a machine that shows a credential, good or not.
+// machineWith creates a machine that uses the given credential, valid or not.
 func (w *world) machineWith(t testing.TB, credential string) *machine {
 	t.Helper()
 	server := httptest.NewServer(w.gw)
@@ -96,7 +97,7 @@ func (w *world) machineWith(t testing.TB, credential string) *machine {
 	return &machine{t, t.TempDir(), credential, server.URL}
 }
 
-// try runs git in a folder of the machine and returns what it printed.
+// try runs git in a folder of the machine and returns its output.
 func (m *machine) try(dir string, args ...string) (string, error) {
 	m.t.Helper()
 	base := []string{"-c", "http.extraHeader=Authorization: Bearer " + m.credential}
@@ -118,7 +119,7 @@ func (m *machine) git(dir string, args ...string) string {
 	return out
 }
 
-// fails runs git, which must fail and say each of the words.
+// fails runs git, which must fail with each of the words in its output.
 func (m *machine) fails(dir string, args []string, words ...string) string {
 	m.t.Helper()
 	out, err := m.try(dir, args...)
@@ -133,7 +134,7 @@ func (m *machine) fails(dir string, args []string, words ...string) string {
 	return out
 }
 
-// commit commits files in a clone and returns the commit.
+// commit commits files in a clone and returns the commit id.
 func (m *machine) commit(dir, message string, files map[string]string) string {
 	m.t.Helper()
 	gittest.Write(m.t, filepath.Join(m.dir, dir), files)

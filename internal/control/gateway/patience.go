@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// idleTimeout is how long a machine may be silent within a request, or leave a
-// response untaken.
+// idleTimeout is how long a machine may send or receive nothing within a
+// request.
 const idleTimeout = 2 * time.Minute
 
-// patientReader reads a request's body as long as it keeps coming.
+// patientReader reads a request body. It sets an idle timeout for each read,
+// but no total timeout.
 type patientReader struct {
 	body io.Reader
 	rc   *http.ResponseController
 }
 
-// newPatientReader bounds the first read too, and what the server itself reads
-// of a body that nobody wanted.
+// newPatientReader also sets a deadline for the first read, and for an unread
+// body that the server drains.
 func newPatientReader(w http.ResponseWriter, r *http.Request) *patientReader {
 	p := &patientReader{r.Body, http.NewResponseController(w)}
-	// An earlier request on the connection has left its own.
+	// Replace the deadline of an earlier request on the connection.
 	_ = p.rc.SetWriteDeadline(time.Now().Add(idleTimeout))
 	if r.Body != nil && r.Body != http.NoBody {
 		p.deadline(time.Now().Add(idleTimeout))
@@ -33,16 +34,19 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	p.deadline(time.Now().Add(idleTimeout))
 	n, err := p.body.Read(b)
 	if errors.Is(err, io.EOF) {
-		// From here on the server watches the connection; that read has no end.
+		// The server now watches the connection for closing; that read must have no
+		// deadline.
 		p.deadline(time.Time{})
 	}
 	return n, err
 }
 
-// deadline sets when reading ends. A server that knows of no deadlines has its own.
+// deadline sets the read deadline. Servers that do not support it have a
+// timeout of their own.
 func (p *patientReader) deadline(t time.Time) { _ = p.rc.SetReadDeadline(t) }
 
-// patientWriter writes a response as long as it is taken, and at once.
+// patientWriter writes a response without buffering. It sets an idle timeout
+// for each write, but no total timeout.
 type patientWriter struct {
 	w    http.ResponseWriter
 	rc   *http.ResponseController
@@ -59,7 +63,7 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom copies in pieces as large as a pipe holds.
+// ReadFrom copies in chunks of the size of a pipe.
 func (p *patientWriter) ReadFrom(r io.Reader) (int64, error) {
 	start := p.sent
 	buf := make([]byte, 64<<10)

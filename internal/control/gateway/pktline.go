@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// maxPkt is the most bytes that a pkt-line carries, besides its length.
+// maxPkt is the maximum payload of a pkt-line in bytes.
 const maxPkt = 65516
 
 var errPktLine = errors.New("broken pkt-line")
 
-// readPkt reads one pkt-line. A flush is nil; any other line is not.
+// readPkt reads one pkt-line. It returns nil for a flush packet only.
 func readPkt(r *bufio.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -29,7 +29,7 @@ func readPkt(r *bufio.Reader) ([]byte, error) {
 	switch {
 	case n == 0:
 		return nil, nil
-	case n < 4 || n > maxPkt+4: // 1 to 3 are for protocol 2, which pushes do not speak
+	case n < 4 || n > maxPkt+4: // 1 to 3 belong to protocol 2, which pushes do not use
 		return nil, errPktLine
 	}
 	line := make([]byte, n-4)
@@ -53,12 +53,12 @@ func hexDigit(c byte) (int, bool) {
 
 const flushPkt = "0000"
 
-// appendPkt appends s as one pkt-line. It must be at most maxPkt long.
+// appendPkt appends s as one pkt-line. s has at most maxPkt bytes.
 func appendPkt[S []byte | string](dst []byte, s S) []byte {
 	return append(fmt.Appendf(dst, "%04x", len(s)+4), s...)
 }
 
-// serviceLine begins the list of refs in protocols 0 and 1.
+// serviceLine returns the start of the ref list in protocols 0 and 1.
 func serviceLine(service string) []byte {
 	return append(appendPkt(nil, "# service="+service+"\n"), flushPkt...)
 }

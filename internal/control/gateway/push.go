@@ -14,8 +14,8 @@ import (
 
 const pushCapabilities = "report-status side-band-64k ofs-delta atomic quiet agent=aloft"
 
-// advertisePush brings the mirror up to date and lists its refs, from which a
-// client sees what it need not send.
+// advertisePush refreshes the mirror and sends its refs, which tell the client
+// which objects it need not send.
 func (q *request) advertisePush(ctx context.Context) {
 	if q.access.branch == "" {
 		q.log("git push", "not granted")
@@ -48,10 +48,10 @@ func (q *request) advertisePush(ctx context.Context) {
 		out = appendPkt(out, line+"\n")
 	}
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-advertisement")
-	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // a client that is gone needs no answer
+	_, _ = (&patientWriter{w: q.w, rc: q.rc}).Write(append(out, flushPkt...)) // ignore errors: the client has gone
 }
 
-// push reads what a client wants to push, and lets its one branch through.
+// push handles a push of the one allowed branch.
 func (q *request) push(ctx context.Context) {
 	in := bufio.NewReaderSize(q.body, 64<<10)
 	p, err := readPushRequest(in, q.access.mirror.IDLength())
@@ -66,7 +66,7 @@ func (q *request) push(ctx context.Context) {
 		return
 	}
 	if verdicts, words := q.judge(p); verdicts != nil {
-		// The client hears nothing until it has sent all.
+		// The client reads the response only after sending everything.
 		n, _ := io.Copy(io.Discard, io.LimitReader(in, q.g.maxPack))
 		for i, c := range p.Commands {
 			q.log("git push", "refused: "+verdicts[i].reason, "ref", c.Ref, "old", c.Old, "new", c.New, "bytes", n)
@@ -103,8 +103,8 @@ func (q *request) push(ctx context.Context) {
 	q.report(p, []verdict{{c.Ref, out.Reason}}, out.Words)
 }
 
-// judge holds the commands against the grant. Where one is refused all are, and
-// a verdict comes for each; nil lets them through.
+// judge checks the commands against the grant. If one is refused, all are, with
+// a verdict for each. It returns nil verdicts if all are allowed.
 func (q *request) judge(p pushRequest) (verdicts []verdict, words string) {
 	allowed := "refs/heads/" + q.access.branch
 	refused := false

@@ -12,7 +12,7 @@ import (
 
 const branch = "aloft/x"
 
-// checkedOut is a machine with a clone of a repository of one commit, on the
+// checkedOut creates a machine with a clone of a one-commit repository, on the
 // branch that it may push.
 func checkedOut(t *testing.T, w *world, change ...func(*gateway.Grant)) (*machine, string) {
 	t.Helper()
@@ -44,7 +44,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("a push of nothing says %q", out)
 	}
 
-	// What was pushed is there for the next clone, and the log tells who did it.
+	// The next clone has the pushed commit, and the log says who pushed it.
 	m.git("", "clone", "--quiet", "--branch", branch, url, "again")
 	if got := m.git("again", "rev-parse", "HEAD"); got != second {
 		t.Errorf("cloned %s, want %s", got, second)
@@ -80,7 +80,7 @@ func leftInQuarantine(t *testing.T, w *world) {
 	}
 }
 
-// mirrorObjects counts what all mirrors hold.
+// mirrorObjects lists the objects in all mirrors.
 func mirrorObjects(t *testing.T, w *world) string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*.git"))
@@ -131,7 +131,7 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 	theirs := w.Commit("r", branch, "theirs", map[string]string{"z.txt": "z\n"})
 
-	// The client sees it and declines by itself; forced, the gateway declines.
+	// git itself rejects the non-fast-forward; when forced, the gateway does.
 	m.fails("r", []string{"push", "origin", branch}, "rejected")
 	m.fails("r", []string{"push", "--force", "origin", branch}, "rejected")
 	m.git("r", "fetch", "--quiet", "origin")
@@ -141,7 +141,7 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 		t.Fatalf("upstream has %s, want theirs", got)
 	}
 
-	// With a grant that lets it work on somebody's branch, it may.
+	// A grant for somebody's existing branch allows it.
 	grant := oneRepo(url, branch)
 	grant.Existing, grant.Credential = true, m.credential
 	if _, err := w.gw.Grant(grant); err != nil {
@@ -150,15 +150,15 @@ func TestPushToBranchThatIsTaken(t *testing.T) {
 	m.git("r", "push", "origin", branch)
 }
 
-// TestPushRace has the branch appear upstream while the push is under way: the
-// upstream's own check is the one that counts.
+// TestPushRace creates the branch upstream while the push is running. The
+// upstream's own check must refuse the push.
 func TestPushRace(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w)
 	m.commit("r", "more", map[string]string{"b.txt": "two\n"})
 	m.git("r", "config", "core.hooksPath", filepath.Join(m.dir, "hooks"))
 	gittest.Write(t, m.dir, map[string]string{
-		// It runs after the list of refs has come and before the pack is sent.
+		// This hook runs between receiving the refs and sending the pack.
 		"hooks/pre-push": "#!/bin/sh\nunset GIT_DIR\nexec git -C " + w.Path("r") + " branch " + branch + " main\n",
 	})
 	if err := os.Chmod(filepath.Join(m.dir, "hooks/pre-push"), 0o755); err != nil {
@@ -247,8 +247,8 @@ func TestPushFromShallowClone(t *testing.T) {
 	}
 }
 
-// TestPushIsThin sends a small change of a large file: only the change travels,
-// to us and on to the upstream.
+// TestPushIsThin pushes a small change of a large file. Only the change may be
+// transferred, to the gateway and on to the upstream.
 func TestPushIsThin(t *testing.T) {
 	w := newWorld(t)
 	var big strings.Builder
@@ -270,7 +270,7 @@ func TestPushIsThin(t *testing.T) {
 func TestPushOfLargeChange(t *testing.T) {
 	w := newWorld(t)
 	m, _ := checkedOut(t, w)
-	id := m.commit("r", "large", map[string]string{"noise": noise(8 << 20)}) // more than http.postBuffer: chunks, after a probe
+	id := m.commit("r", "large", map[string]string{"noise": noise(8 << 20)}) // more than http.postBuffer, so git sends a probe and then chunks
 	m.git("r", "push", "origin", branch)
 	if got := w.Branch("r", branch); got != id {
 		t.Fatalf("upstream has %q, want %s", got, id)
@@ -293,8 +293,8 @@ func TestPushToRepositoryForFetchingOnly(t *testing.T) {
 	m.fails("r", []string{"push", "origin", "HEAD:x"}, "may fetch", "but not push to it")
 }
 
-// TestClaimOutlivesServer makes a branch, restarts the gateway, and pushes to
-// it again with the credential of before.
+// TestClaimOutlivesServer creates a branch, restarts the gateway, and pushes
+// again with the same credential.
 func TestClaimOutlivesServer(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w)
@@ -324,7 +324,7 @@ func TestClaimOutlivesServer(t *testing.T) {
 		t.Fatalf("upstream has %q, want %s", got, id)
 	}
 
-	// Another agent with the same branch finds it taken.
+	// Another agent with the same branch name is refused.
 	grant.AgentID, grant.Credential = "bc-2", ""
 	other := w.machine(t, grant)
 	other.git("", "clone", "--quiet", "--branch", branch, url, "r")

@@ -12,45 +12,46 @@ import (
 	"aloft/internal/fault"
 )
 
-// ReachRequest is what a run would like to fetch beside its own repositories. All of it
-// but Allow is the word of whoever wrote the repositories.
+// ReachRequest lists what a run asks to fetch in addition to its own repositories.
+// Everything except Allow comes from the repositories and is untrusted.
 type ReachRequest struct {
 	Own   []Source
-	Named []string // github.com/org/repo, or URLs
-	// Allow are prefixes of URLs that the operator lets repositories name. Without
-	// Ruled a repository may name those of its own owner on its own server.
+	Named []string // as in github.com/org/repo, or URLs
+	// Allow lists URL prefixes that the operator allows repositories to name. If
+	// Ruled is false, a repository may name those of its own owner on its own
+	// server.
 	Allow []string
 	Ruled bool
-	// May reports whether the run's person may reach a repository; nil is always.
+	// May reports whether the run's user may access a repository; nil allows all.
 	May func(ctx context.Context, repoURL string) bool
 }
 
-// Source is a repository of the run's own.
+// Source is one of the run's own repositories.
 type Source struct {
 	URL string
-	Ref string // branch, tag or commit; "" is the default branch
+	Ref string // branch, tag or commit; "" means the default branch
 }
 
-// Reached is what of a req is granted.
+// Reached is the result for a [Wish].
 type Reached struct {
-	Read    []string // URLs
-	Hosts   []string // of all that was named, granted or not
-	Refused []string // sentences for people, on what was named and not granted
+	Read    []string // URLs that are granted
+	Hosts   []string // hosts of all named repositories, granted or not
+	Refused []string // messages for users about what was not granted
 }
 
-// Bounds on what is looked for, whose length strangers choose.
+// Limits of the search, since its input is untrusted.
 const (
 	maxReached     = 100
-	maxModulesFile = 256 << 10 // bytes of .gitmodules
+	maxModulesFile = 256 << 10 // maximum size of .gitmodules in bytes
 	reachLimit     = time.Minute
 )
 
 const modulesFile = ".gitmodules"
 
-// Reach says what a run may fetch beside its own repositories: what they name as
-// dependencies, and their submodules with the submodules of those, as far as the
-// rule of the req allows. A submodule's own submodules are looked for on its
-// default branch. What cannot be read names nothing.
+// Reach returns what a run may fetch in addition to its own repositories: their
+// declared dependencies and, recursively, their submodules, as far as the
+// req's rules allow. Nested submodules are read from the default branch.
+// Unreadable files name nothing.
 func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
@@ -65,7 +66,8 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	for _, r := range own {
 		seen[r.Key()] = true
 	}
-	// grant notes the repository, and reports whether it was new and is granted.
+	// grant records the repository, and reports whether it was new and is
+	// granted.
 	grant := func(r mirror.Repo) bool {
 		if host := r.Name(); host != "" && !slices.Contains(out.Hosts, host) {
 			out.Hosts = append(out.Hosts, host)
@@ -101,7 +103,7 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	return out
 }
 
-// allows is the rule.
+// allows applies the rules of the wish.
 func (w ReachRequest) allows(own []mirror.Repo, r mirror.Repo) bool {
 	if r.Scheme() == "file" {
 		return false
@@ -121,8 +123,9 @@ func (w ReachRequest) why() string {
 	return "a repository may name those of its own owner. An administrator can allow others with git.dependencies in the server's configuration, or it can be named among the agent's repositories."
 }
 
-// dependency reads what environment.json names. A name without a scheme is
-// reached as the agent's own repositories of that host are, or by https.
+// dependency parses a dependency named in environment.json. A name without a
+// scheme uses the protocol of the agent's own repositories on that host, or
+// else https.
 func dependency(own []mirror.Repo, name string) (mirror.Repo, error) {
 	if strings.Contains(name, "://") || strings.Contains(strings.SplitN(name, "/", 2)[0], "@") {
 		r, err := mirror.ParseURL(name)
@@ -135,8 +138,8 @@ func dependency(own []mirror.Repo, name string) (mirror.Repo, error) {
 	return likeOwn(own, r), nil
 }
 
-// likeOwn is the repository, reached as the agent's own of the same host and
-// owner are, for which the server has a credential.
+// likeOwn returns r with the protocol of the agent's own repository of the same
+// host and owner, for which the server has a credential.
 func likeOwn(own []mirror.Repo, r mirror.Repo) mirror.Repo {
 	for _, o := range own {
 		if o.Name() == r.Name() && o.Scheme() != r.Scheme() && o.Scheme() != "file" && r.Scheme() != "file" {
@@ -146,7 +149,7 @@ func likeOwn(own []mirror.Repo, r mirror.Repo) mirror.Repo {
 	return r
 }
 
-// submodules are the repositories that .gitmodules of a source names.
+// submodules returns the repositories named in .gitmodules of a source.
 func (g *Gateway) submodules(ctx context.Context, from Source) []mirror.Repo {
 	base, err := mirror.ParseURL(from.URL)
 	if err != nil {
@@ -170,8 +173,8 @@ func (g *Gateway) submodules(ctx context.Context, from Source) []mirror.Repo {
 
 var moduleURL = regexp.MustCompile(`^\s*(?:\[[^\]]*\])?\s*(?i:url)\s*=\s*(.*?)\s*$`)
 
-// modules reads the repositories out of .gitmodules. It grants nothing, so what
-// it reads otherwise than git does is merely not found.
+// modules parses .gitmodules. Where it differs from git, it merely misses a
+// repository; it grants nothing.
 func modules(base mirror.Repo, data []byte) []mirror.Repo {
 	var out []mirror.Repo
 	for line := range strings.Lines(string(data)) {
@@ -190,8 +193,8 @@ func modules(base mirror.Repo, data []byte) []mirror.Repo {
 	return out
 }
 
-// relative is a URL relative to a repository's, by git's rule: each .. takes one
-// part away.
+// relative resolves a URL relative to a repository's by git's rules: each ..
+// removes one segment.
 func relative(base, to string) string {
 	base = strings.TrimRight(base, "/")
 	for {

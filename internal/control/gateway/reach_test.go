@@ -8,8 +8,8 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// What a repository names is granted as far as the rule goes, and its submodules
-// and theirs with it; what is refused is told.
+// TestReach checks that dependencies, and submodules recursively, are granted
+// as far as the rules allow, and that refusals are reported.
 func TestReach(t *testing.T) {
 	w := newWorld(t)
 	lib, deep := w.Repo("lib", map[string]string{".gitmodules": "[submodule \"d\"]\n\tpath = d\n\turl = ../deep.git\n"}), w.Repo("deep", map[string]string{"a": "a"})
@@ -45,7 +45,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A grant is for a repository by whatever protocol it is named, and for no other.
+// TestSubmoduleByAnotherProtocol checks that a grant applies to a repository
+// under any protocol, and to no other repository.
 func TestSubmoduleByAnotherProtocol(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a": "a"})

@@ -95,7 +95,7 @@ func TestGrantThatCannotBe(t *testing.T) {
 	}
 }
 
-// do sends one raw request with a good credential.
+// do sends one raw request with a valid credential.
 func (m *machine) do(method, path, contentEncoding string, body io.Reader) (int, string) {
 	m.t.Helper()
 	req, err := http.NewRequest(method, m.addr+path, body)
@@ -196,7 +196,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSilentMachine begins a push and does not go on with it.
+// TestSilentMachine starts a push and then sends nothing.
 func TestSilentMachine(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestSilentMachine(t *testing.T) {
 	})
 }
 
-// listener accepts the connections of a channel.
+// listener accepts connections from a channel.
 type listener chan net.Conn
 
 func (l listener) Accept() (net.Conn, error) {
@@ -249,8 +249,8 @@ func (l listener) Accept() (net.Conn, error) {
 func (listener) Close() error   { return nil }
 func (listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestCloseEndsRequests closes the gateway while a clone waits for an upstream
-// that does not answer.
+// TestCloseEndsRequests closes the gateway while a clone waits for an
+// unresponsive upstream.
 func TestCloseEndsRequests(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -262,7 +262,7 @@ func TestCloseEndsRequests(t *testing.T) {
 	})
 	cloned := make(chan error)
 	go func() {
-		defer close(cloned) // also if the test fails in it
+		defer close(cloned) // even if the test fails
 		_, err := m.try("", "clone", url, "r")
 		cloned <- err
 	}()

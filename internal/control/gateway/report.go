@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// verdict is what became of one ref of a push.
+// verdict is the result for one ref of a push.
 type verdict struct {
 	ref    string
-	reason string // why not; "" if it was done
+	reason string // reason of a refusal; "" on success
 }
 
-// report answers a push the way its client asked for: words become lines that
-// begin with "remote:" at the user's end.
+// report answers a push in the format that the client asked for. Each line of
+// words appears at the user's end with the prefix "remote:".
 func (q *request) report(p pushRequest, verdicts []verdict, words string) {
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-result")
 	q.w.WriteHeader(http.StatusOK)
 	out := &patientWriter{w: q.w, rc: q.rc}
-	_, _ = out.Write(encodeReport(p, verdicts, words)) // a client that is gone needs no answer
+	_, _ = out.Write(encodeReport(p, verdicts, words)) // ignore errors: the client has gone
 }
 
 func encodeReport(p pushRequest, verdicts []verdict, words string) []byte {

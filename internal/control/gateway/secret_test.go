@@ -68,7 +68,7 @@ func TestPushWithASecretIsRefused(t *testing.T) {
 				t.Error("the mirror took objects")
 			}
 			leftInQuarantine(t, w)
-			// What is mended goes through.
+			// Without the secret, the push succeeds.
 			m.git("r", "reset", "--quiet", "--hard", "origin/main")
 			id := m.commit("r", "mended", map[string]string{"a": "KEY=$DEPLOY_KEY\n"})
 			m.git("r", "push", "origin", branch)
@@ -79,7 +79,8 @@ func TestPushWithASecretIsRefused(t *testing.T) {
 	}
 }
 
-// What the repository holds already does not stand in the way of other work.
+// TestOldSecretsAreLetBe checks that secrets already in the repository do not
+// prevent other pushes.
 func TestOldSecretsAreLetBe(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"old.env": deployKey})
@@ -110,8 +111,8 @@ func TestManyPlacesAreNotAllNamed(t *testing.T) {
 	leftInQuarantine(t, w)
 }
 
-// BenchmarkSecrets measures a push of a large tree, with and without secrets to
-// look for.
+// BenchmarkSecrets measures a push of a large tree with and without scanning
+// for secrets.
 func BenchmarkSecrets(b *testing.B) {
 	for name, n := range map[string]int{"Without": 0, "With10": 10, "With200": 200} {
 		b.Run(name, func(b *testing.B) {

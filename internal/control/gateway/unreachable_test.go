@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// rawPush sends a pack that git would not make, and returns the answer.
+// rawPush sends a pack that git would not create, and returns the answer.
 func (m *machine) rawPush(t *testing.T, url, old, id string, objects ...string) string {
 	t.Helper()
 	cmd := gittest.Command(t, m.dir+"/r", "pack-objects", "--stdout", "--quiet")
@@ -35,8 +35,9 @@ func pktLine(s string) string {
 	return string([]byte{digits[n>>12&15], digits[n>>8&15], digits[n>>4&15], digits[n&15]}) + s
 }
 
-// What a push brings beside its branch stays out of the mirror, and what is on no
-// branch is given to nobody, whether fetched or pushed onto a branch.
+// TestMirrorsCarryNothingBetweenMachines checks that extra objects in a push do
+// not enter the mirror, and that objects on no branch are served to nobody,
+// neither by a fetch nor by a push that refers to them.
 func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	w := newWorld(t)
 	m, url := checkedOut(t, w)
@@ -56,14 +57,14 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	if objects := mirrorObjects(t, w); strings.Contains(objects, extra) || !strings.Contains(objects, blob) {
 		t.Errorf("the mirror holds\n%s", objects)
 	}
-	// Something that was on a branch once, and lies in the mirror still.
+	// Was once on a branch and is still in the mirror.
 	secret := w.Commit("r", "gone", "secret", map[string]string{"secret.txt": "secret\n"})
 	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
 		t.Fatal(err)
 	}
 	hidden := gittest.Git(t, w.Path("r"), "rev-parse", secret+":secret.txt")
 	gittest.Git(t, w.Path("r"), "branch", "-D", "gone")
-	if err := w.gw.Close(); err != nil { // and so long ago that nobody asks for it
+	if err := w.gw.Close(); err != nil { // forget that the branch was advertised recently
 		t.Fatal(err)
 	}
 	w.open(t)
@@ -76,11 +77,11 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", secret})
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", hidden})
 	}
-	for _, have := range []string{id, blob} { // what is on a branch is given by its id too
+	for _, have := range []string{id, blob} { // objects on a branch can also be fetched by id
 		other.git("", "init", "--quiet", "x"+have[:4])
 		other.git("x"+have[:4], "fetch", "--quiet", url, have)
 	}
-	// A commit that names it without having it.
+	// A commit that refers to the object without containing it.
 	grown := gittest.Command(t, other.dir+"/r", "mktree", "--missing")
 	grown.Stdin = strings.NewReader("100644 blob " + hidden + "\tstolen\n")
 	if out, err = grown.Output(); err != nil {
@@ -91,7 +92,7 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	if got := other.rawPush(t, url, id, commit, commit, stolen); !strings.Contains(got, "missing necessary objects") {
 		t.Errorf("a push of what it does not hold: %q", got)
 	}
-	// What is on a branch may be named so.
+	// Referring to an object that is on a branch is allowed.
 	grown = gittest.Command(t, other.dir+"/r", "mktree", "--missing")
 	grown.Stdin = strings.NewReader("100644 blob " + gittest.Git(t, w.Path("r"), "rev-parse", "main:a.txt") + "\tagain\n")
 	if out, err = grown.Output(); err != nil {

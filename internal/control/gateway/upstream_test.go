@@ -21,7 +21,7 @@ import (
 
 const token = "s3cr3t-forge-token"
 
-// withCredential configures the token for the whole upstream.
+// withCredential configures a token for the whole upstream.
 func withCredential(w *world) {
 	w.SetAuth("bot", token)
 	w.cfg.Credentials = []gateway.Credential{{URL: w.URL, Username: "bot", Token: token}}
@@ -37,7 +37,7 @@ func TestUpstreamCredential(t *testing.T) {
 	}
 	noToken(t, w)
 
-	// A server that repeats the token is not repeated.
+	// A token echoed by the server is redacted.
 	w.Hook("r", "pre-receive", "echo your token is "+token+" >&2\nexit 1\n")
 	m.commit("r", "again", map[string]string{"b.txt": "three\n"})
 	if out := m.fails("r", []string{"push", "origin", branch}, "remote: your token is [token]"); strings.Contains(out, token) {
@@ -53,8 +53,8 @@ func TestUpstreamCredential(t *testing.T) {
 	noToken(t, w)
 }
 
-// TestTokensThatChange has the upstream take another token each time, as those
-// of an App expire.
+// TestTokensThatChange makes the upstream accept a different token each time,
+// like expiring tokens of a GitHub App.
 func TestTokensThatChange(t *testing.T) {
 	now, asked := token, ""
 	var fails error
@@ -96,7 +96,8 @@ func TestTokensThatChange(t *testing.T) {
 	}
 }
 
-// noToken looks for the forge's token wherever it must not be.
+// noToken fails the test if the forge's token appears anywhere in the machine,
+// the mirrors or the log.
 func noToken(t *testing.T, w *world) {
 	t.Helper()
 	secrets := []string{token, base64.StdEncoding.EncodeToString([]byte("bot:" + token))}
@@ -126,7 +127,7 @@ func TestCredentialIsForItsPrefixOnly(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.SetAuth("bot", token)
 		w.cfg.Credentials = []gateway.Credential{
-			{URL: w.URL + "/tea", Username: "bot", Token: token}, // no prefix of team, by segments
+			{URL: w.URL + "/tea", Username: "bot", Token: token}, // not a prefix of team, when compared by path segments
 			{URL: w.URL, Username: "bot", Token: "wrong"},
 			{URL: w.URL + "/team", Username: "bot", Token: token},
 		}
@@ -141,7 +142,7 @@ func TestCredentialIsForItsPrefixOnly(t *testing.T) {
 	}
 }
 
-// TestRedirectCarriesNoCredential has the forge send git to another host.
+// TestRedirectCarriesNoCredential has the forge redirect git to another host.
 func TestRedirectCarriesNoCredential(t *testing.T) {
 	w := newWorld(t, withCredential)
 	evil := gittest.New(t)
@@ -183,7 +184,7 @@ func TestCheck(t *testing.T) {
 		"refs/tags/v1":     {Commit: main},
 		main:               {Commit: main},
 		main[:10]:          {Commit: main},
-		pull:               {Commit: pull}, // on no branch; the upstream gives it when asked
+		pull:               {Commit: pull}, // on no branch; the upstream serves it on request
 	} {
 		got, err := w.gw.Check(t.Context(), url, ref)
 		if err != nil || got.Commit != want.Commit || got.Branch != want.Branch || got.DefaultBranch != "main" {
@@ -216,7 +217,8 @@ func TestCheckOfEmptyRepository(t *testing.T) {
 	}
 }
 
-// TestUpstreamFailures wants the right reason, and soon.
+// TestUpstreamFailures checks that each failure is reported with the right
+// code, and quickly.
 func TestUpstreamFailures(t *testing.T) {
 	w := newWorld(t)
 	nobody := "http://" + loopbacktest.Closed(t) + "/r"
@@ -245,7 +247,7 @@ func TestUpstreamFailures(t *testing.T) {
 			if f.Code != tt.code || !strings.Contains(f.Message+f.Advice, tt.words) || f.Advice == "" {
 				t.Errorf("%s: %v", f.Code, err)
 			}
-			// Each is a matter of milliseconds; what it must not do is wait for a timeout.
+			// Each takes milliseconds unless it waits for a timeout.
 			if took := time.Since(start); took > time.Minute {
 				t.Errorf("it took %v", took)
 			}
@@ -253,7 +255,8 @@ func TestUpstreamFailures(t *testing.T) {
 	}
 }
 
-// TestNoStaleService has the upstream go away after the first clone.
+// TestNoStaleService takes the upstream down after the first clone. A later
+// clone must fail.
 func TestNoStaleService(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -265,8 +268,8 @@ func TestNoStaleService(t *testing.T) {
 	m.git("", "clone", "--quiet", url, "again")
 }
 
-// TestRefreshIsGivenUp cancels the only one who waits for an upstream that
-// does not answer, and then asks again.
+// TestRefreshIsGivenUp cancels the only waiter for an unresponsive upstream,
+// and then tries again.
 func TestRefreshIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
@@ -317,9 +320,9 @@ func TestOneServerPerFolder(t *testing.T) {
 	}
 }
 
-// TestProxy reaches an upstream that only a proxy knows.
+// TestProxy clones from an upstream that is reachable only through a proxy.
 func TestProxy(t *testing.T) {
-	proxy := gittest.New(t) // it takes a proxy's requests for its own
+	proxy := gittest.New(t) // handles proxied requests as its own
 	proxy.Repo("r", map[string]string{"a": "a"})
 	w := newWorld(t, func(w *world) { w.cfg.Environ = append(w.cfg.Environ, "http_proxy="+proxy.URL) })
 	if got, err := w.gw.Check(t.Context(), "http://forge.invalid/r.git", ""); err != nil || got.Commit != proxy.Branch("r", "main") {
@@ -327,7 +330,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestDiskFull keeps the mirrors on a disk of 3 MiB.
+// TestDiskFull puts the mirrors on a disk of 3 MiB.
 func TestDiskFull(t *testing.T) {
 	need.Root(t)
 	disk := t.TempDir()

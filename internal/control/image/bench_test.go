@@ -16,8 +16,8 @@ import (
 	"aloft/internal/need"
 )
 
-// BenchmarkUnpack unpacks a layer as an image of a distribution has them, 5,000
-// files of 16 KiB in the mean, beside GNU tar.
+// BenchmarkUnpack unpacks a layer like those of distributions, with 5,000 files
+// of 16 KiB on average, and compares with GNU tar.
 func BenchmarkUnpack(b *testing.B) {
 	need.Root(b)
 	program := need.Command(b, "tar")

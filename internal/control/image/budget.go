@@ -8,31 +8,34 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds on how an image unpacks.
+// Limits of unpacking an image.
 const (
-	// entryBytes is what a file takes on the disk beside its content: an inode, and
-	// its name.
+	// entryBytes is the disk usage charged for a file in addition to its content,
+	// for its inode and name.
 	entryBytes = 512
-	// maxRatio is how many bytes one byte of a layer may unpack to, once it has
-	// unpacked to freeRatio. Layers of programs and texts stay below 20.
+	// maxRatio is how many bytes one byte of a layer may unpack to, once
+	// freeRatio bytes have been unpacked. Layers of programs and texts stay below
+	// 20.
 	maxRatio  = 100
 	freeRatio = 128 << 20
-	// roomEvery is how many bytes are unpacked between two looks at the disk.
+	// roomEvery is how many bytes are unpacked between two checks of the free
+	// disk space.
 	roomEvery = 16 << 20
 )
 
-// A budget is what all layers of one image may unpack to. It is safe for
+// A budget limits what all layers of one image unpack to. It is safe for
 // concurrent use.
 type budget struct {
-	most int64        // bytes; 0 is no limit
-	room func() error // why the disk has no room for more; may be nil
+	most int64        // bytes; 0 means no limit
+	room func() error // returns an error if the disk is too full; may be nil
 
 	mu   sync.Mutex
 	used int64
-	next int64 // used bytes at which room is asked again
+	next int64 // used bytes at which room is called next
 }
 
-// take counts bytes before they are written.
+// take counts n bytes before they are written. It fails if the budget is
+// exceeded or the disk too full.
 func (b *budget) take(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,22 +51,22 @@ func (b *budget) take(n int64) error {
 	return b.room()
 }
 
-// newBudget returns that of one image.
+// newBudget returns the budget for one image.
 func (s *Store) newBudget() *budget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &budget{most: s.opts.MaxBytes, room: s.room}
 }
 
-// SetRoom has the store ask, before and while it unpacks an image, whether the
-// disk has room. The error says why it has none.
+// SetRoom sets a function that the store calls before and while it unpacks an
+// image. It returns an error if the disk is too full.
 func (s *Store) SetRoom(room func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room = room
 }
 
-// A counter counts what is read through it.
+// A counter counts the bytes read through it.
 type counter struct {
 	r io.Reader
 	n int64
@@ -75,8 +78,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A meteredReader holds the unpacked bytes of one layer to the image's budget, and
-// to what its packed bytes may stand for.
+// A meteredReader limits the unpacked bytes of one layer, both to the image's
+// budget and in relation to the packed bytes.
 type meteredReader struct {
 	r      io.Reader
 	packed *counter
@@ -97,5 +100,5 @@ func (m *meteredReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entry counts one file, whatever it holds.
+// entry charges the budget for one file, apart from its content.
 func (m *meteredReader) entry() error { return m.budget.take(entryBytes) }

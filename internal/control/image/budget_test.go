@@ -12,8 +12,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestBombs pulls images that unpack to more than they may, from a real registry:
-// nothing of their layers stays.
+// TestBombs pulls images that unpack to too much from a real registry. Nothing
+// of the offending layers may remain.
 func TestBombs(t *testing.T) {
 	noise := make([]byte, 3<<20)
 	if _, err := rand.Read(noise); err != nil {
@@ -41,7 +41,7 @@ func TestBombs(t *testing.T) {
 		layers [][]byte
 		most   int64
 		room   func() error
-		code   string // "" is none
+		code   string // expected fault code; "" for success
 	}{
 		"layers that fit":       {[][]byte{archive(t, item{name: "bin/sh", body: string(noise)})}, 8 << 20, nil, ""},
 		"layers that add up":    {[][]byte{archive(t, item{name: "a", body: string(noise)}), archive(t, item{name: "b", body: string(noise)}), archive(t, item{name: "c", body: string(noise)})}, 8 << 20, nil, "image_too_large"},
@@ -75,14 +75,14 @@ func TestBombs(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil || left > 7<<20 { // the layers that fitted may stay
+			if err != nil || left > 7<<20 { // layers within the limit may remain
 				t.Errorf("%d bytes of it are left, %v", left, err)
 			}
 		})
 	}
 }
 
-// later says after a few times that there is no room.
+// later returns a function that reports full after a few calls.
 func later(full error) func() error {
 	asked := 0
 	return func() error {

@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// bundlePath is where every machine finds the CA bundle.
+// bundlePath is the path of the CA bundle in every machine.
 const bundlePath = "etc/ssl/certs/ca-certificates.crt"
 
-// bundlePaths are where distributions keep theirs, below the root.
+// bundlePaths are the paths of CA bundles in distributions.
 var bundlePaths = []string{
 	bundlePath,                        // Debian, Ubuntu, Alpine, Arch
 	"etc/pki/tls/certs/ca-bundle.crt", // Fedora, RHEL
@@ -22,8 +22,8 @@ var bundlePaths = []string{
 
 const maxBundle = 16 << 20
 
-// hostBundle reads the host's CA bundle: a company that signs all TLS with its
-// own authority has put it there. It is nil if the host has none.
+// hostBundle reads the host's CA bundle, which may contain a company's own CA.
+// It returns nil if the host has none.
 func hostBundle() ([]byte, error) {
 	for _, p := range bundlePaths {
 		f, err := os.Open("/" + p)

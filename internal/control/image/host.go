@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// systemDirs are the folders of programs and libraries beside /usr.
+// systemDirs are the folders of programs and libraries next to /usr.
 var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// hostConfig is all that a machine sees of the host's /etc: what the programs
-// in /usr cannot run without, none of it particular to this host. It is said
-// by name, so that nothing that is put into /etc later gets into a machine.
+// hostConfig lists what a machine sees of the host's /etc: what programs in
+// /usr need to run, and nothing specific to this host. It is an allow list, so
+// that files added to /etc later are not exposed.
 var hostConfig = []string{
 	"alternatives", "ld.so.conf", "ld.so.conf.d", "ld.so.cache",
 	"debian_version", "os-release", "localtime", "timezone", "locale.alias",
@@ -23,8 +23,8 @@ var hostConfig = []string{
 	"gai.conf", "host.conf", "java-8-openjdk", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "java-25-openjdk",
 }
 
-// prepareHost makes the image of the host's own /usr. The layer is made again
-// when the process starts anew, if what it is made of has changed.
+// prepareHost returns the image of the host's own /usr. Its generated layer is
+// updated when the process restarts, if its sources have changed.
 func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	return img, nil
 }
 
-// mountsBelow finds the file systems mounted below the bound folders: a bind
-// does not carry them along.
+// mountsBelow returns bind mounts for the file systems mounted below the bound
+// folders, since a bind mount does not include them.
 func mountsBelow(mountinfo string, binds []Bind) []Bind {
 	var out []Bind
 	for line := range strings.Lines(mountinfo) {
@@ -99,7 +99,7 @@ func mountsBelow(mountinfo string, binds []Bind) []Bind {
 	return out
 }
 
-// unescape undoes the octal escapes of a path in mountinfo.
+// unescape decodes the octal escapes of a path in mountinfo.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }

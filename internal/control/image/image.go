@@ -1,16 +1,15 @@
-// Package image turns the name of an image into directories that an overlay
-// can be mounted from. It knows these kinds: "host" (the host's /usr under a
-// fresh root), "rootfs:DIR" (a tree on disk), "oci:DIR" or "oci:DIR:TAG" (an
-// OCI image layout), "local:NAME" (what was imported under that name), and
-// everything else is the reference of an image in a registry: debian:12,
-// ghcr.io/team/app@sha256:…. Every machine made from any of them has the user
-// ubuntu, /workspace, a sudoers file and the host's CA bundle.
+// Package image turns the name of an image into directories that an overlay can
+// be mounted from. It supports the names "host" (the host's /usr under a fresh
+// root), "rootfs:DIR" (a tree on disk), "oci:DIR" or "oci:DIR:TAG" (an OCI
+// image layout), "local:NAME" (an imported image), and references to images in
+// a registry: debian:12, ghcr.io/team/app@sha256:…. Machines of any image have
+// the user ubuntu, /workspace, a sudoers file and the host's CA bundle.
 //
-// What is unpacked or generated is kept below one data folder, named by the
-// digest of its content, made once, shared, and never changed afterwards. A
-// record of each name says which layers it is, and when it was last used: what
-// no record, machine or living process needs is garbage (see [Store.Prune]).
-// This package mounts nothing: that is the runtime's part.
+// Unpacked and generated layers are kept in one data folder, named by the
+// digest of their content, created once, shared, and never changed. A record
+// per name lists its layers and when it was last used. Layers that no record,
+// machine or running process needs are garbage (see [Store.Prune]). This
+// package mounts nothing; the runtime does.
 package image
 
 import (
@@ -31,52 +30,53 @@ import (
 // An Image is a root file system that can be mounted.
 type Image struct {
 	Lower  []string // directories of the layers, topmost first
-	Binds  []Bind   // directories of the host to show read-only in it
-	Pinned string   // a name for [Store.Prepare] that means this content for ever; what stands on an image remembers it by this one
-	Digest string   // names its content: the same digest, the same files; "" where that is not known (host, rootfs:)
-	Config Config   // what it says of processes in it
+	Binds  []Bind   // directories of the host to bind read-only
+	Pinned string   // a name for [Store.Prepare] that always means this content, for storing with what depends on the image
+	Digest string   // identifies the content; "" if unknown (host, rootfs:)
+	Config Config   // its configuration of processes
 }
 
-// Config is the part of an image's configuration that machines heed.
+// Config is the part of an image's configuration that machines use.
 type Config struct {
-	User       string   // who processes run as, by default: name or uid, maybe :group; "" is root
+	User       string   // default user of processes: name or uid, optionally :group; "" means root
 	Env        []string // NAME=value
 	WorkingDir string   // absolute, or ""
 }
 
-// A Bind is a directory of the host and where the machine sees it.
+// A Bind is a bind mount of a directory of the host.
 type Bind struct {
 	Source string // absolute, on the host
 	Target string // absolute, in the machine
 }
 
-// Options are what a [Store] is made of beside its folder.
+// Options are the settings of a [Store].
 type Options struct {
 	Registry registry.Config // credentials, and hosts without TLS
-	// Recheck is how long a tag is taken to mean what it meant when the registry
-	// was last asked. 0 asks each time; digests are never asked for again.
+	// Recheck is how long a tag is cached before the registry is asked again. 0
+	// asks every time. Digests are never asked for again.
 	Recheck time.Duration
-	// MaxBytes is what all layers of one image may unpack to, files counted too; 0
-	// is no limit, and less is half of the file system.
+	// MaxBytes is the maximum unpacked size of all layers of one image, including
+	// a charge per file. 0 means no limit; a negative value means half of the
+	// file system.
 	MaxBytes int64
 }
 
-// A Store keeps layers below one folder. Its methods are safe for concurrent
-// use, also by several processes on the same folder.
+// A Store keeps layers in one folder. Its methods are safe for concurrent use,
+// including by several processes on one folder.
 type Store struct {
 	dir      string
 	opts     Options
 	registry *registry.Client
 
 	mu   sync.Mutex
-	host *Image       // kept for the life of the process once it is made
+	host *Image       // cached for the life of the process
 	room func() error // see SetRoom
 
 	holding sync.Mutex
-	held    map[string]held // what locks the layers given out, by key
+	held    map[string]held // locks on the layers handed out, by key
 }
 
-// Open returns the store on dir, which it makes if it is not there.
+// Open returns the store on dir, and creates the folder if needed.
 func Open(dir string, opts Options) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -101,20 +101,19 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// localPrefix begins the names of images that were imported.
+// localPrefix is the name prefix of imported images.
 const localPrefix = "local:"
 
-// ociPrefix begins the names of layouts.
+// ociPrefix is the name prefix of OCI layouts.
 const ociPrefix = "oci:"
 
-// errReference is the advice that ends the error for a name that is no image.
+// errReference is wrapped by errors about invalid image names.
 var errReference = errors.New(`an image is "host", "rootfs:DIR" or "oci:DIR[:TAG]" with DIR an absolute path, "local:NAME", or a reference such as debian:12 or ghcr.io/team/app:1.2`)
 
-// Prepare makes the named image ready to be mounted: pulls what a registry has
-// to give and unpacks what is not unpacked. The first time it may take as long
-// as that takes; after that it costs a few file reads. progress, unless nil, is
-// told how far it is, by one goroutine at a time. The layers stay for as long as
-// this process lives, or a machine or record needs them.
+// Prepare makes an image ready to be mounted: it pulls and unpacks what is
+// missing. Later calls cost only a few file reads. progress, unless nil,
+// receives progress reports from one goroutine at a time. The layers stay as
+// long as this process, a machine or a record needs them.
 func (s *Store) Prepare(ctx context.Context, name string, progress func(Progress)) (Image, error) {
 	img, err := s.prepare(ctx, name, newTeller(name, progress))
 	if err != nil {
@@ -147,8 +146,8 @@ func (s *Store) prepare(ctx context.Context, name string, tell *teller) (Image, 
 	return s.prepareRemote(ctx, ref, tell)
 }
 
-// Has reports whether an image that was imported or built is here. Until this
-// process ends it stays.
+// Has reports whether an imported or built image is available. If so, it stays
+// until this process ends.
 func (s *Store) Has(name string) bool {
 	_, ok := s.find(name)
 	return ok

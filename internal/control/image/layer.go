@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unfinished begins the name of a layer that is still being written.
+// unfinished is the name prefix of layers being written.
 const unfinished = "making-"
 
 func (s *Store) layerDir(key string) string { return filepath.Join(s.dir, "layers", key) }
 
-// held is a layer that this process keeps others from removing.
+// held is a layer that this process protects from removal.
 type held struct {
-	fd   int       // which has it locked
-	last time.Time // that it was given out
+	fd   int       // descriptor that holds the lock
+	last time.Time // when it was last handed out
 }
 
-// leastUnused is how long after it was given out a layer is this process's own
-// at the least: what is made of it has been noted by then.
+// leastUnused is how long a layer stays locked after it was handed out, so that
+// the caller can record its use.
 const leastUnused = time.Hour
 
-// letGo gives up a layer of an image that was last given out longer ago.
+// letGo unlocks a layer unless it was handed out within the last unused.
 func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -40,8 +40,8 @@ func (s *Store) letGo(key string, unused time.Duration) {
 	}
 }
 
-// hold locks a layer against removal, until [Store.Prune] finds it unused or this
-// process ends, and reports whether it is there.
+// hold locks a layer against removal until [Store.Prune] finds it unused or
+// this process ends. It reports whether the layer exists.
 func (s *Store) hold(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -53,7 +53,7 @@ func (s *Store) hold(key string) bool {
 	if err != nil {
 		return false
 	}
-	// Who has it locked alone is about to remove it; then the name is gone.
+	// A process that holds the exclusive lock is about to remove the layer.
 	if unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB) != nil || !isAt(fd, s.layerDir(key)) {
 		_ = unix.Close(fd)
 		return false
@@ -62,15 +62,15 @@ func (s *Store) hold(key string) bool {
 	return true
 }
 
-// isAt reports whether an open file is still what a path leads to.
+// isAt reports whether an open file is still the one at path.
 func isAt(fd int, path string) bool {
 	var a, b unix.Stat_t
 	return unix.Fstat(fd, &a) == nil && unix.Lstat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
-// layer returns the directory of the layer called key, which fill writes if
-// it is not there yet. fill gets an empty directory. Two that make one layer at
-// the same time do so side by side, and the second's work is thrown away.
+// layer returns the directory of the layer key. If it does not exist, fill
+// writes it into an empty directory. Concurrent calls for one layer may both
+// fill; the later result is discarded.
 func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	for range rounds {
 		if s.hold(key) {
@@ -83,8 +83,8 @@ func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Con
 	return "", fmt.Errorf("layer %s: it is removed as often as it is made", key)
 }
 
-// rounds bounds how often a layer is made again that somebody who prunes found
-// before its maker could hold it.
+// rounds is how often a layer is made again if a concurrent prune removes it
+// before this process could lock it.
 const rounds = 100
 
 func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) error {
@@ -92,13 +92,13 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 	if err != nil {
 		return err
 	}
-	// The lock tells sweep, in this process or another, that the folder has an owner.
+	// The lock tells sweep, in any process, that the folder is in use.
 	lock, err := lockDir(work)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(lock) }()
-	defer func() { _ = os.RemoveAll(work) }() // there is nothing left of it after the rename
+	defer func() { _ = os.RemoveAll(work) }() // after the rename it no longer exists
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err
 	}
@@ -107,13 +107,13 @@ func (s *Store) makeLayer(ctx context.Context, key string, fill func(ctx context
 	}
 	err = os.Rename(work, s.layerDir(key))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
-		return nil // another was first
+		return nil // another process was first
 	}
 	return err
 }
 
-// syncTree returns when all that was written below dir is on the disk: before it
-// has its name, so that a power cut leaves a layer whole, or none.
+// syncTree flushes everything below dir to disk. It is called before the layer
+// gets its name, so that a power failure leaves a complete layer or none.
 func syncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -126,9 +126,9 @@ func syncTree(dir string) error {
 	return nil
 }
 
-// Generated returns a layer that holds copies of the given files, for what
-// every machine gets whatever its image. The keys are paths in the machine, the
-// values paths on the host; files and their folders are root's, mode 0755.
+// Generated returns a layer with copies of the given files, which are the same
+// for every image. Keys are paths in the machine, values paths on the host.
+// Files and folders belong to root, mode 0755.
 func (s *Store) Generated(ctx context.Context, files map[string]string) (string, error) {
 	var t tree
 	for target, source := range files {
@@ -145,7 +145,7 @@ func (s *Store) Generated(ctx context.Context, files map[string]string) (string,
 	return s.generate(ctx, &t)
 }
 
-// generate returns the layer that holds t, named by t's digest.
+// generate returns the layer with the content t, named by t's digest.
 func (s *Store) generate(ctx context.Context, t *tree) (string, error) {
 	sum := sha256.New()
 	t.digest(sum)
@@ -158,7 +158,7 @@ func (s *Store) generate(ctx context.Context, t *tree) (string, error) {
 	})
 }
 
-// sweep removes what makers that died have left.
+// sweep removes unfinished layers of processes that died.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "layers"))
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Store) sweep() error {
 		path := filepath.Join(s.dir, "layers", e.Name())
 		lock, err := lockDir(path)
 		if err != nil {
-			continue // its maker lives, or somebody else sweeps it
+			continue // another process is writing or removing it
 		}
 		err = os.RemoveAll(path)
 		_ = unix.Close(lock)
@@ -182,8 +182,8 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// lockDir takes the lock of a directory, without waiting, and returns the
-// descriptor that holds it. It ends with the process.
+// lockDir locks a directory without waiting, and returns the descriptor that
+// holds the lock. The kernel releases it when the process ends.
 func lockDir(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

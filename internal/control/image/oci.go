@@ -19,14 +19,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// Bounds on what a layout may hold. A layout is a file that somebody sent.
+// Limits of a layout, which is untrusted input.
 const (
-	maxDocument = 8 << 20 // of an index, manifest or configuration
+	maxDocument = 8 << 20 // bytes of an index, manifest or configuration
 	maxLayers   = 127
-	maxNesting  = 4 // of an index in an index
+	maxNesting  = 4 // depth of indexes within indexes
 )
 
-// A descriptor points to a blob of the layout.
+// A descriptor refers to a blob of the layout.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -56,7 +56,7 @@ type ociConfig struct {
 	} `json:"rootfs"`
 }
 
-// tagAnnotation names an image in a layout's index.
+// tagAnnotation is the annotation in a layout's index that names an image.
 const tagAnnotation = "org.opencontainers.image.ref.name"
 
 // prepareOCI unpacks the layers of an image that are not unpacked yet.
@@ -68,8 +68,8 @@ func (s *Store) prepareOCI(ctx context.Context, name, ref string, tell *teller) 
 	return s.image(ctx, r)
 }
 
-// Import takes the image of an OCI layout, DIR or DIR:TAG, into the store, where
-// "local:NAME" names it from then on, also when the layout is gone.
+// Import imports the image of an OCI layout, DIR or DIR:TAG, under the name
+// "local:NAME". The layout is not needed afterwards.
 func (s *Store) Import(ctx context.Context, ref, name string, progress func(Progress)) (Image, error) {
 	if !validLocal.MatchString(name) {
 		return Image{}, fault.Invalid("%q cannot name an image: lower-case letters, digits and . _ - / : are allowed, at most 128", name)
@@ -85,12 +85,12 @@ func (s *Store) Import(ctx context.Context, ref, name string, progress func(Prog
 	return s.image(ctx, r)
 }
 
-// builtPrefix begins the names of images that were built from Dockerfiles: they
-// can be built again, so they go when they are not used.
+// builtPrefix is the name prefix of images built from Dockerfiles. They can be
+// built again, so they are pruned when unused.
 const builtPrefix = localPrefix + "build/"
 
-// ImportBuilt takes the only image of an OCI layout into the store under a name
-// of its content's, which it returns: the same content has the same name.
+// ImportBuilt imports the only image of an OCI layout and returns its name,
+// which is derived from its content.
 func (s *Store) ImportBuilt(ctx context.Context, dir string) (name string, img Image, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Store) ImportBuilt(ctx context.Context, dir string) (name string, img I
 
 var validLocal = regexp.MustCompile(`^[a-z0-9]([a-z0-9._/:-]{0,126}[a-z0-9])?$`)
 
-// readLayout unpacks what a layout holds and records it under the name.
+// readLayout unpacks the image of a layout and records it under the name.
 func (s *Store) readLayout(ctx context.Context, name, ref string, tell *teller) (Record, error) {
 	dir, tag := splitTag(ref)
 	root, err := os.OpenRoot(dir)
@@ -141,7 +141,7 @@ func (s *Store) readLayout(ctx context.Context, name, ref string, tell *teller) 
 	return r, s.save(r)
 }
 
-// splitTag parts DIR:TAG, where a folder's name may hold a colon too.
+// splitTag splits DIR:TAG, where a folder's name may also contain a colon.
 func splitTag(ref string) (dir, tag string) {
 	if _, err := os.Stat(filepath.Join(ref, "index.json")); err == nil {
 		return ref, ""
@@ -153,23 +153,23 @@ func splitTag(ref string) (dir, tag string) {
 	return ref[:i], ref[i+1:]
 }
 
-// A layout is an OCI image layout; nothing outside its folder is ever read.
+// A layout is an OCI image layout. Nothing outside of its folder is ever read.
 type layout struct{ root *os.Root }
 
-// A layerBlob is one layer of an image, as the layout holds it.
+// A layerBlob is one layer of an image in a layout.
 type layerBlob struct {
 	descriptor
-	diff string // hex digest of what the blob unpacks to
+	diff string // hex digest of the unpacked blob
 }
 
-// A layoutImage is an image as a layout holds it.
+// A layoutImage is an image in a layout.
 type layoutImage struct {
 	digest string
 	config Config
 	layers []layerBlob // lowest first
 }
 
-// image finds the tagged image, or the only one.
+// image finds the tagged image, or the only one if tag is "".
 func (l layout) image(tag string) (img layoutImage, err error) {
 	raw, err := l.document("index.json")
 	if err != nil {
@@ -201,8 +201,8 @@ func (l layout) image(tag string) (img layoutImage, err error) {
 	return img, nil
 }
 
-// choose finds the manifest that an index means, through indexes for several
-// platforms.
+// choose finds the manifest for this platform in an index, through nested
+// indexes.
 func (l layout) choose(index []byte, tag string, depth int) (descriptor, ociManifest, error) {
 	var idx ociIndex
 	if err := json.Unmarshal(index, &idx); err != nil {
@@ -246,7 +246,7 @@ func (l layout) json(d descriptor, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// blob reads a small blob and proves it against its digest.
+// blob reads a small blob and verifies its digest.
 func (l layout) blob(d descriptor) ([]byte, error) {
 	want, err := hexDigest(d.Digest)
 	if err != nil {
@@ -262,8 +262,8 @@ func (l layout) blob(d descriptor) ([]byte, error) {
 	return raw, nil
 }
 
-// open opens a file of the layout. A build's step may have left a pipe in its
-// place, which must not block the server.
+// open opens a regular file of the layout. It does not block on a named pipe,
+// which a build step may have put there.
 func (l layout) open(name string) (*os.File, error) {
 	f, err := l.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"aloft/internal/need"
 )
 
-// layoutDir is an OCI layout that a test writes.
+// layoutDir is an OCI layout written by a test.
 type layoutDir struct {
 	t   testing.TB
 	dir string
@@ -63,7 +63,8 @@ const (
 	indexKind    = "application/vnd.oci.image.index.v1+json"
 )
 
-// image adds an image of the archives, packed each in another way.
+// image adds an image with the given archives as layers, each compressed
+// differently.
 func (l layoutDir) image(archives ...[]byte) descriptor {
 	l.t.Helper()
 	var m ociManifest
@@ -91,7 +92,7 @@ func pack(t testing.TB, how int, data []byte) []byte {
 	switch how % 3 {
 	case 0:
 		w := gzip.NewWriter(&buf)
-		_, _ = w.Write(data) // into memory
+		_, _ = w.Write(data) // writes to memory
 		_ = w.Close()
 	case 1:
 		w, err := zstd.NewWriter(&buf)
@@ -106,8 +107,8 @@ func pack(t testing.TB, how int, data []byte) []byte {
 	return buf.Bytes()
 }
 
-// smallImage is three layers: the second deletes from the first, the third has
-// another opinion on /opt.
+// smallImage returns three layers: the second deletes files of the first, the
+// third replaces /opt.
 func smallImage(t testing.TB) [][]byte {
 	return [][]byte{
 		archive(t,
@@ -178,7 +179,7 @@ func TestOCITags(t *testing.T) {
 	many.Annotations = map[string]string{tagAnnotation: "many"}
 	l.index(one, many)
 	for ref, layers := range map[string]int{"oci:" + l.dir + ":one": 2, "oci:" + l.dir + ":many": 4} {
-		// The folder itself is found first, so its tag is not taken for part of its name.
+		// A folder whose whole name matches comes first, before a name with a tag.
 		img, err := s.Prepare(t.Context(), ref, nil)
 		if err != nil || len(img.Lower) != layers {
 			t.Errorf("%s: %+v, %v", ref, img, err)
@@ -246,7 +247,7 @@ func each(l layoutDir, do func(path string)) {
 	}
 }
 
-// pipe puts a named pipe that nobody writes to in the place of a file.
+// pipe replaces a file by a named pipe that nobody writes to.
 func pipe(path string) {
 	_ = os.Remove(path)
 	_ = syscall.Mkfifo(path, 0o600)

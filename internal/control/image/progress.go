@@ -10,17 +10,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// Progress is how far an image is on its way to being ready.
+// Progress is the progress of preparing an image.
 type Progress struct {
-	Image  string // as it was asked for
-	Note   string // what a person should know, such as a registry that does not answer; "" otherwise
-	Layers int    // of the image that are not here yet
-	Ready  int    // of those, unpacked
+	Image  string // the requested name
+	Note   string // a message for people, such as that a registry does not answer, or ""
+	Layers int    // number of layers that were missing
+	Ready  int    // number of those that are unpacked
 	Done   int64  // bytes fetched or read
 	Total  int64  // bytes to fetch or read
 }
 
-// A teller tells about progress, not too often. A nil report tells nobody.
+// A teller reports progress at a limited rate. If its report function is nil,
+// it does nothing.
 type teller struct {
 	report func(Progress)
 
@@ -29,14 +30,15 @@ type teller struct {
 	last time.Time
 }
 
-// tellEvery is the least time between two reports, but for those that matter.
+// tellEvery is the minimum time between reports, except important ones.
 const tellEvery = 100 * time.Millisecond
 
 func newTeller(name string, report func(Progress)) *teller {
 	return &teller{report: report, now: Progress{Image: name}}
 }
 
-// update changes what is to be told, and tells it if it is time or has to be said.
+// update changes the progress, and reports it if must is set or enough time has
+// passed.
 func (t *teller) update(must bool, change func(*Progress)) {
 	if t.report == nil {
 		return
@@ -55,13 +57,13 @@ func (t *teller) note(text string) {
 	t.update(false, func(p *Progress) { p.Note = "" })
 }
 
-// Write counts bytes, so that a teller can stand behind a reader.
+// Write counts bytes, so that a teller can be used with io.TeeReader.
 func (t *teller) Write(p []byte) (int, error) {
 	t.update(false, func(now *Progress) { now.Done += int64(len(p)) })
 	return len(p), nil
 }
 
-// diskFull gives the error of a full disk its kind.
+// diskFull turns the error of a full disk into a fault.
 func diskFull(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fault.Exhausted("the disk that holds the images is full").Named("disk_full").

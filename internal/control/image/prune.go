@@ -12,31 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PruneOptions say what [Store.Prune] leaves.
+// PruneOptions say what [Store.Prune] keeps.
 type PruneOptions struct {
-	// Unused forgets images that were last prepared longer ago than this. The
-	// names of what was imported are never forgotten: see [Store.Remove].
+	// Unused is the age of the last use from which images are removed. Names of
+	// imported images are never removed: see [Store.Remove].
 	Unused time.Duration
-	// Keep is what is needed by what the store does not know, the machines and
-	// snapshots: names of images, best in their pinned form, and directories of
-	// layers.
+	// Keep lists what machines and snapshots need, which the store does not know:
+	// names of images, preferably pinned, and directories of layers.
 	Keep []string
 }
 
 // Pruned is what [Store.Prune] removed.
 type Pruned struct {
-	Images []string // names forgotten
+	Images []string // names of the images
 	Layers int
-	Bytes  int64 // that their files took
+	Bytes  int64 // disk space freed
 }
 
-// partAge is how long a blob that nobody goes on fetching is kept.
+// partAge is how long a partial download that nobody continues is kept.
 const partAge = 24 * time.Hour
 
-// Prune forgets images that have not been used and removes the layers that
-// nothing needs: no image, none of o.Keep, no other process that prepared them
-// and lives, and this one not in the last hour. It may be called at any time, and
-// killed.
+// Prune removes unused images, and layers that nothing needs: no image, nothing
+// in o.Keep, no other running process, and this process not within the last
+// hour. It can be called at any time and is safe to interrupt.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	var out Pruned
 	records, err := s.List()
@@ -90,12 +88,13 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	return out, s.pruneBlobs()
 }
 
-// imported reports whether a name was given by a person, who alone takes it back.
+// imported reports whether a person gave the image its name. Only a person
+// removes such a name.
 func imported(name string) bool {
 	return strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, builtPrefix) && !strings.Contains(name, "@")
 }
 
-// kept reports whether a record's name is one of those, however written.
+// kept reports whether keep contains the name of a record, in any spelling.
 func (s *Store) kept(name string, keep []string) bool {
 	return slices.ContainsFunc(keep, func(k string) bool {
 		if k == name {
@@ -106,12 +105,12 @@ func (s *Store) kept(name string, keep []string) bool {
 	})
 }
 
-// removeLayer removes a layer that no process holds. It takes its name away
-// first, so that what is left of it when this is killed is no layer.
+// removeLayer removes a layer that no process holds. It renames the layer
+// first, so that an interrupted removal leaves no half-removed layer.
 func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 	lock, err := lockDir(s.layerDir(key))
 	if err != nil {
-		return 0, false, nil // somebody uses it, or it is gone
+		return 0, false, nil // it is in use or already gone
 	}
 	defer func() { _ = unix.Close(lock) }()
 	gone := filepath.Join(s.dir, "layers", unfinished+"gone-"+key)
@@ -122,7 +121,7 @@ func (s *Store) removeLayer(key string) (bytes int64, removed bool, err error) {
 	return bytes, true, os.RemoveAll(gone)
 }
 
-// size is what a tree takes on the disk, in bytes, each file counted once.
+// size returns the disk usage of a tree in bytes, counting each file once.
 func size(dir string) (bytes int64) {
 	seen := map[uint64]bool{}
 	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -136,8 +135,8 @@ func size(dir string) (bytes int64) {
 	return bytes
 }
 
-// Size is what an image's own layers take on the disk, in bytes. Those that it
-// shares with others are counted too.
+// Size returns the disk usage of an image's own layers in bytes, including
+// layers shared with other images.
 func (s *Store) Size(r Record) int64 {
 	var bytes int64
 	for i, key := range r.Layers {

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Pull asks the registry what the reference means now, whatever is known of it
-// here, and makes that ready.
+// Pull asks the registry what the reference currently means, without using the
+// cache, and prepares that image.
 func (s *Store) Pull(ctx context.Context, name string, progress func(Progress)) (Image, error) {
 	ref, err := s.registry.Parse(name)
 	if err != nil {
@@ -32,9 +32,9 @@ func (s *Store) Pull(ctx context.Context, name string, progress func(Progress)) 
 	return img, nil
 }
 
-// prepareRemote makes an image of a registry ready. A digest that is here is
-// enough; a tag is asked for again when it was last asked for too long ago. A
-// registry that cannot be reached keeps nobody from an image that is here.
+// prepareRemote prepares an image of a registry. A cached digest needs no
+// request; a tag is resolved again after Options.Recheck. If the registry is
+// unreachable, a cached image is used.
 func (s *Store) prepareRemote(ctx context.Context, ref registry.Reference, tell *teller) (Image, error) {
 	r, here := s.find(ref.Name)
 	if here && (ref.Pinned() || time.Since(r.Checked) < s.opts.Recheck) {
@@ -80,7 +80,8 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
 				Hint("use a smaller image, or raise machine.disk_bytes")
 		}
-		// Who waits for the blob finds the layer, and does not fetch it again.
+		// Another waiter for the blob will find the layer, and need not download it
+		// again.
 		var blobs []*os.File
 		parts = append(parts, part{diff: diff, size: l.Size, fill: func(ctx context.Context, dir string) error {
 			blob, err := s.lockBlob(ctx, digest)
@@ -92,7 +93,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		}, done: func(made bool) {
 			for _, b := range blobs {
 				if made {
-					_ = os.Remove(b.Name()) // or else it is pruned some day
+					_ = os.Remove(b.Name()) // if this fails, Prune removes it later
 				}
 				_ = b.Close()
 			}
@@ -107,8 +108,8 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 	return s.image(ctx, r)
 }
 
-// fetch brings a layer's blob to the disk, where a later try goes on if this
-// one is cut off, and unpacks it. Nothing of it is looked at before it is proven.
+// fetch downloads a layer's blob, continuing an earlier partial download, and
+// unpacks it. The blob is verified before it is unpacked.
 func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, all *budget, tell *teller) error {
 	if s.hold(layerKey(diff)) {
 		return errMadeByOther
@@ -121,16 +122,17 @@ func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.La
 	}
 	err := unpack(ctx, blob, digest, diff, dir, all)
 	if err != nil && ctx.Err() == nil {
-		err = errors.Join(err, os.Remove(blob.Name())) // it is not what it says
+		err = errors.Join(err, os.Remove(blob.Name())) // the content does not match its digest
 	}
 	return err
 }
 
-// errMadeByOther is that another has made a layer while this one waited for its blob.
+// errMadeByOther means that another caller has made the layer while this one
+// waited for the blob.
 var errMadeByOther = errors.New("made by another")
 
-// lockBlob opens the file that a blob is fetched into and locks it, so that of
-// several who want it one fetches it and the others wait.
+// lockBlob opens and locks the file that a blob is downloaded into, so that one
+// of several concurrent callers downloads it and the others wait.
 func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
 	path := filepath.Join(s.dir, "blobs", digest+".part")
 	for {
@@ -153,8 +155,8 @@ func (s *Store) lockBlob(ctx context.Context, digest string) (*os.File, error) {
 }
 
 const (
-	lockPause = 50 * time.Millisecond // the kernel gives no way to wait for a lock and a context
-	tries     = 5                     // of fetching a blob, without a byte in between
+	lockPause = 50 * time.Millisecond // polling interval, since flock cannot be cancelled by a context
+	tries     = 5                     // attempts to download a blob without receiving any byte
 )
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -168,7 +170,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// download completes the file with the blob, going on where an earlier try ended.
+// download completes the file with the blob, continuing where an earlier
+// attempt ended.
 func download(ctx context.Context, remote *registry.Image, l registry.Layer, digest string, f *os.File, tell *teller) error {
 	sum := sha256.New()
 	have, err := io.Copy(sum, io.LimitReader(f, l.Size))
@@ -177,7 +180,7 @@ func download(ctx context.Context, remote *registry.Image, l registry.Layer, dig
 	}
 	resumed := have > 0
 	tell.update(false, func(p *Progress) { p.Done += have })
-	again := func(n int64) error { // begins anew, n bytes having been of no use
+	again := func(n int64) error { // starts over after n useless bytes
 		tell.update(false, func(p *Progress) { p.Done -= n })
 		sum.Reset()
 		have = 0
@@ -220,7 +223,7 @@ func download(ctx context.Context, remote *registry.Image, l registry.Layer, dig
 		if hex.EncodeToString(sum.Sum(nil)) == digest {
 			return nil
 		}
-		// What an earlier try left may be what is wrong: once more, from the start.
+		// The part from an earlier attempt may be wrong: retry once from the start.
 		if err := again(have); err != nil {
 			return err
 		}

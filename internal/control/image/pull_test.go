@@ -37,20 +37,21 @@ import (
 	"aloft/internal/need"
 )
 
-// testRegistry is a real registry on loopback that a test can disturb.
+// testRegistry is a real registry on loopback whose responses a test can
+// manipulate.
 type testRegistry struct {
 	*httptest.Server
 	host     string
 	requests atomic.Int64
 	mu       sync.Mutex
-	blobs    map[string]int // fetches of each blob's path
+	blobs    map[string]int // number of downloads by blob path
 	ranges   []string
 	before   func(w http.ResponseWriter, r *http.Request) (done bool)
 }
 
 func newRegistry(t testing.TB) *testRegistry {
 	t.Helper()
-	t.Setenv("DOCKER_CONFIG", t.TempDir()) // not this person's
+	t.Setenv("DOCKER_CONFIG", t.TempDir()) // ignore the configuration of the user who runs the test
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	reg := &testRegistry{blobs: map[string]int{}}
@@ -76,14 +77,16 @@ func newRegistry(t testing.TB) *testRegistry {
 	return reg
 }
 
-// disturb has do called before each request.
+// disturb calls do before each request. If do returns true, it has answered the
+// request.
 func (r *testRegistry) disturb(do func(w http.ResponseWriter, r *http.Request) (done bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.before = do
 }
 
-// push puts an image of the archives into the registry and returns its digest.
+// push stores an image with the given archives as layers and returns its
+// digest.
 func (r *testRegistry) push(t testing.TB, ref string, archives ...[]byte) string {
 	t.Helper()
 	img := empty.Image
@@ -118,7 +121,7 @@ func (r *testRegistry) push(t testing.TB, ref string, archives ...[]byte) string
 	return digest.String()
 }
 
-// loopback is where the tests' registries are.
+// loopback is the network of the tests' registries.
 var loopback = []string{"127.0.0.0/8"}
 
 func openWith(t testing.TB, dir string, o Options) *Store {
@@ -205,8 +208,8 @@ func TestPullPolicy(t *testing.T) {
 	}
 }
 
-// TestCredentials pulls from registries that ask who is there, in both of the
-// ways in which they do.
+// TestCredentials pulls from registries that require authentication, with both
+// methods that registries use.
 func TestCredentials(t *testing.T) {
 	basic := func(_ *testRegistry, w http.ResponseWriter, r *http.Request) bool {
 		if user, password, _ := r.BasicAuth(); user == "robot" && password == "right" {
@@ -247,7 +250,7 @@ func TestCredentials(t *testing.T) {
 					t.Errorf("the error is %v", err)
 				}
 			}
-			// Docker's own file does as well.
+			// Docker's own configuration file works as well.
 			s := openWith(t, t.TempDir(), Options{})
 			if _, err := s.Prepare(t.Context(), ref, nil); fault.Of(err).Kind != fault.KindDenied {
 				t.Errorf("without credentials: %v", err)
@@ -263,14 +266,14 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// largeImage has a layer that does not compress.
+// largeImage returns a layer that does not compress.
 func largeImage(t testing.TB, size int) [][]byte {
 	noise := make([]byte, size)
 	_, _ = rand.Read(noise)
 	return append(smallImage(t), archive(t, item{name: "noise", body: string(noise)}))
 }
 
-// cut lets the registry break off the first n answers that are longer than after.
+// cut truncates the first n responses that are longer than after bytes.
 func (r *testRegistry) cut(after, n int) {
 	var cuts atomic.Int64
 	r.disturb(func(w http.ResponseWriter, req *http.Request) bool {
@@ -278,7 +281,7 @@ func (r *testRegistry) cut(after, n int) {
 			return false
 		}
 		rec := httptest.NewRecorder()
-		req.Header.Set("Cut", "no") // the recorder's own request passes
+		req.Header.Set("Cut", "no") // lets the recorder's own request pass
 		r.Config.Handler.ServeHTTP(rec, req)
 		body := rec.Body.Bytes()
 		for k, v := range rec.Header() {
@@ -286,7 +289,7 @@ func (r *testRegistry) cut(after, n int) {
 		}
 		w.WriteHeader(rec.Code)
 		if len(body) > after && cuts.Add(1) <= int64(n) {
-			body = body[:after] // fewer than Content-Length says
+			body = body[:after] // fewer bytes than Content-Length says
 		}
 		_, _ = w.Write(body)
 		return true
@@ -306,7 +309,8 @@ func TestPullResumes(t *testing.T) {
 	}
 }
 
-// pullVariable makes a process of this test the one that TestPullIsKilled kills.
+// pullVariable is the environment variable that makes this test binary run the
+// pull that TestPullIsKilled kills.
 const pullVariable = "ALOFT_TEST_PULL"
 
 func TestMain(m *testing.M) {
@@ -328,7 +332,7 @@ func TestPullIsKilled(t *testing.T) {
 	need.Root(t)
 	reg := newRegistry(t)
 	reg.push(t, "app:1", largeImage(t, 4<<20)...)
-	reg.cut(3<<20, 1_000) // and then the server keeps silent
+	reg.cut(3<<20, 1_000) // afterwards the server does not answer
 	stalled := make(chan struct{})
 	var once sync.Once
 	inner := reg.before
@@ -380,7 +384,8 @@ func TestPullIsKilled(t *testing.T) {
 	}
 }
 
-// TestPullTogether has two stores on one folder want the same at the same time.
+// TestPullTogether has two stores on one folder pull the same image
+// concurrently.
 func TestPullTogether(t *testing.T) {
 	reg := newRegistry(t)
 	reg.push(t, "app:1", largeImage(t, 1<<20)...)
@@ -516,12 +521,12 @@ func TestImportAndPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What this process was given stays.
+	// Layers handed out to this process stay.
 	if got, err := s.Prune(t.Context(), PruneOptions{}); err != nil || len(got.Images) != 4 || got.Layers != 0 {
 		t.Errorf("pruned %+v, %v", got, err)
 	}
 	s.release()
-	// b's own layer is kept by a machine that is made of it.
+	// A layer of b is kept by a machine that uses it.
 	got, err := s.Prune(t.Context(), PruneOptions{Keep: b.Lower[1:2]})
 	if err != nil || got.Layers == 0 || got.Bytes == 0 {
 		t.Errorf("pruned %+v, %v", got, err)
@@ -538,7 +543,7 @@ func TestImportAndPrune(t *testing.T) {
 	if _, err := s.Prepare(t.Context(), "local:base", nil); err != nil {
 		t.Error(err)
 	}
-	// The name may mean something else later; the pinned one does not.
+	// The name may mean another image later, but the pinned name does not.
 	other := newLayout(t)
 	other.index(other.image(smallImage(t)...))
 	if img, err := s.Import(t.Context(), other.dir, "base", nil); err != nil || img.Digest == mine.Digest {
@@ -565,7 +570,7 @@ func TestImportAndPrune(t *testing.T) {
 	}
 }
 
-// release gives back what this process holds, as its end would.
+// release unlocks the layers of this process, as its end would.
 func (s *Store) release() {
 	for key, h := range s.held {
 		_ = unix.Close(h.fd)
@@ -573,7 +578,8 @@ func (s *Store) release() {
 	}
 }
 
-// TestPruneWhilePreparing never lets one have a layer that the other removes.
+// TestPruneWhilePreparing prunes and prepares concurrently. A prepared layer
+// must never be removed.
 func TestPruneWhilePreparing(t *testing.T) {
 	l := newLayout(t)
 	l.index(l.image(smallImage(t)...))
@@ -606,8 +612,8 @@ func TestPruneWhilePreparing(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPruneWhatThisProcessHolds removes what this process was the last to use,
-// once that is long ago, and nothing sooner.
+// TestPruneWhatThisProcessHolds checks that layers last used by this process
+// long ago are removed, and no others.
 func TestPruneWhatThisProcessHolds(t *testing.T) {
 	l := newLayout(t)
 	l.index(l.image(smallImage(t)...))
@@ -643,7 +649,7 @@ func TestPruneWhatThisProcessHolds(t *testing.T) {
 		keep        []string
 		stays       bool
 	}{
-		{30 * time.Minute, 0, nil, true}, // who makes a machine of it may not have noted that yet
+		{30 * time.Minute, 0, nil, true}, // a machine being created may not be recorded yet
 		{2 * time.Hour, 3 * time.Hour, nil, true},
 		{2 * time.Hour, time.Hour, []string{img.Pinned}, true},
 		{2 * time.Hour, time.Hour, own, true},

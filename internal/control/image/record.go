@@ -19,13 +19,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// A Record is what the store remembers of one name.
+// A Record is what the store remembers about one image name.
 type Record struct {
-	Name    string    `json:"name"`    // registry references in full
-	Digest  string    `json:"digest"`  // sha256:…, of the manifest
+	Name    string    `json:"name"`    // registry references in full form
+	Digest  string    `json:"digest"`  // digest of the manifest: sha256:…
 	Layers  []string  `json:"layers"`  // keys of its own layers, topmost first
-	Config  Config    `json:"config"`  // of processes in it
-	Checked time.Time `json:"checked"` // when the registry, or the importer, last said so
+	Config  Config    `json:"config"`  // its configuration of processes
+	Checked time.Time `json:"checked"` // when the registry was last asked, or the image imported
 	Used    time.Time `json:"-"`       // when it was last prepared
 }
 
@@ -34,11 +34,11 @@ func (s *Store) recordPath(name string) string {
 	return filepath.Join(s.dir, "records", hex.EncodeToString(sum[:16])+".json")
 }
 
-// pinned is the name of a record's very content.
+// pinned returns a name that always means the content of the record.
 func (r Record) pinned() string {
 	name, _, _ := strings.Cut(r.Name, "@")
 	if !strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, ociPrefix) {
-		// Of a registry's: the tag goes, the port stays.
+		// For a registry image: drop the tag but keep the registry's port.
 		if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 			name = name[:i]
 		}
@@ -46,7 +46,7 @@ func (r Record) pinned() string {
 	return name + "@" + r.Digest
 }
 
-// save writes a record under its name, and under that of its content.
+// save writes a record under its name and under its pinned name.
 func (s *Store) save(r Record) error {
 	err := s.saveAs(r)
 	if pinned := r.pinned(); err == nil && pinned != r.Name {
@@ -56,7 +56,7 @@ func (s *Store) save(r Record) error {
 	return err
 }
 
-// saveAs writes a record, whole or not at all.
+// saveAs writes a record atomically.
 func (s *Store) saveAs(r Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Store) saveAs(r Record) error {
 	return atomicfile.Write(s.recordPath(r.Name), data, 0o600)
 }
 
-// find returns the record of a name whose layers are all here, and notes that
-// it is used. The layers are held.
+// find returns the record of a name if all its layers exist. It locks the
+// layers and updates the time of last use.
 func (s *Store) find(name string) (Record, bool) {
 	path := s.recordPath(name)
 	r, err := readRecord(path)
@@ -79,7 +79,7 @@ func (s *Store) find(name string) (Record, bool) {
 		}
 	}
 	now := time.Now()
-	_ = os.Chtimes(path, now, now) // if it was pruned meanwhile, the next pull makes it again
+	_ = os.Chtimes(path, now, now) // if it was pruned meanwhile, the next pull creates it again
 	return r, true
 }
 
@@ -103,8 +103,8 @@ func readRecord(path string) (Record, error) {
 	return r, nil
 }
 
-// List returns the images that are here, by name. What of a record is damaged
-// is not listed, and made again when its image is next prepared.
+// List returns the available images, sorted by name. It skips damaged records,
+// which are created again when the image is next prepared.
 func (s *Store) List() ([]Record, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "records"))
 	if err != nil {
@@ -124,7 +124,8 @@ func (s *Store) List() ([]Record, error) {
 	return out, nil
 }
 
-// Remove forgets a name, as [Store.List] has it. Its layers go with the next [Store.Prune].
+// Remove removes a name returned by [Store.List]. The next [Store.Prune]
+// removes its layers.
 func (s *Store) Remove(name string) error {
 	err := os.Remove(s.recordPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,8 +134,8 @@ func (s *Store) Remove(name string) error {
 	return err
 }
 
-// Own are the directories of what the image itself brings, topmost first,
-// without what every machine has.
+// Own returns the directories of the image's own layers, topmost first, without
+// the layer added for machines.
 func (s *Store) Own(img Image) (lower []string) {
 	for _, dir := range img.Lower {
 		if strings.HasPrefix(filepath.Base(dir), layerKey("")) {
@@ -144,7 +145,7 @@ func (s *Store) Own(img Image) (lower []string) {
 	return lower
 }
 
-// image makes what can be mounted of a record.
+// image returns the mountable image of a record.
 func (s *Store) image(ctx context.Context, r Record) (Image, error) {
 	lower := make([]string, len(r.Layers))
 	for i, key := range r.Layers {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// prepareRootfs makes the image of a tree on disk, which is only read.
+// prepareRootfs returns the image of a tree on disk, which is never written.
 func (s *Store) prepareRootfs(ctx context.Context, dir string) (Image, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) amend(ctx context.Context, lower []string) (Image, error) {
 	return Image{Lower: append([]string{top}, lower...)}, nil
 }
 
-// additions is the tree to lay over v.
+// additions returns the tree to put on top of v.
 func additions(v view, bundle []byte) (*tree, error) {
 	if _, info := v.lookup(v.resolve("bin/sh")); info == nil {
 		return nil, fmt.Errorf("it has no /bin/sh: machines need a shell")
@@ -75,7 +75,7 @@ func additions(v view, bundle []byte) (*tree, error) {
 	return t, nil
 }
 
-// addUser adds the user ubuntu and the folders that are its own.
+// addUser adds the user ubuntu and the folders that it owns.
 func addUser(t *tree, v view) error {
 	accounts := string(v.read("etc/passwd"))
 	if accounts == "" {
@@ -110,7 +110,7 @@ func addUser(t *tree, v view) error {
 	return nil
 }
 
-// addSudo lets the user become root without a password, where the image has sudo.
+// addSudo lets the user become root without a password, if the image has sudo.
 func addSudo(t *tree, v view) {
 	t.dir(v.resolve("etc/sudoers.d"), 0o750, 0)
 	t.file(v.resolve("etc/sudoers.d")+"/90-aloft", 0o440, 0, lines(userSudo))
@@ -119,8 +119,8 @@ func addSudo(t *tree, v view) {
 	}
 }
 
-// likeBelow gives directories of t that the image has too the mode and owner
-// they have there: an overlay shows those of the topmost layer.
+// likeBelow gives directories of t the mode and owner that they have in the
+// image, because an overlay shows those of the topmost layer.
 func likeBelow(t *tree, v view) {
 	for name, e := range t.entries {
 		if !e.mode.IsDir() || e.id != 0 {
@@ -138,7 +138,7 @@ func likeBelow(t *tree, v view) {
 	}
 }
 
-// findID finds the number of a name in a file like /etc/passwd.
+// findID finds the numeric id of a name in a file like /etc/passwd.
 func findID(file, name string) (id int, ok bool) {
 	for line := range strings.Lines(file) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
@@ -151,8 +151,8 @@ func findID(file, name string) (id int, ok bool) {
 	return 0, false
 }
 
-// insertID adds a line to a file like /etc/passwd, after the first (root's): if
-// another name has the same number, ours is the one that programs then show.
+// insertID adds a line to a file like /etc/passwd, after the first line
+// (root's). If another name has the same id, programs then show ours.
 func insertID(file, line string) string {
 	first, rest, _ := strings.Cut(file, "\n")
 	if first == "" {

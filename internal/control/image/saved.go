@@ -15,25 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the archive of a saved layer says beside what every archive can. Other
-// programs that read it pass over these records.
+// PAX records that the archive of a saved layer uses in addition to the
+// standard ones. Other programs ignore them.
 const (
-	SavedLiteral   = "ALOFT.literal"  // the name begins as a whiteout's does, and is none
-	SavedWhiteout  = "ALOFT.whiteout" // what has the name, which itself begins so, is deleted
-	SavedSocket    = "ALOFT.socket"   // the entry, of a file without content, is a socket
-	SavedAttribute = "ALOFT.xattr."   // and the attribute's name in hex, where it does not fit into a key
+	SavedLiteral   = "ALOFT.literal"  // the name starts like a whiteout but is a normal file
+	SavedWhiteout  = "ALOFT.whiteout" // deletes the file of this name, which itself starts like a whiteout
+	SavedSocket    = "ALOFT.socket"   // the entry, an empty file, is a socket
+	SavedAttribute = "ALOFT.xattr."   // prefix of attribute names in hex that do not fit into a key
 	xattrRecord    = "SCHILY.xattr."
 )
 
-// UnpackSaved writes the archive of a saved layer into dir, as untar does that
-// of an image's, and with all that a machine may have made: sockets, devices
-// (which no machine's mount obeys), every file's attributes, and holes, so that
-// zeros cost nothing. It is as hostile as any.
+// UnpackSaved writes the archive of a saved layer into dir. It works like
+// untar, and also restores what a machine may have created: sockets, devices
+// (disabled by the machine's mount options), extended attributes of every file,
+// and holes, so that zeros use no disk space. The archive is treated as
+// hostile.
 func UnpackSaved(ctx context.Context, r io.Reader, dir string) error {
 	return untarAs(ctx, r, dir, true)
 }
 
-// special makes what only saved layers hold. done is false for all else.
+// special creates entries that only saved layers have. done is false for all
+// others.
 func (u *unpacker) special(name string, h *tar.Header) (done bool, err error) {
 	var mode uint32
 	var dev uint64
@@ -79,8 +81,8 @@ func (u *unpacker) time(name string, h *tar.Header) error {
 	})
 }
 
-// savedAttributes sets the extended attributes of whatever the file is. The
-// parent is ours and no link, and the last name is not followed.
+// savedAttributes sets the extended attributes of any kind of file. The parent
+// was created by the unpacker and is not a link; the last name is not followed.
 func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 	for key, value := range h.PAXRecords {
 		attr, ok := strings.CutPrefix(key, xattrRecord)
@@ -104,8 +106,8 @@ func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 	return nil
 }
 
-// savedXattr lets through what a machine can have set, and nothing that an
-// overlay obeys.
+// savedXattr reports whether an attribute may be restored: those that a machine
+// can set, but none that an overlay interprets.
 func savedXattr(name string) bool {
 	switch name {
 	case "security.capability", "system.posix_acl_access", "system.posix_acl_default":
@@ -114,8 +116,9 @@ func savedXattr(name string) bool {
 	return strings.HasPrefix(name, "user.")
 }
 
-// A file is written in blocks, and of a block the pages that are not zeros: ten
-// gigabytes of zeros are ten megabytes of an archive, and take no disk.
+// Files are written in blocks, and only the non-zero pages of a block are
+// written. Ten gigabytes of zeros are ten megabytes of a compressed archive,
+// and use no disk space.
 const (
 	sparseBlock = 256 << 10
 	sparsePage  = 4 << 10
@@ -123,7 +126,7 @@ const (
 
 var zeros [sparsePage]byte
 
-// copySparse writes the size bytes that r gives, with holes for zeros.
+// copySparse writes the size bytes of r, with holes for zeros.
 func copySparse(f *os.File, r io.Reader, size int64) error {
 	block := make([]byte, min(size, sparseBlock))
 	for at := int64(0); at < size; at += int64(len(block)) {
@@ -131,7 +134,7 @@ func copySparse(f *os.File, r io.Reader, size int64) error {
 		if _, err := io.ReadFull(r, block); err != nil {
 			return err
 		}
-		from := -1 // of pages to be written
+		from := -1 // first of the pages to be written
 		for i := 0; i <= len(block); i += sparsePage {
 			end := min(i+sparsePage, len(block))
 			hole := i >= len(block) || bytes.Equal(block[i:end], zeros[:end-i])
@@ -145,7 +148,7 @@ func copySparse(f *os.File, r io.Reader, size int64) error {
 				from = -1
 			}
 		}
-		if from >= 0 { // a last page that is not whole
+		if from >= 0 { // a partial last page
 			if _, err := f.WriteAt(block[from:], at+int64(from)); err != nil {
 				return err
 			}

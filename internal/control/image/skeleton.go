@@ -31,7 +31,8 @@ var (
 	passwdLine = "ubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash"
 	groupLine  = "ubuntu:x:1000:"
 
-	// No password opens any account: sudo asks for none, and nothing else lets in.
+	// No account has a password: sudo does not ask for one, and nothing else
+	// accepts logins.
 	shadow = lines("root:*:19000:0:99999:7:::", "daemon:*:19000:0:99999:7:::", "bin:*:19000:0:99999:7:::",
 		"sys:*:19000:0:99999:7:::", "man:*:19000:0:99999:7:::", "mail:*:19000:0:99999:7:::",
 		"www-data:*:19000:0:99999:7:::", "_apt:*:19000:0:99999:7:::", "nobody:*:19000:0:99999:7:::", shadowLine)
@@ -89,7 +90,7 @@ var (
 	)
 )
 
-// skeleton is a whole root file system without programs.
+// skeleton returns a complete root file system without programs.
 func skeleton() *tree {
 	t := &tree{}
 	for _, d := range []string{
@@ -129,7 +130,7 @@ func skeleton() *tree {
 	return t
 }
 
-// homeAndWorkspace adds the folders that are the user's own.
+// homeAndWorkspace adds the folders that the user owns.
 func homeAndWorkspace(t *tree) {
 	const home = "home/" + userName
 	t.dir(home, 0o755, userID)

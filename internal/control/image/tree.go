@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// A tree is a small file system that we write ourselves: a value, so that it
-// can be digested, tested and written.
+// A tree is a small generated file system. It is a value, so that it can be
+// digested, tested and written.
 type tree struct{ entries map[string]entry }
 
 type entry struct {
-	mode fs.FileMode // with its type and sticky bit
-	id   int         // of the owner and the group
-	data []byte      // a file's content, or where a link points
+	mode fs.FileMode // with type and sticky bit
+	id   int         // owner and group
+	data []byte      // a file's content or a link's target
 }
 
 func (t *tree) put(name string, e entry) {
@@ -28,7 +28,8 @@ func (t *tree) put(name string, e entry) {
 	t.entries[name] = e
 }
 
-// dir adds a directory; those above it that are missing become root's, 0755.
+// dir adds a directory. Missing parents are created with owner root and mode
+// 0755.
 func (t *tree) dir(name string, mode fs.FileMode, id int) {
 	t.parents(name)
 	t.put(name, entry{mode: fs.ModeDir | mode, id: id})
@@ -52,7 +53,7 @@ func (t *tree) parents(name string) {
 	}
 }
 
-// names lists the entries so that a directory comes before what is in it.
+// names returns the paths sorted so that a directory precedes its content.
 func (t *tree) names() []string {
 	names := make([]string, 0, len(t.entries))
 	for n := range t.entries {
@@ -62,12 +63,12 @@ func (t *tree) names() []string {
 	return names
 }
 
-// digest writes a form of the tree that differs where trees differ.
+// digest writes an unambiguous encoding of the tree.
 func (t *tree) digest(w io.Writer) {
 	field := func(b []byte) {
 		var n [8]byte
 		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-		_, _ = w.Write(n[:]) // a hash does not fail
+		_, _ = w.Write(n[:]) // writing to a hash never fails
 		_, _ = w.Write(b)
 	}
 	for _, name := range t.names() {
@@ -78,7 +79,7 @@ func (t *tree) digest(w io.Writer) {
 	}
 }
 
-// write puts the tree into dir, which is empty and ours.
+// write writes the tree into dir, which must be empty and trusted.
 func (t *tree) write(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -112,9 +113,9 @@ func (t *tree) writeOne(root *os.Root, name string, e entry) error {
 	return root.Chmod(name, e.mode&^fs.ModeType)
 }
 
-// copyIn adds a file, link or directory of the host with all that is in it,
-// keeping modes and leaving out what is not public: what others than its owner
-// may not read is never shown to a machine. What is not there adds nothing.
+// copyIn adds a file, link or directory of the host with all its content and
+// modes. It skips what is not world-readable, so that no machine sees it. A
+// missing path adds nothing.
 func (t *tree) copyIn(host *os.Root, name string) error {
 	info, err := host.Lstat(name)
 	if err != nil {
@@ -151,7 +152,7 @@ func (t *tree) copyIn(host *os.Root, name string) error {
 	return nil
 }
 
-// maxCopied is the largest file that is copied from the host's /etc.
+// maxCopied is the maximum size of a file copied from the host's /etc.
 const maxCopied = 4 << 20
 
 func lines(l ...string) []byte { return []byte(strings.Join(l, "\n") + "\n") }

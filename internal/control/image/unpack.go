@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A part is a layer of an image that is to be made ready.
+// A part is a layer of an image to be prepared.
 type part struct {
-	diff string // hex digest of what it unpacks to, which names it
-	size int64  // bytes to fetch or read for it
+	diff string // hex digest of its unpacked content, used as its name
+	size int64  // bytes to fetch or read
 	fill func(ctx context.Context, dir string) error
-	done func(made bool) // once the layer has its name, or cannot be made; may be nil
+	done func(made bool) // called when the layer is complete or has failed; may be nil
 }
 
-// atOnce is how many layers are fetched and unpacked at a time.
+// atOnce is how many layers are fetched and unpacked concurrently.
 const atOnce = 4
 
-// gather makes the layers that are not here, several at a time, and returns the
-// keys of all, topmost first. The parts are given lowest first.
+// gather makes the missing layers, several at a time, and returns the keys of
+// all, topmost first. The parts are given lowest first.
 func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]string, error) {
 	var missing []part
 	keys := make([]string, 0, len(parts))
@@ -64,8 +64,8 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 
 func layerKey(diff string) string { return "oci-" + diff }
 
-// unpack writes a layer into dir, within the budget of its image, and proves it
-// against both of its digests, hex.
+// unpack writes a layer into dir, within the budget of its image, and verifies
+// both of its hex digests.
 func unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *budget) error {
 	count := &counter{r: r}
 	packed := newSumReader(count)
@@ -79,7 +79,7 @@ func unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *bud
 	if err := untarWith(ctx, content, dir, false, metered.entry); err != nil {
 		return err
 	}
-	// What follows the archive's end belongs to the digests too.
+	// The digests include what follows the end of the archive.
 	for _, r := range []io.Reader{content, packed} {
 		if n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1)); err != nil {
 			return err
@@ -93,10 +93,11 @@ func unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *bud
 	return syncTree(dir)
 }
 
-// maxTail bounds what may follow an archive's end, such as padding.
+// maxTail is the maximum size of padding after an archive's end.
 const maxTail = 64 << 20
 
-// decompress looks at what the stream is, since media types lie.
+// decompress detects the compression from the content, since media types can be
+// wrong.
 func decompress(r io.Reader) (io.ReadCloser, error) {
 	head := make([]byte, 4)
 	n, err := io.ReadFull(r, head)
@@ -127,7 +128,7 @@ func newSumReader(r io.Reader) *sumReader { return &sumReader{r, sha256.New()} }
 
 func (s *sumReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	_, _ = s.sum.Write(p[:n]) // a hash does not fail
+	_, _ = s.sum.Write(p[:n]) // writing to a hash never fails
 	return n, err
 }
 

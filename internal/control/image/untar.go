@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on one layer, so that a small file cannot fill the disk unseen.
+// Limits of one layer, so that a small file cannot fill the disk.
 const (
 	maxEntries   = 4 << 20
 	maxLayerSize = 64 << 30
 )
 
-// The names by which a layer's archive deletes what lies below it.
+// Names with which a layer's archive deletes files of lower layers.
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutMeta   = ".wh..wh."
@@ -29,9 +29,10 @@ const (
 )
 
 // untar writes a layer's archive into dir, in the form that overlay mounts
-// read: whiteouts become character devices, opaque directories an attribute.
-// An archive is hostile: nothing is written outside dir, whatever its names and
-// links say, no device is made, and no attribute is set that an overlay obeys.
+// read: whiteouts become character devices, and opaque directories get an
+// attribute. The archive is treated as hostile: nothing is written outside of
+// dir, whatever its names and links say, no devices are created, and no
+// attributes set that an overlay interprets.
 func untar(ctx context.Context, r io.Reader, dir string) error {
 	return untarAs(ctx, r, dir, false)
 }
@@ -40,7 +41,7 @@ func untarAs(ctx context.Context, r io.Reader, dir string, saved bool) error {
 	return untarWith(ctx, r, dir, saved, func() error { return nil })
 }
 
-// untarWith calls each before it makes an entry.
+// untarWith calls each before it creates an entry.
 func untarWith(ctx context.Context, r io.Reader, dir string, saved bool, each func() error) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -80,7 +81,8 @@ type unpacker struct {
 	saved bool // the archive is of a saved layer: see UnpackSaved
 }
 
-// dirTime is set last: writing into a directory changes it.
+// dirTime is the time of a directory. It is set last, because writing into the
+// directory changes it.
 type dirTime struct {
 	name string
 	time time.Time
@@ -106,7 +108,8 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 		return nil
 	}
 	if isSparse(h) {
-		// A few bytes of it can stand for all that a layer may hold, in zeros.
+		// A few bytes of a sparse entry could expand to the maximum size of a
+		// layer.
 		return errors.New("it is a sparse file, which no builder of images writes")
 	}
 	name, err := cleanName(h.Name)
@@ -126,7 +129,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 		return err
 	}
 	if u.saved && (h.PAXRecords[SavedLiteral] != "" || h.PAXRecords[SavedWhiteout] != "") {
-		// Its name only looks like a whiteout's.
+		// The name only looks like a whiteout.
 	} else if base := path.Base(name); strings.HasPrefix(base, whiteoutPrefix) {
 		return u.whiteout(path.Dir(name), base)
 	}
@@ -176,10 +179,10 @@ func isSparse(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeGNUSparse
 }
 
-// parents makes the directories above name that the archive has left out. A
-// link among them is refused by what follows, since root follows none that
-// leaves it; one that stays inside is refused here, because an overlay would
-// read it against all layers, not this one.
+// parents creates the directories above name that the archive left out. A
+// parent that is a link is refused, even if it stays inside, because an overlay
+// would resolve it against all layers and not this one. os.Root refuses links
+// that lead out.
 func (u *unpacker) parents(name string) error {
 	for i := range len(name) {
 		if name[i] != '/' {
@@ -203,7 +206,7 @@ func (u *unpacker) parents(name string) error {
 	return nil
 }
 
-// clear removes what an earlier entry of the same name has made.
+// clear removes the file of an earlier entry with the same name.
 func (u *unpacker) clear(name string, forDir bool) error {
 	info, err := u.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -242,7 +245,7 @@ func (u *unpacker) hardLink(name, target string) error {
 	return u.root.Link(target, name)
 }
 
-// whiteout notes that the layer deletes something of those below.
+// whiteout records that the layer deletes a name of lower layers.
 func (u *unpacker) whiteout(dir, base string) error {
 	if base == whiteoutOpaque {
 		return u.at(dir, func(fd int) error {
@@ -251,7 +254,7 @@ func (u *unpacker) whiteout(dir, base string) error {
 	}
 	gone := strings.TrimPrefix(base, whiteoutPrefix)
 	if strings.HasPrefix(base, whiteoutMeta) || gone == "" || gone == "." || gone == ".." {
-		return nil // bookkeeping of another file system's
+		return nil // metadata of another union file system
 	}
 	if err := u.clear(path.Join(dir, gone), false); err != nil {
 		return err
@@ -259,8 +262,9 @@ func (u *unpacker) whiteout(dir, base string) error {
 	return u.putWhiteout(dir, gone)
 }
 
-// OriginAttr is an attribute without a value. It notes that a directory was in the layers below, and
-// so may hold whiteouts. Where it was not, an overlay would else show them.
+// OriginAttr is an attribute without a value. It marks a directory that also
+// exists in a lower layer and so may contain whiteouts. Without it an overlay
+// would show the whiteouts as files.
 const OriginAttr = "trusted.overlay.origin"
 
 func (u *unpacker) putWhiteout(dir, name string) error {
@@ -281,8 +285,8 @@ func (u *unpacker) at(dir string, do func(fd int) error) error {
 	return errors.Join(do(int(f.Fd())), f.Close())
 }
 
-// attributes sets owner, mode, extended attributes and time, in the order in
-// which one does not undo the other.
+// attributes sets owner, mode, extended attributes and time, in an order in
+// which no step undoes another.
 func (u *unpacker) attributes(name string, h *tar.Header) error {
 	if err := u.root.Lchown(name, h.Uid, h.Gid); err != nil {
 		return err
@@ -307,13 +311,14 @@ func (u *unpacker) attributes(name string, h *tar.Header) error {
 		}
 	}
 	if h.Typeflag == tar.TypeDir {
-		return nil // its time comes last
+		return nil // its time is set last
 	}
 	return u.root.Chtimes(name, h.ModTime, h.ModTime)
 }
 
-// allowedXattr lets through capabilities of programs and what users set. An
-// overlay obeys attributes of its own, which could lead it out of the layer.
+// allowedXattr reports whether an attribute may be set: file capabilities and
+// user attributes. An overlay interprets its own attributes, which could make
+// it read outside of the layer.
 func allowedXattr(name string) bool {
 	return name == "security.capability" || strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "user.overlay.")
 }

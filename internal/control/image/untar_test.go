@@ -119,7 +119,7 @@ func TestUntar(t *testing.T) {
 	}
 }
 
-// hostile are archives that have to be refused, and the reason to be given.
+// hostile lists archives that must be refused, with the expected reason.
 var hostile = map[string]struct {
 	items []item
 	want  string
@@ -167,7 +167,7 @@ func TestUntarHostile(t *testing.T) {
 	}
 }
 
-// zeroReader gives zeros without end.
+// zeroReader is an endless reader of zeros.
 type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) {
@@ -175,16 +175,16 @@ func (zeroReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bomb is an archive of one file of zeros.
+// bomb returns an archive with one file of zeros.
 func bomb(size int64) io.Reader {
 	var head bytes.Buffer
 	w := tar.NewWriter(&head)
-	_ = w.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: size, Format: tar.FormatGNU}) // into memory
+	_ = w.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: size, Format: tar.FormatGNU}) // writes to memory
 	return io.MultiReader(&head, io.LimitReader(zeroReader{}, size), io.LimitReader(zeroReader{}, 1024))
 }
 
-// TestUntarZeros unpacks ten gigabytes of zeros into hardly anything, and
-// refuses a layer that is larger than any.
+// TestUntarZeros unpacks ten gigabytes of zeros using almost no disk space, and
+// refuses a layer above the maximum size.
 func TestUntarZeros(t *testing.T) {
 	need.Root(t)
 	const size = 10 << 30
@@ -206,7 +206,7 @@ func TestUntarZeros(t *testing.T) {
 	}
 }
 
-// TestUntarSparse refuses a few bytes that say they are all zeros of the world.
+// TestUntarSparse refuses a small archive with a huge sparse file.
 func TestUntarSparse(t *testing.T) {
 	need.Root(t)
 	program := need.Command(t, "tar")
@@ -228,7 +228,8 @@ func TestUntarSparse(t *testing.T) {
 	}
 }
 
-// TestSparse holds every file to what it was, wherever its zeros are.
+// TestSparse checks that every file is restored exactly, wherever its zeros
+// are.
 func TestSparse(t *testing.T) {
 	need.Root(t)
 	zero, noise := strings.Repeat("\x00", sparseBlock), strings.Repeat("n", sparseBlock)
@@ -254,7 +255,7 @@ func TestUntarTorn(t *testing.T) {
 	}
 }
 
-// FuzzUntar lets no archive write outside the layer's folder.
+// FuzzUntar checks that no archive writes outside of the layer's folder.
 func FuzzUntar(f *testing.F) {
 	need.Root(f)
 	for _, c := range hostile {

@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A view reads stacked layers as an overlay would show them, without a mount
-// and without ever leaving them, whatever links they hold.
+// A view reads stacked layers as an overlay would show them, without mounting
+// and without ever leaving them, whatever links they contain.
 type view []string // directories, topmost first
 
-// maxLinks bounds the links followed for one path, as the kernel does.
+// maxLinks is the maximum number of links followed for one path, as in the
+// kernel.
 const maxLinks = 40
 
-// maxConfig is the largest file of an image that is read to be amended.
+// maxConfig is the maximum size of an image's file that is read to be amended.
 const maxConfig = 1 << 20
 
 // resolve follows the links in name (relative to the root) and returns the
-// path without links that it leads to, whether or not that exists.
+// resulting path without links, which need not exist.
 func (v view) resolve(name string) string {
 	todo := strings.Split(path.Clean(name), "/")
 	done := ""
@@ -59,8 +60,8 @@ func (v view) resolve(name string) string {
 	return done
 }
 
-// lookup finds what is at name, none of whose parents is a link: the layer
-// that has it and what it is, or nil if there is nothing.
+// lookup returns the layer and file info of name, none of whose parents may be
+// a link. It returns nil info if there is no such file.
 func (v view) lookup(name string) (layer string, info fs.FileInfo) {
 	for _, dir := range v {
 		hidden := false
@@ -80,7 +81,7 @@ func (v view) lookup(name string) (layer string, info fs.FileInfo) {
 				return dir, got
 			}
 			if !got.IsDir() {
-				return "", nil // it hides what is below, or is a whiteout
+				return "", nil // hidden by a file or whiteout of a higher layer
 			}
 			hidden = hidden || isOpaque(p)
 		}
@@ -91,8 +92,8 @@ func (v view) lookup(name string) (layer string, info fs.FileInfo) {
 	return "", nil
 }
 
-// read returns a file's content, or nil if there is no such regular file or it
-// is too large to be what its name says.
+// read returns a file's content, or nil if name is not a regular file or is too
+// large.
 func (v view) read(name string) []byte {
 	name = v.resolve(name)
 	dir, info := v.lookup(name)

@@ -15,17 +15,17 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// A claim says that somebody needs layers. It ends by itself: with a folder
-// that is gone, or with the process that has its file locked. So nobody has to
-// remember, after a crash, what to give back.
+// A claim keeps layers from being removed. It ends by itself: when a folder is
+// deleted, or when the process that has the claim's file locked ends. So
+// nothing needs to be released after a crash.
 type claim struct {
-	While  string   `json:"while,omitempty"` // absolute path; "" is the process that has the file locked
+	While  string   `json:"while,omitempty"` // absolute path of that folder; "" means that the lock on the file counts
 	Layers []string `json:"layers"`
 }
 
-// Claim keeps the layer id, and those below it, for as long as the folder while
-// is there, and returns their directories, topmost first. A claim of the same
-// name is replaced. Without an id it claims nothing, and returns nothing.
+// Claim keeps the layer id and those below it for as long as the folder while
+// exists, and returns their directories, topmost first. It replaces a claim of
+// the same name. If id is "", it removes the claim and returns nothing.
 func (s *Store) Claim(name, while, id string) (dirs []string, err error) {
 	err = s.locked(func() error {
 		stack, err := s.Stack(id)
@@ -75,7 +75,7 @@ func (s *Store) writeClaim(name string, c claim) error {
 	return atomicfile.Write(s.path("claims", name), data, 0o600)
 }
 
-// pin keeps the layers of a stack until unpin, or the end of this process.
+// pin keeps the layers of a stack until unpin is called or this process ends.
 func (s *Store) pin(id string) (stack []Layer, unpin func(), err error) {
 	var f *os.File
 	err = s.locked(func() error {
@@ -101,8 +101,8 @@ func (s *Store) pin(id string) (stack []Layer, unpin func(), err error) {
 	return stack, func() { _ = f.Close() }, nil
 }
 
-// claimed returns the layers that claims name, and removes the claims that have
-// ended. The store is locked.
+// claimed returns the ids of claimed layers and removes claims that have ended.
+// The caller holds the store's lock.
 func (s *Store) claimed() ([]string, error) {
 	entries, err := os.ReadDir(s.path("claims", ""))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Store) claimed() ([]string, error) {
 	var out []string
 	for _, e := range entries {
 		path := s.path("claims", e.Name())
-		if atomicfile.Unfinished(e.Name()) || strings.HasSuffix(e.Name(), ".new") { // ".new" is from before version 0.1
+		if atomicfile.Unfinished(e.Name()) || strings.HasSuffix(e.Name(), ".new") { // ".new" was used before version 0.1
 			if err := os.Remove(path); err != nil {
 				return nil, err
 			}
@@ -147,7 +147,7 @@ func (c claim) lasts(path string) (bool, error) {
 	return hasLock(path)
 }
 
-// hasLock reports whether somebody has a file or folder locked.
+// hasLock reports whether any process has a file or folder locked.
 func hasLock(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -161,8 +161,8 @@ func hasLock(path string) (bool, error) {
 	return false, err
 }
 
-// Collect removes the layers that nobody needs, and what the dead have left
-// half made. The files go in the background.
+// Collect removes the layers that are not needed and the leftovers of dead
+// processes. The files are deleted in the background.
 func (s *Store) Collect() error {
 	if err := s.locked(s.collect); err != nil {
 		return fmt.Errorf("collect layers: %w", err)
@@ -192,7 +192,7 @@ func (s *Store) collect() error {
 			live[id] = true
 		}
 	}
-	// The tree goes before its description: without a tree there is no layer.
+	// Remove the tree before its description: without a tree there is no layer.
 	trees, err := os.ReadDir(s.path("tree", ""))
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (s *Store) collect() error {
 	}
 	for _, e := range memories {
 		if l, err := s.Layer(e.Name()); err == nil && l.Kept {
-			continue // machines may begin with it
+			continue // machines may still start from it
 		}
 		if err := s.trash.Discard(s.path("memory", e.Name()), e.Name()); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (s *Store) collect() error {
 	return s.collectWork()
 }
 
-// collectWork removes what is being made by nobody any more.
+// collectWork removes the work folders of dead processes.
 func (s *Store) collectWork() error {
 	entries, err := os.ReadDir(s.path("work", ""))
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Store) collectWork() error {
 	for _, e := range entries {
 		path := s.path("work", e.Name())
 		if locked, err := hasLock(path); err != nil || locked {
-			continue // its maker lives, or has just put it where it belongs
+			continue // it is still in use, or has just been moved to its place
 		}
 		if err := s.trash.Discard(path, e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -253,11 +253,11 @@ func (s *Store) collectWork() error {
 	return nil
 }
 
-// workDir makes a folder for something that is being made. Until done is
-// called, or this process ends, nobody removes it; done removes what is left.
+// workDir creates a folder for a layer being made. It is protected from Collect
+// until done is called or this process ends; done removes what is left of it.
 func (s *Store) workDir() (dir string, done func(), err error) {
 	var f *os.File
-	err = s.locked(func() error { // so that nobody finds it before it is locked
+	err = s.locked(func() error { // so that Collect does not find it before it is locked
 		if dir, err = os.MkdirTemp(filepath.Join(s.dir, "work"), ""); err != nil {
 			return err
 		}
@@ -270,12 +270,13 @@ func (s *Store) workDir() (dir string, done func(), err error) {
 		return "", nil, err
 	}
 	return dir, func() {
-		_ = s.trash.Discard(dir, "work") // what stays is collected later
+		_ = s.trash.Discard(dir, "work") // the rest is collected later
 		_ = f.Close()
 	}, nil
 }
 
-// put makes the folder tree, of a work folder, the layer l. The store is locked.
+// put turns the folder tree of a work folder into the layer l. The caller holds
+// the store's lock.
 func (s *Store) put(l Layer, tree string) error {
 	if l.Parent != "" && !s.Has(l.Parent) {
 		return fmt.Errorf("layer %s: what it stands on was removed meanwhile: %w", l.ID, notFound(l.Parent))

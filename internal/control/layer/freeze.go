@@ -15,20 +15,19 @@ import (
 	"aloft/internal/fault"
 )
 
-// maxStack is how many layers a stack may have, so that a mount takes them, the
-// image's and one more.
+// maxStack is the maximum number of layers in a stack. A mount can hold these,
+// the image's layers and one more.
 const maxStack = 128
 
-// Freeze makes the directory upper, of an overlay that is not mounted, the
-// layer l, which must be new. Its files stay where they are: upper itself is
-// moved, by one rename, and after that the layer is there. The claim of that
-// name gets l too, so that whoever wrote upper can put another above it,
-// whatever becomes of l.
+// Freeze turns upper, the upper directory of an unmounted overlay, into the new
+// layer l. It copies no files: upper is flushed and renamed. The named claim is
+// extended to l, so that the caller can put a new upper layer on top of it even
+// if l is deleted.
 func (s *Store) Freeze(l Layer, upper, claim string) error {
 	if !ValidID(l.ID) {
 		return fault.Invalid("layer %q: an id is snapshot-YYYYMMDD-<uuid> or bld-YYYYMMDD-<uuid>", l.ID)
 	}
-	if !IsFork(l.ID) { // which lasts no longer than the machine that it is of, whose disk is as it is
+	if !IsFork(l.ID) { // a fork lives no longer than its machine, so it need not be durable
 		if err := syncTree(upper); err != nil {
 			return fmt.Errorf("freeze %s: %w", l.ID, err)
 		}
@@ -72,9 +71,9 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 	return nil
 }
 
-// KeepMemory keeps what is in the folder from, the memory of a machine whose disk
-// is the layer id, beside the layer until that is given up. The files are not
-// copied, and must not be written to any more.
+// KeepMemory moves the files in the folder from, the memory of a machine whose
+// disk is the layer id, next to the layer, until the layer is deleted. Nothing
+// may write to the files any more.
 func (s *Store) KeepMemory(id, from string) error {
 	files, err := os.ReadDir(from)
 	if err != nil {
@@ -101,8 +100,8 @@ func (s *Store) KeepMemory(id, from string) error {
 	return nil
 }
 
-// Memory is the folder of what KeepMemory has kept beside the layer; "" where
-// there is none.
+// Memory returns the folder that KeepMemory saved for the layer, or "" if there
+// is none.
 func (s *Store) Memory(id string) string {
 	path := s.path("memory", id)
 	if _, err := os.Lstat(path); id == "" || err != nil {
@@ -111,15 +110,15 @@ func (s *Store) Memory(id string) string {
 	return path
 }
 
-// Has reports whether the layer is there, kept or not.
+// Has reports whether the layer exists, kept or not.
 func (s *Store) Has(id string) bool {
 	_, err := s.Layer(id)
 	return err == nil
 }
 
-// Top makes the directory path, to be the upper layer above the layer id: the
-// root of the machine keeps the owner, mode, attributes and time that it has
-// there. Without an id it is root's, mode 0755.
+// Top creates the directory path as an upper layer on top of the layer id. The
+// directory gets the owner, mode, attributes and time of the machine's root. If
+// id is "", it belongs to root, with mode 0755.
 func (s *Store) Top(id, path string) error {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return fmt.Errorf("layer above %s: %w", id, err)
@@ -133,8 +132,8 @@ func (s *Store) Top(id, path string) error {
 	return nil
 }
 
-// copyAttributes gives the directory to what the directory from has, but for
-// what an overlay notes for itself.
+// copyAttributes gives the directory to the attributes of the directory from,
+// except those private to the overlay.
 func copyAttributes(from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {
@@ -165,13 +164,13 @@ func copyAttributes(from, to string) error {
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
-// What an overlay notes in its upper layer.
+// Attributes that an overlay sets in its upper layer.
 const (
 	overlayAttrs = "trusted.overlay."
 	opaqueAttr   = "trusted.overlay.opaque"
 )
 
-// xattrs reads the extended attributes of a file, following no link.
+// xattrs returns the extended attributes of a file, without following links.
 func xattrs(path string) (map[string][]byte, error) {
 	names, err := xattr(func(b []byte) (int, error) { return unix.Llistxattr(path, b) })
 	if err != nil || len(names) == 0 {
@@ -191,7 +190,7 @@ func xattrs(path string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// xattr calls get with a buffer that is large enough.
+// xattr calls get with a sufficiently large buffer.
 func xattr(get func([]byte) (int, error)) ([]byte, error) {
 	n, err := get(nil)
 	if err != nil || n == 0 {

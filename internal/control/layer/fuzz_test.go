@@ -14,8 +14,8 @@ import (
 	"aloft/internal/need"
 )
 
-// FuzzManifest lets what a bucket says of a snapshot be anything: what is taken
-// is one stack of layers, each of a name that is one, with that of the snapshot on top.
+// FuzzManifest feeds arbitrary snapshot manifests to the import. An accepted
+// one must be a single stack of layers with valid ids and the snapshot on top.
 func FuzzManifest(f *testing.F) {
 	need.Root(f)
 	s := open(f, f.TempDir())
@@ -53,7 +53,7 @@ func FuzzManifest(f *testing.F) {
 		from := memblob.OpenBucket(nil)
 		defer func() { _ = from.Close() }()
 		var m manifest
-		if json.Unmarshal(raw, &m) == nil { // if it is one, it leads to the configuration
+		if json.Unmarshal(raw, &m) == nil { // a valid manifest must also lead to the configuration
 			m.Config.Digest = digestOf(sha256.Sum256(config))
 			raw, _ = json.Marshal(m)
 			key, _ := blobKey(m.Config.Digest)
@@ -81,7 +81,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// FuzzUnpackSaved lets no saved layer write outside of its folder.
+// FuzzUnpackSaved checks that no saved layer writes outside of its folder.
 func FuzzUnpackSaved(f *testing.F) {
 	need.Root(f)
 	tree := f.TempDir()

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// picture is all that can be seen of a tree: by path, what the file is. Files
-// that are one by hard links name the first of their names.
+// picture describes everything visible in a tree, by path. Hard links name the
+// first path of the file.
 type picture map[string]string
 
-// look takes the picture of the tree at root. Of a file with holes it notes
-// that it takes less room than it is long.
+// look takes the picture of the tree at root. It notes which files have holes,
+// that is, use less disk space than their length.
 func look(t testing.TB, root string) picture {
 	t.Helper()
 	p, first := picture{}, map[inode]string{}
@@ -80,11 +80,11 @@ func look(t testing.TB, root string) picture {
 	return p
 }
 
-// same fails the test unless both pictures are.
+// same fails the test unless the pictures are equal.
 func same(t testing.TB, what string, want, got picture) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		// A hole that was written full of zeros may come back as a hole.
+		// A file written with zeros may come back with holes.
 		if got[name] != want[name] && got[name] != strings.Replace(want[name], "holes=false", "holes=true", 1) {
 			t.Errorf("%s: %q\n was %s\n is  %s", what, name, want[name], got[name])
 		}
@@ -96,9 +96,9 @@ func same(t testing.TB, what string, want, got picture) {
 	}
 }
 
-// A scribe does to a tree what machines do to theirs, at random. It writes
-// through an [os.Root], since it makes links to anywhere and goes where they
-// lead; and it opens only what it has seen to be a file, since it makes devices.
+// A scribe changes a tree at random in all the ways in which machines do. It
+// writes through an [os.Root], since it creates links to anywhere and follows
+// them, and it opens only regular files, since it also creates devices.
 type scribe struct {
 	r    *rand.Rand
 	root *os.Root
@@ -117,7 +117,7 @@ var names = []string{
 	"a", "b", "c", "d", "e", "etc", "with space", "\xff\xfe", "-rf", ".wh.a", ".wh..wh..opq", "new\nline", "ä", strings.Repeat("n", 200),
 }
 
-// place returns a random path, which may be anything or nothing.
+// place returns a random path, which need not exist.
 func (s *scribe) place() string {
 	path := "."
 	for range 1 + s.r.IntN(3) {
@@ -126,8 +126,7 @@ func (s *scribe) place() string {
 	return path
 }
 
-// some returns a random path at which there is something; "." where there is
-// nothing else.
+// some returns a random existing path, or "." if there is no other.
 func (s *scribe) some() string {
 	var all []string
 	_ = filepath.WalkDir(s.root.Name(), func(path string, _ fs.DirEntry, err error) error {
@@ -139,19 +138,20 @@ func (s *scribe) some() string {
 	return all[s.r.IntN(len(all))]
 }
 
-// expected are the errors that a scribe may meet, since it does not look first.
+// expected lists errors that a scribe may get, because it does not check before
+// acting.
 var expected = []error{
 	unix.ENOENT, unix.EEXIST, unix.ENOTDIR, unix.EISDIR, unix.ENOTEMPTY, unix.EXDEV, unix.EINVAL, unix.EPERM, unix.EBUSY,
 	unix.ENOTSUP, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG, unix.ENXIO,
 }
 
-// write does one thing. What must not be done is no error.
+// write makes one random change. Forbidden changes are not errors.
 func (s *scribe) write(t testing.TB) {
 	t.Helper()
 	path, other := s.place(), s.some()
 	op := s.r.IntN(20)
 	err := s.do(op, path, other)
-	// An os.Root says in words of its own that a path leads out of it.
+	// os.Root has its own error for a path that leads out of it.
 	if err != nil && !strings.Contains(err.Error(), "path escapes") &&
 		!slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 		t.Fatalf("op %d on %q, %q: %v", op, path, other, err)
@@ -191,7 +191,7 @@ func (s *scribe) do(op int, path, other string) error {
 			return unix.Lsetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", fd, base), attr, value, 0)
 		})
 	case 14:
-		// Devices of the numbers that are kept for trying things out.
+		// Devices with the numbers reserved for experiments.
 		mode := []uint32{unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK}[s.r.IntN(4)]
 		dev := unix.Mkdev(60, uint32(s.r.IntN(300)))
 		return s.at(path, func(fd int, base string) error { return unix.Mknodat(fd, base, mode|0o640, int(dev)) })
@@ -208,7 +208,7 @@ func (s *scribe) do(op int, path, other string) error {
 		return s.at(other, func(fd int, base string) error {
 			return unix.UtimesNanoAt(fd, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 		})
-	case 17, 18: // what makes a directory opaque
+	case 17, 18: // make a directory opaque
 		info, err := s.root.Lstat(other)
 		if err != nil || !info.IsDir() || other == "." {
 			return err
@@ -232,7 +232,8 @@ func (s *scribe) bytes(limit int) []byte {
 	return data
 }
 
-// file does something with the file at path, if it is one or there is none.
+// file calls a function with the file at path, if that is a regular file or
+// does not exist.
 func (s *scribe) file(path string, flags int, do func(*os.File) error) error {
 	switch info, err := s.root.Lstat(path); {
 	case err != nil && (!errors.Is(err, fs.ErrNotExist) || flags&os.O_CREATE == 0):
@@ -247,7 +248,7 @@ func (s *scribe) file(path string, flags int, do func(*os.File) error) error {
 	return errors.Join(do(f), f.Close())
 }
 
-// at does something with a name in its folder.
+// at calls do with a path's parent directory and base name.
 func (s *scribe) at(path string, do func(fd int, base string) error) error {
 	if path == "." {
 		return nil

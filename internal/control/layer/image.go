@@ -16,10 +16,10 @@ import (
 	"aloft/internal/control/image"
 )
 
-// ExportImage writes an image to the folder dir, as an OCI layout in which it
-// has the name tag, and returns its digest: sha256:…. lower are the directories
-// of its layers, topmost first. Its layers are packed anew, so that its digest is
-// another than that of where it came from.
+// ExportImage writes an image to the folder dir as an OCI layout with the given
+// tag, and returns its digest: sha256:…. lower lists the directories of its
+// layers, topmost first. The layers are packed anew, so the digest differs from
+// that of the original image.
 func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag string) (digest string, err error) {
 	img := empty.Image
 	config, err := img.ConfigFile()
@@ -32,11 +32,11 @@ func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag s
 		return "", err
 	}
 	var packing sync.WaitGroup
-	defer packing.Wait() // whoever has the layers may give them up then
+	defer packing.Wait() // the caller may delete the layers after this returns
 	for _, tree := range slices.Backward(lower) {
 		r, w := io.Pipe()
 		packing.Go(func() { _ = w.CloseWithError(pack(ctx, w, tree)) })
-		defer func() { _ = r.Close() }() // ends it, where not all was read
+		defer func() { _ = r.Close() }() // stops the writer if not everything was read
 		if img, err = mutate.AppendLayers(img, stream.NewLayer(r)); err != nil {
 			return "", err
 		}

@@ -12,8 +12,9 @@ import (
 	"aloft/internal/need"
 )
 
-// An image that was exported is the same image where it is imported: its files,
-// what its upper layer takes away, and what it says of processes.
+// TestExportImage checks that an exported image is identical after importing
+// it: its files, the deletions of its upper layer, and its process
+// configuration.
 func TestExportImage(t *testing.T) {
 	need.Root(t)
 	lower, upper := t.TempDir(), t.TempDir()

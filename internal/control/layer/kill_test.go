@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child does one thing to the store in args[0], and is killed at the step args[1].
+// child runs one operation on the store in args[0], and is killed at the step
+// args[1].
 func child(args []string) error {
 	s, err := Open(args[0], slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -61,7 +62,7 @@ func child(args []string) error {
 	return errors.New("unknown: " + args[2])
 }
 
-// killed runs a child and wants it to be killed.
+// killed runs a child and checks that it was killed.
 func killed(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -73,7 +74,7 @@ func killed(t *testing.T, args ...string) {
 	}
 }
 
-// content reads the file of a layer that [frozen] has made.
+// content reads the file of a layer made by [frozen].
 func content(t *testing.T, s *Store, id string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.tree(id), "file"))
@@ -83,7 +84,7 @@ func content(t *testing.T, s *Store, id string) string {
 	return string(data)
 }
 
-// emptied gives everything up, and wants nothing to be left.
+// emptied deletes everything and checks that nothing is left.
 func emptied(t *testing.T, s *Store) {
 	t.Helper()
 	kept, err := s.List()
@@ -130,7 +131,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 				if s.Has(id) != (step == "freeze: moved") {
 					t.Fatalf("the layer is there: %v", s.Has(id))
 				}
-				if !s.Has(id) { // what was not frozen is still the machine's
+				if !s.Has(id) { // if it was not frozen, the machine still has it
 					if err := s.Freeze(Layer{ID: id, Image: "host", Kept: true}, upper, "machine"); err != nil {
 						t.Fatal(err)
 					}
@@ -138,7 +139,7 @@ func TestKilledWhileFreezing(t *testing.T) {
 				if got := content(t, s, id); got != "work" {
 					t.Errorf("it holds %q", got)
 				}
-				// Nobody has noted yet what the machine stands on, but it is claimed.
+				// The layer has no parent recorded yet, but its parent is claimed.
 				if err := s.Delete(id); err != nil {
 					t.Fatal(err)
 				}
@@ -173,7 +174,7 @@ func TestKilledWhileImporting(t *testing.T) {
 			if s.Has(above.ID) {
 				t.Fatal("the topmost layer is there without all below it")
 			}
-			if err := s.Collect(); err != nil { // another may, before it is tried again
+			if err := s.Collect(); err != nil { // another process may collect before the retry
 				t.Fatal(err)
 			}
 			if _, err := s.Import(t.Context(), above.ID, b, nil); err != nil {

@@ -1,23 +1,23 @@
-// Package layer keeps what machines have written: directories in the form of
-// an overlay's upper layer, each of which stands on an image, or on another
-// layer that does. A layer never changes once it is saved. Saving one is a
-// rename, once what was written is on the disk, and starting from one is a mount:
-// neither costs anything per file.
+// Package layer stores what machines have written, as directories in the
+// format of an overlay's upper layer. Each is based on an image or on another
+// layer. A saved layer never changes. Saving one is an fsync and a rename, and
+// starting from one is a mount: the cost does not depend on the number of
+// files.
 //
-// A layer is named by an id and not by its content, since to digest 50,000
-// files takes longer than to save them. What is exported is named by content.
+// A layer is named by an id and not by its content, since digesting 50,000
+// files takes longer than saving them. Exported layers are named by content.
 //
-// A layer stays as long as somebody needs it: a person who keeps it (a
-// snapshot, an environment's active build), a machine or a copy under way that
-// claims it, or another layer that stands on it. All that is on disk, in one
-// folder, and every change is one rename, so whoever is killed at whatever
-// moment leaves a store in which each layer is whole or not there:
+// A layer stays as long as it is needed: by a person who keeps it (a snapshot,
+// an environment's active build), by a claim of a machine or of a copy in
+// progress, or by another layer based on it. All state is on disk, in one
+// folder, and every change is one rename. So after a crash at any moment each
+// layer is either complete or absent:
 //
-//	meta/ID.json   what a layer is; there before its tree
+//	meta/ID.json   description of a layer, written before its tree
 //	tree/ID        its files
-//	claims/NAME    who needs which layers, and for how long
-//	work           what is being made
-//	trash          what is being removed
+//	claims/NAME    which layers are needed, and for how long
+//	work           layers being made
+//	trash          layers being deleted
 package layer
 
 import (
@@ -43,66 +43,66 @@ import (
 	"aloft/internal/fault"
 )
 
-// The kinds of layers, with which their ids begin.
+// The kinds of layers, with which their ids start.
 const (
-	Snapshot = "snapshot" // saved by a person, or to start others from
-	Fork     = "fork"     // kept until those that were forked from it have begun
-	Build    = "bld"      // an environment made ready
+	Snapshot = "snapshot" // saved by a person, or to start other machines from
+	Fork     = "fork"     // kept until the machines forked from it have started
+	Build    = "bld"      // a built environment
 	flat     = "flat"     // several layers merged into one
 )
 
-// NewID returns a fresh id of that kind: snapshot-YYYYMMDD-<uuid>.
+// NewID returns a new id of that kind, such as snapshot-YYYYMMDD-<uuid>.
 func NewID(kind string) string {
 	return kind + "-" + time.Now().UTC().Format("20060102") + "-" + uuid.NewString()
 }
 
 var idPattern = regexp.MustCompile(`^(snapshot|fork|bld|flat)-[0-9]{8}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// ValidID reports whether a layer may have this id.
+// ValidID reports whether id is a valid id of a layer.
 func ValidID(id string) bool { return idPattern.MatchString(id) }
 
-// IsFork reports whether a layer of this id is of that kind.
+// IsFork reports whether id is a valid id of kind Fork.
 func IsFork(id string) bool { return strings.HasPrefix(id, Fork+"-") && ValidID(id) }
 
-// Layer is what is known of a layer.
+// Layer describes a layer.
 type Layer struct {
 	ID      string    `json:"id"`
-	Parent  string    `json:"parent,omitempty"` // the layer below; "" is the image itself
-	Image   string    `json:"image"`            // as machine.Spec names it
-	Pinned  string    `json:"pinned,omitempty"` // a name of that image's very content, where it has one: Image may come to mean another
+	Parent  string    `json:"parent,omitempty"` // the layer below; "" means the image itself
+	Image   string    `json:"image"`            // the name in machine.Spec
+	Pinned  string    `json:"pinned,omitempty"` // a name that always means the image's content, if it has one: the meaning of Image may change
 	Created time.Time `json:"created"`
 	Kept    bool      `json:"kept"`             // until Delete
-	Packed  *Packed   `json:"packed,omitempty"` // once it was exported or imported
+	Packed  *Packed   `json:"packed,omitempty"` // set once it was exported or imported
 }
 
-// Content names the image that the layer stands on, and no other.
+// Content returns the most exact name of the image below the layer.
 func (l Layer) Content() string { return cmp.Or(l.Pinned, l.Image) }
 
-// Packed is a layer as a file.
+// Packed describes a layer as a file.
 type Packed struct {
-	Digest string `json:"digest"` // sha256:<hex> of the file
-	DiffID string `json:"diffId"` // sha256:<hex> of the archive in it
-	Size   int64  `json:"size"`   // of the file, in bytes
+	Digest string `json:"digest"` // digest of the file: sha256:<hex>
+	DiffID string `json:"diffId"` // digest of the archive in the file: sha256:<hex>
+	Size   int64  `json:"size"`   // size of the file in bytes
 }
 
-// A Store is the layers in one folder. Its methods are safe for concurrent use,
-// also by several processes on one folder.
+// A Store holds the layers in one folder. Its methods are safe for concurrent
+// use, including by several processes on one folder.
 type Store struct {
 	dir   string
 	trash *trash.Can
-	sizes sync.Map     // of layers, by id, as [Store.Size] has counted them
-	step  func(string) // between the steps of a change, for tests
+	sizes sync.Map     // sizes by id, cached by [Store.Size]
+	step  func(string) // called between the steps of a change, for tests
 }
 
-// Open returns the store in dir, which it makes if it is not there. Where
-// layers are to be frozen, dir is on the file system of the machines.
+// Open returns the store in dir, and creates the folder if needed. To freeze
+// layers, dir must be on the file system of the machines.
 func Open(dir string, log *slog.Logger) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("layer store: %w", err)
 	}
 	for _, name := range []string{"meta", "tree", "claims", "work", "memory", "trash"} {
-		// Closed to everybody else: below lie set-uid programs of the machines.
+		// Root only, since the machines' disks contain set-uid programs.
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			return nil, fmt.Errorf("layer store: %w", err)
 		}
@@ -110,7 +110,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	return &Store{dir: dir, trash: trash.Open(filepath.Join(dir, "trash"), log), step: func(string) {}}, nil
 }
 
-// Close waits until what was given up is removed.
+// Close waits until deleted layers are fully removed.
 func (s *Store) Close() error {
 	s.trash.Wait()
 	return nil
@@ -122,8 +122,8 @@ func (s *Store) tree(id string) string { return s.path("tree", id) }
 
 func (s *Store) meta(id string) string { return s.path("meta", id+".json") }
 
-// locked does something that no other does meanwhile, in this process or
-// another. It has to be short.
+// locked calls do while holding the store's lock, which excludes other
+// goroutines and processes. do must be quick.
 func (s *Store) locked(do func() error) error {
 	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Store) locked(do func() error) error {
 	}
 }
 
-// Layer returns what is known of a layer that is whole. The error is a
+// Layer returns the description of a complete layer. The error is a
 // [fault.NotFound] if there is none.
 func (s *Store) Layer(id string) (Layer, error) {
 	if !ValidID(id) {
@@ -169,7 +169,7 @@ func notFound(id string) error {
 		Hint("`aloft snapshot list` shows those that are kept, and `aloft snapshot import` brings others")
 }
 
-// List returns the layers that are kept, the oldest first.
+// List returns the kept layers, oldest first.
 func (s *Store) List() ([]Layer, error) {
 	all, err := s.all()
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Store) List() ([]Layer, error) {
 	return kept, nil
 }
 
-// all reads every layer that is whole.
+// all returns every complete layer.
 func (s *Store) all() ([]Layer, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "meta"))
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) all() ([]Layer, error) {
 		}
 		l, err := s.Layer(id)
 		if f, is := errors.AsType[*fault.Error](err); is && f.Kind == fault.KindNotFound {
-			continue // half made, or gone meanwhile
+			continue // incomplete, or removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -209,7 +209,7 @@ func (s *Store) all() ([]Layer, error) {
 	return out, nil
 }
 
-// Stack returns the layer and those that it stands on, topmost first.
+// Stack returns the layer and all layers below it, topmost first.
 func (s *Store) Stack(id string) ([]Layer, error) {
 	var out []Layer
 	for at := id; at != ""; {
@@ -228,8 +228,8 @@ func (s *Store) Stack(id string) ([]Layer, error) {
 	return out, nil
 }
 
-// Delete gives up a layer that is kept. It goes when nothing needs it any more:
-// machines that were made from it go on.
+// Delete stops keeping a layer. It is removed once nothing needs it: machines
+// created from it continue.
 func (s *Store) Delete(id string) error {
 	err := s.locked(func() error {
 		l, err := s.Layer(id)
@@ -256,9 +256,8 @@ func (s *Store) writeMeta(l Layer) error {
 	return atomicfile.Write(s.meta(l.ID), data, 0o600)
 }
 
-// syncTree returns when all that was written below path is on the disk, with
-// whatever else its file system had to write. So a power cut leaves a layer
-// whole, or none.
+// syncTree flushes the file system that contains path, so that a power failure
+// leaves a complete layer or none.
 func syncTree(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -44,7 +44,7 @@ func bucket(t testing.TB) *blob.Bucket {
 	return b
 }
 
-// A desk is where a test has an overlay.
+// A desk is a place for a test to mount an overlay.
 type desk struct{ base, upper, work, root string }
 
 func newDesk(t testing.TB, dir string) desk {
@@ -58,7 +58,7 @@ func newDesk(t testing.TB, dir string) desk {
 	return d
 }
 
-// on does something with the overlay of those layers, the base and upper.
+// on mounts an overlay of the layers, base and upper, and calls do.
 func (d desk) on(t testing.TB, layers []string, do func()) {
 	t.Helper()
 	if err := Mount(d.root, append(layers, d.base), d.upper, d.work); err != nil {
@@ -85,10 +85,10 @@ func stackOf(t testing.TB, s *Store, id string) (dirs []string) {
 	return dirs
 }
 
-// TestHistories writes histories at random on a real overlay, freezes after
-// each chapter, and wants the same tree: above the frozen layers, after those
-// below were merged, and in another store after an export and an import. There
-// are 1,000 with ALOFT_TEST_SOAK, and some otherwise.
+// TestHistories applies random changes on a real overlay and freezes after each
+// chapter. The resulting tree must be the same on top of the frozen layers,
+// after merging the layers below, and in another store after export and import.
+// With ALOFT_TEST_SOAK it runs 1,000 histories, otherwise a few.
 func TestHistories(t *testing.T) {
 	need.Root(t)
 	histories := 60
@@ -96,7 +96,7 @@ func TestHistories(t *testing.T) {
 		histories = 1000
 	}
 	var wg sync.WaitGroup
-	next := make(chan int, histories) // room for each: one that fails takes no more
+	next := make(chan int, histories) // buffered for all, since a failing worker stops reading
 	for range runtime.NumCPU() {
 		wg.Go(func() {
 			for n := range next {
@@ -186,7 +186,7 @@ func testHistory(t *testing.T, seed uint64) {
 	d2.on(t, stackOf(t, far, top), func() { same(t, "imported", want, look(t, d2.root)) })
 }
 
-// frozen makes a layer that holds one file.
+// frozen creates a layer that contains one file.
 func frozen(t testing.TB, s *Store, parent, content string) Layer {
 	t.Helper()
 	upper := filepath.Join(t.TempDir(), "upper")
@@ -234,7 +234,7 @@ func TestNothingThatIsNeededGoes(t *testing.T) {
 	}
 	want := func(what string, layers ...Layer) {
 		t.Helper()
-		process := open(t, dir) // another
+		process := open(t, dir) // as opened by another process
 		if err := errors.Join(process.Collect(), process.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +278,7 @@ func TestDeepStacksAreMerged(t *testing.T) {
 	if err != nil || len(stack) > deep/2 {
 		t.Fatalf("%d layers, %v", len(stack), err)
 	}
-	// The snapshots on the way are still what they were.
+	// The intermediate snapshots are unchanged.
 	kept, err := s.List()
 	if err != nil || len(kept) != deep+3 {
 		t.Fatalf("%d snapshots, %v", len(kept), err)
@@ -291,8 +291,8 @@ func TestDeepStacksAreMerged(t *testing.T) {
 	}
 }
 
-// TestOneStackThatCannotBeMerged has a path in one of two deep stacks that is too
-// long to be named: the other is merged all the same.
+// TestOneStackThatCannotBeMerged has two deep stacks, one with a path that is
+// too long to merge. The other must still be merged.
 func TestOneStackThatCannotBeMerged(t *testing.T) {
 	need.Root(t)
 	s := open(t, t.TempDir())
@@ -315,8 +315,8 @@ func TestOneStackThatCannotBeMerged(t *testing.T) {
 	}
 }
 
-// overlong makes folders in dir, each in the one before, down to where a path is
-// longer than the kernel takes.
+// overlong creates nested folders in dir until the path exceeds the kernel's
+// limit.
 func overlong(t *testing.T, dir string) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -384,7 +384,7 @@ func TestExportSharesLayers(t *testing.T) {
 	below := frozen(t, s, "", "below")
 	for _, content := range []string{"one", "two"} {
 		l := frozen(t, s, below.ID, content)
-		for range 2 { // again costs nothing and changes nothing
+		for range 2 { // repeating it is cheap and changes nothing
 			if err := s.Export(t.Context(), l.ID, b, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -403,11 +403,11 @@ func TestExportSharesLayers(t *testing.T) {
 			break
 		}
 	}
-	if files != 3+2 { // three layers, two configurations
+	if files != 3+2 { // three layers and two configurations
 		t.Errorf("the bucket holds %d files", files)
 	}
 	kept, err := far.List()
-	if err != nil || len(kept) != 2 { // what they stand on is there, and nobody's snapshot
+	if err != nil || len(kept) != 2 { // the layers below exist but are not kept as snapshots
 		t.Errorf("%v, %v", kept, err)
 	}
 	if !far.Has(below.ID) {
@@ -450,7 +450,7 @@ func TestImportTrustsNobody(t *testing.T) {
 		put(manifestKey(l.ID), change(string(manifest)))
 		refused(what)
 	}
-	// The right manifest under another name.
+	// A valid manifest under the name of another snapshot.
 	other := NewID(Snapshot)
 	put(manifestKey(other), string(manifest))
 	if _, err := open(t, t.TempDir()).Import(t.Context(), other, b, nil); err == nil {
@@ -485,7 +485,7 @@ func TestTooLargeToExport(t *testing.T) {
 	if err := os.Mkdir(upper, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a", "b"} { // an hour of zeros, if anybody were to read them
+	for _, name := range []string{"a", "b"} { // reading all the zeros would take an hour
 		f, err := os.Create(filepath.Join(upper, name))
 		if err != nil {
 			t.Fatal(err)
@@ -503,7 +503,8 @@ func TestTooLargeToExport(t *testing.T) {
 	}
 }
 
-// A layer's own files count, hard links once, and not what a link leads to.
+// TestSize checks that the layer's own files count, hard links once, and
+// targets of symbolic links not at all.
 func TestSize(t *testing.T) {
 	s := open(t, t.TempDir())
 	upper := t.TempDir()

@@ -17,11 +17,12 @@ import (
 )
 
 // deep is how many layers a stack may have before those below its top are
-// merged. A mount takes 200 in all, and every lookup of a name asks each.
+// merged. A mount can hold 200 layers in all, and every path lookup asks each
+// layer.
 const deep = 32
 
-// Tend does what is not urgent: it removes what nobody needs, and merges stacks
-// that have become deep. One that cannot be merged keeps no other from it.
+// Tend does maintenance: it removes unneeded layers and merges deep stacks. A
+// stack that cannot be merged does not stop the others.
 func (s *Store) Tend(ctx context.Context) error {
 	if err := s.Collect(); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (s *Store) Tend(ctx context.Context) error {
 	for _, l := range kept {
 		stack, err := s.Stack(l.ID)
 		if err != nil || len(stack) <= deep {
-			continue // a layer of it was given up just now, or it is well
+			continue // one of its layers has just been deleted, or it is not deep
 		}
 		if err := s.flatten(ctx, l.ID); err != nil {
 			if ctx.Err() != nil {
@@ -46,9 +47,9 @@ func (s *Store) Tend(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// flatten merges the layers below id into one, on which it stands from then on.
-// Files are hard links of the old ones: it takes no room. Machines that were
-// made from the old layers keep them.
+// flatten merges the layers below id into one layer, which becomes the parent
+// of id. Files are hard links of the old ones and use no extra space. Machines
+// created from the old layers keep those.
 func (s *Store) flatten(ctx context.Context, id string) error {
 	stack, unpin, err := s.pin(id)
 	if err != nil {
@@ -79,7 +80,7 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 	err = s.locked(func() error {
 		l, err := s.Layer(id)
 		if err != nil || l.Parent != stack[1].ID {
-			return err // another has done it
+			return err // another process has merged it meanwhile
 		}
 		if err := s.put(below, merged); err != nil {
 			return err
@@ -93,10 +94,10 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 	return s.Collect()
 }
 
-// merge puts the tree of one layer over that of another, which it changes: into
-// is what an overlay shows of both, in the form of a layer.
+// merge applies the tree of a layer to the tree into of the layer below it.
+// Afterwards into is one layer with the same effect as both.
 func merge(ctx context.Context, tree, into string) error {
-	var dirs []string // whose time is set last: writing into a directory changes it
+	var dirs []string // whose times are set last, because writing into a directory changes its time
 	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -152,7 +153,8 @@ func mergeOne(path, into string) (isDir bool, err error) {
 		}
 		return false, os.Link(path, into)
 	}
-	// A directory hides what is below it where that is none, or where it says so.
+	// A directory hides what is below it if that is not a directory, or if it is
+	// marked opaque.
 	opaque, err := isOpaque(path)
 	if err != nil {
 		return true, err
@@ -178,9 +180,9 @@ func mergeOne(path, into string) (isDir bool, err error) {
 	return true, nil
 }
 
-// putWhiteout deletes the name in the layers below. Where there is no such
-// directory below, an overlay shows this one as it is, with its whiteouts,
-// unless it is noted to have been below.
+// putWhiteout makes path a whiteout, which deletes the name in lower layers. It
+// marks the directory as having existed below (see [image.OriginAttr]), since
+// an overlay would otherwise show its whiteouts as files.
 func putWhiteout(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
 		return &os.PathError{Op: "mknod", Path: path, Err: err}
@@ -188,7 +190,7 @@ func putWhiteout(path string) error {
 	return unix.Lsetxattr(filepath.Dir(path), image.OriginAttr, nil, 0)
 }
 
-// removeBut removes what is at path, but leaves a root where it is.
+// removeBut removes the file at path, except the root directory.
 func removeBut(path string, old fs.FileInfo) error {
 	if !old.IsDir() {
 		return os.Remove(path)
@@ -206,7 +208,7 @@ func removeBut(path string, old fs.FileInfo) error {
 }
 
 // replaceAttributes gives the directory to the owner, mode and attributes of
-// from, and no others. What an overlay notes for itself stays.
+// from, and removes others. The overlay's private attributes stay.
 func replaceAttributes(from, to string) error {
 	attrs, err := xattrs(to)
 	if err != nil {

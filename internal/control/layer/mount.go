@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount mounts an overlay at target: the directories of lower, topmost first,
-// and upper above them, which takes what is written.
-// The kernel is given descriptors instead of paths, so neither their length,
-// nor a colon or comma in them, nor their number (up to 200) matters.
+// Mount mounts an overlay at target with the directories of lower, topmost
+// first, and with upper on top, which receives all writes. It passes
+// descriptors to the kernel, so the length of paths, colons and commas in them,
+// and the number of layers (up to 200) cause no problems.
 //
-// Whatever the host's defaults, upper holds nothing that means something only
-// beside this lower: no redirects, no files without their data. So it can be
+// The mount options keep upper independent of this lower, whatever the host's
+// defaults: no redirects, and no files without their data. So upper can be
 // frozen, packed and merged.
 func Mount(target string, lower []string, upper, work string) error {
 	return mount(target, lower, upper, work, func(path string) (int, error) {
@@ -96,16 +96,16 @@ func mount(target string, lower []string, upper, work string, open func(path str
 	if err := unix.Mount("overlay", target, "overlay", unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount overlay at %s: %w (an upper layer cannot lie on an overlay or a network disk: see aloft doctor)", target, err)
 	}
-	// Nobody else shall see what the machine's own mounts do to this one.
+	// Keep mounts made inside the machine from propagating to the host.
 	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
 }
 
-// Unmount takes away whatever is mounted at target.
+// Unmount unmounts everything at target.
 func Unmount(target string) error {
 	for {
 		err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			return nil // nothing is, or no more
+			return nil // nothing is mounted there
 		}
 		if err != nil {
 			return &os.PathError{Op: "unmount", Path: target, Err: err}

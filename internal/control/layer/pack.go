@@ -18,18 +18,18 @@ import (
 	"aloft/internal/control/image"
 )
 
-// maxPacked bounds what a layer may hold to be exported, in bytes: a file that
-// is one hole costs a machine nothing, and an archive has every zero of it.
+// maxPacked is the maximum size of an exported layer's files in bytes. A sparse
+// file costs a machine nothing, but the archive contains its zeros.
 const maxPacked = 64 << 30
 
-// The names by which an archive deletes what lies below it.
+// Names with which an archive deletes files of lower layers.
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// pack writes the tree of a layer as the archive of an OCI layer. Nobody
-// changes the tree meanwhile.
+// pack writes the tree of a layer as the archive of an OCI layer. Nothing may
+// change the tree meanwhile.
 func pack(ctx context.Context, w io.Writer, dir string) error {
 	p := &packer{tar: tar.NewWriter(w), left: maxPacked, links: map[inode]string{}}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -59,7 +59,7 @@ type inode struct{ dev, ino uint64 }
 type packer struct {
 	tar   *tar.Writer
 	left  int64
-	links map[inode]string // the first name of a file that has several
+	links map[inode]string // first path of each file with several links
 }
 
 func (p *packer) add(path, name string) error {
@@ -76,7 +76,7 @@ func (p *packer) add(path, name string) error {
 		ModTime: info.ModTime(), PAXRecords: map[string]string{},
 	}
 	if isWhiteout(st) && strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
-		// The archive of OCI has no word for it.
+		// OCI archives cannot express this.
 		h.Typeflag, h.PAXRecords[image.SavedWhiteout] = tar.TypeReg, "1"
 		return p.tar.WriteHeader(h)
 	}
@@ -128,7 +128,8 @@ func (p *packer) add(path, name string) error {
 	return p.tar.WriteHeader(h)
 }
 
-// literalOnly leaves of a link's records what is about its name.
+// literalOnly returns the records about the name, which are the only ones
+// allowed on a link.
 func literalOnly(records map[string]string) map[string]string {
 	if v, ok := records[image.SavedLiteral]; ok {
 		return map[string]string{image.SavedLiteral: v}
@@ -136,8 +137,9 @@ func literalOnly(records map[string]string) map[string]string {
 	return nil
 }
 
-// recordXattrs puts the attributes of a file into its header. Those that an
-// overlay notes for itself mean something on this host only, but for one.
+// recordXattrs records the attributes of a file in its header. Except for the
+// opaque mark, it skips the overlay's private attributes, which are meaningful
+// only on this host.
 func recordXattrs(path string, h *tar.Header) (opaque bool, err error) {
 	attrs, err := xattrs(path)
 	if err != nil {
@@ -178,7 +180,7 @@ func (p *packer) file(path string, h *tar.Header, size int64) error {
 	return err
 }
 
-// isWhiteout reports whether an overlay takes the file for a deletion.
+// isWhiteout reports whether an overlay treats the file as a whiteout.
 func isWhiteout(st *syscall.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
 }

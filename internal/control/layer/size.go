@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Size returns how many bytes the layer's own files take on the disk, hard links
-// once, without the layers below. It takes a while with many files, until ctx
-// ends; what was counted is remembered, since a layer does not change.
+// Size returns the disk usage of the layer's own files in bytes, counting hard
+// links once, without the layers below. Counting many files takes a while and
+// stops when ctx ends. The result is cached, since a layer never changes.
 func (s *Store) Size(ctx context.Context, id string) (int64, error) {
 	if n, ok := s.sizes.Load(id); ok {
 		return n.(int64), nil

@@ -24,10 +24,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// A snapshot in a bucket is an OCI manifest, snapshots/ID.json, whose layers
-// are those of its stack, the lowest first, each in blobs/sha256/DIGEST. What
-// it stands on, the image, is not among them: its configuration names it.
-// Snapshots in one bucket share the layers that they have in common.
+// A snapshot in a bucket is an OCI manifest, snapshots/ID.json, with the layers
+// of its stack, lowest first, each in blobs/sha256/DIGEST. The image is not
+// included, only named in the configuration. Snapshots in one bucket share
+// their common layers.
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	configType   = "application/vnd.oci.image.config.v1+json"
@@ -56,14 +56,15 @@ type config struct {
 		Type    string   `json:"type"`
 		DiffIDs []string `json:"diff_ids"`
 	} `json:"rootfs"`
-	Aloft []Layer `json:"aloft"` // what each layer is, the lowest first
+	Aloft []Layer `json:"aloft"` // descriptions of the layers, lowest first
 }
 
 func manifestKey(id string) string { return "snapshots/" + id + ".json" }
 
 var digestPattern = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 
-// blobKey returns where a blob lies; its digest may come from anybody.
+// blobKey returns the key of a blob. It validates the digest, which is
+// untrusted.
 func blobKey(digest string) (string, error) {
 	m := digestPattern.FindStringSubmatch(digest)
 	if m == nil {
@@ -72,9 +73,8 @@ func blobKey(digest string) (string, error) {
 	return "blobs/sha256/" + m[1], nil
 }
 
-// Export writes the layer, and those that it stands on, to a bucket. Layers
-// that are there already are not written again. progress, which may be nil, is
-// told which of how many layers is next.
+// Export writes the layer and those below it to a bucket. Layers already in the
+// bucket are skipped. progress, which may be nil, is called before each layer.
 func (s *Store) Export(ctx context.Context, id string, to *blob.Bucket, progress func(n, of int)) error {
 	stack, unpin, err := s.pin(id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Store) Export(ctx context.Context, id string, to *blob.Bucket, progress
 	if err != nil {
 		return err
 	}
-	// Last: what the manifest names is there.
+	// Write the manifest last, when everything that it refers to exists.
 	if err := to.WriteAll(ctx, manifestKey(id), data, &blob.WriterOptions{ContentType: manifestType}); err != nil {
 		return fmt.Errorf("export %s: %w", id, err)
 	}
@@ -127,7 +127,7 @@ func exportConfig(ctx context.Context, c config, to *blob.Bucket) (descriptor, e
 
 func digestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// exportOne sees to it that a layer is in the bucket.
+// exportOne uploads a layer unless the bucket has it.
 func (s *Store) exportOne(ctx context.Context, l Layer, to *blob.Bucket) (Packed, error) {
 	if l.Packed != nil {
 		key, err := blobKey(l.Packed.Digest)
@@ -145,7 +145,8 @@ func (s *Store) exportOne(ctx context.Context, l Layer, to *blob.Bucket) (Packed
 		return Packed{}, err
 	}
 	defer done()
-	// Into a file first: the name in the bucket is the digest of it all.
+	// Pack to a file first, since the key in the bucket is the digest of the
+	// whole file.
 	path := filepath.Join(dir, "layer.tar.zst")
 	p, err := packFile(ctx, s.tree(l.ID), path)
 	if err != nil {
@@ -197,7 +198,7 @@ type sumWriter struct {
 
 func (s *sumWriter) Write(p []byte) (int, error) {
 	n, err := s.w.Write(p)
-	_, _ = s.sum.Write(p[:n]) // a hash does not fail
+	_, _ = s.sum.Write(p[:n]) // writing to a hash never fails
 	s.n += int64(n)
 	return n, err
 }
@@ -213,8 +214,8 @@ func upload(ctx context.Context, path, key string, to *blob.Bucket) error {
 	return to.Upload(ctx, key, f, &blob.WriterOptions{ContentType: layerType})
 }
 
-// Import reads a snapshot from a bucket, and keeps it. Layers that are here
-// already are not read again. progress is as Export's.
+// Import reads a snapshot from a bucket and keeps it. Layers that the store
+// already has are skipped. progress is as for Export.
 func (s *Store) Import(ctx context.Context, id string, from *blob.Bucket, progress func(n, of int)) (Layer, error) {
 	l, err := s.doImport(ctx, id, from, progress)
 	if err != nil {
@@ -257,8 +258,8 @@ func (s *Store) doImport(ctx context.Context, id string, from *blob.Bucket, prog
 	return s.settle(layers, dir)
 }
 
-// settle puts what was unpacked where it belongs, the lowest first, in one step
-// for whoever collects, and keeps the topmost.
+// settle moves unpacked layers to their places, lowest first, and keeps the
+// topmost. It holds the store's lock, so that Collect sees all or none.
 func (s *Store) settle(layers []Layer, dir string) (top Layer, err error) {
 	return top, s.locked(func() error {
 		for i, l := range layers {
@@ -278,7 +279,7 @@ func (s *Store) settle(layers []Layer, dir string) (top Layer, err error) {
 }
 
 // readManifest returns the layers of a snapshot in a bucket, lowest first,
-// having seen that they make one stack.
+// after checking that they form one stack.
 func readManifest(ctx context.Context, id string, from *blob.Bucket) ([]Layer, error) {
 	raw, err := document(ctx, from, manifestKey(id))
 	if gcerrors.Code(err) == gcerrors.NotFound {
@@ -308,7 +309,7 @@ func readManifest(ctx context.Context, id string, from *blob.Bucket) ([]Layer, e
 	return c.stack(id, m)
 }
 
-// stack judges what a bucket says of a snapshot.
+// stack validates a manifest and its configuration from a bucket.
 func (c config) stack(id string, m manifest) ([]Layer, error) {
 	if c.OS != "linux" || c.Architecture != runtime.GOARCH {
 		return nil, fault.Invalid("it is for %s/%s, and this host is linux/%s", c.OS, c.Architecture, runtime.GOARCH)
@@ -349,7 +350,7 @@ func document(ctx context.Context, from *blob.Bucket, key string) ([]byte, error
 	return data, err
 }
 
-// importOne unpacks a layer and proves it against both of its digests.
+// importOne unpacks a layer and verifies both of its digests.
 func importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) error {
 	key, err := blobKey(p.Digest)
 	if err != nil {
@@ -372,7 +373,7 @@ func importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) err
 	if err := image.UnpackSaved(ctx, content, dir); err != nil {
 		return err
 	}
-	// What follows the archive's end belongs to the digests too.
+	// The digests include what follows the end of the archive.
 	for _, rest := range []io.Reader{content, packed} {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
 			return err

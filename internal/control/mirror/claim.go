@@ -13,30 +13,30 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// claim says what a claimant pushed to a branch. On disk it is a file named after
-// both. Its lines are the commits; a first line "made" says that the upstream took
-// one of the pushes. An empty file says the same of an unknown commit: servers wrote
-// it before they recorded the commit.
+// claim records what a claimant pushed to a branch. On disk it is a file named
+// after both, with one commit per line; a first line "made" means that the
+// upstream has accepted a push. An empty file, as older servers wrote it, means
+// the same for an unknown commit.
 type claim struct {
-	made bool // the upstream took a push
-	// commits are the one of the last push that the upstream took, and those of
-	// later pushes of unknown outcome. The branch is the claimant's while it stands at
-	// one of them.
+	made bool // the upstream has accepted a push
+	// commits are the commit of the last accepted push and those of later pushes
+	// with unknown outcome. The branch belongs to the claimant while it is at one
+	// of them.
 	commits []string
 }
 
-// firstLine begins the file of a claim that the upstream took a push of.
+// firstLine is the first line of a claim's file once the upstream has accepted a
+// push.
 const firstLine = "made"
 
-// maxTried bounds the commits that a claim remembers.
+// maxTried is how many commits a claim remembers.
 const maxTried = 32
 
-// covers reports whether a branch that the upstream has at commit is as the
-// claimant pushed it. The upstream compares commit with the branch when it is
-// pushed to.
+// covers reports whether the claimant pushed commit, at which the branch is
+// upstream. The push itself makes the upstream compare commit with the branch.
 func (c claim) covers(commit string) bool { return slices.Contains(c.commits, commit) }
 
-// tryingAlso returns the claim as it is while a push of commit is under way.
+// tryingAlso returns the claim to store while a push of commit is in progress.
 func (c claim) tryingAlso(commit string) claim {
 	if c.covers(commit) {
 		return c
@@ -45,10 +45,10 @@ func (c claim) tryingAlso(commit string) claim {
 	return claim{c.made, commits[max(0, len(commits)-maxTried):]}
 }
 
-// settleClaim records what a push made of the claim: a branch that the upstream took
-// is the claimant's while it stands at that commit, a refused push leaves the claim
-// as it was before, and one of unknown outcome leaves its commit in the claim, to be
-// compared with the upstream's branch by the next push.
+// settleClaim updates the claim after a push. If the upstream accepted it, the
+// branch belongs to the claimant. If it was refused, the claim is restored. If
+// the outcome is unknown, the claim keeps the commit, and the next push
+// compares it with the upstream's branch.
 func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error {
 	switch {
 	case err != nil:
@@ -100,8 +100,8 @@ func (m *Mirror) readClaim(u Update) (claim, error) {
 	return claim{commits: lines}, nil
 }
 
-// writeClaim replaces the claim's file whole, or removes it where the claim says
-// nothing.
+// writeClaim atomically replaces the claim's file, or removes it if the claim
+// is empty.
 func (m *Mirror) writeClaim(u Update, c claim) error {
 	name := m.claimFile(u)
 	if !c.made && len(c.commits) == 0 {

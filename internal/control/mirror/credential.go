@@ -10,18 +10,18 @@ import (
 	"aloft/internal/fault"
 )
 
-// Credential is what a forge asks for, for every repository below a URL.
+// Credential is a login for all repositories below a URL.
 type Credential struct {
-	URL      string // http or https; a prefix that ends where a path's segment ends
-	Username string // "x-access-token" if empty; forges that take tokens do not look at it
+	URL      string // http or https; a prefix of whole path segments
+	Username string // defaults to "x-access-token"; forges ignore it for tokens
 	Token    string
-	// Source gives the token in place of Token where it changes by itself, as
-	// those of a GitHub App do. It is asked each time, by several at once. Its
-	// error is a fault, for the person who began the run.
+	// Source returns the token, in place of Token, if it changes over time, like
+	// those of a GitHub App. It is called for each use, concurrently. Its error
+	// is a fault for the person who started the run.
 	Source func(ctx context.Context, repoURL string) (string, error)
 }
 
-// credential is a Credential made ready to be matched.
+// credential is a validated Credential, prepared for matching.
 type credential struct {
 	scheme, host    string
 	segments        []string
@@ -53,7 +53,7 @@ func parseCredential(c Credential) (credential, error) {
 	if out.username == "" {
 		out.username = "x-access-token"
 	}
-	// git's credential protocol is made of lines.
+	// git's credential protocol is line based.
 	if out.token == "" && out.source == nil || !oneLine(out.token+out.username) {
 		return credential{}, fmt.Errorf("git credential for %s: its token is empty, or its name or token has a line break", out.url)
 	}
@@ -62,7 +62,7 @@ func parseCredential(c Credential) (credential, error) {
 
 func oneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
-// now is the credential with the token that it has at the moment.
+// now returns the credential with its current token.
 func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
 	if c == nil || c.source == nil {
 		return c, nil
@@ -79,7 +79,8 @@ func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
 	return &fresh, err
 }
 
-// noToken is the fault of a fetch or a push for which no token could be made.
+// noToken returns the fault for a fetch or push for which no token could be
+// created.
 func noToken(r Repo, err error) error {
 	f := fault.Of(err)
 	switch {
@@ -91,7 +92,8 @@ func noToken(r Repo, err error) error {
 	return fault.Denied("no token could be made for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
 }
 
-// covers reports whether the credential is for the repository, and how closely.
+// covers reports whether the credential applies to the repository, and how many
+// path segments match.
 func (c *credential) covers(r Repo) (closeness int, ok bool) {
 	path := strings.Split(r.path, "/")
 	if c.scheme != r.scheme || c.host != r.host || len(c.segments) > len(path) {
@@ -105,7 +107,8 @@ func (c *credential) covers(r Repo) (closeness int, ok bool) {
 	return len(c.segments), true
 }
 
-// credentialFor returns the closest credential for the repository, or nil.
+// credentialFor returns the best matching credential for the repository, or
+// nil.
 func (s *Mirrors) credentialFor(r Repo) *credential {
 	var best *credential
 	most := -1
@@ -117,8 +120,8 @@ func (s *Mirrors) credentialFor(r Repo) *credential {
 	return best
 }
 
-// Login is the name and the token for a repository's server; both are empty where
-// none is configured. The error is a fault.
+// Login returns the user name and token for a repository's server, or empty
+// strings if none is configured. The error is a fault.
 func (s *Mirrors) Login(ctx context.Context, r Repo) (username, token string, err error) {
 	c, err := s.credentialFor(r).now(ctx, r)
 	if c == nil || err != nil {
@@ -127,12 +130,13 @@ func (s *Mirrors) Login(ctx context.Context, r Repo) (username, token string, er
 	return c.username, c.token, nil
 }
 
-// helper answers git's question for a credential from the environment, so that
-// the token is in no argument, no URL and no file.
+// helper is a git credential helper that reads the credential from the
+// environment, so that the token appears in no argument, URL or file.
 const helper = `!f() { test "$1" = get || exit 0; printf 'username=%s\npassword=%s\n' "$ALOFT_GIT_USERNAME" "$ALOFT_GIT_TOKEN"; }; f`
 
-// environ is what git needs to use the credential with its own host only:
-// where a redirect leads elsewhere, git asks no helper.
+// environ returns the configuration and environment with which git uses the
+// credential for its own host only. After a redirect to another host, git does
+// not call the helper.
 func (c *credential) environ() (config [][2]string, env []string) {
 	if c == nil {
 		return nil, nil
@@ -141,7 +145,7 @@ func (c *credential) environ() (config [][2]string, env []string) {
 		[]string{"ALOFT_GIT_USERNAME=" + c.username, "ALOFT_GIT_TOKEN=" + c.token}
 }
 
-// dialAddress is the host and port at which the repository is reached.
+// dialAddress returns the host and port of the repository's server.
 func (r Repo) dialAddress() string {
 	if _, _, err := net.SplitHostPort(r.host); err == nil {
 		return r.host

@@ -10,9 +10,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// Export writes a commit's files into dir, an empty folder, as a checkout would
-// have them. Git refuses names that lead out of it, and writes through no link.
-// Submodules are empty folders.
+// Export writes a commit's files into dir, an empty folder, as a checkout
+// would. Git refuses names that lead out of dir and does not write through
+// links. Submodules become empty folders.
 func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 	if !wholeID.MatchString(commit) {
 		return fault.Invalid("%q is no commit", Plain(commit))
@@ -32,9 +32,8 @@ func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 	return nil
 }
 
-// IDs identifies what a commit has at paths, folders with all that is in them:
-// "." is its root. What is not there, and links, which lead elsewhere, are left
-// out.
+// IDs returns the object ids of paths in a commit, of folders including their
+// content; "." is the root. Missing paths and symbolic links are left out.
 func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[string]string, error) {
 	if !wholeID.MatchString(commit) {
 		return nil, fault.Invalid("%q is no commit", Plain(commit))
@@ -52,7 +51,7 @@ func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[st
 		}
 		found["."] = strings.TrimSpace(string(id))
 	}
-	if len(found) == len(paths) { // ls-tree without paths would list all
+	if len(found) == len(paths) { // ls-tree without paths would list everything
 		return found, nil
 	}
 	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})

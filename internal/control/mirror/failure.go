@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Codes of the faults that this package returns, beside fault's own.
+// Fault codes of this package, in addition to those of package fault.
 const (
 	CodeRepoNotFound      = "repo_not_found"
 	CodeCredentialRefused = "credential_refused"
@@ -27,8 +27,8 @@ var (
 	errClosed       = errors.New("the mirrors are closed")
 )
 
-// What git and the programs below it say, in the C locale. Texts are matched in
-// lower case, the first list that has one wins.
+// Messages of git and the programs that it runs, in the C locale and lower
+// case. The first list with a match wins.
 var (
 	saysDiskFull = []string{"no space left on device", "disk quota exceeded"}
 	saysRefused  = []string{
@@ -42,7 +42,8 @@ var (
 	saysHostKey = []string{"host key verification failed"}
 )
 
-// classify makes a fault of a failed command that talked to the repository's server.
+// classify turns a failed command that talked to the repository's server into a
+// fault.
 func classify(r Repo, cred *credential, stderr string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errClosed) {
 		return err
@@ -99,7 +100,8 @@ func hasAny(s string, any []string) bool {
 	return false
 }
 
-// upstreamWords is the line of stderr that says most, fit for one sentence.
+// upstreamWords returns the most informative line of stderr, suitable for one
+// sentence.
 func upstreamWords(stderr string) string {
 	best := ""
 	for line := range strings.Lines(stderr) {
@@ -121,8 +123,8 @@ func lastLine(s string) string {
 
 const maxLine = 500
 
-// Plain makes one line of foreign text harmless to a terminal: control
-// characters go, and a long line is cut.
+// Plain makes one line of untrusted text safe for a terminal: it removes
+// control characters and truncates long lines.
 func Plain(line string) string {
 	line = strings.Map(func(r rune) rune {
 		switch {
@@ -139,7 +141,7 @@ func Plain(line string) string {
 	return line
 }
 
-// redact takes the token out of what a server said, should it repeat it.
+// redact removes the token from a server's message.
 func (c *credential) redact(s string) string {
 	if c == nil {
 		return s

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// File returns a regular file as a commit has it, whose id is whole and which
-// the mirror holds. The error wraps [fs.ErrNotExist] where there is none, and
-// a link is none.
+// File returns a regular file of the commit with the given full id, which the
+// mirror must have. The error wraps [fs.ErrNotExist] if there is no such file,
+// or if it is a symbolic link.
 func (m *Mirror) File(ctx context.Context, commit, name string, max int) ([]byte, error) {
 	if !wholeID.MatchString(commit) {
 		return nil, fmt.Errorf("%q is no commit id", Plain(commit))

@@ -20,35 +20,37 @@ import (
 const (
 	maxStderr   = 64 << 10
 	maxStdout   = 256 << 20
-	stallProbe  = 2 * time.Second // git is silent so long: look whether the host can be reached at all
+	stallProbe  = 2 * time.Second // after git has been silent for this long, check whether the host is reachable at all
 	dialTimeout = 3 * time.Second
 	fetchLimit  = 30 * time.Minute
-	stopGrace   = 3 * time.Second // for git to remove its lock files
+	stopGrace   = 3 * time.Second // time for git to remove its lock files
 )
 
-// passed are the variables of our own environment that git gets beside the PATH:
-// how to reach the network, which authorities to trust, and the ssh agent.
-// Everything else stays outside.
+// passed lists the environment variables that git inherits in addition to PATH:
+// network settings, certificate authorities and the ssh agent. All others are
+// dropped.
 var passed = []string{
 	"TZ", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "CURL_CA_BUNDLE",
 	"http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
 }
 
-// settings hold for every git command on a mirror, beside those of package gitcmd.
+// settings apply to every git command on a mirror, in addition to those of
+// package gitcmd.
 var settings = [][2]string{
-	{"core.bigFileThreshold", "32m"}, // larger blobs are streamed, not held in memory
+	{"core.bigFileThreshold", "32m"}, // larger blobs are streamed instead of held in memory
 	{"core.logAllRefUpdates", "false"},
 	{"init.defaultBranch", "main"},
-	{"safe.directory", "*"}, // mirrors are ours, whoever restored them from a backup
+	{"safe.directory", "*"}, // mirrors are trusted, even if their owner changed by restoring a backup
 	{"protocol.version", "2"},
 	{"http.followRedirects", "false"}, // see [Mirror.follow]; a dumb server's alternates are not followed either
 	{"transfer.bundleURI", "false"},
 	{"http.lowSpeedLimit", "500"},
 	{"http.lowSpeedTime", "30"},
-	{"fetch.unpackLimit", "1"}, // packs, which cost one file
+	{"fetch.unpackLimit", "1"}, // keep packs instead of unpacking them into many files
 	{"transfer.hideRefs", "refs/aloft"},
 	{"uploadpack.allowFilter", "true"},
-	// Protocol 2 asks no such thing: callers ask [Mirror.Unserved] for what a client wants.
+	// Protocol 2 allows any object anyway: callers check requested objects with
+	// [Mirror.Unserved].
 	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"advice.fetchShowForcedUpdates", "false"},
 }
@@ -58,22 +60,22 @@ const sshCommand = "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInter
 // invocation is one git command.
 type invocation struct {
 	args   []string
-	dir    string // GIT_DIR
+	dir    string // value of GIT_DIR
 	env    []string
 	config [][2]string
 	stdin  io.Reader
-	stdout io.Writer // collected and returned if nil
-	// dataLimit bounds the memory that git allocates, in bytes.
+	stdout io.Writer // if nil, stdout is collected and returned
+	// dataLimit is the maximum memory that git can allocate, in bytes.
 	dataLimit uint64
-	fileLimit uint64 // bounds each file that git writes, in bytes
-	patient   bool   // it yields the processor to what somebody waits for
+	fileLimit uint64 // maximum size of each file that git writes, in bytes
+	patient   bool   // runs at low priority
 
-	service *service   // of a repository on this host; nil for a command on a mirror
-	files   []*os.File // that git inherits, from descriptor 3 on; closed once it runs
-	ends    []*os.File // that git has as its streams; closed once it runs
+	service *service   // a repository on this host; nil for a command on a mirror
+	files   []*os.File // inherited by git as descriptors 3 and up; closed after the start
+	ends    []*os.File // streams passed to git; closed after the start
 }
 
-// gitError is a git command that ended badly.
+// gitError is the error of a failed git command.
 type gitError struct {
 	args   []string
 	stderr string
@@ -90,8 +92,8 @@ func (e *gitError) Error() string {
 
 func (e *gitError) Unwrap() error { return e.err }
 
-// git runs a command to its end. When ctx ends git is told to stop, with all
-// that it started. stderr is returned in both cases.
+// git runs a command to completion. When ctx ends, git and all its children are
+// stopped. stderr is returned even on error.
 func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stderr string, err error) {
 	cmd := s.command(ctx, inv)
 	cmd.Stdin = inv.stdin
@@ -112,7 +114,7 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	cmd.WaitDelay = stopGrace
 	err = cmd.Start()
 	for _, f := range slices.Concat(inv.files, inv.ends) {
-		_ = f.Close() // git has its own
+		_ = f.Close() // git has its own copy
 	}
 	if err == nil {
 		if inv.dataLimit > 0 {
@@ -126,7 +128,7 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 		}
 		err = cmd.Wait()
 		if ctx.Err() != nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever did not heed
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that ignored SIGTERM
 		}
 	}
 	if err != nil {
@@ -138,10 +140,10 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	return out.Bytes(), errs.String(), err
 }
 
-// command is the command of an invocation, not yet started.
+// command returns the command of an invocation, not yet started.
 func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 	g := gitcmd.Git{Program: s.gitPath, Path: s.path, Home: s.home, Config: slices.Concat(settings, inv.config)}
-	if inv.service != nil { // it may run as somebody who cannot see our folder
+	if inv.service != nil { // it may run as a user who cannot access the mirror's folder
 		g.Home, g.System, g.Env = "", inv.service.system, inv.env
 		cmd := g.Command(ctx, inv.args...)
 		cmd.Dir = "/"
@@ -157,8 +159,8 @@ func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 	return cmd
 }
 
-// baseEnviron is the part of the environment that all commands on mirrors share,
-// and the PATH.
+// baseEnviron returns the environment shared by all commands on mirrors, and
+// the PATH.
 func baseEnviron(ours []string) (env []string, path string) {
 	env = []string{
 		"GIT_TEMPLATE_DIR=", "GIT_SSH_VARIANT=ssh", "GIT_SSH_COMMAND=" + sshCommand,
@@ -177,8 +179,7 @@ func baseEnviron(ours []string) (env []string, path string) {
 }
 
 // upstream runs a git command that talks to the repository's own server, and
-// makes its failure a fault with a code that a run can end with. The command is
-// run again if the server redirects it.
+// turns a failure into a fault with a code for the run.
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	if r.scheme == "file" {
 		return m.onThisHost(ctx, r, inv)
@@ -250,7 +251,8 @@ func (m *Mirror) once(ctx context.Context, r Repo, inv invocation) (stdout []byt
 	return stdout, stderr, err
 }
 
-// allowedProtocols keeps a redirect from leading to a weaker protocol.
+// allowedProtocols returns the protocols that git may be redirected to, none
+// weaker than scheme.
 func allowedProtocols(scheme string) string {
 	if scheme == "http" {
 		return "http:https"
@@ -269,11 +271,11 @@ func (b *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// limitWriter fails when more is written than it lets through.
+// limitWriter fails when more than its limit is written.
 type limitWriter struct {
 	w      io.Writer
 	left   int64
-	partly bool // write what still fits
+	partly bool // write the part that still fits
 }
 
 var errTooMuch = errors.New("more output than is allowed")

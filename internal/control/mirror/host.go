@@ -20,18 +20,20 @@ import (
 	"aloft/internal/gitcmd"
 )
 
-// A repository on this host may be written by people who must not act as the
-// server: its hooks and its configuration are never used. The service that git
-// talks to runs on a stand-in for it (package gitcmd), as the owner of the
-// repository's folder where the server may do that, and as nobody else's.
+// A repository on this host may be writable by people who must not act as the
+// server, so its hooks and its configuration are never used. git talks to a
+// service that runs on a stand-in for the repository (package gitcmd). The
+// service runs as the owner of the repository's folder if the server may switch
+// to that user; other owners are refused.
 
-// root is a folder below which file:// URLs may name repositories.
+// root is a folder in which file:// URLs may name repositories.
 type root struct {
-	named string // as the configuration has it, cleaned
-	path  string // without links
+	named string // as configured, cleaned
+	path  string // with symbolic links resolved
 }
 
-// folders reads Files and Private, and refuses roots that hold the server's data.
+// folders validates Files and Private. It refuses roots that contain the
+// server's data.
 func folders(c Config) (files []root, private []string, err error) {
 	for _, p := range append(slices.Clone(c.Private), c.Dir) {
 		if p, err = filepath.Abs(p); err != nil {
@@ -59,12 +61,13 @@ func folders(c Config) (files []root, private []string, err error) {
 	return files, private, nil
 }
 
-// within reports whether path is dir or below it. Both are clean.
+// within reports whether path is dir or below it. Both must be clean.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// rootOf returns the root that a repository is, or is below, and its path from there.
+// rootOf returns the root that contains a repository, and the repository's path
+// relative to it.
 func (s *Mirrors) rootOf(r Repo) (root, string, bool) {
 	path := "/" + r.path
 	for _, at := range s.files {
@@ -77,22 +80,23 @@ func (s *Mirrors) rootOf(r Repo) (root, string, bool) {
 	return root{}, "", false
 }
 
-// service is git's own end of a fetch from, or a push to, a repository on this host.
+// service is the serving end of a fetch from, or a push to, a repository on
+// this host.
 type service struct {
-	dir    *os.File            // of the repository
-	at     gitcmd.StandIn      // for it
-	system string              // file of git's configuration
-	as     *syscall.Credential // whom it runs as; nil for the server's own user
+	dir    *os.File            // the repository's folder
+	at     gitcmd.StandIn      // stand-in for the repository
+	system string              // path of git's system configuration
+	as     *syscall.Credential // user to run as; nil means the server's own user
 }
 
 const (
 	beneath    = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS
 	maxConfig  = 1 << 20 // bytes of a repository's configuration
 	maxLinks   = 100     // lines of objects/info/alternates
-	serviceDir = 3       // the descriptor of service.dir in its process
+	serviceDir = 3       // the descriptor of service.dir in the service's process
 )
 
-// openat opens what is below dir, through no link.
+// openat opens a path below dir without following links.
 func openat(dir *os.File, path string, flags uint64) (*os.File, error) {
 	fd, err := unix.Openat2(int(dir.Fd()), path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: beneath})
 	if err != nil {
@@ -101,8 +105,8 @@ func openat(dir *os.File, path string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// serve opens a repository of this host. Its caller closes the service. Errors
-// are faults.
+// serve opens a repository of this host. The caller must close the service.
+// Errors are faults.
 func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
 	missing := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).
 		Hint("check the path; symbolic links in it are not followed")
@@ -127,7 +131,7 @@ func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
 	}()
 	v.at.Bare = true
 	if inner, err := openat(dir, ".git", unix.O_PATH|unix.O_DIRECTORY); err == nil {
-		_ = dir.Close() // it is a working tree
+		_ = dir.Close() // it is a working tree; its .git is used instead
 		v.dir, v.at.Bare = inner, false
 	}
 	for _, name := range []string{"objects", "refs"} {
@@ -135,7 +139,7 @@ func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
 		if err != nil {
 			return nil, missing.Because(err)
 		}
-		_ = sub.Close() // only whether it is there
+		_ = sub.Close() // only checked for existence
 	}
 	if err := s.mayUse(v, r); err != nil {
 		return nil, err
@@ -146,8 +150,9 @@ func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
 	return v, nil
 }
 
-// mayUse refuses a repository that lies in the server's data, takes objects from
-// outside the roots, or belongs to somebody as whom its service cannot run.
+// mayUse refuses a repository that is in the server's data folder, borrows
+// objects from outside of the roots, or belongs to a user whom the server
+// cannot switch to.
 func (s *Mirrors) mayUse(v *service, r Repo) error {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.dir.Fd()))
 	if err != nil {
@@ -185,7 +190,7 @@ func (s *Mirrors) mayUse(v *service, r Repo) error {
 }
 
 // below reports whether a folder, which may be relative to from, is in a root,
-// reached through no link, and not in the server's data.
+// involves no links, and is outside of the server's data.
 func (s *Mirrors) below(from, folder string) bool {
 	if !filepath.IsAbs(folder) {
 		folder = filepath.Join(from, folder)
@@ -197,7 +202,8 @@ func (s *Mirrors) below(from, folder string) bool {
 		!slices.ContainsFunc(s.private, func(p string) bool { return within(plain, p) })
 }
 
-// read returns a small regular file of the repository; "" if there is none.
+// read returns a small regular file of the repository, or "" if it does not
+// exist.
 func (v *service) read(name string) (string, error) {
 	f, err := openat(v.dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if errors.Is(err, os.ErrNotExist) {
@@ -206,7 +212,7 @@ func (v *service) read(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	info, err := f.Stat()
 	if err != nil {
 		return "", err
@@ -220,8 +226,8 @@ func (v *service) read(name string) (string, error) {
 
 var headPattern = regexp.MustCompile(`^(ref: refs/heads/[!-~]+|[0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// kept are the settings of a repository that count: what its owner wants hidden,
-// refused or shared. None names a program.
+// kept lists the settings of a repository that are respected: which refs are
+// hidden or refused, and how files are shared. None of them names a program.
 var kept = map[string]*regexp.Regexp{
 	"core.sharedrepository":         regexp.MustCompile(`^(group|true|1|all|world|everybody|2|umask|false|0[0-7]{0,4})$`),
 	"receive.denynonfastforwards":   regexp.MustCompile(`^(true|false)$`),
@@ -235,13 +241,13 @@ var kept = map[string]*regexp.Regexp{
 	"uploadpack.allowtipsha1inwant": regexp.MustCompile(`^(true|false)$`),
 }
 
-// lay makes the stand-in, in a folder that the service may read whoever runs it.
+// lay creates the stand-in in a folder that the service's user can read.
 func (v *service) lay(ctx context.Context, s *Mirrors) error {
 	text, err := v.read("config")
 	if err != nil {
 		return err
 	}
-	// git reads no other file for this: includes are not followed.
+	// With these arguments git reads no other file and follows no includes.
 	out, _, err := s.git(ctx, invocation{args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, stdin: strings.NewReader(text)})
 	if err != nil {
 		return err
@@ -272,22 +278,22 @@ func (v *service) lay(ctx context.Context, s *Mirrors) error {
 	if v.at.Dir, err = os.MkdirTemp("", "aloft-repository-"); err != nil {
 		return err
 	}
-	if err := os.Chmod(v.at.Dir, 0o755); err != nil { //nolint:gosec // the service's user reads it; nothing in it is secret
+	if err := os.Chmod(v.at.Dir, 0o755); err != nil { //nolint:gosec // readable by the service's user; contains no secrets
 		return err
 	}
 	v.system = filepath.Join(v.at.Dir, "gitconfig")
-	return errors.Join(v.at.Lay(), os.WriteFile(v.system, []byte("[safe]\n\tdirectory = *\n"), 0o644)) //nolint:gosec // the same
+	return errors.Join(v.at.Lay(), os.WriteFile(v.system, []byte("[safe]\n\tdirectory = *\n"), 0o644)) //nolint:gosec // same as above
 }
 
 func (v *service) close() {
 	_ = v.dir.Close()
 	if v.at.Dir != "" {
-		_ = os.RemoveAll(v.at.Dir) // a restart of the host clears what is left
+		_ = os.RemoveAll(v.at.Dir) // a reboot of the host removes what is left
 	}
 }
 
-// onThisHost runs a git command that talks to a repository of this host. The
-// command reaches the repository's service through a pair of sockets.
+// onThisHost runs a git command that talks to a repository of this host. A
+// socket pair connects the command and the repository's service.
 func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	v, err := m.all.serve(ctx, r)
 	if err != nil {
@@ -296,14 +302,14 @@ func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout
 	defer v.close()
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
-	// A socket and no pipes: git's helper ends its half of the talk by shutdown,
-	// though git itself has inherited the descriptor too.
+	// Use a socket and not pipes: git's helper ends its direction with shutdown,
+	// which works although git has inherited the descriptor too.
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, "", err
 	}
 	near, far := os.NewFile(uintptr(pair[0]), "client"), os.NewFile(uintptr(pair[1]), "service")
-	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // one for the process, which s.git closes
+	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // a copy for the process; s.git closes it
 	if err != nil {
 		_, _ = near.Close(), far.Close()
 		return nil, "", err
@@ -315,7 +321,7 @@ func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout
 	var said string
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		// Its failure is the command's too, which loses its partner.
+		// If the service fails, the command fails too, since its connection breaks.
 		_, said, _ = m.all.git(ctx, invocation{
 			args: []string{program, v.at.Dir}, env: protocol, service: v, stdin: far, stdout: far,
 			files: []*os.File{dir}, ends: []*os.File{far},

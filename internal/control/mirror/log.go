@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// Commit is what a commit says of itself.
+// Commit is the metadata of a commit.
 type Commit struct {
-	Subject string // one line
-	Body    string // may be ""
+	Subject string // first line of the message
+	Body    string // rest of the message; may be ""
 }
 
-const maxLog = 1 << 20 // bytes of what commits say
+const maxLog = 1 << 20 // bytes of git log's output
 
-// Log returns the commits that tip has and base has not, but for merges: the
-// oldest first, of many the newest. Both are commit ids that the mirror has.
+// Log returns the commits reachable from tip but not from base, without merges,
+// oldest first. If there are more than most, it returns the newest ones. Both
+// are commit ids in the mirror.
 func (m *Mirror) Log(ctx context.Context, base, tip string, most int) ([]Commit, error) {
 	for _, id := range []string{base, tip} {
 		if !wholeID.MatchString(id) {

@@ -1,13 +1,12 @@
-// Package mirror keeps a bare copy of each repository that agents work on, in
-// step with the repository's own server, and does the git work on it: refresh,
-// serve a fetch, resolve a ref, take a push in quarantine and pass it on, show
-// a difference. It drives the git command, with an environment and a
-// configuration of its own, and gives the forge's credential to it by its
-// environment only.
+// Package mirror keeps a bare copy of each repository that agents work on, and
+// does the git work on it: refresh it from its server, serve fetches, resolve
+// refs, check pushes in quarantine and forward them, show diffs. It runs the
+// git command with its own environment and configuration, and passes the
+// forge's credential only through the environment.
 //
-// It does not know who may do what: package gateway asks that before it calls.
-// What a machine sends (a pack, a ref's name) is treated as hostile here all
-// the same.
+// The package does not check permissions: package gateway does so before it
+// calls. Everything that a machine sends, such as packs and ref names, is
+// treated as hostile here too.
 package mirror
 
 import (
@@ -31,29 +30,30 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// Config says where mirrors are and how upstreams are reached.
+// Config holds the folder of mirrors and how to reach upstreams.
 type Config struct {
-	Dir         string // made if absent; no other process may use it
+	Dir         string // created if needed; no other process may use it
 	Credentials []Credential
-	// Files are folders of this host below which file:// URLs may name
-	// repositories, absolute; none if empty. Private are folders whose
-	// repositories are never used: the server's data.
+	// Files are absolute paths of folders in which file:// URLs may name
+	// repositories; none if empty. Private are folders whose repositories are
+	// never used: the server's data.
 	Files, Private []string
-	Network        Network // judges hosts without a credential; all are allowed if nil
-	GitPath        string  // "git" on the PATH if empty
+	Network        Network // judges hosts without a credential; nil allows all
+	GitPath        string  // defaults to "git" on the PATH
 	MaxMirror      int64   // bytes of one mirror's packs; 32 GiB if 0
 	// Environ is the process's environment (os.Environ()), from which git gets
-	// the PATH, proxies, certificate authorities and the ssh agent.
+	// PATH, proxy settings, CAs and the ssh agent.
 	Environ []string
-	Logger  *slog.Logger // nothing is logged if nil
+	Logger  *slog.Logger // nil means no logging
 }
 
-// Mirrors are all mirrors of a server. Its methods are safe for concurrent use.
+// Mirrors holds all mirrors of a server. Its methods are safe for concurrent
+// use.
 type Mirrors struct {
 	dir, home   string
 	gitPath     string
 	baseEnv     []string
-	proxied     bool // upstreams are reached through a proxy: do not probe them
+	proxied     bool // upstreams are reached through a proxy, so do not probe them directly
 	credentials []credential
 	network     Network // may be nil
 	files       []root
@@ -62,17 +62,17 @@ type Mirrors struct {
 	maxMirror   int64
 	log         *slog.Logger
 	lock        *os.File
-	ctx         context.Context // of work that outlives a request
+	ctx         context.Context // context of work that outlives a request
 	stop        context.CancelCauseFunc
 	work        sync.WaitGroup
-	tending     chan struct{} // held by whoever repacks
+	tending     chan struct{} // held while repacking
 
 	mu   sync.Mutex
 	byID map[string]*Mirror
 }
 
-// Open opens the mirrors of a folder and clears away what a server that was
-// killed left unfinished. It fails if another process has the folder open.
+// Open opens the mirrors in a folder and cleans up after a killed server. It
+// fails if another process uses the folder.
 func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
@@ -115,8 +115,8 @@ func Open(c Config) (*Mirrors, error) {
 	return s, nil
 }
 
-// checkVersion refuses a git that lacks what this package asks of it: its
-// configuration by environment, and upload-pack's own list of refs.
+// checkVersion refuses a git that is too old: the package needs configuration
+// through the environment, and upload-pack --http-backend-info-refs.
 func (s *Mirrors) checkVersion() error {
 	out, _, err := s.git(s.ctx, invocation{args: []string{"version"}})
 	if err != nil {
@@ -129,10 +129,11 @@ func (s *Mirrors) checkVersion() error {
 	return nil
 }
 
-// handedOnWithin is how long what a killed server was just starting may hold its lock.
+// handedOnWithin is how long to wait for a killed server's child process to
+// close its inherited lock.
 const handedOnWithin = 5 * time.Second
 
-// prepare makes the folders, takes the lock and removes quarantines.
+// prepare creates the folders, takes the lock and removes old quarantines.
 func (s *Mirrors) prepare() error {
 	var err error
 	if s.dir, err = filepath.Abs(s.dir); err != nil {
@@ -164,8 +165,8 @@ func (s *Mirrors) unlock() error {
 	return s.lock.Close()
 }
 
-// Close stops what is under way, waits for it and gives the folder up. Closing
-// again is no error.
+// Close stops running work, waits for it and unlocks the folder. Closing again
+// is a no-op.
 func (s *Mirrors) Close() error {
 	s.stop(errClosed)
 	s.work.Wait()
@@ -175,7 +176,7 @@ func (s *Mirrors) Close() error {
 	return nil
 }
 
-// Mirror returns the mirror of a repository, which need not exist yet.
+// Mirror returns the mirror of a repository. It is created on first use.
 func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
 	if r.scheme == "" {
 		return nil, fault.Invalid("no repository").Named("repo_url_invalid")
@@ -197,36 +198,36 @@ func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
 }
 
 // Mirror is the bare copy of one repository. Its methods are safe for
-// concurrent use. Those that take a Repo use its spelling of the URL towards
-// the server that has it.
+// concurrent use. Methods that take a Repo use its spelling of the URL to
+// contact the upstream.
 type Mirror struct {
 	all   *Mirrors
 	key   string
 	dir   string
-	write chan struct{} // held by whoever changes refs; a mutex that heeds a context
+	write chan struct{} // held while changing refs; unlike a mutex, waiting can be cancelled
 
 	mu            sync.Mutex
 	running, next *flight
-	prepared      bool // in this process: exists, stale locks removed
-	headKnown     bool // in this process: the upstream was asked for its default branch
+	prepared      bool // this process has created it, or removed stale locks
+	headKnown     bool // this process has asked the upstream for its default branch
 	snapshot      Snapshot
-	moved         map[string]Repo      // by the URL that the server redirects
-	retired       map[string]time.Time // ids that refs stood for, and until when
+	moved         map[string]Repo      // targets of the server's redirects, by URL
+	retired       map[string]time.Time // former tips of refs, with their expiry
 }
 
-// Snapshot is what the refs of a mirror were at one moment.
+// Snapshot holds a mirror's refs at one moment.
 type Snapshot struct {
 	DefaultBranch string
-	Refs          []Ref // branches and tags, in the order of their names
+	Refs          []Ref // branches and tags, sorted by name
 }
 
-// Ref is a name and what it stands for.
+// Ref is a ref's name and its object.
 type Ref struct {
 	Name string // refs/heads/… or refs/tags/…
 	ID   string // 40 or 64 hex digits
 }
 
-// ID returns what a full name stands for, or "".
+// ID returns the object id of a full ref name, or "".
 func (s Snapshot) ID(name string) string {
 	i, ok := slices.BinarySearchFunc(s.Refs, name, func(r Ref, name string) int { return strings.Compare(r.Name, name) })
 	if !ok {
@@ -235,7 +236,7 @@ func (s Snapshot) ID(name string) string {
 	return s.Refs[i].ID
 }
 
-// Snapshot returns the refs as the last refresh or push of this process left them.
+// Snapshot returns the refs as of the last refresh or push in this process.
 func (m *Mirror) Snapshot() Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,8 +254,8 @@ func (m *Mirror) lockWrite(ctx context.Context) error {
 
 func (m *Mirror) unlockWrite() { <-m.write }
 
-// prepare makes the mirror if there is none and clears away the locks of a git
-// that was killed. The write lock is held.
+// prepare creates the mirror if needed and removes stale locks of killed git
+// processes. The caller holds the write lock.
 func (m *Mirror) prepare(ctx context.Context) error {
 	m.mu.Lock()
 	done := m.prepared
@@ -275,7 +276,8 @@ func (m *Mirror) prepare(ctx context.Context) error {
 	return nil
 }
 
-// create makes an empty mirror beside its place and moves it there whole.
+// create creates an empty mirror under a temporary name and renames it into
+// place.
 func (m *Mirror) create(ctx context.Context, format string) error {
 	fresh := m.dir + ".new"
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(m.dir)); err != nil {
@@ -297,7 +299,7 @@ func (m *Mirror) removeLocks() error {
 			return err
 		}
 		if d.IsDir() {
-			// Objects are many and have no locks, but packs are few.
+			// Skip the many loose-object folders, which have no locks.
 			if len(d.Name()) == 2 && filepath.Base(filepath.Dir(path)) == "objects" {
 				return filepath.SkipDir
 			}
@@ -310,7 +312,7 @@ func (m *Mirror) removeLocks() error {
 	})
 }
 
-// Branches returns each branch's name, without refs/heads/, and its commit.
+// Branches maps each branch's name, without refs/heads/, to its commit.
 func (s Snapshot) Branches() map[string]string {
 	out := map[string]string{}
 	for _, r := range s.Refs {

@@ -17,22 +17,23 @@ import (
 )
 
 const (
-	reachLimit = 5 * time.Minute  // of a walk over all objects of a mirror
-	retiredFor = 10 * time.Minute // a client that was told a tip may still ask for it
+	reachLimit = 5 * time.Minute  // timeout of a walk over all objects of a mirror
+	retiredFor = 10 * time.Minute // how long former tips are still served to clients that were told of them
 )
 
 var errAllFound = errors.New("all were found")
 
-// ids is a set of objects.
+// ids is a set of object ids.
 type ids map[string]bool
 
-// lines are the ids, one a line.
+// lines returns the ids, one per line.
 func (s ids) lines() io.Reader {
 	return strings.NewReader(strings.Join(slices.Sorted(maps.Keys(s)), "\n") + "\n")
 }
 
-// Unserved returns those of the objects that no ref of the mirror leads to. What a
-// ref stood for until a moment ago counts as served: a client was told of it.
+// Unserved returns those of the objects that are not reachable from any ref of
+// the mirror. Recent former tips count as reachable, because clients may have
+// been told of them.
 func (m *Mirror) Unserved(ctx context.Context, wants []string) ([]string, error) {
 	left := ids{}
 	m.mu.Lock()
@@ -52,7 +53,8 @@ func (m *Mirror) Unserved(ctx context.Context, wants []string) ([]string, error)
 	return slices.Sorted(maps.Keys(left)), nil
 }
 
-// dropReachable takes those objects out of the set that the mirror's refs lead to.
+// dropReachable removes from the set all objects that are reachable from the
+// mirror's refs.
 func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	if len(left) == 0 {
 		return nil
@@ -75,7 +77,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 			others[id] = true
 		}
 	}
-	if len(missing) > 0 { // it will be refused: how the others stand does not matter
+	if len(missing) > 0 { // the request will be refused, so the others do not matter
 		return nil
 	}
 	if len(commits) > 0 {
@@ -93,7 +95,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	if len(others) == 0 {
 		return nil
 	}
-	// Newest first: what a client lacks is mostly of the newest commits.
+	// Newest first, since a client mostly lacks objects of recent commits.
 	args := []string{"rev-list", "--objects", "--no-object-names", "--in-commit-order", "--all"}
 	w := &lineWriter{each: func(id string) error {
 		if others[id] {
@@ -111,7 +113,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	return err
 }
 
-// lineWriter calls each with every line that is written to it.
+// lineWriter calls each for every line written to it.
 type lineWriter struct {
 	each func(line string) error
 	rest []byte
@@ -132,7 +134,8 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 	return 0, l.err
 }
 
-// retire notes the tips that the mirror's refs no longer stand for. m.mu is held.
+// retire records the tips that the mirror's refs no longer point to. The caller
+// holds m.mu.
 func (m *Mirror) retire(next []Ref) {
 	if m.retired == nil {
 		m.retired = map[string]time.Time{}
@@ -149,16 +152,16 @@ func (m *Mirror) retire(next []Ref) {
 	}
 }
 
-// bring is what a push brings.
+// bring describes the objects of a push.
 type bring struct {
-	needed ids  // objects that the new commit leads to and no ref of the mirror does
-	exact  bool // the pack in quarantine holds these and no others
+	needed ids  // objects reachable from the new commit but not from the mirror's refs
+	exact  bool // the pack in quarantine contains exactly these objects
 }
 
-// brings finds what a push brings, and refuses one that leads to objects which it
-// did not send and no ref leads to: that the mirror happens to hold them gives
-// nobody a right to them. sent is how many objects came in the pack; git adds to
-// it what deltas build on.
+// brings determines the objects of a push. It refuses a push that refers to
+// objects which are neither in the pack nor reachable from a ref: objects that
+// happen to be in the mirror must not become accessible this way. sent is the
+// number of objects in the client's pack; git adds the bases of deltas to it.
 func (m *Mirror) brings(ctx context.Context, u Update, env []string, objects string, sent uint32) (bring, Outcome, error) {
 	b := bring{needed: ids{}}
 	w := &lineWriter{each: func(id string) error { b.needed[id] = true; return nil }}
@@ -186,8 +189,8 @@ func (m *Mirror) brings(ctx context.Context, u Update, env []string, objects str
 	return b, Outcome{}, nil
 }
 
-// received lists the objects that came in the pack, and counts those that the
-// pack in quarantine holds.
+// received lists the objects that the client sent, and counts all objects of
+// the pack in quarantine.
 func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (came ids, held int, err error) {
 	came = ids{}
 	indexes, err := filepath.Glob(filepath.Join(objects, "pack", "*.idx"))
@@ -216,7 +219,7 @@ func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (cam
 			format = "--object-format=sha256"
 		}
 		_, _, err = m.all.git(ctx, invocation{args: []string{"show-index", format}, dir: m.dir, stdin: bufio.NewReader(f), stdout: w})
-		_ = f.Close() // it was only read
+		_ = f.Close() // opened for reading only
 		if err != nil {
 			return nil, 0, err
 		}
@@ -228,7 +231,8 @@ func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (cam
 	return came, len(all), nil
 }
 
-// repackFor leaves in quarantine a pack of what the push brings and nothing else.
+// repackFor replaces the pack in quarantine by one with exactly the objects
+// that the push needs.
 func (m *Mirror) repackFor(ctx context.Context, b bring, env []string, objects string) error {
 	if b.exact {
 		return nil

@@ -15,40 +15,40 @@ import (
 	"aloft/internal/redact"
 )
 
-// Update is one change of one branch, which a machine asks for.
+// Update is a requested change of one branch.
 type Update struct {
 	Branch     string
-	Old, New   string // ids; Old is all zeros where the machine knows of no branch
-	AllowForce bool   // New need not follow Old
-	// Claim is who pushes. MustClaim says that the branch must be theirs: made by
-	// an earlier push under the same claim that the upstream took, or by this one.
-	// Made says that there was such a push, perhaps through another server.
+	Old, New   string // object ids; Old is all zeros if the client expects no branch
+	AllowForce bool   // New need not be a descendant of Old
+	// Claim identifies who pushes. With MustClaim, the branch must have been
+	// created by this push, or by an earlier accepted push under the same claim.
+	// Made means that there was such a push, perhaps through another server.
 	Claim           string
 	MustClaim, Made bool
-	MaxPack         int64            // bytes
-	Secrets         *redact.Redactor // what the push may not hold; nil for nothing
+	MaxPack         int64            // maximum pack size in bytes
+	Secrets         *redact.Redactor // finds what the push must not contain; nil for no check
 	moved           bool             // the branch is not where the claimant's last push left it
 }
 
-// Outcome is what became of an update.
+// Outcome is the result of an update.
 type Outcome struct {
-	Reason string // why it was refused, in few words; "" when it was done
-	Words  string // lines that the upstream, or we, say to the person who pushes; plain text
-	Code   string // of a refusal: branch_taken, denied, invalid, …; or one of this package's
-	Bytes  int64  // of the pack
+	Reason string // short reason of a refusal; "" on success
+	Words  string // messages from the upstream or this server for the pushing user, as plain text
+	Code   string // code of a refusal: branch_taken, denied, invalid, …, or one of this package's
+	Bytes  int64  // size of the pack
 }
 
-// rejected is the outcome of an update that is refused.
+// rejected returns the outcome of a refused update.
 func rejected(code, reason, words string) Outcome {
 	return Outcome{Reason: reason, Words: words, Code: code}
 }
 
-const packMemory = 4 << 30 // bytes that unpacking may allocate
+const packMemory = 4 << 30 // maximum memory in bytes for unpacking
 
 // Receive reads a pack, checks it in quarantine and pushes the branch to the
-// upstream with it. Only what the upstream took comes into the mirror. What is
-// refused, by us or by the upstream, is an Outcome with a Reason; an error is
-// ours, or that the upstream could not be asked.
+// upstream. Only what the upstream accepts enters the mirror. A refusal by this
+// server or the upstream is an Outcome with a Reason; an error means that the
+// server failed or the upstream could not be asked.
 func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) (Outcome, error) {
 	q, err := os.MkdirTemp(filepath.Join(m.all.dir, "quarantine"), "push-")
 	if err != nil {
@@ -90,7 +90,8 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 		return out, err
 	}
 	if u.MustClaim {
-		// Before the push, so that a crash after it does not lock the agent out.
+		// Write this before the push, so that a crash afterwards does not lock the
+		// agent out.
 		if err := m.writeClaim(u, was.tryingAlso(u.New)); err != nil {
 			return Outcome{}, err
 		}
@@ -102,13 +103,13 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
-	if err := errors.Join(m.repackFor(ctx, brought, env, objects), m.adopt(ctx, u, objects)); err != nil { // the push is done all the same; the next refresh will fetch it
+	if err := errors.Join(m.repackFor(ctx, brought, env, objects), m.adopt(ctx, u, objects)); err != nil { // the push has succeeded anyway; the next refresh will fetch it
 		m.all.log.Warn("mirror did not take over a push", "repo", m.key, "branch", u.Branch, "err", err)
 	}
 	return out, nil
 }
 
-// unpack stores the pack in quarantine, and returns how many objects came in it.
+// unpack stores the pack in quarantine and returns the number of objects sent.
 func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []string) (sent uint32, out Outcome, err error) {
 	buf := bufio.NewReader(in)
 	head, err := buf.Peek(12)
@@ -117,7 +118,7 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []strin
 	}
 	if sent = binary.BigEndian.Uint32(head[8:]); sent == 0 {
 		_, err := io.Copy(io.Discard, io.LimitReader(buf, 12+32))
-		return 0, Outcome{}, err // a branch at a commit that is there already
+		return 0, Outcome{}, err // an existing commit needs no pack
 	}
 	args := []string{"index-pack", "--stdin", "--fix-thin", "--strict", fmt.Sprintf("--max-input-size=%d", u.MaxPack)}
 	_, stderr, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: buf, dataLimit: packMemory})
@@ -136,8 +137,8 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []strin
 	return 0, rejected("invalid", "the pack is not sound", upstreamWords(stderr)), nil
 }
 
-// inspect sees that nothing is missing below the new commit, and that it
-// follows the old one where it has to.
+// inspect checks that all objects of the new commit are present, and that it
+// descends from the old one unless a force-push is allowed.
 func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, error) {
 	kind, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "-t", u.New}, dir: m.dir, env: env})
 	if ctx.Err() != nil {
@@ -171,7 +172,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 	return Outcome{}, nil
 }
 
-// push asks the upstream to take the branch, if it stands where u.Old says.
+// push pushes the branch to the upstream, if it is still at u.Old there.
 func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was claim) (Outcome, error) {
 	ref := "refs/heads/" + u.Branch
 	lease := ref + ":"
@@ -186,10 +187,10 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was c
 	flag, status := porcelain(string(stdout), ref)
 	words := remoteWords(stderr)
 	switch {
-	case flag != "!" && err != nil: // the upstream may have taken it
+	case flag != "!" && err != nil: // the upstream may have accepted it
 		return Outcome{}, err
 	case flag == "=" && u.MustClaim && !was.made && !was.covers(u.New):
-		return taken(r, u), nil // somebody's branch, which happens to be at this commit
+		return taken(r, u), nil // it is somebody else's branch, which happens to be at this commit
 	case flag != "!":
 		return Outcome{Words: words}, nil
 	case strings.Contains(status, "stale info"):
@@ -210,7 +211,7 @@ func taken(r Repo, u Update) Outcome {
 		"The branch "+u.Branch+" exists already at "+r.String()+" and is not this agent's.")
 }
 
-// porcelain finds the line of git push --porcelain that is about the ref.
+// porcelain returns the line about ref in the output of git push --porcelain.
 func porcelain(stdout, ref string) (flag, status string) {
 	for line := range strings.Lines(stdout) {
 		parts := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
@@ -221,8 +222,8 @@ func porcelain(stdout, ref string) (flag, status string) {
 	return "", ""
 }
 
-// reason is what stands in the brackets of a status such as
-// "[remote rejected] (pre-receive hook declined)".
+// reason returns the text in the last parentheses of a status such as "[remote
+// rejected] (pre-receive hook declined)".
 func reason(status string) string {
 	if _, after, ok := strings.Cut(status, "("); ok {
 		return strings.TrimSuffix(after, ")")
@@ -232,7 +233,7 @@ func reason(status string) string {
 
 const maxRemoteLines = 50
 
-// remoteWords are the lines that the upstream itself said.
+// remoteWords returns the lines printed by the upstream itself.
 func remoteWords(stderr string) string {
 	var lines []string
 	for line := range strings.FieldsFuncSeq(stderr, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -244,7 +245,7 @@ func remoteWords(stderr string) string {
 	return strings.Join(lines, "\n")
 }
 
-// adopt moves what the upstream took from quarantine into the mirror.
+// adopt moves the accepted objects from quarantine into the mirror.
 func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 	if err := m.lockWrite(ctx); err != nil {
 		return err
@@ -254,7 +255,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 	if err != nil {
 		return err
 	}
-	for _, last := range []bool{false, true} { // the index makes a pack visible: it comes last
+	for _, last := range []bool{false, true} { // move the index last, since it makes a pack visible
 		for _, f := range files {
 			if strings.HasSuffix(f, ".idx") != last {
 				continue
@@ -264,7 +265,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 			}
 		}
 	}
-	// A refresh may have been quicker; then the ref is right already.
+	// A refresh may have been faster; then the ref is already right.
 	args := []string{"update-ref", "refs/heads/" + u.Branch, u.New}
 	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir}); err != nil {
 		return err
@@ -282,7 +283,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 
 func isZero(id string) bool { return strings.Trim(id, "0") == "" }
 
-// countReader counts what is read.
+// countReader counts the bytes read.
 type countReader struct {
 	r io.Reader
 	n int64

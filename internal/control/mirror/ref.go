@@ -10,9 +10,9 @@ import (
 	"aloft/internal/fault"
 )
 
-const maxRef = 255 // bytes; what fits a file's name
+const maxRef = 255 // bytes; the limit of a file name
 
-// ValidRef reports whether git would take name as a full ref name, refs/….
+// ValidRef reports whether git accepts name as a full ref name (refs/…).
 func ValidRef(name string) bool {
 	rest, ok := strings.CutPrefix(name, "refs/")
 	if !ok || len(name) > maxRef || !strings.Contains(rest, "/") {
@@ -34,8 +34,8 @@ func ValidRef(name string) bool {
 	return true
 }
 
-// ValidBranch reports whether a branch may have that name. One that a command
-// could take for an option may not.
+// ValidBranch reports whether name is valid for a branch and cannot be mistaken
+// for an option of a command.
 func ValidBranch(name string) bool {
 	return !strings.HasPrefix(name, "-") && name != "HEAD" && ValidRef("refs/heads/"+name)
 }
@@ -45,15 +45,15 @@ var (
 	someID  = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 )
 
-// Resolved is what a ref stands for.
+// Resolved is the result of resolving a ref.
 type Resolved struct {
-	Commit string // "" in a repository without commits
+	Commit string // "" if the repository has no commits
 	Branch string // "" unless the ref is a branch
 }
 
-// Resolve finds the commit that a branch, a tag, a full ref name or a commit's
-// id stands for; "" is the default branch. The mirror is not refreshed, but a
-// commit that it lacks is asked of the upstream.
+// Resolve finds the commit of a branch, a tag, a full ref name or a commit id;
+// "" means the default branch. It does not refresh the mirror, but fetches a
+// missing commit from the upstream.
 func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, error) {
 	snap := m.Snapshot()
 	missing := func() (Resolved, error) {
@@ -100,7 +100,7 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 	return Resolved{Commit: id}, m.keep(ctx, id)
 }
 
-// fetchByID takes a commit of the upstream that is on no branch and no tag.
+// fetchByID fetches a commit from the upstream that is on no branch or tag.
 func (m *Mirror) fetchByID(ctx context.Context, r Repo, id string) error {
 	if err := m.lockWrite(ctx); err != nil {
 		return err
@@ -115,8 +115,8 @@ func (m *Mirror) fetchByID(ctx context.Context, r Repo, id string) error {
 	return nil
 }
 
-// keep has a commit that a person named be served, and stay, though no branch and
-// no tag leads to it.
+// keep creates a ref for a commit that is on no branch or tag, so that it can
+// be fetched and is not pruned.
 func (m *Mirror) keep(ctx context.Context, id string) error {
 	unserved, err := m.Unserved(ctx, []string{id})
 	if err != nil || len(unserved) == 0 {
@@ -126,7 +126,7 @@ func (m *Mirror) keep(ctx context.Context, id string) error {
 	return err
 }
 
-// commit peels a name that the caller has checked to a commit.
+// commit resolves a name, which the caller has validated, to a commit.
 func (m *Mirror) commit(ctx context.Context, name string) (string, error) {
 	args := []string{"rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"}
 	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})

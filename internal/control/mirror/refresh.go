@@ -14,10 +14,11 @@ import (
 	"aloft/internal/fault"
 )
 
-// upstreamHead is where a refresh puts the commit of the upstream's HEAD.
+// upstreamHead is the ref in which a refresh stores the commit of the
+// upstream's HEAD.
 const upstreamHead = "refs/aloft/head"
 
-// flight is one refresh, which any number of callers wait for.
+// flight is one refresh, shared by any number of waiting callers.
 type flight struct {
 	done    chan struct{}
 	err     error
@@ -25,10 +26,10 @@ type flight struct {
 	stop    context.CancelCauseFunc // set once it runs
 }
 
-// Refresh brings the mirror in step with its upstream and returns the refs.
-// Callers that ask at the same time share one refresh, but never one that
-// began before they asked. It fails, rather than leave the mirror as it was in
-// silence, with a fault whose code is one of this package's.
+// Refresh fetches from the upstream and returns the refs. Concurrent callers
+// share one refresh, but never one that started before they called. On failure
+// it returns a fault with one of this package's codes, and never silently
+// serves old refs.
 func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
 	f := m.join(r)
 	select {
@@ -43,7 +44,7 @@ func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
 	}
 }
 
-// join waits in the flight that has yet to begin, and makes it if need be.
+// join joins the next flight that has not started, and creates it if needed.
 func (m *Mirror) join(r Repo) *flight {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,11 +56,11 @@ func (m *Mirror) join(r Repo) *flight {
 			return m.running
 		}
 		prev, f := m.running, m.next
-		m.all.work.Go(func() { // begins when the one before it has ended
+		m.all.work.Go(func() { // starts when the previous one has ended
 			<-prev.done
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if f.waiting == 0 { // all have left
+			if f.waiting == 0 { // every waiter has left
 				m.next, f.err = nil, context.Canceled
 				close(f.done)
 				return
@@ -71,7 +72,7 @@ func (m *Mirror) join(r Repo) *flight {
 	return m.next
 }
 
-// begin runs the next flight. m.mu is held.
+// begin starts the next flight. The caller holds m.mu.
 func (m *Mirror) begin(r Repo) {
 	f := m.next
 	m.running, m.next = f, nil
@@ -93,8 +94,8 @@ func (m *Mirror) begin(r Repo) {
 	})
 }
 
-// leave gives a place in a flight up. The last to leave stops it, so that a
-// refresh that nobody waits for costs nothing.
+// leave stops waiting for a flight. When the last waiter leaves, the refresh is
+// cancelled.
 func (m *Mirror) leave(f *flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +120,7 @@ func (m *Mirror) refresh(ctx context.Context, r Repo) error {
 	}
 	err := m.fetch(ctx, r, "+HEAD:"+upstreamHead)
 	if err != nil && strings.Contains(err.Error(), "couldn't find remote ref HEAD") {
-		err = m.fetch(ctx, r) // it is empty, or its HEAD names a branch that is not there
+		err = m.fetch(ctx, r) // the upstream is empty, or its HEAD names a missing branch
 	}
 	if err != nil && strings.Contains(err.Error(), "mismatched algorithms") && len(m.Snapshot().Refs) == 0 {
 		if err = m.create(ctx, "sha256"); err == nil {
@@ -132,7 +133,8 @@ func (m *Mirror) refresh(ctx context.Context, r Repo) error {
 	return m.settle(ctx, r)
 }
 
-// fetch takes branches and tags, and drops those that the upstream dropped.
+// fetch fetches branches and tags, and deletes those that the upstream has
+// deleted.
 func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
 	args := []string{
 		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
@@ -155,7 +157,8 @@ func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
 	return err
 }
 
-// filled reports whether a fetch that failed has left a pack of that many bytes.
+// filled reports whether a failed fetch has left a pack of at least that many
+// bytes.
 func (m *Mirror) filled(bytes int64) bool {
 	files, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "tmp_*"))
 	return err == nil && slices.ContainsFunc(files, func(f string) bool {
@@ -169,7 +172,7 @@ func (m *Mirror) tooLarge(r Repo) *fault.Error {
 		Hint("have an administrator look at what the repository's server sends")
 }
 
-// packs is the size of the mirror's packs, in bytes.
+// packs returns the total size of the mirror's packs in bytes.
 func (m *Mirror) packs() (size int64) {
 	packs, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
 	if err != nil {
@@ -183,23 +186,24 @@ func (m *Mirror) packs() (size int64) {
 	return size
 }
 
-// fsck has git check what an upstream sends, but for the slips of old versions of
-// git and of importers that harm nobody and that many repositories have.
+// fsck makes git check objects from an upstream, but tolerates harmless
+// mistakes of old git versions and importers that many repositories contain.
 var fsck = func() [][2]string {
 	config := [][2]string{{"fetch.fsckObjects", "true"}}
 	for _, id := range []string{
 		"zeroPaddedFilemode", "badFilemode", "zeroPaddedDate", "badTimezone", "badDateOverflow", "missingSpaceBeforeDate",
 		"missingSpaceBeforeEmail", "missingNameBeforeEmail", "missingEmail", "multipleAuthors", "nulInCommit",
 		"missingTaggerEntry", "badTagName", "gitmodulesParse",
-		"gitmodulesUrl", // the server clones no submodule, and a machine's git refuses such a URL itself
+		"gitmodulesUrl", // the server clones no submodules, and a machine's git rejects such a URL itself
 	} {
 		config = append(config, [2]string{"fetch.fsck." + id, "ignore"})
 	}
 	return config
 }()
 
-// settle reads the refs that a fetch left, and asks again for the default
-// branch if the one we know no longer stands where the upstream's HEAD does.
+// settle reads the refs after a fetch. If the known default branch is no longer
+// at the commit of the upstream's HEAD, it asks the upstream for the default
+// branch.
 func (m *Mirror) settle(ctx context.Context, r Repo) error {
 	refs, head, err := m.readRefs(ctx)
 	if err != nil {
@@ -219,7 +223,8 @@ func (m *Mirror) settle(ctx context.Context, r Repo) error {
 	return nil
 }
 
-// readRefs lists branches and tags, and the upstream's HEAD apart.
+// readRefs lists branches and tags, and returns the commit of the upstream's
+// HEAD separately.
 func (m *Mirror) readRefs(ctx context.Context) (refs []Ref, head string, err error) {
 	args := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", upstreamHead}
 	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
@@ -237,7 +242,7 @@ func (m *Mirror) readRefs(ctx context.Context) (refs []Ref, head string, err err
 	return refs, head, nil
 }
 
-// learnHead asks the upstream for its default branch and makes it the mirror's.
+// learnHead asks the upstream for its default branch and sets it in the mirror.
 func (m *Mirror) learnHead(ctx context.Context, r Repo) error {
 	out, _, err := m.upstream(ctx, r, invocation{args: []string{"ls-remote", "--quiet", "--symref", "--", r.String(), "HEAD"}})
 	if err != nil {

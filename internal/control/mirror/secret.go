@@ -14,23 +14,23 @@ import (
 	"aloft/internal/redact"
 )
 
-// maxScan bounds, in bytes, what one push may unfold to, all objects together.
+// maxScan is the maximum unpacked size in bytes of all objects of one push.
 const maxScan = 64 << 30
 
-// maxFindings is how many places are named to the person who pushes.
+// maxFindings is how many findings are reported to the pushing user.
 const maxFindings = 5
 
-// maxPath is how much of a path is kept, in bytes.
+// maxPath is the number of bytes of a path that are kept.
 const maxPath = 4 << 10
 
-// location is where an object stands: a file, a folder, or a commit itself.
+// location is the location of an object: a file, a folder, or a commit itself.
 type location struct {
 	id, commit string
-	path       string // "" for the commit, and for the topmost folder
-	kind       string // commit, tree, blob
+	path       string // "" for a commit and for the root folder
+	kind       string // commit, tree or blob
 }
 
-// String says it to the person who pushes, whose secrets are taken out of it.
+// String describes the location for the pushing user. The caller redacts it.
 func (p location) String() string {
 	commit := "commit " + p.commit[:min(len(p.commit), 12)]
 	switch p.kind {
@@ -42,21 +42,21 @@ func (p location) String() string {
 	return p.path + " in " + commit
 }
 
-// secrets looks for secrets in everything that the push brings: contents and
-// names of files, and what commits say. It reads the objects once, as they come
-// out of git, and holds none of them.
+// secrets scans everything that the push adds for secrets: file contents, file
+// names and commit messages. It streams the objects once from git and keeps
+// none in memory.
 func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, error) {
 	if u.Secrets.Empty() {
 		return Outcome{}, nil
 	}
-	// When this returns, in whatever way, both commands end.
+	// Stop both commands on every return.
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 
-	// Objects come after the commit that brings them, and the oldest commit
-	// comes first: it is the one to mend.
+	// List objects after their commit and the oldest commit first, since that is
+	// the one to fix.
 	listed, list := io.Pipe()
 	defer listed.Close()
 	running.Go(func() {
@@ -89,7 +89,7 @@ func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, 
 	return Outcome{}, nil
 }
 
-// refuseSecret names the places, and never the value.
+// refuseSecret returns a refusal that names the places but not the values.
 func refuseSecret(u Update, found []location) Outcome {
 	words := []string{"The push holds a secret, so it was refused:"}
 	for _, p := range found {
@@ -104,14 +104,14 @@ func refuseSecret(u Update, found []location) Outcome {
 // scan reads objects one by one.
 type scan struct {
 	secrets   *redact.Redactor
-	locations chan location // of the objects that were asked for; few wait
-	listErr   error         // why there are no more; read it when places is closed
-	objects   *bufio.Reader // what cat-file says of them
-	left      int64         // bytes that may still be read; less than none when there were too many
+	locations chan location // locations of the requested objects, with a small buffer
+	listErr   error         // error of the listing; read it after locations is closed
+	objects   *bufio.Reader // output of git cat-file
+	left      int64         // bytes that may still be read; negative once the limit is exceeded
 	found     []location
 }
 
-// list asks cat-file for each object of rev-list's list.
+// list requests each object listed by git rev-list from git cat-file.
 func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err error) {
 	defer func() {
 		s.listErr = err
@@ -127,7 +127,7 @@ func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err e
 			return err
 		}
 		id, path, named := strings.Cut(line, " ")
-		if !named { // trees and files have a name, if an empty one
+		if !named { // trees and files have a name, possibly empty
 			commit = id
 		}
 		select {
@@ -141,7 +141,7 @@ func (s *scan) list(ctx context.Context, listed io.Reader, ask io.Writer) (err e
 	}
 }
 
-// run reads every object, until enough was found.
+// run reads every object until there are enough findings.
 func (s *scan) run() error {
 	for p := range s.locations {
 		has, err := s.object(&p)
@@ -157,7 +157,7 @@ func (s *scan) run() error {
 	return s.listErr
 }
 
-// object reads what cat-file says of an object, and reports whether it holds a
+// object reads one object from git cat-file, and reports whether it contains a
 // secret.
 func (s *scan) object(p *location) (bool, error) {
 	head, err := s.objects.ReadString('\n')
@@ -178,7 +178,7 @@ func (s *scan) object(p *location) (bool, error) {
 	p.kind = fields[1]
 	finder := s.secrets.Finder()
 	body := &io.LimitedReader{R: s.objects, N: size}
-	// A tree is looked through as it is: names stand in it in full.
+	// Scan trees in raw form, which contains the names verbatim.
 	if _, err := io.Copy(found{finder}, body); err != nil {
 		return false, err
 	}
@@ -191,7 +191,7 @@ func (s *scan) object(p *location) (bool, error) {
 	return finder.Found(nil), nil
 }
 
-// found gives a finder what is written to it.
+// found is a writer that feeds a finder.
 type found struct{ of *redact.Finder }
 
 func (f found) Write(p []byte) (int, error) {
@@ -199,7 +199,7 @@ func (f found) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readLine reads a line; of a very long one, its beginning.
+// readLine reads a line, and truncates a very long one.
 func readLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	kept := string(bytes.TrimSuffix(line, []byte("\n")))

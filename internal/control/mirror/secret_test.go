@@ -11,9 +11,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// FuzzScan has git say anything of the objects of a push, whose names and
-// contents a machine chose: the scan ends, and names few places, none with a
-// secret in it.
+// FuzzScan feeds arbitrary git output to the scan, since machines choose names
+// and contents of objects. The scan must end, with few findings and no secret
+// in their text.
 func FuzzScan(f *testing.F) {
 	const value, id = "glpat-a-very-secret-token", "0123456789abcdef0123456789abcdef01234567"
 	f.Add(id+"\n"+id+" a/b.txt\n", id+" commit 3\nabc\n"+id+" blob 26\nx"+value+"\n")

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// UploadPack runs git's end of a fetch on the mirror: the list of refs if
-// advertise is set, else one request read from in. protocol is the client's
-// Git-Protocol; it must have been checked.
+// UploadPack runs the server side of a fetch on the mirror: it sends the list
+// of refs if advertise is set, or else handles one request from in. protocol is
+// the client's Git-Protocol header, which the caller has validated.
 func (m *Mirror) UploadPack(ctx context.Context, protocol string, advertise bool, in io.Reader, out io.Writer) error {
 	args := []string{"upload-pack", "--strict", "--stateless-rpc"}
 	if advertise {
@@ -26,8 +26,8 @@ func (m *Mirror) UploadPack(ctx context.Context, protocol string, advertise bool
 	return err
 }
 
-// IDLength is how many hex digits the ids of the repository have: 40 or 64.
-// Before the first refresh that is 40.
+// IDLength returns the length of the repository's object ids in hex digits: 40
+// or 64. Before the first refresh it returns 40.
 func (m *Mirror) IDLength() int {
 	config, err := os.ReadFile(filepath.Join(m.dir, "config"))
 	if err == nil && strings.Contains(strings.ToLower(string(config)), "objectformat = sha256") {
@@ -36,10 +36,10 @@ func (m *Mirror) IDLength() int {
 	return 40
 }
 
-const diffLimit = time.Minute // a tree can be built that takes for ever to walk
+const diffLimit = time.Minute // a malicious tree can take for ever to walk
 
-// Diff returns what changed on the way from base to tip since they parted, as
-// git prints it, at most max bytes of it. Both are commit ids that the mirror has.
+// Diff returns the changes from the merge base of base and tip to tip, as git
+// prints them, truncated to max bytes. Both are commit ids in the mirror.
 func (m *Mirror) Diff(ctx context.Context, base, tip string, max int) (diff string, truncated bool, err error) {
 	for _, id := range []string{base, tip} {
 		if !wholeID.MatchString(id) {

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	tooManyPacks = 30       // so many make every look-up slow
-	largePack    = 32 << 20 // bytes above which counting objects is felt, and a bitmap saves it
+	tooManyPacks = 30       // more packs slow down every lookup
+	largePack    = 32 << 20 // in bytes; above this size a bitmap speeds up counting objects noticeably
 )
 
-// untidy reports whether a repack would make the mirror quicker to read.
+// untidy reports whether a repack would make the mirror faster to read.
 func (m *Mirror) untidy() bool {
 	packs, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "*.pack"))
 	if err != nil || len(packs) >= tooManyPacks {
@@ -23,9 +23,9 @@ func (m *Mirror) untidy() bool {
 	return err == nil && len(bitmaps) == 0 && m.packs() > largePack
 }
 
-// tend repacks the mirror if it needs it, one mirror at a time on the whole
-// server. Readers and refreshes go on meanwhile: git keeps objects that are on
-// no branch for two weeks, which outlasts everything that may still use them.
+// tend repacks the mirror if needed, one mirror at a time per server. Reads and
+// refreshes continue meanwhile: git keeps unreachable objects for two weeks,
+// longer than any use of them.
 func (m *Mirror) tend(ctx context.Context) {
 	if !m.untidy() {
 		return
@@ -34,7 +34,7 @@ func (m *Mirror) tend(ctx context.Context) {
 	case m.all.tending <- struct{}{}:
 		defer func() { <-m.all.tending }()
 	default:
-		return // the next refresh asks again
+		return // the next refresh tries again
 	}
 	start := time.Now()
 	err := m.repack(ctx)
@@ -47,9 +47,9 @@ func (m *Mirror) repack(ctx context.Context) error {
 	return err
 }
 
-// removeTemporary removes what a fetch that failed left of a pack; it may be
-// most of the disk. The write lock is held, so nothing else fetches; where
-// something is being repacked, the files may be its own and are left.
+// removeTemporary removes partial packs of failed fetches, which may fill most
+// of the disk. The caller holds the write lock, so no other fetch is running.
+// During a repack it removes nothing, since the files may belong to that.
 func (m *Mirror) removeTemporary() error {
 	select {
 	case m.all.tending <- struct{}{}:

@@ -8,7 +8,8 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// TestRepack makes one pack with a bitmap of many, and leaves the refs.
+// TestRepack checks that many packs become one pack with a bitmap, and that
+// refs are unchanged.
 func TestRepack(t *testing.T) {
 	forge := gittest.New(t)
 	url := forge.Repo("r", map[string]string{"a": "a"})

@@ -10,15 +10,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// Blob is a file of a commit: what it holds is named by its ID, and is the same
-// wherever the ID is.
+// Blob is a file of a commit. Its content is identified by ID in any commit.
 type Blob struct {
 	ID   string
 	Size int64 // bytes
 }
 
-// Tree finds files of a commit by their paths from its root, and of links, which
-// are not followed, that they are there. What is neither is left out.
+// Tree looks up paths in a commit. It returns regular files, and the paths that
+// are symbolic links, which are not followed. All other paths are left out.
 func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files map[string]Blob, links []string, err error) {
 	if !wholeID.MatchString(commit) {
 		return nil, nil, fault.Invalid("%q is no commit", Plain(commit))
@@ -41,8 +40,8 @@ func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files
 	return files, links, nil
 }
 
-// Walk calls visit with each file of a commit, in the order of their paths. Links
-// and submodules are left out.
+// Walk calls visit for each regular file of a commit, sorted by path. It skips
+// symbolic links and submodules.
 func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string, b Blob)) error {
 	if !wholeID.MatchString(commit) {
 		return fault.Invalid("%q is no commit", Plain(commit))
@@ -55,10 +54,10 @@ func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string
 	return nil
 }
 
-// treeLines is a writer for what git ls-tree -z -l prints.
+// treeLines is a writer that parses the output of git ls-tree -z -l.
 type treeLines struct {
 	visit func(path string, b Blob)
-	rest  []byte // of a line that has not ended
+	rest  []byte // an incomplete line
 }
 
 func (t *treeLines) Write(p []byte) (int, error) {
@@ -76,8 +75,8 @@ func (t *treeLines) Write(p []byte) (int, error) {
 	}
 }
 
-// treeEntry reads a line of git ls-tree -l. ok says that it is of a file, link
-// that it is of a symbolic link.
+// treeEntry parses a line of git ls-tree -l. ok means a regular file, and link
+// a symbolic link.
 func treeEntry(line string) (path string, b Blob, link, ok bool) {
 	info, path, found := strings.Cut(line, "\t")
 	part := strings.Fields(info)
@@ -91,7 +90,7 @@ func treeEntry(line string) (path string, b Blob, link, ok bool) {
 	return path, Blob{part[2], size}, false, err == nil
 }
 
-// Contents returns what a blob holds: at most limit bytes of it.
+// Contents returns at most limit bytes of a blob.
 func (m *Mirror) Contents(ctx context.Context, b Blob, limit int64) ([]byte, error) {
 	if !wholeID.MatchString(b.ID) {
 		return nil, fault.Invalid("%q is no blob", Plain(b.ID))

@@ -11,24 +11,24 @@ import (
 	"aloft/internal/fault"
 )
 
-// Repo names one repository in one way, however its users write it. Make it by
-// [ParseURL] or [ParsePath]; the zero Repo names nothing.
+// Repo is the canonical name of a repository, independent of how users spell
+// it. Create it with [ParseURL] or [ParsePath]; the zero Repo is invalid.
 //
-// These count as one repository: the host in capitals or not, the scheme's
-// usual port named or not, a slash at the end or not, needless percent-encoding
-// or none, and, but for file, .git at the end or not. User-info is dropped, but
-// for ssh, where the user is part of the name and a password is dropped. The
-// path's case counts. What these rules cannot read as one plain repository is
-// refused: dot segments, empty segments, encoded slashes, control characters,
-// queries, fragments, other schemes.
+// These differences are ignored: upper case in the host, the scheme's default
+// port, a trailing slash, needless percent-encoding and, except for file, a
+// .git suffix. User info is dropped, except for ssh, where the user is part of
+// the name and only a password is dropped. The path is case-sensitive.
+// Everything else that is not a plain repository URL is refused: dot segments,
+// empty segments, encoded slashes, control characters, queries, fragments and
+// other schemes.
 type Repo struct {
 	scheme string
 	user   string // ssh only
-	host   string // lower case, with the port unless it is the usual one; empty for file
-	path   string // decoded, without slashes around it, .git as it was written
+	host   string // lower case, without a default port; empty for file
+	path   string // decoded, without surrounding slashes, with .git as written
 }
 
-const maxURL = 2048 // bytes; far above what forges allow
+const maxURL = 2048 // bytes; far above the limits of forges
 
 var (
 	hostPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
@@ -39,8 +39,8 @@ var (
 
 var usualPort = map[string]string{"http": "80", "https": "443", "ssh": "22", "file": ""}
 
-// ParseURL reads a URL with one of the schemes http, https, ssh and file, or
-// ssh's short form user@host:path.
+// ParseURL parses a URL with scheme http, https, ssh or file, or the ssh short
+// form user@host:path.
 func ParseURL(s string) (Repo, error) {
 	if len(s) > maxURL {
 		return Repo{}, invalidURL(s[:64]+"…", "it is too long")
@@ -67,9 +67,8 @@ func ParseURL(s string) (Repo, error) {
 	return r, nil
 }
 
-// ParsePath reads the path under which the gateway serves a repository,
-// percent-encoded as it came: /https/host/path, /ssh/user@host:port/path or
-// /file/path.
+// ParsePath parses the percent-encoded path at which the gateway serves a
+// repository: /https/host/path, /ssh/user@host:port/path or /file/path.
 func ParsePath(escaped string) (Repo, error) {
 	if len(escaped) > maxURL {
 		return Repo{}, invalidURL(escaped[:64]+"…", "it is too long")
@@ -93,7 +92,7 @@ func ParsePath(escaped string) (Repo, error) {
 	return r, nil
 }
 
-// parse makes a Repo of the parts, or says why it cannot.
+// parse builds a Repo from its parts. On failure it returns the reason.
 func parse(scheme, authority, path string) (Repo, string) {
 	r := Repo{scheme: scheme}
 	if _, ok := usualPort[scheme]; !ok {
@@ -151,7 +150,7 @@ func parseAuthority(scheme, authority string) (user, host, why string) {
 	return user, host, ""
 }
 
-// parseSegments decodes a path. A slash at its end counts for nothing.
+// parseSegments decodes a path. It ignores a trailing slash.
 func parseSegments(escaped string) (segments []string, why string) {
 	escaped = strings.Trim(escaped, "/")
 	if escaped == "" {
@@ -179,7 +178,7 @@ func invalidURL(s, why string) error {
 		Hint("write it as https://host/path, http://host/path, ssh://git@host/path or file:///path")
 }
 
-// withoutPassword drops what may be a secret from a URL that could not be read.
+// withoutPassword removes what may be a secret from an invalid URL.
 func withoutPassword(s string) string {
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		return "…" + s[at:]
@@ -187,7 +186,7 @@ func withoutPassword(s string) string {
 	return s
 }
 
-// Key is equal for equal repositories and for no others.
+// Key returns a string that is equal for equal repositories only.
 func (r Repo) Key() string {
 	path := r.path
 	if r.scheme != "file" {
@@ -196,7 +195,7 @@ func (r Repo) Key() string {
 	return r.join(path)
 }
 
-// String is the repository's URL, as git takes it; it holds no secret.
+// String returns the repository's URL for git, without secrets.
 func (r Repo) String() string { return r.join(r.path) }
 
 func (r Repo) join(path string) string {
@@ -212,20 +211,22 @@ func (r Repo) join(path string) string {
 	return b.String()
 }
 
-// Path is where the gateway serves the repository: the inverse of [ParsePath].
+// Path returns the path at which the gateway serves the repository: the inverse
+// of [ParsePath].
 func (r Repo) Path() string {
 	scheme, rest, _ := strings.Cut(r.String(), "://")
 	return "/" + scheme + "/" + strings.TrimPrefix(rest, "/")
 }
 
-// Scheme is http, https, ssh or file.
+// Scheme returns http, https, ssh or file.
 func (r Repo) Scheme() string { return r.scheme }
 
-// Host is the host, with its port unless that is the scheme's usual one.
+// Host returns the host, with its port unless that is the scheme's default.
 func (r Repo) Host() string { return r.host }
 
-// Web is the repository by https, where it is reached by ssh; the repository
-// itself where that is the web already. Files have none.
+// Web returns the https form of a repository that is reached by ssh, or the
+// repository itself if it is reached by http or https. It returns false for
+// file.
 func (r Repo) Web() (Repo, bool) {
 	switch r.scheme {
 	case "http", "https":
@@ -236,7 +237,7 @@ func (r Repo) Web() (Repo, bool) {
 	return Repo{}, false
 }
 
-// Name is the host without its port.
+// Name returns the host without its port.
 func (r Repo) Name() string {
 	if i := strings.LastIndexByte(r.host, ':'); i >= 0 && !strings.HasSuffix(r.host, "]") {
 		return r.host[:i]
@@ -244,19 +245,20 @@ func (r Repo) Name() string {
 	return r.host
 }
 
-// SameElsewhere reports whether both names have the same host and path, whatever
-// the protocol, its port and its user. Files are the same as nothing.
+// SameElsewhere reports whether both names have the same host and path,
+// regardless of protocol, port and user. It returns false for file.
 func (r Repo) SameElsewhere(o Repo) bool {
 	return r.scheme != "file" && o.scheme != "file" && r.Name() == o.Name() && trimGit(r.path) == trimGit(o.path)
 }
 
-// Sibling is the repository that other names, reached as r is.
+// Sibling returns other with the protocol, port and user of r.
 func (r Repo) Sibling(other Repo) Repo {
 	return Repo{scheme: r.scheme, user: r.user, host: r.host, path: other.path}
 }
 
-// Below reports whether the repository is the one that prefix names, or below
-// it: host, host/owner or host/owner/repository, with a scheme before it or not.
+// Below reports whether the repository is the one named by prefix, or below it.
+// The prefix is host, host/owner or host/owner/repository, with or without a
+// scheme.
 func (r Repo) Below(prefix string) bool {
 	if scheme, rest, ok := strings.Cut(prefix, "://"); ok {
 		if !strings.EqualFold(scheme, r.scheme) {
@@ -277,8 +279,9 @@ func (r Repo) Below(prefix string) bool {
 	return true
 }
 
-// Owner is the first part of a path that has several: the person, organisation
-// or group whose repository it is. "" where the server has none.
+// Owner returns the first segment of a path with several: the user,
+// organisation or group that owns the repository. It returns "" if there is
+// only one segment.
 func (r Repo) Owner() string {
 	owner, _, several := strings.Cut(r.path, "/")
 	if !several {
@@ -287,7 +290,7 @@ func (r Repo) Owner() string {
 	return owner
 }
 
-// trimGit drops .git from the end, unless nothing would be left of the name.
+// trimGit removes a .git suffix, unless nothing else is left of the name.
 func trimGit(path string) string {
 	short := strings.TrimSuffix(path, ".git")
 	if short == "" || strings.HasSuffix(short, "/") {

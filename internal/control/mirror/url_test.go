@@ -60,7 +60,8 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// FuzzParseURL holds what is read to the rules that the gateway leans on.
+// FuzzParseURL checks the properties of parsed URLs that package gateway relies
+// on.
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{"https://user:x@H.com:443/a/b.git/", "git@h:o/r", "ssh://git@h:23/~u/r", "file:///a/b.git", "http://[::1]:1/%41", "https://h/.git"} {
 		f.Add(s)

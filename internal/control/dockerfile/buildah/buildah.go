@@ -1,7 +1,7 @@
-// Package buildah builds Dockerfiles by Debian's buildah: a program without a
-// daemon. It runs in a cell, and starts RUN steps in containers of their own by an
-// OCI runtime there. Its older versions follow links out of what they are to build
-// in; nothing in the cell is worth that.
+// Package buildah builds Dockerfiles with Debian's buildah, a program without a
+// daemon. It runs in a cell, and runs RUN steps in containers of an OCI runtime
+// inside the cell. Old versions of buildah follow links out of the build's
+// files, but nothing that a cell can see is worth stealing.
 package buildah
 
 import (
@@ -23,12 +23,12 @@ import (
 	"aloft/internal/control/dockerfile"
 )
 
-// Config is what an [Engine] is made of.
+// Config holds the settings of an [Engine].
 type Config struct {
-	Path    string           // of buildah, below /usr
-	Runtime string           // path of the OCI runtime, of the cell and for RUN steps in it
-	Dir     string           // for what buildah keeps: base images and cached steps
-	Links   dockerfile.Links // nil where there can be none
+	Path    string           // path of buildah, below /usr
+	Runtime string           // path of the OCI runtime, for the cell and for RUN steps inside it
+	Dir     string           // for buildah's caches: base images and build steps
+	Links   dockerfile.Links // creates networks for builds; nil if there can be none
 }
 
 // Engine is a [dockerfile.Engine].
@@ -39,7 +39,7 @@ type Engine struct {
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// New returns the engine, which makes its folder.
+// New returns the engine and creates its folder.
 func New(conf Config) (*Engine, error) {
 	if !strings.HasPrefix(conf.Path, "/usr/") {
 		return nil, fmt.Errorf("buildah: %s is not below /usr, which is all of the host that a build sees", conf.Path)
@@ -47,7 +47,8 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildah: %w", err)
 	}
-	// Of versions of ours that kept everything in one place, as the host's root.
+	// Left by earlier versions, which kept one store for all builds, owned by
+	// root.
 	for _, d := range []string{"root", "run", "tmp", "builds.lock"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildah: %w", err)
@@ -62,9 +63,9 @@ func New(conf Config) (*Engine, error) {
 
 var versionLine = regexp.MustCompile(`(\d+)\.(\d+)`)
 
-// version is the one that a buildah says that it is.
+// version returns the version that a buildah program reports.
 func version(path string) (major, minor int, err error) {
-	out, err := exec.Command(path, "--version").Output() //nolint:noctx // it only says a line
+	out, err := exec.Command(path, "--version").Output() //nolint:noctx // it only prints a line
 	if err != nil {
 		return 0, 0, fmt.Errorf("buildah: %w", err)
 	}
@@ -130,10 +131,10 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	return err
 }
 
-// tidyTime is how long it may take to remove what a build has left that was ended.
+// tidyTime is the timeout for removing what an interrupted build has left.
 const tidyTime = 2 * time.Minute
 
-// script runs a command of which only an error is of interest.
+// script runs a command in the cell and discards its output unless it fails.
 func script(ctx context.Context, cell dockerfile.Cell, text string, args ...string) error {
 	var last string
 	if err := cell.Run(ctx, text, args, func(line string) { last = line }); err != nil {
@@ -142,8 +143,8 @@ func script(ctx context.Context, cell dockerfile.Cell, text string, args ...stri
 	return nil
 }
 
-// The commands of one build. All of them see storage below InKept, and find only
-// there what FROM names.
+// The commands of one build. All of them use storage below InKept, which holds
+// only the images that FROM names.
 const (
 	tidy = `buildah $STORAGE rm --all >/dev/null
 `
@@ -180,7 +181,7 @@ func (e *Engine) build(ctx context.Context, cell dockerfile.Cell, out func(line 
 	why := ""
 	err = cell.Run(ctx, build, args, func(line string) {
 		if strings.Contains(line, "can't raise ambient capability") {
-			return // once for each, on hosts that keep a few from root: RUN steps have them all the same
+			return // printed for each capability on hosts that drop some from root; RUN steps have them all the same
 		}
 		steps.See(line)
 		if text, ok := strings.CutPrefix(line, "error building at STEP "); ok {
@@ -197,28 +198,29 @@ func (e *Engine) build(ctx context.Context, cell dockerfile.Cell, out func(line 
 	if err != nil {
 		return err
 	}
-	// Built straight into a layout, the last step would not be cached.
+	// If the build wrote the layout directly, its last step would not be cached.
 	return script(ctx, cell, `buildah $STORAGE push --quiet --disable-compression "$(cat "$1")" "oci:$2:latest" >/dev/null`, cell.Inside(e.imageID(job)), cell.Inside(job.Output))
 }
 
-// storage are the flags that say where images and containers are, for a shell that
-// parts them at spaces.
+// storage returns the flags for buildah's image and container storage,
+// separated by spaces for use in a shell.
 func (e *Engine) storage() string {
 	driver := "overlay"
 	var fs unix.Statfs_t
 	if unix.Statfs(e.conf.Dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		driver = "vfs" // an overlay takes no upper layer on an overlay
+		driver = "vfs" // an overlay cannot be the upper layer of another overlay
 	}
 	return "--root " + dockerfile.InKept + "/root --runroot /run/buildah --storage-driver " + driver
 }
 
 func (e *Engine) imageID(job dockerfile.Job) string { return filepath.Join(job.Work, "image-id") }
 
-// arguments are those of the script build. It writes the files that they name.
+// arguments returns the arguments of the build script, and writes the files
+// that they refer to.
 func (e *Engine) arguments(cell dockerfile.Cell, job dockerfile.Job) ([]string, error) {
 	args := []string{
 		"build", "--isolation", "oci", "--runtime", filepath.Join(dockerfile.InBin, filepath.Base(e.conf.Runtime)),
-		"--network", "host", // of the cell's own namespace, which is the server's, that of a link, or one that leads nowhere
+		"--network", "host", // of the cell's namespace, which is the server's, that of a link, or an isolated one
 		"--format", "oci", "--layers", "--force-rm", "--pull-never", "--file", cell.Inside(job.Dockerfile), "--iidfile", cell.Inside(e.imageID(job)),
 	}
 	if job.NoCache {
@@ -228,7 +230,8 @@ func (e *Engine) arguments(cell dockerfile.Cell, job dockerfile.Job) ([]string, 
 		args = append(args, "--target", job.Target)
 	}
 	files := map[string]string{}
-	// Without a file of its own it would take the context's, which may be a link to anywhere.
+	// Without its own file, buildah would read the one in the context, which may
+	// be a link to anywhere.
 	ignore := job.Ignore
 	if ignore == "" {
 		ignore = filepath.Join(job.Work, "ignore")
@@ -251,7 +254,7 @@ func (e *Engine) arguments(cell dockerfile.Cell, job dockerfile.Job) ([]string, 
 	return append(args, dockerfile.InContext), nil
 }
 
-// link makes the network of one build.
+// link creates the network of one build.
 func (e *Engine) link(ctx context.Context, job dockerfile.Job) (dockerfile.Link, error) {
 	dir := filepath.Join(filepath.Dir(job.Work), "link")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -260,7 +263,8 @@ func (e *Engine) link(ctx context.Context, job dockerfile.Job) (dockerfile.Link,
 	return e.conf.Links(ctx, dir, job.Policy)
 }
 
-// reason takes from buildah's last word what the step's own place does not say.
+// reason strips from buildah's last message what the failure's step already
+// says.
 func reason(why string, err error) string {
 	why = strings.TrimPrefix(why, "building at STEP ")
 	if strings.HasPrefix(why, `"`) {
@@ -277,7 +281,8 @@ func reason(why string, err error) string {
 	return why
 }
 
-// Find returns the path of a buildah that works here, or why there is none.
+// Find returns the path of a usable buildah, or an error that says why there is
+// none.
 func Find() (string, error) {
 	path, err := exec.LookPath("buildah")
 	if err != nil {

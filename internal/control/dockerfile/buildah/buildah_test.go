@@ -31,7 +31,7 @@ func TestEngine(t *testing.T) {
 	dockerfiletest.Run(t, e)
 }
 
-// TestMain is also the gateway of a build's network.
+// TestMain can also run the egress process of a build's network.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "gateway" {
 		if err := egress.RunProcess(context.Background(), strings.TrimPrefix(os.Args[2], "--dir="), "", slog.New(slog.DiscardHandler)); err != nil {

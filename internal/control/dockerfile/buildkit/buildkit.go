@@ -1,5 +1,6 @@
-// Package buildkit builds Dockerfiles by BuildKit: by a buildkitd that each build
-// starts in its cell, or by one that runs elsewhere, whose operator contains it.
+// Package buildkit builds Dockerfiles with BuildKit: either with a buildkitd
+// that each build starts in its cell, or with one that runs elsewhere and is
+// isolated by its operator.
 package buildkit
 
 import (
@@ -21,14 +22,14 @@ import (
 	"aloft/internal/control/dockerfile"
 )
 
-// Config is what an [Engine] is made of.
+// Config holds the settings of an [Engine].
 type Config struct {
-	Buildctl  string           // path
-	Buildkitd string           // path of a daemon to start; or
-	Address   string           // of one that runs, as BUILDKIT_HOST has it
-	Runtime   string           // path of the OCI runtime, of the cell and for RUN steps in it
-	Dir       string           // for what a daemon that is started keeps
-	Links     dockerfile.Links // for that daemon; nil where there can be none
+	Buildctl  string           // path of buildctl
+	Buildkitd string           // path of the daemon to start; or
+	Address   string           // address of a running daemon, as in BUILDKIT_HOST
+	Runtime   string           // path of the OCI runtime, for the cell and for RUN steps inside it
+	Dir       string           // for the caches of a daemon started here
+	Links     dockerfile.Links // creates networks for that daemon; nil if there can be none
 }
 
 // Engine is a [dockerfile.Engine].
@@ -36,7 +37,8 @@ type Engine struct{ conf Config }
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// New returns the engine, unless its version is known to let a Dockerfile out.
+// New returns the engine. It refuses versions with known ways for a Dockerfile
+// to escape.
 func New(conf Config) (*Engine, error) {
 	program := conf.Buildkitd
 	if conf.Address != "" {
@@ -48,7 +50,7 @@ func New(conf Config) (*Engine, error) {
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildkit: %w", err)
 	}
-	// Of versions of ours whose daemons ran as the host's root.
+	// Left by earlier versions, whose daemons ran as root of the host.
 	for _, d := range []string{"root", "linked-root", "link"} {
 		if err := os.RemoveAll(filepath.Join(conf.Dir, d)); err != nil {
 			return nil, fmt.Errorf("buildkit: %w", err)
@@ -59,23 +61,23 @@ func New(conf Config) (*Engine, error) {
 
 var versionNumber = regexp.MustCompile(`v(\d+)\.(\d+)\.(\d+)`)
 
-// oldest is the first version without CVE-2024-23651, 23652 and 23653, by which
-// mounts and a frontend lead out of a build.
+// oldest is the first version that fixes CVE-2024-23651, 23652 and 23653,
+// through which mounts and a frontend could escape from a build.
 var oldest = [3]int{0, 12, 5}
 
-// CheckVersion refuses a BuildKit with holes that are known.
+// CheckVersion refuses a BuildKit with known vulnerabilities.
 func CheckVersion(path string) error {
-	out, err := exec.Command(path, "--version").Output() //nolint:noctx // it only says a line
+	out, err := exec.Command(path, "--version").Output() //nolint:noctx // it only prints a line
 	if err != nil {
 		return fmt.Errorf("buildkit: %w", err)
 	}
 	m := versionNumber.FindStringSubmatch(string(out))
 	if m == nil {
-		return nil // one that somebody has built says no version
+		return nil // a custom build may report no version
 	}
 	var is [3]int
 	for i := range is {
-		is[i], _ = strconv.Atoi(m[i+1]) // digits
+		is[i], _ = strconv.Atoi(m[i+1]) // only digits
 	}
 	if slices.Compare(is[:], oldest[:]) < 0 {
 		return fmt.Errorf("buildkit: %s is %s, which lets a Dockerfile out of its build (CVE-2024-23651, CVE-2024-23652, CVE-2024-23653): install v%d.%d.%d or newer", path, m[0], oldest[0], oldest[1], oldest[2])
@@ -86,8 +88,8 @@ func CheckVersion(path string) error {
 // Name implements [dockerfile.Engine].
 func (e *Engine) Name() string { return "buildkit" }
 
-// Confines implements [dockerfile.Engine]: the daemon itself lives on a link, with
-// all that it fetches and runs.
+// Confines implements [dockerfile.Engine]. The daemon itself runs on the link,
+// with all that it fetches and runs.
 func (e *Engine) Confines() bool { return e.conf.Links != nil && e.conf.Address == "" }
 
 // Fetches implements [dockerfile.Engine].
@@ -138,9 +140,9 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	return err
 }
 
-// daemon is the script of a cell: it starts buildkitd and runs buildctl with the
-// arguments. What buildkitd says goes to a file, whose end is told if it does not
-// come up.
+// daemon is the script run in a cell: it starts buildkitd and runs buildctl
+// with the given arguments. The log of buildkitd goes to a file, whose end is
+// printed if the daemon does not start.
 const daemon = `buildkitd --rootless --config /work/buildkitd.toml --addr unix:///run/buildkitd.sock --root /kept/root \
 	--oci-worker=true --containerd-worker=false --oci-worker-binary "$1" --oci-worker-net=host --oci-worker-no-process-sandbox=false \
 	--allow-insecure-entitlement network.host --oci-worker-snapshotter "$2" >/work/buildkitd.log 2>&1 &
@@ -167,8 +169,8 @@ func (e *Engine) buildHere(ctx context.Context, job dockerfile.Job, out func(lin
 		return err
 	}
 	defer done(true)
-	// A daemon that was killed in the middle of a build leaves what its steps have
-	// written, and no other daemon removes that. It goes with all cached steps.
+	// A daemon killed during a build leaves the files of its steps behind, and
+	// later daemons do not remove them. So delete the whole cache.
 	root := filepath.Join(kept, "root")
 	if !clean {
 		if err := os.RemoveAll(root); err != nil {
@@ -203,7 +205,7 @@ func (e *Engine) buildHere(ctx context.Context, job dockerfile.Job, out func(lin
 	snapshotter := "overlayfs"
 	var fs unix.Statfs_t
 	if unix.Statfs(e.conf.Dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		snapshotter = "native" // an overlay takes no upper layer on an overlay
+		snapshotter = "native" // an overlay cannot be the upper layer of another overlay
 	}
 	runtime := filepath.Join(dockerfile.InBin, filepath.Base(e.conf.Runtime))
 	err = cell.Run(ctx, daemon, append([]string{runtime, snapshotter}, args...), out)
@@ -223,14 +225,15 @@ func (e *Engine) buildRemote(ctx context.Context, job dockerfile.Job, out func(l
 	return dockerfile.Run(ctx, cmd, syscall.SIGTERM, out)
 }
 
-// familiar is how BuildKit looks up what stands in the place of an image.
+// familiar returns the short form of an image name, under which BuildKit looks
+// up replacements.
 func familiar(ref string) string {
 	ref = strings.TrimPrefix(strings.TrimPrefix(ref, "docker.io/"), "library/")
 	return strings.TrimSuffix(ref, ":latest")
 }
 
-// arguments are those of buildctl for a build whose files are at the paths that at
-// says. It writes the files that they name.
+// arguments returns the arguments of buildctl. at maps host paths to the paths
+// that buildctl sees. arguments also writes the files that they refer to.
 func arguments(job dockerfile.Job, at func(path string) string, context string) ([]string, error) {
 	dir := filepath.Dir(job.Dockerfile)
 	give := func(path, text string) error {
@@ -240,7 +243,8 @@ func arguments(job dockerfile.Job, at func(path string) string, context string) 
 		return os.Lchown(path, int(job.FirstID), int(job.FirstID))
 	}
 	if job.Ignore == "" {
-		// Without one of its own it would take the context's, which may be a link to anywhere.
+		// Without its own file, BuildKit would read the one in the context, which
+		// may be a link to anywhere.
 		if err := give(job.Dockerfile+".dockerignore", ""); err != nil {
 			return nil, err
 		}
@@ -253,7 +257,7 @@ func arguments(job dockerfile.Job, at func(path string) string, context string) 
 			return nil, err
 		}
 	}
-	mode := "host" // the daemon's, which is the server's or that of a cell, and may lead nowhere
+	mode := "host" // the daemon's network: the server's, or that of a cell, which may be isolated
 	if job.Network == dockerfile.None && job.FirstID == 0 {
 		mode = "none"
 	}
@@ -291,10 +295,10 @@ var (
 	parseLine  = regexp.MustCompile(`^dockerfile parse error on line (\d+): `)
 )
 
-// see takes from a line what it says of a failure.
+// see extracts details of a failure from a line of output.
 func see(f *dockerfile.Failure, line string) {
 	if m := placeLine.FindStringSubmatch(line); m != nil {
-		f.Line, _ = strconv.Atoi(m[1]) // digits
+		f.Line, _ = strconv.Atoi(m[1]) // only digits
 	}
 	if m := errorLine.FindStringSubmatch(line); m != nil {
 		f.Why = m[1]
@@ -307,10 +311,11 @@ func see(f *dockerfile.Failure, line string) {
 	}
 }
 
-// remote is a command of buildctl to a daemon that runs elsewhere, with nothing of
-// the server's own environment but the way out: it may hold secrets.
+// remote returns a buildctl command for a daemon that runs elsewhere. Of the
+// server's environment it gets only the proxy settings, since other variables
+// may hold secrets.
 func (e *Engine) remote(args ...string) *exec.Cmd {
-	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", e.conf.Address}, args...)...) //nolint:noctx // whoever runs it ends it
+	cmd := exec.Command(e.conf.Buildctl, append([]string{"--addr", e.conf.Address}, args...)...) //nolint:noctx // the caller stops it
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent"}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
 		if v, ok := os.LookupEnv(name); ok {

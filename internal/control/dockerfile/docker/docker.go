@@ -1,6 +1,6 @@
-// Package docker builds Dockerfiles by the HTTP API that Docker and Podman
-// speak, over a unix socket or TCP. That API has no build secrets: a build that
-// needs some is refused, and wants BuildKit or buildah.
+// Package docker builds Dockerfiles with the HTTP API of Docker and Podman,
+// over a unix socket or TCP. The API has no build secrets: builds with secrets
+// are refused, and need BuildKit or buildah.
 package docker
 
 import (
@@ -32,17 +32,18 @@ import (
 
 // Engine is a [dockerfile.Engine].
 type Engine struct {
-	base   string // of URLs
+	base   string // prefix of URLs
 	client *http.Client
 }
 
 var _ dockerfile.Engine = (*Engine)(nil)
 
-// version of the API: that of Docker 20.10 and Podman 4, and of all since.
+// version is the API version, that of Docker 20.10 and Podman 4. Later versions
+// support it too.
 const version = "/v1.41"
 
-// New returns the engine at an address as DOCKER_HOST has it: unix:///PATH or
-// tcp://HOST:PORT.
+// New returns the engine at an address in the form of DOCKER_HOST: unix:///PATH
+// or tcp://HOST:PORT.
 func New(address string) (*Engine, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -63,15 +64,16 @@ func New(address string) (*Engine, error) {
 // Name implements [dockerfile.Engine].
 func (e *Engine) Name() string { return "docker" }
 
-// Confines implements [dockerfile.Engine]: the daemon is not ours, and fetches
-// by its own network.
+// Confines implements [dockerfile.Engine]. It returns false because the daemon
+// has its own network.
 func (e *Engine) Confines() bool { return false }
 
-// Fetches implements [dockerfile.Engine]: the daemon does.
+// Fetches implements [dockerfile.Engine]. The daemon fetches base images
+// itself.
 func (e *Engine) Fetches() bool { return true }
 
-// HereDocuments implements [dockerfile.Engine]: Docker's API without BuildKit knows
-// none.
+// HereDocuments implements [dockerfile.Engine]. Docker's API without BuildKit
+// does not support them.
 func (e *Engine) HereDocuments() bool { return false }
 
 // Close implements [dockerfile.Engine].
@@ -80,8 +82,8 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// name is what the Dockerfile is called in the archive that is sent: nothing
-// that a context has.
+// name is the name of the Dockerfile in the archive sent to the daemon. No file
+// of a context has it.
 const name = ".aloft-dockerfile"
 
 // Build implements [dockerfile.Engine].
@@ -120,7 +122,7 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 		sent <- err
 	}()
 	resp, err := e.do(ctx, http.MethodPost, "/build?"+q.Encode(), body, http.Header{"Content-Type": {"application/x-tar"}, "X-Registry-Config": {auth}})
-	_ = body.Close() // ends send, if the daemon did not want all
+	_ = body.Close() // ends send if the daemon did not read everything
 	if sendErr := <-sent; err != nil {
 		if sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
 			return sendErr
@@ -132,12 +134,14 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	if err != nil {
 		return err
 	}
-	// It stays there without a name: the next build goes on from its steps.
+	// The image stays in the daemon without a name, as a cache for the next
+	// build.
 	return e.save(ctx, id, job)
 }
 
-// networkOf is what a daemon is told of the network of RUN. Podman does not heed
-// Docker's word for none: unless told in its own, it gives steps that of the host.
+// networkOf returns the parameters for the network of RUN. Podman does not
+// support Docker's value "none": without a parameter of its own it would use
+// the host's network.
 func networkOf(network string, podman bool) url.Values {
 	if podman && network == dockerfile.None {
 		return url.Values{"networkmode": {"NetworkDisabled"}, "nsoptions": {`[{"Name":"network"}]`}}
@@ -145,10 +149,10 @@ func networkOf(network string, podman bool) url.Values {
 	return url.Values{"networkmode": {network}}
 }
 
-// builtLine is what both daemons say last of an image that they have built.
+// builtLine starts the last message of both daemons after a successful build.
 const builtLine = "Successfully built "
 
-// follow hands on what a build says, and returns the id of what it built.
+// follow passes on the output of a build and returns the id of the image.
 func follow(ctx context.Context, r io.Reader, out func(line string)) (id string, err error) {
 	var steps dockerfile.Steps
 	said, w := io.Pipe()
@@ -156,7 +160,7 @@ func follow(ctx context.Context, r io.Reader, out func(line string)) (id string,
 	go func() {
 		lines <- dockerfile.Lines(said, func(line string) {
 			if strings.Contains(line, "can't raise ambient capability") {
-				return // RUN steps have them all the same
+				return // RUN steps have the capabilities all the same
 			}
 			steps.See(line)
 			if built, ok := strings.CutPrefix(line, builtLine); ok {
@@ -227,11 +231,11 @@ func (e *Engine) Keeps() []string {
 	return nil
 }
 
-// Prune implements [dockerfile.Engine]. What Docker keeps is also others', so it
-// is left to the daemon's own pruning.
+// Prune implements [dockerfile.Engine]. It does nothing, because the daemon's
+// cache may belong to others too.
 func (e *Engine) Prune(context.Context) error { return nil }
 
-// do asks the daemon, and makes an error of an answer that is one.
+// do sends a request to the daemon and turns an error response into an error.
 func (e *Engine) do(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, e.base+path, body)
 	if err != nil {
@@ -257,12 +261,12 @@ func (e *Engine) do(ctx context.Context, method, path string, body io.Reader, he
 		said.Message = strings.TrimSpace(resp.Status + " " + string(data))
 	}
 	if method == http.MethodPost && resp.StatusCode != http.StatusNotFound {
-		return nil, &dockerfile.Failure{Why: said.Message} // it could not even begin
+		return nil, &dockerfile.Failure{Why: said.Message} // the build could not even start
 	}
 	return nil, fmt.Errorf("docker: %s", said.Message)
 }
 
-// registryConfig is the header that has credentials of a config.json.
+// registryConfig returns the header with the credentials of a config.json.
 func registryConfig(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -291,8 +295,8 @@ func registryConfig(file string) (string, error) {
 	return base64.URLEncoding.EncodeToString(data), err
 }
 
-// send writes the context and the Dockerfile as an archive. Links are sent as
-// links, and nothing is read through them.
+// send writes the context and the Dockerfile as a tar archive. It stores
+// symbolic links as links and does not follow them.
 func send(w io.Writer, job dockerfile.Job) error {
 	var patterns []string
 	if job.Ignore != "" {
@@ -354,12 +358,13 @@ func sendOne(out *tar.Writer, root *os.Root, path string, d fs.DirEntry) error {
 		if target, err = root.Readlink(path); err != nil {
 			return err
 		}
-		// The daemon refuses a whole context for one link that leads out of it.
+		// The daemon would refuse the whole context because of one link that leads
+		// out of it.
 		if !filepath.IsAbs(target) && !filepath.IsLocal(filepath.Join(filepath.Dir(path), target)) {
 			return nil
 		}
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return nil // a socket, a pipe, a device
+		return nil // a socket, a pipe or a device
 	}
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {

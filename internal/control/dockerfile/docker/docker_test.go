@@ -59,8 +59,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// A build without a network says so in the words of the daemon: Podman takes
-// Docker's for the network of the host.
+// TestNetworkOf checks that a build without a network is requested in the terms
+// of the daemon: Podman takes Docker's value for the host's network.
 func TestNetworkOf(t *testing.T) {
 	for _, c := range []struct {
 		network string
@@ -78,8 +78,8 @@ func TestNetworkOf(t *testing.T) {
 	}
 }
 
-// TestSafe refuses daemons that run steps as root of their host, and those with
-// known holes.
+// TestSafe checks that daemons that run steps as root of their host, and those
+// with known vulnerabilities, are refused.
 func TestSafe(t *testing.T) {
 	for name, c := range map[string]struct {
 		version, info string

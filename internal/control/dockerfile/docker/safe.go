@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// safe refuses a daemon whose builds run as root of its host, or whose version is
-// known to let a Dockerfile out of its build. podman reports whose daemon it is.
+// safe refuses a daemon whose builds run as root of its host, or whose version
+// has a known escape. podman reports whether the daemon is Podman.
 func (e *Engine) safe(ctx context.Context) (podman bool, err error) {
 	var version struct {
 		Version    string
@@ -52,7 +52,8 @@ var (
 	versionNumber = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`)
 )
 
-// hole is what a daemon of this version is known for, "" for nothing.
+// hole names the known vulnerabilities of this version of the daemon, or
+// returns "".
 func hole(version string, podman bool) string {
 	m := versionNumber.FindStringSubmatch(version)
 	if m == nil {
@@ -60,7 +61,7 @@ func hole(version string, podman bool) string {
 	}
 	var is [3]int
 	for i := range is {
-		is[i], _ = strconv.Atoi(m[i+1]) // digits
+		is[i], _ = strconv.Atoi(m[i+1]) // only digits
 	}
 	older := func(than ...int) bool { return slices.Compare(is[:], than) < 0 }
 	switch {
@@ -72,7 +73,7 @@ func hole(version string, podman bool) string {
 	return ""
 }
 
-// ask reads what the daemon says at a path.
+// ask reads the daemon's JSON response for a path.
 func (e *Engine) ask(ctx context.Context, path string, into any) error {
 	resp, err := e.do(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {

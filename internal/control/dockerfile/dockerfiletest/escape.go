@@ -13,10 +13,11 @@ import (
 	"aloft/internal/fault"
 )
 
-// hostID is what root in the cells of the suite's own jobs is on the host.
+// hostID is the user id on the host of root in the cells of the suite's own
+// jobs.
 const hostID = 0x70000000
 
-// raw has the engine build a Dockerfile that went through no gate.
+// raw has the engine build a Dockerfile that did not pass the gate.
 func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, error) {
 	t.Helper()
 	top := t.TempDir()
@@ -56,15 +57,16 @@ func (b *bench) raw(t *testing.T, text string, links map[string]string) (*said, 
 	return out, b.Engine.Build(t.Context(), job, out.add)
 }
 
-// escape tries what has led out of engines. The gate lets none of it through; the
-// cell has to hold without it. A build may well end: what counts is the host.
+// escape runs known escapes from engines. The gate would refuse all of them;
+// here the cell alone must stop them. The builds may succeed: only the effect
+// on the host counts.
 func (b *bench) escape(t *testing.T) {
 	host := t.TempDir()
 	const secret = "of-the-host-alone"
 	if err := os.WriteFile(filepath.Join(host, "secret"), []byte(secret), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(host, 0o777); err != nil { // the cell has to hold also where permissions do not
+	if err := os.Chmod(host, 0o777); err != nil { // the cell must isolate even without the help of file permissions
 		t.Fatal(err)
 	}
 	up := strings.Repeat("../", 12) + host
@@ -85,7 +87,7 @@ func (b *bench) escape(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, err := b.raw(t, text, map[string]string{"link": host})
 			for _, line := range out.lines {
-				// Engines repeat the steps.
+				// Engines echo the steps.
 				if strings.Contains(line, secret) && !strings.Contains(line, "RUN") && !strings.Contains(line, "echo") {
 					t.Errorf("it has read a file of the host: %v\n%s", err, out)
 				}
@@ -98,7 +100,7 @@ func (b *bench) escape(t *testing.T) {
 	}
 }
 
-// nobody has root of a build be a user of the host that owns nothing there.
+// nobody checks that root of a build is a user of the host that owns nothing.
 func (b *bench) nobody(t *testing.T) {
 	_, out, err := b.build(t, dockerfile.Spec{Contents: base + "RUN busybox cat /proc/self/uid_map /proc/self/gid_map && echo \"as $(busybox id -u)\"\n", NoCache: true})
 	if err != nil {
@@ -109,7 +111,7 @@ func (b *bench) nobody(t *testing.T) {
 		f := strings.Fields(line)
 		if n := len(f); n >= 3 && f[n-3] == "0" && f[n-1] == "65536" {
 			seen++
-			if len(f[n-2]) < 10 { // from 1,879,048,192 on
+			if len(f[n-2]) < 10 { // ids from 1,879,048,192 up have ten digits
 				t.Errorf("root in the build is %s on the host", f[n-2])
 			}
 		}
@@ -135,7 +137,8 @@ func (b *bench) limits(t *testing.T) {
 	}
 }
 
-// apart has two repositories share nothing: neither caches nor images by their ids.
+// apart checks that builds of two repositories share neither caches nor images
+// by id.
 func (b *bench) apart(t *testing.T) {
 	for i, c := range []struct {
 		repository string

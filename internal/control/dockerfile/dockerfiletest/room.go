@@ -11,8 +11,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// room counts what a step has written, also to files without a name, and ends the
-// build for it. What the step has written is gone then.
+// room checks that the bytes written by a step are counted, including deleted
+// files, and that exceeding the limit ends the build and frees the space.
 func (b *bench) room(t *testing.T) {
 	const size = 48 << 20
 	of := func() *dockerfile.UnderWay {
@@ -53,7 +53,7 @@ func (b *bench) room(t *testing.T) {
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for n := used(build); n > size/2; n = used(build) { // a daemon removes it when it comes to that
+	for n := used(build); n > size/2; n = used(build) { // a daemon removes the files asynchronously
 		select {
 		case <-tick.C:
 		case <-t.Context().Done():

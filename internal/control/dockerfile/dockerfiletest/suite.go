@@ -1,6 +1,6 @@
-// Package dockerfiletest is the suite that every engine passes: real Dockerfiles,
-// built by the real thing. They need no network: their base is scratch and a
-// static busybox.
+// Package dockerfiletest is the test suite for engines: it builds real
+// Dockerfiles with the real engine. They need no network, since they are based
+// on scratch and a static busybox.
 package dockerfiletest
 
 import (
@@ -46,10 +46,10 @@ type bench struct {
 	repo string
 }
 
-// base begins each Dockerfile of the suite.
+// base is the start of each Dockerfile in the suite.
 const base = "FROM scratch AS base\nCOPY busybox /bin/busybox\nCOPY busybox /bin/sh\n"
 
-// Run holds an engine to the words of [dockerfile.Engine].
+// Run runs the suite on an engine.
 func Run(t *testing.T, engine dockerfile.Engine) {
 	need.Root(t)
 	busybox, err := os.ReadFile(need.Command(t, "busybox"))
@@ -106,7 +106,7 @@ func (b *bench) write(t *testing.T, name, text string) {
 	}
 }
 
-// said collects what an engine says.
+// said collects the output of an engine.
 type said struct {
 	mu    sync.Mutex
 	lines []string
@@ -136,7 +136,7 @@ func (b *bench) build(t *testing.T, spec dockerfile.Spec) (image.Image, *said, e
 	return img, out, err
 }
 
-// content is a file of the topmost layer that has it.
+// content returns a file as the image's top-most layer that has it contains it.
 func content(img image.Image, name string) string {
 	for _, dir := range img.Lower {
 		if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -236,7 +236,7 @@ func (b *bench) secret(t *testing.T) {
 	}
 }
 
-// from builds on an image of a registry that asks who is there.
+// from builds on an image of a registry that requires authentication.
 func (b *bench) from(t *testing.T) {
 	inner := realregistry.New(realregistry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -271,7 +271,7 @@ func (b *bench) from(t *testing.T) {
 	}
 }
 
-// image is one with the busybox of the suite, as a registry has it.
+// image returns an image with the suite's busybox, for a registry.
 func (b *bench) image(t *testing.T, config v1.Config) v1.Image {
 	t.Helper()
 	busybox, err := os.ReadFile(filepath.Join(b.repo, "busybox"))
@@ -328,7 +328,7 @@ func (b *bench) ignore(t *testing.T) {
 	if content(img, "all/kept") != "x" || content(img, "all/left-out") != "" {
 		t.Error(".dockerignore does not count")
 	}
-	// A link to the host's own patterns, or files, is not followed.
+	// A .dockerignore that links to a file of the host is not followed.
 	if err := os.Remove(filepath.Join(b.repo, "context/.dockerignore")); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func (b *bench) ignore(t *testing.T) {
 	}
 }
 
-// cache builds twice what could not come out the same twice.
+// cache builds a step with random output twice and expects the same output.
 func (b *bench) cache(t *testing.T) {
 	spec := dockerfile.Spec{Contents: base + "RUN busybox head -c 16 /dev/urandom | busybox sha256sum >/random\n"}
 	var first string
@@ -367,7 +367,7 @@ func (b *bench) cache(t *testing.T) {
 	}
 }
 
-// cancel ends a build while a step runs, and wants the step ended too.
+// cancel cancels a build while a step runs, and checks that the step ends too.
 func (b *bench) cancel(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	why := errors.New("nobody wants it")
@@ -389,8 +389,8 @@ func (b *bench) cancel(t *testing.T) {
 	}
 }
 
-// network builds with the network of machines: what RUN and ADD reach is what the
-// policy says, and never the server's own loopback, nor its metadata.
+// network builds with the network of machines. RUN and ADD may reach what the
+// policy allows, but never the server's loopback or its metadata service.
 func (b *bench) network(t *testing.T) {
 	var mu sync.Mutex
 	hits := map[string]int{}
@@ -407,14 +407,15 @@ func (b *bench) network(t *testing.T) {
 	}
 	b.Network = dockerfile.Machine
 	defer func() { b.Network = dockerfile.None }()
-	// What the gateway's own address leads to is the host's loopback, where an operator opens it.
+	// The gateway's address leads to the host's loopback if the operator allows
+	// that.
 	opened := policy.Network{Mode: policy.AllowAll, Open: []string{"127.0.0.1/32"}}
 	limited := policy.Network{Mode: policy.List, Open: opened.Open}
 	get := func(at string) string { return "busybox timeout 9 busybox wget -q -O - " + at }
 	for name, c := range map[string]struct {
 		policy policy.Network
 		lines  string
-		built  bool // or else it fails
+		built  bool // whether the build must succeed
 		want   string
 	}{
 		"RUN reaches what is allowed":      {opened, "RUN " + get("http://172.30.0.1:"+port+"/opened") + " >/got\n", true, "of the host"},
@@ -446,7 +447,7 @@ func (b *bench) network(t *testing.T) {
 	}
 }
 
-// running are the processes with an argument.
+// running returns the ids of processes that have arg among their arguments.
 func running(t *testing.T, arg string) (pids []int) {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")

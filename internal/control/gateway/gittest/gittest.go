@@ -1,6 +1,6 @@
-// Package gittest serves git repositories to tests as a forge would: git's own
-// http-backend behind an HTTP server on loopback, with basic authentication
-// where asked for, pushes enabled, and a log of every request.
+// Package gittest serves git repositories to tests as a forge does: git
+// http-backend behind an HTTP server on loopback, with optional basic
+// authentication, pushes enabled, and a log of all requests.
 package gittest
 
 import (
@@ -22,7 +22,7 @@ import (
 // concurrent use.
 type Server struct {
 	URL string // http://127.0.0.1:port
-	Dir string // with one folder, name.git, for each repository
+	Dir string // contains a folder NAME.git for each repository
 
 	t testing.TB
 
@@ -34,15 +34,15 @@ type Server struct {
 	lfs        *LFS
 }
 
-// Request is one request that the server has answered.
+// Request describes a request that the server has answered.
 type Request struct {
 	Method, Path, Query string
 	Authorization       string
 	Status              int
-	Sent                int64 // bytes of the reply's body
+	Sent                int64 // size of the response body in bytes
 }
 
-// New starts a server without repositories, and stops it when the test ends.
+// New starts a server without repositories. It stops when the test ends.
 func New(t testing.TB) *Server {
 	t.Helper()
 	git := need.Command(t, "git")
@@ -85,7 +85,7 @@ func (s *Server) serve(backend http.Handler, w http.ResponseWriter, r *http.Requ
 		large.serve(s.t, s.URL, w, r)
 		return
 	}
-	if r.TransferEncoding != nil { // a CGI program gets no chunks
+	if r.TransferEncoding != nil { // CGI programs do not support chunked bodies
 		body, err := spool(s.t, r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -119,29 +119,30 @@ func spool(t testing.TB, r io.Reader) (*os.File, error) {
 	return f, err
 }
 
-// SetAuth asks for the name and the password from now on; for nothing if the
-// password is empty.
+// SetAuth requires this name and password from now on, or no authentication if
+// the password is empty.
 func (s *Server) SetAuth(user, pass string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.user, s.pass = user, pass
 }
 
-// Intercept has every request answered by h from now on; by git again if h is nil.
+// Intercept makes h answer all requests from now on, or git again if h is nil.
 func (s *Server) Intercept(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = h
 }
 
-// Down has the requests that match answered with 503; none if match is nil.
+// Down makes the server answer matching requests with 503, or none if match is
+// nil.
 func (s *Server) Down(match func(*http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = match
 }
 
-// Requests returns the requests answered so far, and forgets them.
+// Requests returns the requests answered since the last call.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +151,7 @@ func (s *Server) Requests() []Request {
 	return out
 }
 
-// Empty makes a repository without commits and returns its URL.
+// Empty creates a repository without commits and returns its URL.
 func (s *Server) Empty(name string) string {
 	s.t.Helper()
 	dir := s.Path(name)
@@ -160,8 +161,8 @@ func (s *Server) Empty(name string) string {
 	return s.URL + "/" + name + ".git"
 }
 
-// Repo makes a repository with one commit of the files, by path, on main, and
-// returns its URL.
+// Repo creates a repository with one commit of the given files (by path) on
+// main, and returns its URL.
 func (s *Server) Repo(name string, files map[string]string) string {
 	s.t.Helper()
 	url := s.Empty(name)
@@ -169,8 +170,8 @@ func (s *Server) Repo(name string, files map[string]string) string {
 	return url
 }
 
-// Commit adds a commit of the files to a branch, which is made from main's tip
-// if it is not there, and returns the commit's id.
+// Commit adds a commit of the files to a branch and returns its id. A missing
+// branch is created from main.
 func (s *Server) Commit(name, branch, message string, files map[string]string) string {
 	s.t.Helper()
 	work := s.t.TempDir()
@@ -187,8 +188,8 @@ func (s *Server) Commit(name, branch, message string, files map[string]string) s
 	return Git(s.t, work, "rev-parse", "HEAD")
 }
 
-// Submodule adds a submodule to main of a repository, at a path and from a URL,
-// which may be relative to the repository's.
+// Submodule adds a submodule at path to main of a repository. Its URL may be
+// relative to the repository's.
 func (s *Server) Submodule(name, path, url string) {
 	s.t.Helper()
 	work := s.t.TempDir()
@@ -198,7 +199,7 @@ func (s *Server) Submodule(name, path, url string) {
 	Git(s.t, work, "push", "--quiet", "origin", "main")
 }
 
-// Path is where a repository lies on the disk.
+// Path returns the folder of a repository.
 func (s *Server) Path(name string) string { return filepath.Join(s.Dir, name+".git") }
 
 // Branch returns the commit of a branch, or "".
@@ -207,7 +208,7 @@ func (s *Server) Branch(name, branch string) string {
 	return Git(s.t, s.Path(name), "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
 }
 
-// Hook installs a hook, a shell script, in a repository.
+// Hook installs a shell script as a hook of a repository.
 func (s *Server) Hook(name, hook, script string) {
 	s.t.Helper()
 	path := filepath.Join(s.Path(name), "hooks", hook)
@@ -219,7 +220,7 @@ func (s *Server) Hook(name, hook, script string) {
 	}
 }
 
-// Write writes files, by path, below dir.
+// Write writes files (by path) below dir.
 func Write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -233,8 +234,8 @@ func Write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// Git runs git in dir as a user of no configuration, and returns what it
-// printed, trimmed. The test fails if git does.
+// Git runs git in dir without any user configuration, and returns its trimmed
+// output. The test fails if git does.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	out, err := Command(t, dir, args...).CombinedOutput()
@@ -244,7 +245,7 @@ func Git(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Command is a git command in dir, not yet started, as [Git] would run it.
+// Command returns a git command in dir, not yet started, as [Git] runs it.
 func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(need.Command(t, "git"), args...)
 	cmd.Dir = dir
@@ -255,7 +256,8 @@ func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 
 var configs sync.Map // testing.TB → path
 
-// globalConfig is a git configuration file that lives as long as the test.
+// globalConfig returns the path of a git configuration file that is removed
+// when the test ends.
 func globalConfig(t testing.TB) string {
 	if path, ok := configs.Load(t); ok {
 		return path.(string)
@@ -269,7 +271,7 @@ func globalConfig(t testing.TB) string {
 	return path
 }
 
-// recorder counts what a handler answers.
+// recorder records status and size of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int

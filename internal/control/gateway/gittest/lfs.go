@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// LFS serves the Git LFS API beside the repositories of a [Server], and keeps
-// objects on a server of its own, which asks for a token that the API gives out.
+// LFS serves the Git LFS API for the repositories of a [Server]. It stores
+// objects on a separate server, which requires a token that the API hands out.
 type LFS struct {
-	Storage string // URL of the server of objects
+	Storage string // URL of the object server
 
 	mu       sync.Mutex
 	objects  map[string][]byte
@@ -24,10 +24,10 @@ type LFS struct {
 	href     string
 }
 
-// storageToken is what the storage asks for, and no machine may see.
+// storageToken is the object server's token, which no machine may see.
 const storageToken = "storage-token-5c1a"
 
-// LFS makes the server serve large files.
+// LFS enables large files on the server.
 func (s *Server) LFS() *LFS {
 	l := &LFS{objects: map[string][]byte{}, verified: map[string]bool{}}
 	storage := httptest.NewServer(http.HandlerFunc(l.store))
@@ -39,8 +39,7 @@ func (s *Server) LFS() *LFS {
 	return l
 }
 
-// Put keeps an object, and returns the pointer that stands for it in a
-// repository.
+// Put stores an object and returns its LFS pointer.
 func (l *LFS) Put(contents string) (pointer string) {
 	sum := sha256.Sum256([]byte(contents))
 	oid := hex.EncodeToString(sum[:])
@@ -50,7 +49,7 @@ func (l *LFS) Put(contents string) (pointer string) {
 	return fmt.Sprintf("version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n", oid, len(contents))
 }
 
-// Has reports whether an object of those contents was uploaded and verified.
+// Has reports whether an object with those contents was uploaded and verified.
 func (l *LFS) Has(contents string) bool {
 	sum := sha256.Sum256([]byte(contents))
 	oid := hex.EncodeToString(sum[:])
@@ -59,14 +58,14 @@ func (l *LFS) Has(contents string) bool {
 	return string(l.objects[oid]) == contents && l.verified[oid]
 }
 
-// SetHref has every object lie at that address from now on.
+// SetHref makes the API report href as the address of every object.
 func (l *LFS) SetHref(href string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.href = href
 }
 
-// Token is the storage's, for tests that look for it.
+// Token returns the object server's token, for tests that search for it.
 func (*LFS) Token() string { return storageToken }
 
 type lfsObject struct {
@@ -74,7 +73,7 @@ type lfsObject struct {
 	Size int64  `json:"size"`
 }
 
-// serve answers the API.
+// serve handles the LFS API.
 func (l *LFS) serve(t testing.TB, self string, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/vnd.git-lfs+json")
 	switch {
@@ -124,10 +123,10 @@ func (l *LFS) serve(t testing.TB, self string, w http.ResponseWriter, r *http.Re
 		}
 		out = append(out, answer)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": out}) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(map[string]any{"transfer": "basic", "objects": out}) // ignore errors: the client has gone
 }
 
-// store is the storage.
+// store handles requests to the object server.
 func (l *LFS) store(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Storage") != storageToken {
 		http.Error(w, "who are you?", http.StatusForbidden)

@@ -1,5 +1,5 @@
-// Package debian makes an OCI layout of a Debian system by mmdebstrap. The same
-// packages and the same time give the same image, bit by bit.
+// Package debian creates an OCI layout of a Debian system with mmdebstrap. It
+// is reproducible: the same packages and time give the same image, bit for bit.
 package debian
 
 import (
@@ -25,21 +25,21 @@ import (
 	"time"
 )
 
-// Options are what an image is made of.
+// Options describe an image to create.
 type Options struct {
-	Suite    string    // of Debian: bookworm
-	Variant  string    // of mmdebstrap: minbase, essential, extract
+	Suite    string    // Debian suite, such as bookworm
+	Variant  string    // mmdebstrap variant: minbase, essential or extract
 	Packages []string  // names, or NAME=VERSION
-	Mirrors  []string  // URLs or lines of sources.list; none is Debian's own
-	Setup    []byte    // script that is called with the tree; nil is none
-	Time     time.Time // what all times in the image are cut to
+	Mirrors  []string  // URLs or lines of sources.list; none means Debian's own
+	Setup    []byte    // script called with the tree's path; nil for none
+	Time     time.Time // upper limit of all times in the image
 }
 
-// validPackage is a package's name and maybe its version: nothing that apt
-// takes for an option or a pattern.
+// validPackage matches a package name with an optional version, and nothing
+// that apt takes for an option or a pattern.
 var validPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?(=[A-Za-z0-9.+:~-]+)?$`)
 
-// ParsePackages reads a list: one on a line, # begins a remark.
+// ParsePackages parses a list with one package per line. # starts a comment.
 func ParsePackages(text string) ([]string, error) {
 	var out []string
 	n := 0
@@ -57,8 +57,8 @@ func ParsePackages(text string) ([]string, error) {
 	return out, nil
 }
 
-// Build makes the layout at dir, which is not there yet. out gets each line of
-// what is said on the way.
+// Build creates the layout at dir, which must not exist. out receives each line
+// of output.
 func Build(ctx context.Context, dir string, o Options, out func(line string)) error {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
@@ -80,7 +80,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 			return err
 		}
 		hook := "--customize-hook="
-		if o.Variant == "extract" { // which installs nothing, and so has nothing to customize
+		if o.Variant == "extract" { // this variant installs nothing, so it has no customize step
 			hook = "--extract-hook="
 		}
 		args = append(args, hook+script)
@@ -95,7 +95,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 		}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	// mmdebstrap unmounts what it has mounted when it is asked to end.
+	// On SIGTERM, mmdebstrap unmounts what it has mounted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	said, w := io.Pipe()
@@ -107,7 +107,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if s := strings.TrimSpace(lines.Text()); s != "" {
-				if text == "" && strings.HasPrefix(s, "E: ") { // what follows is how it ended
+				if text == "" && strings.HasPrefix(s, "E: ") { // keep the error; what follows is only the exit
 					text = s
 				}
 				out(s)
@@ -128,7 +128,8 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	return writeLayout(dir, archive, o.Time)
 }
 
-// devices and what the machine's runtime gives instead are left out.
+// devices are created by the machine's runtime, so they are left out of the
+// image, with these other paths.
 func writeLayout(dir, archive string, at time.Time) error {
 	blobs := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
@@ -170,7 +171,7 @@ type descriptor struct {
 }
 
 func writeJSON(blobs, kind string, v any) (descriptor, error) {
-	data, err := json.Marshal(v) // sorts maps, so it is the same each time
+	data, err := json.Marshal(v) // sorts maps, so the output is reproducible
 	if err != nil {
 		return descriptor{}, err
 	}
@@ -180,7 +181,7 @@ func writeJSON(blobs, kind string, v any) (descriptor, error) {
 }
 
 // writeLayer packs the archive without its devices and returns the blob and the
-// digest of what is in it.
+// digest of its uncompressed content.
 func writeLayer(blobs, archive string) (d descriptor, diff string, err error) {
 	in, err := os.Open(archive)
 	if err != nil {
@@ -235,13 +236,13 @@ type counter struct {
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
-	_, _ = c.sum.Write(p[:n]) // a hash does not fail
+	_, _ = c.sum.Write(p[:n]) // writing to a hash never fails
 	c.n += int64(n)
 	return n, err
 }
 
-// Lock returns the NAME=VERSION lines of the packages in a list, from a lock
-// that has all that were installed.
+// Lock returns NAME=VERSION for each listed package, with the versions from a
+// lock of all installed packages.
 func Lock(packages []string, lock []byte) ([]string, error) {
 	versions := map[string]string{}
 	for line := range bytes.Lines(lock) {

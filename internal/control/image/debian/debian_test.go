@@ -13,8 +13,8 @@ import (
 	"aloft/internal/need"
 )
 
-// tiny is the smallest Debian: one package, of a repository made for the test,
-// and a script that adds to it.
+// tiny describes a minimal Debian: one package from a repository created for
+// the test, and a setup script.
 func tiny(t *testing.T) Options {
 	t.Helper()
 	need.Root(t)
@@ -34,7 +34,7 @@ func tiny(t *testing.T) Options {
 			t.Fatal(err)
 		}
 	}
-	// apt's own user reads it.
+	// apt's own user must be able to read it.
 	for dir := repo; strings.HasPrefix(dir, os.TempDir()) && dir != os.TempDir(); dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func tiny(t *testing.T) Options {
 	}
 }
 
-// TestBuild makes the same image twice, and prepares it.
+// TestBuild creates the same image twice, compares the digests and prepares it.
 func TestBuild(t *testing.T) {
 	o := tiny(t)
 	var digests []string

@@ -1,13 +1,12 @@
-// Package registry asks container registries what an image is made of and
-// fetches its parts. What it hands out is proven against its digest where it is
-// small (manifest, configuration); layers are for the caller to prove.
+// Package registry resolves images in container registries and downloads their
+// parts. It verifies digests of manifests and configurations; callers verify
+// layers.
 //
-// A registry is foreign, and so is a reference that stands in somebody's
-// repository: nothing is sent in clear to a host that the operator has not
-// named as insecure, credentials go to the registry that they are for, and
-// neither a reference nor an answer leads the server to what the outbound policy
-// refuses, such as its own loopback and private networks, unless the operator has
-// named the host.
+// Registries and references are untrusted. Connections without TLS are made
+// only to hosts that the operator configured as insecure, and credentials go
+// only to their own registry. Neither a reference nor a response can direct the
+// server to addresses that the outbound policy refuses, such as loopback and
+// private networks, unless the operator has configured that host.
 package registry
 
 import (
@@ -33,38 +32,40 @@ import (
 	"aloft/internal/policy"
 )
 
-// A Credential is what one registry asks for.
+// A Credential is the login for one registry.
 type Credential struct {
-	Username string // "" where the token is all there is
+	Username string // "" if a token suffices
 	Token    string // password or token
 }
 
-// Config is what a [Client] is made of.
+// Config holds the settings of a [Client].
 type Config struct {
-	// Credentials are by the registry's host, with its port where it has one:
-	// ghcr.io, registry.example.com:5000. docker.io is Docker Hub. For other
-	// hosts Docker's and Podman's own configuration files are read.
+	// Credentials are keyed by the registry's host, with its port if it has one:
+	// ghcr.io, registry.example.com:5000. docker.io means Docker Hub. For other
+	// hosts the configuration files of Docker and Podman are read.
 	Credentials map[string]Credential
-	// Insecure are hosts, with their ports, that may be spoken to without TLS.
+	// Insecure lists hosts, with ports, that may be used without TLS.
 	Insecure []string
-	// Named are other hosts, with their ports, that the operator has named as
-	// registries. They, and those of Credentials and Insecure, may be at any address.
+	// Named lists further hosts, with ports, that the operator has configured as
+	// registries. These, and the hosts in Credentials and Insecure, may be at any
+	// address.
 	Named []string
-	// Outbound judges all other hosts.
+	// Outbound is the policy for all other hosts.
 	Outbound policy.Network
 }
 
-// A Client speaks to registries. It is safe for concurrent use.
+// A Client talks to registries. It is safe for concurrent use.
 type Client struct {
 	conf    Config
-	foreign *outbound.Client // to hosts that the operator has not named
+	foreign *outbound.Client // for hosts that the operator has not configured
 }
 
-// New returns a client. A policy that cannot be read allows nothing.
+// New returns a client. If the policy is invalid, the client allows no other
+// hosts.
 func New(conf Config) *Client {
 	foreign, err := outbound.New(conf.Outbound)
 	if err != nil {
-		foreign, _ = outbound.New(policy.Network{Mode: policy.None}) // which can be read
+		foreign, _ = outbound.New(policy.Network{Mode: policy.None}) // this policy is valid
 	}
 	return &Client{conf, foreign}
 }
@@ -72,16 +73,17 @@ func New(conf Config) *Client {
 // A Reference is the name of an image in a registry.
 type Reference struct {
 	ref  name.Reference
-	Name string // in full: index.docker.io/library/debian:12
+	Name string // full name: index.docker.io/library/debian:12
 }
 
-// Pinned reports whether the name has a digest, so that it means the same image for ever.
+// Pinned reports whether the name contains a digest, so that it always means
+// the same image.
 func (r Reference) Pinned() bool {
 	_, ok := r.ref.(name.Digest)
 	return ok
 }
 
-// Parse reads a reference such as debian:12 or ghcr.io/team/app@sha256:….
+// Parse parses a reference such as debian:12 or ghcr.io/team/app@sha256:….
 func (c *Client) Parse(text string) (Reference, error) {
 	ref, err := name.ParseReference(text)
 	if err != nil {
@@ -98,8 +100,8 @@ func (c *Client) Parse(text string) (Reference, error) {
 	return Reference{ref, ref.Name()}, nil
 }
 
-// Host is the registry that the name of an image is of, with its port. ok is false
-// for what is no reference.
+// Host returns the registry of an image name, with its port. ok is false if the
+// name is not a reference.
 func Host(text string) (host string, ok bool) {
 	ref, err := name.ParseReference(text)
 	if err != nil {
@@ -110,22 +112,22 @@ func Host(text string) (host string, ok bool) {
 
 // A Layer is one layer of an image in a registry.
 type Layer struct {
-	Digest string // of the blob: sha256:…
-	Diff   string // of what it unpacks to: sha256:…
-	Size   int64  // of the blob, in bytes
+	Digest string // digest of the blob: sha256:…
+	Diff   string // digest of the unpacked blob: sha256:…
+	Size   int64  // size of the blob in bytes
 }
 
-// An Image is what a reference led to.
+// An Image is the image that a reference resolved to.
 type Image struct {
-	Digest string  // of the manifest for this platform
-	Config []byte  // the image's configuration, as OCI has it
+	Digest string  // digest of the manifest for this platform
+	Config []byte  // the image's configuration in OCI format
 	Layers []Layer // lowest first
 
 	repo   name.Repository
 	client *http.Client
 }
 
-// Bounds on what a registry may answer.
+// Limits of a registry's responses.
 const (
 	maxDocument = 8 << 20 // bytes of a manifest or configuration
 	maxLayers   = 127
@@ -197,8 +199,8 @@ func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
 	return out, nil
 }
 
-// Open begins to read a layer's blob at offset. A registry that cannot begin in
-// the middle begins at the start: from says where.
+// Open starts to read a layer's blob at offset. If the registry does not
+// support ranges, it starts at 0; from is the actual offset.
 func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCloser, from int64, err error) {
 	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", i.repo.Scheme(), i.repo.RegistryStr(), i.repo.RepositoryStr(), l.Digest)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -225,14 +227,14 @@ func (i *Image) Open(ctx context.Context, l Layer, offset int64) (body io.ReadCl
 	return nil, 0, errors.Join(err, resp.Body.Close())
 }
 
-// begins reports whether a partial answer is the part from offset on.
+// begins reports whether a partial response starts at offset.
 func begins(resp *http.Response, offset int64) bool {
 	var at int64
 	_, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes "+strconv.FormatInt(offset, 10)+"-%d", &at)
 	return err == nil
 }
 
-// credential finds what the operator has given for a repository's registry.
+// credential returns the configured credential for a repository's registry.
 func (c *Client) credential(ctx context.Context, repo name.Repository) (authn.Authenticator, error) {
 	host := repo.RegistryStr()
 	cred, ok := c.conf.Credentials[host]

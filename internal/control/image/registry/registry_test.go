@@ -37,7 +37,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse finds no reference that leads to another host than it names.
+// FuzzParse checks that a reference never leads to another host than the one it
+// names.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"debian:12", "ghcr.io/x/y@sha256:" + strings.Repeat("a", 64), "h:1/a/b:c", "a@b", "[::1]:5000/x"} {
 		f.Add(s)
@@ -54,7 +55,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestGuard goes nowhere that a registry could lead the server astray to.
+// TestGuard checks that a registry cannot redirect the server to addresses that
+// are off limits.
 func TestGuard(t *testing.T) {
 	astray := func(location string) *httptest.Server {
 		s := httptest.NewServer(http.RedirectHandler(location, http.StatusFound))
@@ -85,7 +87,7 @@ func TestGuard(t *testing.T) {
 			}
 		})
 	}
-	// A registry elsewhere may not lead to what listens on this host alone.
+	// A remote registry must not lead to a service on this host.
 	here := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(here.Close)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
@@ -101,8 +103,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestOutbound asks no registry at an address that the outbound policy refuses, and
-// says the same of it whether something listens there or not.
+// TestOutbound checks that a registry at a refused address is never contacted,
+// and that the error does not reveal whether something listens there.
 func TestOutbound(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
@@ -118,7 +120,7 @@ func TestOutbound(t *testing.T) {
 		client := New(Config{})
 		ref, err := client.Parse(host + "/app:1")
 		if err != nil {
-			continue // no reference at all
+			continue // not a reference
 		}
 		if _, err := client.Resolve(t.Context(), ref); fault.Of(err).Code != "registry_forbidden" {
 			t.Errorf("%s: error is %v", host, err)

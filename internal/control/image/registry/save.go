@@ -14,8 +14,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Digest is that of the manifest that a reference means now, of this platform or
-// of several: sha256:….
+// Digest returns the digest of the manifest that a reference currently means,
+// for this or several platforms: sha256:….
 func (c *Client) Digest(ctx context.Context, r Reference) (string, error) {
 	options, err := c.options(ctx, r)
 	if err != nil {
@@ -41,8 +41,8 @@ func (c *Client) options(ctx context.Context, r Reference) ([]remote.Option, err
 }
 
 // Save writes the image that a reference means for this platform to the folder
-// dir, as an OCI layout. Its layers have at most so many bytes as the registry has
-// them, unless most is 0.
+// dir, as an OCI layout. It fails if the layers have more than most bytes in
+// the registry, unless most is 0.
 func (c *Client) Save(ctx context.Context, r Reference, dir string, most int64) error {
 	if err := c.save(ctx, r, dir, most); err != nil {
 		return explain(r, err)
@@ -84,8 +84,8 @@ func (c *Client) save(ctx context.Context, r Reference, dir string, most int64) 
 	return nil
 }
 
-// Only is the image that a folder was saved to: its digest, and the instructions
-// of ONBUILD that it brings.
+// Only returns the digest and the ONBUILD instructions of the single image
+// saved in a folder.
 func Only(dir string) (digest string, triggers []string, err error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {

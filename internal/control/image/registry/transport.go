@@ -18,7 +18,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// transport is how the client reaches a registry and whatever it points to.
+// transport returns the client's HTTP transport, with the guard.
 func (c *Client) transport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}
 	named := &net.Dialer{Timeout: dialer.Timeout, KeepAlive: dialer.KeepAlive, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -45,13 +45,13 @@ func (c *Client) transport() http.RoundTripper {
 	return g
 }
 
-// errForbidden is an address that no registry may lead to.
+// errForbidden means that a registry led to a forbidden address.
 var errForbidden = errors.New("registries may not lead to this address")
 
-// errClear is a host that would be spoken to in clear.
+// errClear means that a host would be contacted without TLS.
 var errClear = errors.New("it would be spoken to without TLS")
 
-// forbidden makes a refusal of the outbound policy one of ours.
+// forbidden turns a refusal by the outbound policy into errForbidden.
 func forbidden(err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return fmt.Errorf("%w: it %s", errForbidden, f.Message)
@@ -59,8 +59,8 @@ func forbidden(err error) error {
 	return err
 }
 
-// A guard refuses what a reference, or a registry's answer, must not make the
-// server do. Hosts that the operator has named are the operator's to vouch for.
+// A guard refuses requests that a reference or a registry's response must not
+// cause. Hosts that the operator has configured are trusted.
 type guard struct {
 	client                  *Client
 	named, foreign, proxied http.RoundTripper
@@ -77,7 +77,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !loopback(r.URL.Host) && !slices.Contains(g.client.conf.Insecure, r.URL.Host) {
 		return nil, fmt.Errorf("%s: %w", r.URL.Host, errClear)
 	}
-	// A proxy has an address of its own, and its operator's rules.
+	// The address of a proxy is not checked; its operator's rules apply.
 	if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy != nil {
 		return g.proxied.RoundTrip(r)
 	}
@@ -87,14 +87,15 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.foreign.RoundTrip(r)
 }
 
-// named reports whether the operator has named a host, with its port, as that of
-// a registry. Credentials for Docker Hub name no host of the operator's.
+// named reports whether the operator has configured a host, with its port, as a
+// registry. Credentials for Docker Hub do not count.
 func (c *Client) named(host string) bool {
 	_, given := c.conf.Credentials[host]
 	return slices.Contains(c.conf.Insecure, host) || slices.Contains(c.conf.Named, host) || given && host != name.DefaultRegistry && host != "docker.io"
 }
 
-// loopback reports whether a host, with or without a port, is this one by its name.
+// loopback reports whether a host name, with or without a port, means this
+// host.
 func loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -103,7 +104,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// explain says what a person can do about an error of a registry's.
+// explain turns an error of a registry into a fault that says what to do.
 func explain(r Reference, err error) error {
 	host := r.ref.Context().RegistryStr()
 	if te, ok := errors.AsType[*transport.Error](err); ok {
@@ -133,8 +134,8 @@ func explain(r Reference, err error) error {
 	return err
 }
 
-// Away reports whether an error is of the way to a registry, or of one that is
-// out of order, and not an answer.
+// Away reports whether an error means that a registry is unreachable or broken,
+// as opposed to a definite answer.
 func Away(err error) bool {
 	if te, ok := errors.AsType[*transport.Error](err); ok {
 		return te.StatusCode >= 500 || te.StatusCode == http.StatusTooManyRequests
