@@ -1,16 +1,15 @@
-// Package environment is what a machine is made of, as a person writes it in
-// environment.json: the file's format, what is wrong with a file, and what a
-// file means.
+// Package environment defines environment.json, the description of a machine:
+// its format, its validation, and what it means.
 //
-// Reading is lenient, because the format is written by hand in repositories that
-// Aloft does not own. A key that is not known is a warning. A key that is wrong
-// is an error and is left out; the others count. One that restricts, such as
-// mcpServerAllowlist, then allows nothing. So [Parse] always returns an
-// environment that a machine can be made of, and its findings say what in the
-// file had no effect. Comments, trailing commas and a byte order mark are fine.
+// Parsing is lenient, because people write the file by hand in repositories
+// that Aloft does not own. An unknown key is a warning. An invalid key is an
+// error and is ignored; the other keys count. An invalid key that restricts
+// something, such as mcpServerAllowlist, allows nothing. So [Parse] always
+// returns a usable environment, and its findings say which parts of the file
+// have no effect. Comments, trailing commas and a byte order mark are accepted.
 //
-// One table, in keys.go, is where the JSON schema, the table of keys in the
-// guide, and the reading of the file come from. The package does no I/O.
+// The table in keys.go is the single source of the JSON schema, the table of
+// keys in the guide, and the parser. The package does no I/O.
 package environment
 
 import (
@@ -21,35 +20,36 @@ import (
 	"path"
 )
 
-// MaxSize is how many bytes a file may have: an environment is words for people,
-// and this is read on behalf of whoever wrote the repository.
+// MaxSize is the maximum size of a file in bytes. The file is untrusted input
+// from a repository.
 const MaxSize = 1 << 20
 
-// Files are where a repository keeps its environment. The first that exists
-// counts, and the others are not read.
+// Files are the paths of an environment file in a repository. Only the first
+// existing one is read.
 var Files = []string{".aloft/environment.json", ".cursor/environment.json"}
 
-// FromSettings is the snapshot that stands for the one stored for the
+// FromSettings is the snapshot value that means the one stored for the
 // environment.
 const FromSettings = "POPULATED_FROM_SETTINGS"
 
-// DefaultUser is who works in a machine of the default base image.
+// DefaultUser is the user that works in a machine of the default base image.
 const DefaultUser = "ubuntu"
 
-// Environment is a file that was read. The zero value is the environment of a
-// repository without a file, but for EnableTesting.
+// Environment is a parsed file. The zero value is the environment of a
+// repository without a file, except for EnableTesting.
 type Environment struct {
 	Name      string     `json:"name,omitempty"`
-	User      string     `json:"user,omitempty"`    // "" for the image's own
-	Install   string     `json:"install,omitempty"` // shell; may have many lines
-	Start     string     `json:"start,omitempty"`   // shell; may have many lines
+	User      string     `json:"user,omitempty"`    // "" means the image's default
+	Install   string     `json:"install,omitempty"` // shell script, possibly of several lines
+	Start     string     `json:"start,omitempty"`   // shell script, possibly of several lines
 	Terminals []Terminal `json:"terminals,omitempty"`
 	Ports     []Port     `json:"ports,omitempty"`
 
 	Build    *Build `json:"build,omitempty"`
 	Image    string `json:"image,omitempty"`
 	Snapshot string `json:"snapshot,omitempty"`
-	// AgentCanUpdateSnapshot is nil where the file does not say; [Environment.MaySave] decides.
+	// AgentCanUpdateSnapshot is nil if the file does not set it; see
+	// [Environment.MaySave].
 	AgentCanUpdateSnapshot *bool `json:"agentCanUpdateSnapshot,omitempty"`
 
 	RepositoryDependencies []string          `json:"repositoryDependencies,omitempty"`
@@ -58,35 +58,36 @@ type Environment struct {
 	EgressMode             EgressMode        `json:"egressMode,omitempty"`
 	EgressAllowlist        []string          `json:"egressAllowlist,omitempty"`
 	ChromeExecutablePath   string            `json:"chromeExecutablePath,omitempty"`
-	EnableTesting          *bool             `json:"enable_testing,omitempty"` // nil is true
+	EnableTesting          *bool             `json:"enable_testing,omitempty"` // nil means true
 	Env                    map[string]string `json:"env,omitempty"`
 }
 
-// Terminal is a command that runs while the agent works, in a tmux session that
-// people and the agent share. Its name is unique in the environment and has one line.
+// Terminal is a command that runs while the agent works, in a tmux session
+// shared by people and the agent. Its name is one line and unique in the
+// environment.
 type Terminal struct {
 	Name        string `json:"name"`
 	Command     string `json:"command"`
 	Description string `json:"description,omitempty"`
 }
 
-// Port is one that is forwarded. Port is 1–65535.
+// Port is a forwarded port, 1–65535.
 type Port struct {
 	Port int    `json:"port"`
 	Name string `json:"name,omitempty"`
 }
 
-// Build is an image to make from a Dockerfile. Exactly one of Dockerfile and
-// DockerfileContents is set. Paths are relative to the root of the repository
-// and do not leave it; "." is the root.
+// Build describes an image to build from a Dockerfile. Exactly one of
+// Dockerfile and DockerfileContents is set. Paths are relative to the root of
+// the repository and stay inside of it; "." is the root.
 type Build struct {
 	Dockerfile         string `json:"dockerfile,omitempty"`
 	DockerfileContents string `json:"dockerfileContents,omitempty"`
 	Context            string `json:"context"`
 }
 
-// MCPServer is one that may be used. One of ServerURL and Command is set. No
-// ToolAllowlist is every tool, and an empty one none.
+// MCPServer is an allowed MCP server. One of ServerURL and Command is set. A
+// nil ToolAllowlist allows every tool, an empty one none.
 type MCPServer struct {
 	Name          string   `json:"name,omitempty"`
 	ServerURL     string   `json:"serverUrl,omitempty"`
@@ -94,10 +95,10 @@ type MCPServer struct {
 	ToolAllowlist []string `json:"toolAllowlist,omitzero"`
 }
 
-// EgressMode says how the file's domains and those of the settings go together.
+// EgressMode says how to combine the file's domains with those of the settings.
 type EgressMode string
 
-// The modes. The zero value leaves it to the settings.
+// Egress modes. The zero value leaves the choice to the settings.
 const (
 	EgressAllowAll            EgressMode = "allow_all"
 	EgressParentPlusSettings  EgressMode = "parent_plus_network_settings"
@@ -105,10 +106,10 @@ const (
 	EgressSettingsOnly        EgressMode = "network_settings_only"
 )
 
-// Base is what an environment starts from.
+// Base is the kind of starting point of an environment.
 type Base string
 
-// The bases, in the order in which they win.
+// The kinds of bases, in order of precedence.
 const (
 	BaseSnapshot   Base = "snapshot"
 	BaseDockerfile Base = "dockerfile"
@@ -116,7 +117,7 @@ const (
 	BaseDefault    Base = "default"
 )
 
-// Base says what the environment starts from.
+// Base returns what the environment starts from.
 func (e Environment) Base() Base {
 	switch {
 	case e.Snapshot != "":
@@ -129,15 +130,16 @@ func (e Environment) Base() Base {
 	return BaseDefault
 }
 
-// WithoutSnapshot is the environment to fall back to when its snapshot is
+// WithoutSnapshot returns the environment to fall back to if its snapshot is
 // unknown or has expired.
 func (e Environment) WithoutSnapshot() Environment {
 	e.Snapshot = ""
 	return e
 }
 
-// MaySave reports whether the agent may save a new snapshot: as the file says
-// and by default with a snapshot or the default base, never with another.
+// MaySave reports whether the agent may save a new snapshot. The file decides;
+// the default is yes with a snapshot or the default base. With any other base
+// it is always no.
 func (e Environment) MaySave() bool {
 	switch e.Base() {
 	case BaseSnapshot, BaseDefault:
@@ -149,13 +151,13 @@ func (e Environment) MaySave() bool {
 // Testing reports whether the agent is asked to test its work.
 func (e Environment) Testing() bool { return e.EnableTesting == nil || *e.EnableTesting }
 
-// Digest identifies what the environment says, whatever the file's comments,
-// order and white space: 64 hexadecimal digits.
+// Digest identifies the content of the environment, regardless of comments,
+// order and white space: 64 hex digits.
 func (e Environment) Digest() string { return digest(e) }
 
-// BuildDigest identifies what decides what a build makes: base, user, install,
-// variables and what they may reach. Terminals and ports, for example, can
-// change without one.
+// BuildDigest identifies everything that determines the result of a build:
+// base, user, install, variables and network. Terminals and ports, for example,
+// do not change it.
 func (e Environment) BuildDigest() string {
 	return digest(Environment{User: e.User, Install: e.Install, Build: e.Build, Image: e.Image, Snapshot: e.Snapshot, Env: e.Env, EgressMode: e.EgressMode, EgressAllowlist: e.EgressAllowlist})
 }
@@ -163,15 +165,15 @@ func (e Environment) BuildDigest() string {
 func digest(e Environment) string {
 	text, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // strings, numbers and booleans have a JSON
+		panic(err) // strings, numbers and booleans always encode
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// Parse reads the file called name, a path in the repository such as one of
-// [Files], from its bytes. What it returns is safe to use whatever the findings
-// say; they are in the order of the file.
+// Parse parses the file called name, a path in the repository such as one of
+// [Files]. The result is always safe to use; the findings are in the order of
+// the file.
 func Parse(name string, data []byte) (Environment, Findings) {
 	d := &decoder{file: name}
 	var e Environment

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestFiles reads the files of testdata and holds what was made of each to the
-// section "want" beside it.
+// TestFiles parses the files of testdata and compares each result with the
+// section "want" next to it.
 func TestFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 40 {
@@ -70,7 +70,8 @@ func describe(e environment.Environment, findings environment.Findings) string {
 	return b.String()
 }
 
-// checkAgainstSchema holds what was read to the schema that editors get.
+// checkAgainstSchema checks that the parser's findings agree with the JSON
+// schema for editors.
 func checkAgainstSchema(t *testing.T, e environment.Environment, findings environment.Findings) {
 	t.Helper()
 	if e.Build != nil && strings.HasPrefix(e.Build.Context, "..") {
@@ -101,13 +102,14 @@ func checkAgainstSchema(t *testing.T, e environment.Environment, findings enviro
 	}
 }
 
-// Every key of the type has a key in the table, and every example is read
-// without a finding and changes the environment.
+// TestKeysAreThoseOfTheType checks that the table has a key for every field of
+// the type, and that every example parses without findings and changes the
+// environment.
 func TestKeysAreThoseOfTheType(t *testing.T) {
 	empty, _ := environment.Parse(environment.Files[0], []byte("{}"))
 	for _, k := range environment.Keys() {
 		e, findings := environment.Parse(environment.Files[0], []byte(fmt.Sprintf("{%q: %s}", k.Name, k.Example)))
-		if len(findings) > 0 && k.Name != "egressAllowlist" { // which warns without a mode
+		if len(findings) > 0 && k.Name != "egressAllowlist" { // this key warns without a mode
 			t.Errorf("the example of %s: %v", k.Name, findings)
 		}
 		if e.Digest() == empty.Digest() && k.Name != "$schema" && k.Name != "disableAllMcpServers" {
@@ -162,7 +164,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// Lines end in three ways, and so do comments.
+// TestLineEnds tests all three kinds of line ends, also in comments.
 func TestLineEnds(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		e, findings := environment.Parse(".cursor/environment.json", []byte("// c"+end+"{"+end+`"install": "make" // d`+end+"}"+end))
@@ -187,8 +189,8 @@ func TestTwoHundredTerminals(t *testing.T) {
 	}
 }
 
-// What only people and terminals see does not make a build stale; what a build
-// is made of does.
+// TestBuildDigest checks that terminals, ports and similar keys do not change
+// the digest, and everything that goes into a build does.
 func TestBuildDigest(t *testing.T) {
 	parse := func(s string) string {
 		e, f := environment.Parse(environment.Files[0], []byte(s))
@@ -217,7 +219,8 @@ func TestSchemaIsTheOneInTheDocs(t *testing.T) {
 
 const marks = "<!-- keys: made by go test ./internal/environment -update -->\n"
 
-// TestGuideHasEveryKey holds the guide's tables of keys to the table in Go.
+// TestGuideHasEveryKey compares the guide's tables of keys with the table in
+// Go.
 func TestGuideHasEveryKey(t *testing.T) {
 	const file = "../../docs/guide/environments.md"
 	page, err := os.ReadFile(file)
@@ -262,8 +265,8 @@ func golden(t *testing.T, file, want string) {
 	}
 }
 
-// FuzzParse: whatever a repository holds, what comes of it is fit for a machine
-// and for a terminal, and reading it again from its own canonical form changes
+// FuzzParse checks that every input yields a valid environment that is safe to
+// show in a terminal, and that parsing its canonical form again changes
 // nothing.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -307,7 +310,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || len(text) > environment.MaxSize {
 			return
 		}
-		again, findings := environment.Parse("environment.json", text) // paths are from the root by now
+		again, findings := environment.Parse("environment.json", text) // paths are now relative to the root
 		if findings.Worst() == environment.Error && e.AgentCanUpdateSnapshot == nil {
 			t.Errorf("of its own form: %v\n%s", findings, text)
 		}

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Line is a part of what an environment means.
+// Line is one part of an explanation.
 type Line struct {
 	What string `json:"what"`
 	Says string `json:"says"`
 }
 
-// Explain says what an environment means, in the order in which it happens. The
-// words are clean and on one line each.
+// Explain says what an environment means, in the order in which it takes
+// effect. Each text is sanitized and on one line.
 func (e Environment) Explain() []Line {
 	var lines []Line
 	add := func(what, format string, args ...any) {

@@ -8,28 +8,28 @@ import (
 	"unicode"
 )
 
-// Severity is how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
-// Severities.
+// The severities.
 const (
-	Warning Severity = "warning" // it works, and is perhaps not what was meant
+	Warning Severity = "warning" // it has an effect, but perhaps not the intended one
 	Error   Severity = "error"   // the value has no effect
 )
 
-// Finding is something wrong with a file. All its words are clean: one line
-// each, without control characters, whatever the file holds.
+// Finding is a problem in a file. All its texts are sanitized: one line each,
+// without control characters.
 type Finding struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line"`          // from 1
 	Column   int      `json:"column"`        // from 1, in bytes
-	Key      string   `json:"key,omitempty"` // terminals[2].command; "" for the whole file
+	Key      string   `json:"key,omitempty"` // such as terminals[2].command; "" means the whole file
 	Severity Severity `json:"severity"`
-	Message  string   `json:"message"`           // what is wrong
-	Instead  string   `json:"instead,omitempty"` // what to write instead
+	Message  string   `json:"message"`           // the problem
+	Instead  string   `json:"instead,omitempty"` // how to fix it
 }
 
-// String is the finding on one line, as compilers write it.
+// String returns the finding on one line, in the style of compilers.
 func (f Finding) String() string {
 	s := fmt.Sprintf("%s:%d:%d: %s: ", f.File, f.Line, f.Column, f.Severity)
 	if f.Key != "" {
@@ -42,8 +42,8 @@ func (f Finding) String() string {
 	return s
 }
 
-// Linked is what is wrong with a file, or its folder, that is a symbolic link:
-// those of a repository are not followed.
+// Linked returns the finding for a file, or its folder, that is a symbolic
+// link: links in repositories are not followed.
 func Linked(file string) Finding {
 	return Finding{
 		File: file, Line: 1, Column: 1, Severity: Error,
@@ -51,10 +51,10 @@ func Linked(file string) Finding {
 	}
 }
 
-// Findings are what is wrong with a file.
+// Findings are the problems in a file.
 type Findings []Finding
 
-// Worst is the severity of the worst finding, "" if there are none.
+// Worst returns the highest severity of the findings, or "" if there are none.
 func (fs Findings) Worst() Severity {
 	var worst Severity
 	for _, f := range fs {
@@ -66,15 +66,15 @@ func (fs Findings) Worst() Severity {
 	return worst
 }
 
-// maxFindings is how many findings a file gets: who has more does not read on.
+// maxFindings is the maximum number of findings per file.
 const maxFindings = 100
 
-// decoder reads one file and collects what is wrong with it.
+// decoder parses one file and collects findings.
 type decoder struct {
 	file      string
 	text      string
-	lines     []int               // offsets at which lines begin
-	positions map[string]position // what the environment says, to where it was said
+	lines     []int               // offsets of line starts
+	positions map[string]position // locations in the file by key path of the environment
 	findings  Findings
 }
 
@@ -93,7 +93,7 @@ func (d *decoder) add(s Severity, at int, key, instead, message string) {
 	if len(d.findings) == maxFindings {
 		key, instead, message = "", "", fmt.Sprintf("there is more; these are the first %d", maxFindings)
 	}
-	line, _ := slices.BinarySearch(d.lines, at+1) // the first line that begins after it
+	line, _ := slices.BinarySearch(d.lines, at+1) // the first line that starts after it
 	column := at + 1
 	if line > 0 {
 		column = at - d.lines[line-1] + 1
@@ -101,7 +101,7 @@ func (d *decoder) add(s Severity, at int, key, instead, message string) {
 	d.findings = append(d.findings, Finding{d.file, max(line, 1), column, key, s, clean(message, 300), clean(instead, 300)})
 }
 
-// sorted are the findings in the order of the file.
+// sorted returns the findings in the order of the file.
 func (d *decoder) sorted() Findings {
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -109,7 +109,7 @@ func (d *decoder) sorted() Findings {
 	return d.findings
 }
 
-// index finds where lines begin.
+// index finds the line starts.
 func (d *decoder) index(text string) {
 	d.text, d.lines = text, []int{0}
 	for i := range len(text) {
@@ -119,7 +119,8 @@ func (d *decoder) index(text string) {
 	}
 }
 
-// clean makes words from a file fit to be shown on one line, at most max runes.
+// clean makes text from a file safe to show on one line, with at most most
+// runes.
 func clean(s string, most int) string {
 	var b strings.Builder
 	n := 0

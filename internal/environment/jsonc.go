@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep values may lie in one another. The deepest key of the
-// format has four levels.
+// maxDepth is the maximum nesting of values. The deepest key of the format has
+// four levels.
 const maxDepth = 64
 
-// node is a value and where it begins. Its value is nil, a bool, a json.Number,
-// a string, a []node or a []member.
+// node is a value and its offset. Its value is nil, a bool, a json.Number, a
+// string, a []node or a []member.
 type node struct {
 	value any
 	at    int // offset in the file
@@ -25,7 +25,7 @@ type member struct {
 	value node
 }
 
-// syntaxError is what a file that is no JSON says to the person who wrote it.
+// syntaxError describes a syntax error to the author of the file.
 type syntaxError struct {
 	at      int
 	message string
@@ -34,15 +34,15 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// reader reads JSON with comments and trailing commas. It is ours because every
-// complaint has to say where it is and what to write instead.
+// reader parses JSON with comments and trailing commas. It is a parser of our
+// own because every error needs a position and a suggestion.
 type reader struct {
 	text  string
 	pos   int
 	depth int
 }
 
-// readJSONC reads one value and wants nothing after it.
+// readJSONC parses a single value.
 func readJSONC(text string) (n node, err *syntaxError) {
 	r := &reader{text: text}
 	defer func() {
@@ -70,7 +70,7 @@ func (r *reader) fail(at int, instead, format string, args ...any) {
 	panic(&syntaxError{at: at, message: fmt.Sprintf(format, args...), instead: instead})
 }
 
-// skip passes over white space and comments.
+// skip skips white space and comments.
 func (r *reader) skip() {
 	for r.pos < len(r.text) {
 		rest := r.text[r.pos:]
@@ -95,7 +95,7 @@ func (r *reader) skip() {
 	}
 }
 
-// here says what is at the reader's place.
+// here describes the text at the reader's position.
 func (r *reader) here() string {
 	if r.pos >= len(r.text) {
 		return "the end of the file"
@@ -130,7 +130,7 @@ func (r *reader) read() node {
 		return node{word == "true", start}
 	case word == "null":
 		return node{nil, start}
-	case json.Valid([]byte(word)): // a number is all that is left
+	case json.Valid([]byte(word)): // only a number is left
 		return node{json.Number(word), start}
 	case r.at('\''):
 		r.fail(start, "put text between double quotes: \"…\"", "text between single quotes")
@@ -141,7 +141,7 @@ func (r *reader) read() node {
 	return node{}
 }
 
-// word reads what is neither space nor punctuation.
+// word reads up to the next space or punctuation.
 func (r *reader) word() string {
 	start := r.pos
 	for r.pos < len(r.text) && r.pos-start < 64 && !strings.ContainsRune(" \t\r\n,:[]{}\"'/", rune(r.text[r.pos])) {
@@ -150,8 +150,8 @@ func (r *reader) word() string {
 	return strings.ToValidUTF8(r.text[start:r.pos], "")
 }
 
-// next passes over the comma between two values, and reports whether there is
-// another value before the end, which it passes over too.
+// next skips the comma between two values, and reports whether there is another
+// value before the end. It also skips the end.
 func (r *reader) next(open int, end byte, first bool) bool {
 	r.skip()
 	comma := false
@@ -209,7 +209,7 @@ func (r *reader) array() []node {
 	return items
 }
 
-// str reads text in double quotes.
+// str parses a string in double quotes.
 func (r *reader) str() string {
 	start := r.pos
 	for r.pos++; r.pos < len(r.text); r.pos++ {
@@ -229,8 +229,8 @@ func (r *reader) str() string {
 	return ""
 }
 
-// unquote resolves the escapes of the text that ends at the reader's place. A
-// tab as it is is not JSON, and meant well.
+// unquote decodes the string that ends at the reader's position. It accepts
+// literal tabs, although JSON does not.
 func (r *reader) unquote(start int) string {
 	raw := strings.ReplaceAll(r.text[start:r.pos], "\t", `\t`)
 	var s string

@@ -9,11 +9,11 @@ import (
 	"aloft/internal/policy"
 )
 
-// Limits of what a file may say. They are far above what any real file has, and
-// keep a hostile one from costing more than a real one.
+// Limits of a file. They are far above any real file, and keep the cost of a
+// hostile one low.
 const (
 	maxCommand   = 256 << 10 // bytes of install, start or a terminal's command
-	maxLine      = 4 << 10   // bytes of what has one line
+	maxLine      = 4 << 10   // bytes of a one-line value
 	maxTerminals = 256
 	maxPorts     = 256
 	maxEntries   = 1000
@@ -47,7 +47,8 @@ var (
 	}
 )
 
-// keys is the format: the source of the schema, of the guide and of reading.
+// keys defines the format. The schema, the guide and the parser are derived
+// from it.
 var keys = []Key{
 	{Name: "name", Example: `"web app"`, Meaning: "What people call the environment.", shape: text{max: 255, empty: true}},
 	{Name: "user", Example: `"ubuntu"`, Meaning: "The Unix user that `install`, `start`, the terminals and the agent run as. Without it, the image's own (`ubuntu` on the default base).", shape: text{what: "a user name", max: 32, check: checkUser}},
@@ -81,7 +82,7 @@ var keys = []Key{
 
 var topLevel = object{what: "object", keys: keys}
 
-// Keys are the keys of the format, in the order of the guide.
+// Keys returns the keys of the format, in the order of the guide.
 func Keys() []Key { return slices.Clone(keys) }
 
 var (
@@ -113,8 +114,8 @@ func checkSnapshot(s string) *complaint {
 	return nil
 }
 
-// checkRepository accepts host/path and URLs. It repeats none that may hold a
-// password.
+// checkRepository accepts host/path and URLs. Its complaints do not repeat a
+// URL that may contain a password.
 func checkRepository(s string) *complaint {
 	wrong := &complaint{"this is no repository", `write it as "github.com/org/repo" or as an https URL`}
 	rest := s

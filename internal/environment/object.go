@@ -10,29 +10,30 @@ import (
 // Key is one key of the format.
 type Key struct {
 	Name    string
-	Meaning string // for people, in Markdown
-	Example string // a value, in JSON
-	Keys    []Key  // of the object that the value, or an item of it, is
+	Meaning string // description in Markdown
+	Example string // an example value in JSON
+	Keys    []Key  // keys of the object, if the value or its items are objects
 	shape   shape
-	// closed counts where a value cannot be read; nil is as without the key. A key
-	// that restricts has one: a slip of the hand must not lift the restriction.
+	// closed is used if the value is invalid; if nil, the key is ignored. A key
+	// that restricts something has one, so that a mistake does not lift the
+	// restriction.
 	closed *closed
 }
 
-// closed is the narrowest value of a key.
+// closed is the most restrictive value of a key.
 type closed struct {
 	value any
 	means string // follows "so" in the finding
 }
 
-// Type is what the value may be, for people.
+// Type returns the type of the value for people.
 func (k Key) Type() string { return k.shape.words() }
 
-// object has keys. What it does not know it warns of.
+// object is an object with known keys. Unknown keys cause a warning.
 type object struct {
 	what   string
 	keys   []Key
-	either []string // exactly one of these has to be there
+	either []string // exactly one of these is required
 }
 
 func (o object) words() string { return o.what }

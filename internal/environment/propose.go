@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Known is what is known of a project of which an environment is to be proposed.
-// All of it is other people's words.
+// Known is what is known about a project for which to propose an environment.
+// All of it is untrusted.
 type Known struct {
-	Snapshot string            // to begin with; "" is none
-	Files    map[string][]byte // of the root, among [ProposeFiles]; nil contents of what was too large
-	Typed    []string          // lines that a person typed in the shells of the machine
+	Snapshot string            // snapshot to start from; "" for none
+	Files    map[string][]byte // files of the root listed in [ProposeFiles]; nil content if too large
+	Typed    []string          // commands that a person typed in the machine's shells
 }
 
-// Proposal is an environment.json for a person to look at.
+// Proposal is an environment.json for a person to review.
 type Proposal struct {
 	Text string   `json:"environmentJson"`
-	Why  []string `json:"why"` // where each part comes from
+	Why  []string `json:"why"` // origin of each part
 }
 
-// ProposeFiles are the files that [Propose] goes by.
+// ProposeFiles are the files that [Propose] looks at.
 var ProposeFiles = []string{
 	"package.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "bun.lockb", "go.mod", "Cargo.toml", "uv.lock", "poetry.lock",
 	"requirements.txt", "pyproject.toml", "setup.py", "Gemfile", "composer.json", "mix.exs", "pom.xml", "gradlew", "build.gradle", "configure",
 	"configure.ac", "Makefile", "CMakeLists.txt",
 }
 
-// installs are what projects of a kind run after a switch of branches, by the
-// file that tells the kind. Of a group the first that is there counts.
+// installs are the install commands of kinds of projects, by the file that
+// identifies the kind. Only the first existing file of a group counts.
 var installs = [][]struct{ file, command string }{
 	{{"pnpm-lock.yaml", "pnpm install --frozen-lockfile"}, {"yarn.lock", "yarn install --frozen-lockfile"}, {"bun.lock", "bun install --frozen-lockfile"},
 		{"bun.lockb", "bun install --frozen-lockfile"}, {"package-lock.json", "npm ci"}, {"package.json", "npm install --no-package-lock"}},
@@ -45,14 +45,14 @@ var installs = [][]struct{ file, command string }{
 	{{"pom.xml", "mvn -q dependency:go-offline"}, {"gradlew", "./gradlew --quiet dependencies"}, {"build.gradle", "gradle --quiet dependencies"}},
 }
 
-// native are the ways to configure a project that is compiled; they count where
-// none of installs does.
+// native are configure commands of compiled projects, used only if no entry of
+// installs matches.
 var native = []struct{ file, command string }{
 	{"configure", "./configure"}, {"configure.ac", "autoreconf -i && ./configure"}, {"CMakeLists.txt", "cmake -B build"},
 }
 
-// A line is worth repeating after a switch of branches if it asks a package
-// manager for what the project needs, or runs the project's own script for that.
+// Patterns of commands worth repeating after a switch of branches: those that
+// install dependencies with a package manager or a script of the project.
 var (
 	dependencyLine = regexp.MustCompile(`^(npm (ci|install|i)|pnpm (install|i)|yarn( install)?|bun install|go (mod download|build|install)|cargo (fetch|build)|` +
 		`uv sync|poetry install|(python3? -m )?pip3? install .*(-r |-e |\.)|bundle install|bundle|composer install|mix deps\.get|mvn|(\./)?gradlew?|\./configure|` +
@@ -61,14 +61,15 @@ var (
 	target    = regexp.MustCompile(`(?m)^(deps|dependencies|bootstrap|setup|install-deps):`)
 )
 
-// maxLines bounds what is proposed of what was typed, and maxTyped a line.
+// maxLines is the maximum number of typed commands that are proposed, and
+// maxTyped the maximum size of one.
 const (
 	maxLines = 20
 	maxTyped = 500 // bytes
 )
 
-// Propose makes an environment of what is known of a project. What a person
-// typed counts before what files suggest.
+// Propose returns an environment for a project. Commands that a person typed
+// take precedence over guesses from files.
 func Propose(k Known) Proposal {
 	var out struct {
 		Snapshot  string     `json:"snapshot,omitempty"`
@@ -102,13 +103,13 @@ func Propose(k Known) Proposal {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(out); err != nil {
-		panic(err) // strings have a JSON
+		panic(err) // strings always encode
 	}
 	p.Text = b.String()
 	return p
 }
 
-// chosen are the lines that fit, each once, in the order of their last use.
+// chosen returns the matching commands without duplicates, ordered by last use.
 func chosen(typed []string, fit *regexp.Regexp) []string {
 	var out []string
 	for _, line := range typed {
@@ -121,7 +122,8 @@ func chosen(typed []string, fit *regexp.Regexp) []string {
 	return out[max(0, len(out)-maxLines):]
 }
 
-// suggested are the commands that files suggest, and which did.
+// suggested returns the commands for the project's files, and the files that
+// suggested them.
 func suggested(files map[string][]byte) (lines, by []string) {
 	for _, group := range installs {
 		for _, one := range group {
@@ -145,7 +147,8 @@ func suggested(files map[string][]byte) (lines, by []string) {
 	return nil, nil
 }
 
-// script is the command of a project's development server, "" if it has none.
+// script returns the command of the project's development server, or "" if it
+// has none.
 func script(files map[string][]byte) string {
 	var project struct {
 		Scripts map[string]string `json:"scripts"`

@@ -12,7 +12,7 @@ func TestPropose(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		known environment.Known
-		want  string // the environment without its snapshot, as its explanation's parts
+		want  string // explanation of the environment without its snapshot
 	}{
 		{"nothing is known", environment.Known{}, ``},
 		{"node", environment.Known{Files: map[string][]byte{"package.json": []byte(`{"scripts":{"dev":"vite"}}`), "package-lock.json": nil}}, "npm ci|npm run dev"},
@@ -44,7 +44,7 @@ func TestPropose(t *testing.T) {
 	}
 }
 
-// proposed reads a proposal as a repository's file would be.
+// proposed parses a proposal like a repository's file.
 func proposed(t *testing.T, k environment.Known) environment.Environment {
 	t.Helper()
 	p := environment.Propose(k)
@@ -55,7 +55,7 @@ func proposed(t *testing.T, k environment.Known) environment.Environment {
 	return e
 }
 
-// Whatever a machine and a repository say, what is proposed is an environment.
+// FuzzPropose checks that every proposal is a valid environment.
 func FuzzPropose(f *testing.F) {
 	f.Add("npm ci\nmake deps", `{"scripts":{"dev":"x"}}`, "deps:\n")
 	f.Fuzz(func(t *testing.T, typed, project, makefile string) {

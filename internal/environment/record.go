@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Record is one attempt to make an environment ready: what the REST API calls a
-// build. Its ID is that of the layer that it leaves.
+// Record is one attempt to build an environment; the REST API calls it a build.
+// Its ID is that of the resulting layer.
 type Record struct {
 	ID            string   `json:"id"` // bld-YYYYMMDD-<uuid>
 	EnvironmentID string   `json:"environmentId"`
@@ -17,29 +17,30 @@ type Record struct {
 	FailureType   Failure  `json:"failureType,omitempty"`
 	Message       string   `json:"message,omitempty"` // why it failed or was skipped, for people
 	ExitCode      *int     `json:"exitCode,omitempty"`
-	Image         string   `json:"image,omitempty"` // as machines name it
-	Base          string   `json:"base,omitempty"`  // the snapshot above it that the build began with
+	Image         string   `json:"image,omitempty"` // name as used by machines
+	Base          string   `json:"base,omitempty"`  // snapshot on top of the image that the build started from
 	Commits       []Commit `json:"commits,omitempty"`
-	Digest        string   `json:"digest,omitempty"` // [Environment.BuildDigest] of what was made
-	Inputs        string   `json:"inputs,omitempty"` // identifies the files that install may read
+	Digest        string   `json:"digest,omitempty"` // [Environment.BuildDigest] of the build
+	Inputs        string   `json:"inputs,omitempty"` // digest of the files that install may read
 	MachineID     string   `json:"machineId,omitempty"`
-	UserID        int64    `json:"userId,omitempty"` // for whom it was made
-	// User and Env are the environment's, for whoever looks at the wreck.
+	UserID        int64    `json:"userId,omitempty"` // user for whom it was made
+	// User and Env are the environment's, for visitors of a failed build's
+	// machine.
 	User      string            `json:"user,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`
-	CheckedAt time.Time         `json:"checkedAt"`       // when it was last found to be as a new one would be
-	UsedAt    time.Time         `json:"usedAt,omitzero"` // about when a machine last began with it
+	CheckedAt time.Time         `json:"checkedAt"`       // when it was last found to be up to date
+	UsedAt    time.Time         `json:"usedAt,omitzero"` // roughly when a machine last started from it
 	EndedAt   *time.Time        `json:"endedAt,omitempty"`
 }
 
-// Commit is what of a repository is in a build.
+// Commit is the commit of a repository in a build.
 type Commit struct {
 	URL    string `json:"url"`
 	Commit string `json:"commit"`
 }
 
-// Status is how far a build is.
+// Status is the state of a build.
 type Status string
 
 // The statuses. All but InProgress are final.
@@ -51,7 +52,7 @@ const (
 	Skipped    Status = "SKIPPED" // nothing had changed
 )
 
-// Trigger is why there is a build.
+// Trigger is the reason for a build.
 type Trigger string
 
 // The triggers.
@@ -62,16 +63,16 @@ const (
 	AgentDraft   Trigger = "AGENT_DRAFT"
 )
 
-// Failure is why a build failed.
+// Failure is the kind of failure of a build.
 type Failure string
 
-// The failures.
+// The kinds of failures.
 const (
-	InstallFailed   Failure = "INSTALL_FAILED"   // install ended badly: it is the project's to mend
+	InstallFailed   Failure = "INSTALL_FAILED"   // install failed: the project must fix it
 	TerminalFailure Failure = "TERMINAL_FAILURE" // there was no base, no machine or no checkout
 )
 
-// URLs are those of the repositories of a build.
+// URLs returns the URLs of a build's repositories.
 func (r Record) URLs() (urls []string) {
 	for _, c := range r.Commits {
 		urls = append(urls, c.URL)
@@ -79,8 +80,9 @@ func (r Record) URLs() (urls []string) {
 	return urls
 }
 
-// OfRepository is the id of the environment that a repository's own file says,
-// as its builds have it; beside others, that of them all.
+// OfRepository returns the id under which builds of a repository's own
+// environment file are recorded. With several URLs, it is the id for their
+// combination.
 func OfRepository(urls ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(urls, "\n")))
 	return "env-" + hex.EncodeToString(sum[:16])

@@ -7,43 +7,43 @@ import (
 	"github.com/google/uuid"
 )
 
-// Saved is an environment that the server keeps, for repositories without a
-// file of their own.
+// Saved is an environment stored on the server, for repositories without their
+// own file.
 type Saved struct {
 	ID        string    `json:"id"`
-	Team      bool      `json:"team"`   // the team's, and not the user's alone
-	UserID    int64     `json:"userId"` // who made it
+	Team      bool      `json:"team"`   // belongs to the team, not only to the user
+	UserID    int64     `json:"userId"` // its author
 	Name      string    `json:"name"`
 	Repos     []string  `json:"repos"` // URLs
-	Text      string    `json:"text"`  // as environment.json has it
+	Text      string    `json:"text"`  // in the format of environment.json
 	VersionID string    `json:"versionId"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Script says that an agent has set install: it counts also beside a
-	// repository's own file that has none.
+	// Script means that an agent has set install, which then also applies if the
+	// repository's own file has no install.
 	Script bool `json:"script,omitempty"`
 }
 
-// Version is what an environment said at some time.
+// Version is a former content of an environment.
 type Version struct {
 	ID        string    `json:"id"`
 	Text      string    `json:"text"`
-	UserID    int64     `json:"userId"` // who wrote it
+	UserID    int64     `json:"userId"` // its author
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// NewID returns a fresh id of a saved environment, env-<uuid>.
+// NewID returns a new id of a saved environment, env-<uuid>.
 func NewID() string { return "env-" + uuid.NewString() }
 
-// IsSavedID reports whether an id is of a saved environment, there or not, and
-// not of what a repository's own file says.
+// IsSavedID reports whether an id has the form of a saved environment's, as
+// opposed to that of a repository's own file.
 func IsSavedID(id string) bool {
 	rest, ok := strings.CutPrefix(id, "env-")
 	_, err := uuid.Parse(rest)
 	return ok && err == nil && len(rest) == 36
 }
 
-// NewVersionID returns a fresh id of a version, envv-<uuid>.
+// NewVersionID returns a new id of a version, envv-<uuid>.
 func NewVersionID() string { return "envv-" + uuid.NewString() }
 
 // For reports whether the environment is for a repository.
@@ -56,7 +56,8 @@ func (s Saved) For(repoURL string) bool {
 	return false
 }
 
-// repositoryName is what the forms of one repository's URL have in common.
+// repositoryName returns a name that is the same for all forms of a
+// repository's URL.
 func repositoryName(url string) string {
 	if _, rest, ok := strings.Cut(url, "://"); ok {
 		url = rest

@@ -2,16 +2,16 @@ package environment
 
 import "encoding/json"
 
-// Schema is the JSON schema of the file, for editors: JSON with a final line
-// break. It allows what [Parse] understands without a warning.
+// Schema returns the JSON schema of the file, for editors, with a final line
+// break. It allows what [Parse] accepts without a warning.
 func Schema() []byte {
 	s := topLevel.schema()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "environment.json"
-	s["allowComments"], s["allowTrailingCommas"] = true, true // as VS Code has it
+	s["allowComments"], s["allowTrailingCommas"] = true, true // extensions of VS Code
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(err) // maps, slices and strings have a JSON
+		panic(err) // maps, slices and strings always encode
 	}
 	return append(out, '\n')
 }

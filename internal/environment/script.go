@@ -8,14 +8,15 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// MaxScript is how many bytes an update script may have.
+// MaxScript is the maximum size of an update script in bytes.
 const MaxScript = 64 << 10
 
-// WithInstall returns the text of an environment.json with another install.
-// What else stands in it stays as it is, comments too. "" is an empty one.
+// WithInstall returns the text of an environment.json with install replaced.
+// Everything else, including comments, stays unchanged. An empty text counts as
+// an empty file.
 func WithInstall(text, install string) (string, error) { return with(text, "install", install) }
 
-// WithSnapshot is the same for the snapshot that it begins with.
+// WithSnapshot is like WithInstall for the key snapshot.
 func WithSnapshot(text, id string) (string, error) { return with(text, "snapshot", id) }
 
 func with(text, key, is string) (string, error) {

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// position is where in the file something was said.
+// recordPosition is a location in the file.
 type position struct {
-	key string // as the file has it
+	key string // the key as written in the file
 	at  int
 }
 
-// recordPosition remembers where the item of a list was, which after flattening and
-// leaving out is at another index than in the file.
+// recordPosition records the location of a list's item, whose index changes when lists
+// are flattened or items are left out.
 func (d *decoder) recordPosition(at string, index int, list string, offset int) {
 	if strings.Contains(list, ".") {
-		return // nobody asks
+		return // the locations are not needed
 	}
 	if i := strings.IndexByte(list, '['); i >= 0 {
 		list = list[:i]
@@ -25,7 +25,7 @@ func (d *decoder) recordPosition(at string, index int, list string, offset int) 
 	d.positions[list+"["+strconv.Itoa(index)+"]"] = position{at, offset}
 }
 
-// open finds the value in the bytes of a file.
+// open parses the bytes of a file.
 func (d *decoder) open(data []byte) (node, bool) {
 	d.positions = map[string]position{}
 	d.index("")
@@ -60,8 +60,8 @@ func (d *decoder) open(data []byte) (node, bool) {
 	return n, true
 }
 
-// settle looks at what keys say together, and makes the environment one that
-// can be used as it is. dir is the folder of the file.
+// settle validates combinations of keys and makes the environment usable. dir
+// is the folder of the file.
 func (d *decoder) settle(e *Environment, dir string) {
 	d.settleBase(e, dir)
 	d.settleTerminals(e.Terminals)
@@ -85,7 +85,7 @@ func (d *decoder) settle(e *Environment, dir string) {
 }
 
 // settleEgress gives an allow list without a mode the effect that its name
-// promises, and warns of one that its mode leaves without effect.
+// suggests, and warns about a list that has no effect in its mode.
 func (d *decoder) settleEgress(e *Environment) {
 	m, there := d.positions["egressAllowlist"]
 	if !there {
@@ -135,8 +135,8 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 	}
 }
 
-// within resolves a path against the file's folder, and refuses one that leaves
-// the repository.
+// within resolves a path relative to the file's folder, and rejects one that
+// leaves the repository.
 func (d *decoder) within(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
 		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is no path in the repository", clean(p, 100))
@@ -150,7 +150,7 @@ func (d *decoder) within(at position, key, dir, p string) (string, bool) {
 	return joined, true
 }
 
-// settleTerminals gives each terminal a name on one line that no other has.
+// settleTerminals gives each terminal a unique name on one line.
 func (d *decoder) settleTerminals(terminals []Terminal) {
 	taken := map[string]bool{}
 	for i := range terminals {

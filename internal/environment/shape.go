@@ -9,23 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// shape is what the value of a key may look like. read returns the value as the
-// canonical form of the file has it, and false where it has none; what it does
-// not return it has complained of.
+// shape is the type of a key's value. read returns the value in the file's
+// canonical form, or false if there is none. It reports everything that it
+// drops.
 type shape interface {
 	words() string
 	schema() map[string]any
 	read(d *decoder, key string, n node) (any, bool)
 }
 
-// complaint is what a check says against a value.
+// complaint is a problem with a value, and a suggestion.
 type complaint struct{ message, instead string }
 
-// text is a string. What check complains of is an error.
+// text is a string. A complaint of check is an error.
 type text struct {
-	what  string // with its article; "text" if empty
+	what  string // what it is, with article; defaults to "text"
 	max   int    // bytes
-	empty bool   // an empty one is fine, and as good as none
+	empty bool   // may be empty, which counts as missing
 	check func(s string) *complaint
 }
 
@@ -83,8 +83,8 @@ func (c choice) read(d *decoder, key string, n node) (any, bool) {
 	return nil, false
 }
 
-// boolean is true or false, also between quotes.
-type boolean struct{ quoted bool } // quoted: the format itself knows it so
+// boolean is true or false, optionally in quotes.
+type boolean struct{ quoted bool } // quoted: the format itself allows quotes
 
 func (b boolean) words() string { return "true or false" }
 
@@ -111,11 +111,11 @@ func (b boolean) read(d *decoder, key string, n node) (any, bool) {
 	return nil, false
 }
 
-// list has items of one shape. What is wrong with one leaves that one out.
+// list has items of one shape. Invalid items are left out.
 type list struct {
 	of      shape
 	max     int
-	flatten bool // lists in the list count as their items
+	flatten bool // nested lists count as their items
 }
 
 func (l list) words() string { return "list of " + l.of.words() }
@@ -162,12 +162,11 @@ func (l list) read(d *decoder, key string, n node) (any, bool) {
 	return items, true
 }
 
-// either is the short form of an object, which is named by one of its keys, or
-// the object.
+// either is an object, or a short form that gives the value of one of its keys.
 type either struct {
 	short shape
 	key   string
-	odd   bool // the short form is a guess, and gets a warning
+	odd   bool // the short form is a guess and causes a warning
 	object
 }
 
@@ -194,7 +193,7 @@ func (e either) read(d *decoder, key string, n node) (any, bool) {
 	return map[string]any{e.key: v}, true
 }
 
-// number is a whole number, also between quotes.
+// number is a whole number, optionally in quotes.
 type number struct{ min, max int }
 
 func (r number) words() string { return fmt.Sprintf("number from %d to %d", r.min, r.max) }
@@ -222,7 +221,7 @@ func (r number) read(d *decoder, key string, n node) (any, bool) {
 	return i, true
 }
 
-// mapping is an object whose keys are names.
+// mapping is an object with arbitrary names as keys.
 type mapping struct {
 	name func(string) *complaint
 	max  int // bytes of a value
@@ -273,7 +272,7 @@ func (m mapping) read(d *decoder, key string, n node) (any, bool) {
 	return values, true
 }
 
-// shown is a key from a file, as a part of where a finding is.
+// shown formats a key from a file as part of a finding's location.
 func shown(key string) string {
 	key = clean(key, 60)
 	if key == "" || strings.ContainsAny(key, " .[]") {
@@ -282,7 +281,7 @@ func shown(key string) string {
 	return key
 }
 
-// kind says what a value is, in a person's words.
+// kind describes the type of a value for people.
 func kind(n node) string {
 	switch v := n.value.(type) {
 	case nil:

@@ -2,28 +2,28 @@ package environment
 
 import "time"
 
-// Snapshot is the saved disk of a machine that a person, or an agent, has set
-// up. Its ID is that of the layer, which may be gone.
+// Snapshot is the record of a machine's saved disk, set up by a person or an
+// agent. Its ID is that of the layer, which may no longer exist.
 type Snapshot struct {
 	ID        string    `json:"id"` // snapshot-YYYYMMDD-<uuid>
 	UserID    int64     `json:"userId"`
-	Repo      string    `json:"repo"` // whose machines may start from it, in the form of secret.Repo
+	Repo      string    `json:"repo"` // repository whose machines may start from it, in the form of secret.Repo
 	AgentID   string    `json:"agentId"`
 	CreatedAt time.Time `json:"createdAt"`
-	UsedAt    time.Time `json:"usedAt,omitzero"` // about when a machine last began with it
-	// PublishedBy is the user ID of the admin who lets every member's machines start
-	// from it; 0 leaves it to those of UserID.
+	UsedAt    time.Time `json:"usedAt,omitzero"` // roughly when a machine last started from it
+	// PublishedBy is the user ID of the admin who opened the snapshot to every
+	// member; 0 means that only UserID can use it.
 	PublishedBy int64 `json:"publishedBy,omitempty"`
 }
 
-// For reports whether machines of the user may start from the snapshot. Whoever
-// made it decides what runs in a machine that starts from it, and that machine
-// has the user's secrets: so it is the user's own, or an admin has published it.
+// For reports whether machines of the user may start from the snapshot. Its
+// author controls what runs in such a machine, which holds the user's secrets.
+// So it must be the user's own, or published by an admin.
 func (s Snapshot) For(userID int64) bool { return s.UserID == userID || s.PublishedBy != 0 }
 
-// Disk is a snapshot with what is known of its files.
+// Disk is a snapshot with the state of its files.
 type Disk struct {
 	Snapshot
-	Size      int64     // bytes on the disk, without what it stands on; negative where they were not counted in time
-	ExpiresAt time.Time // when it is removed unless a machine begins with it before; zero is never
+	Size      int64     // bytes on the disk, without the layers below; negative if counting timed out
+	ExpiresAt time.Time // when it is removed if it stays unused; zero means never
 }

@@ -1,11 +1,11 @@
 // Package gitcmd builds every git command that Aloft runs, in the control plane
-// and in machines. A command reads no configuration of the system or of a
-// person, starts no hook, pager, editor, credential helper or file system
-// monitor, and asks nobody anything.
+// and in machines. The commands read no system or user configuration, run no
+// hooks, pagers, editors, credential helpers or file system monitors, and never
+// prompt.
 //
-// A repository's own configuration still counts where git reads it: it may name
-// filters and other programs. Where that configuration is not ours, git is given
-// a [StandIn] in place of the repository's git directory.
+// git still reads a repository's own configuration, which may name filters and
+// other programs. If that configuration is not trusted, git gets a [StandIn] in
+// place of the repository's git directory.
 package gitcmd
 
 import (
@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// always holds for every command, over what any file says.
+// always applies to every command and overrides configuration files.
 var always = [][2]string{
 	{"core.hooksPath", os.DevNull},
 	{"core.fsmonitor", "false"},
-	{"core.alternateRefsCommand", "true"}, // the program of that name, which prints nothing
+	{"core.alternateRefsCommand", "true"}, // the program true, which prints nothing
 	{"core.pager", "cat"},
 	{"credential.helper", ""}, // empties the list
 	{"commit.gpgSign", "false"},
@@ -31,24 +31,25 @@ var always = [][2]string{
 	{"receive.autogc", "false"},
 	{"receive.updateServerInfo", "false"},
 	{"protocol.ext.allow", "never"},
-	{"safe.bareRepository", "explicit"}, // a bare repository counts only where it is named
+	{"safe.bareRepository", "explicit"}, // a bare repository is used only if named explicitly
 	{"submodule.recurse", "false"},
 	{"fetch.recurseSubmodules", "false"},
 	{"push.recurseSubmodules", "no"},
 }
 
-// Git is a way of running git. The zero value runs the git on the PATH with the
-// process's PATH and no other variable of its environment.
+// Git describes how to run git. The zero value runs the git on the PATH with
+// the process's PATH and no other environment variables.
 type Git struct {
-	Program string      // "git" if empty
-	Home    string      // HOME; a folder without configuration; "/nonexistent" if empty
-	System  string      // file of configuration that is ours; none if empty
-	Config  [][2]string // holds beside what always does, and over it
-	Path    string      // PATH; the process's if empty
-	Env     []string    // over the rest of the environment
+	Program string      // defaults to "git"
+	Home    string      // HOME: a folder without configuration; defaults to "/nonexistent"
+	System  string      // a trusted configuration file; none if empty
+	Config  [][2]string // additional settings, which override the standard ones
+	Path    string      // PATH; defaults to the process's
+	Env     []string    // overrides the rest of the environment
 }
 
-// Args returns the whole command: the program, what always holds, and args.
+// Args returns the whole command line: the program, the standard settings and
+// args.
 func (g Git) Args(args ...string) []string {
 	all := []string{g.Program}
 	if g.Program == "" {
@@ -63,8 +64,9 @@ func (g Git) Args(args ...string) []string {
 	return append(all, args...)
 }
 
-// Environ returns the whole environment of the command. Set over another
-// environment it replaces what git heeds, if that has no other variable GIT_*.
+// Environ returns the complete environment of the command. Appended to another
+// environment it overrides everything that git reads, if that contains no other
+// GIT_* variables.
 func (g Git) Environ() []string {
 	home, system := g.Home, g.System
 	if home == "" {
@@ -74,7 +76,7 @@ func (g Git) Environ() []string {
 		system = os.DevNull
 	}
 	env := []string{
-		"LC_ALL=C", "HOME=" + home, "XDG_CONFIG_HOME=" + home, // read by versions that do not know GIT_CONFIG_GLOBAL
+		"LC_ALL=C", "HOME=" + home, "XDG_CONFIG_HOME=" + home, // for versions without GIT_CONFIG_GLOBAL
 		"GIT_CONFIG_SYSTEM=" + system, "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "GIT_EDITOR=true", "GIT_SEQUENCE_EDITOR=true", "GIT_PAGER=cat",
 		"GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_LFS_SKIP_SMUDGE=1",
@@ -85,8 +87,8 @@ func (g Git) Environ() []string {
 	return append(env, g.Env...)
 }
 
-// Command returns the command, not yet started. Its caller may set folders,
-// streams and attributes of the process.
+// Command returns the command, not yet started. The caller may set its folder,
+// streams and process attributes.
 func (g Git) Command(ctx context.Context, args ...string) *exec.Cmd {
 	all := g.Args(args...)
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
@@ -98,13 +100,12 @@ func (g Git) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// AsUser returns the command that a person would type: it heeds the
-// repository's configuration and runs the project's hooks. It is for a machine
-// alone, as the agent's user, where the project's hooks are wanted.
+// AsUser returns the command that a person would type, which uses the
+// repository's configuration and hooks. It must be used only in a machine, as
+// the agent's user, where the project's hooks should run.
 func AsUser(args ...string) []string { return append([]string{"git"}, args...) }
 
-// Quote writes a value so that git reads it back unchanged from a file of
-// configuration.
+// Quote quotes a value for a git configuration file.
 func Quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }

@@ -10,16 +10,16 @@ import (
 	"syscall"
 )
 
-// Repository is where a working tree and its git directory lie.
+// Repository holds the folders of a repository.
 type Repository struct {
 	WorkTree  string
-	GitDir    string // HEAD and the index are there
-	CommonDir string // refs and objects are there; GitDir but in a linked working tree
+	GitDir    string // contains HEAD and the index
+	CommonDir string // contains refs and objects; differs from GitDir only in a linked working tree
 }
 
-// Find returns the repository whose working tree dir is, or is below; false if
-// there is none. Like git it looks at each folder on the way up. A bare
-// repository is not found.
+// Find returns the repository of the working tree that contains dir, or false
+// if there is none. Like git, it checks each parent folder. It does not find
+// bare repositories.
 func Find(dir string) (Repository, bool) {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		if r, ok := Open(at); ok {
@@ -31,7 +31,7 @@ func Find(dir string) (Repository, bool) {
 	}
 }
 
-// Open returns the repository of a working tree; false if there is none.
+// Open returns the repository of a working tree, or false if there is none.
 func Open(workTree string) (Repository, bool) {
 	at := filepath.Join(workTree, ".git")
 	if _, err := os.Lstat(at); err != nil {
@@ -48,16 +48,16 @@ func Open(workTree string) (Repository, bool) {
 	return r, true
 }
 
-// SHA256 reports whether the repository's configuration says that its ids are
-// of 64 digits.
+// SHA256 reports whether the repository is configured for object ids of 64
+// digits.
 func (r Repository) SHA256() bool {
 	text := strings.ToLower(small(filepath.Join(r.CommonDir, "config")))
 	return strings.Contains(strings.Join(strings.Fields(text), ""), "objectformat=sha256")
 }
 
-// named is the folder that a small file names after prefix, as the .git of a
-// linked working tree and the commondir in its git directory do; "" if there is
-// no such file.
+// named returns the folder that a small file names after prefix, such as .git
+// in a linked working tree or commondir in its git directory. It returns "" if
+// there is no such file.
 func named(path, prefix string) string {
 	at, found := strings.CutPrefix(strings.TrimSpace(small(path)), prefix)
 	if !found || at == "" || strings.ContainsAny(at, "\n\x00") {
@@ -69,13 +69,14 @@ func named(path, prefix string) string {
 	return at
 }
 
-// small reads up to 64 KiB of a regular file that is no link.
+// small reads up to 64 KiB of a regular file. It does not follow symbolic
+// links.
 func small(path string) string {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading only
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
@@ -86,14 +87,14 @@ func small(path string) string {
 	return string(text)
 }
 
-// StandIn is a git directory of ours that stands in for somebody's repository.
-// Its refs, objects and shallow boundary are the repository's; its configuration
-// and HEAD are ours, and it has no hooks.
+// StandIn is a trusted git directory that replaces a repository's own. Refs,
+// objects and shallow boundary are the repository's; the configuration and HEAD
+// are ours, and there are no hooks.
 type StandIn struct {
-	Dir    string // made if absent; nobody else may write to it
-	Common string // the repository's refs and objects are there; need not be absolute for links that only git follows
-	Head   string // contents of HEAD: a commit, or "ref: " and a ref; a branch that is not there if empty
-	Config string // lines of the configuration, beside the format of the repository
+	Dir    string // created if needed; nobody else may write to it
+	Common string // folder of the repository's refs and objects; may be relative if only git follows the links
+	Head   string // content of HEAD: a commit, or "ref: " and a ref; if empty, a branch that does not exist
+	Config string // additional lines of the configuration
 	Bare   bool
 	SHA256 bool
 }
@@ -129,7 +130,7 @@ func (s StandIn) Lay() error {
 // SetHead makes HEAD a commit, or a symbolic ref.
 func (s StandIn) SetHead(to string) error { return write(filepath.Join(s.Dir, "HEAD"), to+"\n") }
 
-// write replaces a file whole.
+// write atomically replaces a file.
 func write(path, text string) error {
 	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
 		return err
@@ -137,7 +138,7 @@ func write(path, text string) error {
 	return os.Rename(path+".next", path)
 }
 
-// Link makes at a symbolic link to to. It replaces what is there.
+// Link creates a symbolic link at at to to. It replaces an existing file.
 func Link(to, at string) error {
 	if now, err := os.Readlink(at); err == nil && now == to {
 		return nil
@@ -148,8 +149,9 @@ func Link(to, at string) error {
 	return os.Symlink(to, at)
 }
 
-// On returns git on the repository by a stand-in that it lays at dir, with the
-// repository's HEAD, index and working tree. dir is for one user of it.
+// On returns a Git that works on the repository through a stand-in, which it
+// writes to dir, with the repository's HEAD, index and working tree. dir must
+// not be shared by concurrent users.
 func (g Git) On(r Repository, dir string) (Git, error) {
 	s := StandIn{
 		Dir: dir, Common: r.CommonDir, SHA256: r.SHA256(),

@@ -122,7 +122,7 @@ scripts:
 	const write = "head -c 209715200 /dev/zero > /var/tmp/big; sleep 600"
 	for words, files := range map[string]map[string]string{
 		"the machine's disk holds": {".aloft/environment.json": `{"install": "` + write + `"}`},
-		"was ended for the room that it took": {
+		"was stopped because of its disk usage": {
 			"busybox": string(busybox), ".aloft/environment.json": `{"build": {"dockerfile": "Dockerfile", "context": ".."}}`,
 			".aloft/Dockerfile": "FROM scratch\nCOPY --chmod=755 busybox /bin/busybox\nCOPY --chmod=755 busybox /bin/sh\nRUN busybox mkdir -p /var/tmp; busybox " + strings.ReplaceAll(write, "sleep", "busybox sleep") + "\n",
 		},

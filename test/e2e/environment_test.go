@@ -165,7 +165,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	git.Commit("app", "main", "Fail", map[string]string{".cursor/environment.json": `{"install": "echo before it fails; exit 9"}`})
 	a.Start()
 	events = a.events(a.finish(r).AgentID)
-	for _, want := range []string{"could not be built (bld-", `install ended with status 9\nbefore it fails`, "The machine starts from the build before it, " + first} {
+	for _, want := range []string{"could not be built (bld-", `install ended with status 9\nbefore it fails`, "The machine starts from the previous build, " + first} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the journal does not have %s", want)
 		}
@@ -226,7 +226,7 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 		"types":    {`{"install": "read answer || { echo nobody types; exit 6; }"}`, []string{"install ended with status 6\\nnobody types"}},
 		"sudo":     {`{"install": "sudo -n true || { echo no sudo; exit 0; }; echo root > /tmp/x"}`, []string{`"layer":"bld-`}},
 		"stuck":    {`{"install": "true", "start": "echo waits; sleep 600", "terminals": [{"command": "sleep 600"}]}`, []string{"start was ended after 5s: start has to return", "waits", `"name":"terminal terminal-1","state":"done"`}},
-		"snapshot": {`{"install": "true", "snapshot": "snapshot-20260101-6f9619ff-8b86-d011-b42d-00cf4fc964ff"}`, []string{"is not there, has expired", `"layer":"bld-`}},
+		"snapshot": {`{"install": "true", "snapshot": "snapshot-20260101-6f9619ff-8b86-d011-b42d-00cf4fc964ff"}`, []string{"does not exist, has expired", `"layer":"bld-`}},
 		"host":     {`{"install": "true", "image": "rootfs:/"}`, []string{"which a repository may not name", `"layer":"bld-`}},
 	} {
 		url := git.Repo(name, map[string]string{".cursor/environment.json": c.file})

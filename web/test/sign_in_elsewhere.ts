@@ -13,7 +13,7 @@ export async function signInElsewhere(context: BrowserContext, server: Server, t
   await section.getByLabel("URL", { exact: true }).fill(tickets);
   await section.getByRole("button", { name: "Add server" }).click();
   await section.getByRole("button", { name: "Test tickets" }).click();
-  await section.getByText("the server wants a sign-in").waitFor();
+  await section.getByText("the server requires a sign-in").waitFor();
   await section.getByRole("button", { name: "Sign in to tickets" }).click();
   await says(page.getByText("The provider refused the sign-in."), () => page.getByRole("button", { name: "Deny" }).click());
 

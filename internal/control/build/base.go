@@ -36,7 +36,7 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 			}
 			return base{image: l.Image, layer: l.ID}, nil, nil
 		}
-		why := " is not there, has expired, is of another repository, or is another member's and no admin has published it"
+		why := " does not exist, has expired, belongs to another repository, or belongs to another member and is not published"
 		if l.ID != "" {
 			why = " stands on the image " + l.Content() + ", which cannot be had"
 		}
@@ -46,7 +46,7 @@ func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, er
 	switch e.Base() {
 	case environment.BaseImage:
 		if ofTheHost(e.Image) {
-			notes = append(notes, "The image "+e.Image+" is one of the server's own disk, which a repository may not name. The machine starts from the default image.")
+			notes = append(notes, "The image "+e.Image+" is on the server's own disk, which a repository must not refer to. The machine starts from the default image.")
 			break
 		}
 		return base{image: e.Image}, notes, nil
@@ -69,7 +69,7 @@ var errNoCommit = fault.Conflict("the repository has no commit yet")
 // noImage says why a Dockerfile has no image and what to do about it.
 func noImage(why error) string {
 	f := fault.Of(why)
-	words := "The image of the Dockerfile is not there: " + f.Message
+	words := "The image of the Dockerfile is unavailable: " + f.Message
 	if f.Advice != "" {
 		words += " (" + f.Advice + ")"
 	}

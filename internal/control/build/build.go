@@ -197,7 +197,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		return base, err
 	}
 	if main.digest() != p.digest() {
-		base.Notes = append(base.Notes, "The environment differs from the default branch's, of which builds are made: what it asks for is done for this machine alone.")
+		base.Notes = append(base.Notes, "The environment differs from the default branch's, for which builds are made, so it is set up for this machine only.")
 		return b.withImage(ctx, base, from, p, tell)
 	}
 	made, err := b.Ensure(ctx, main, environment.ConfigChange, tell)
@@ -215,7 +215,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	switch {
 	case there && (!from.dockerfile || b.Dockerfiles.Has(active.Image)):
 		base.Image, base.Layer = active.Image, active.ID
-		note += "\nThe machine starts from the build before it, " + active.ID + "."
+		note += "\nThe machine starts from the previous build, " + active.ID + "."
 	case from.dockerfile && made.Image != "":
 		base.Image = made.Image // the image was fine; only install failed
 	case from.dockerfile:
@@ -277,7 +277,7 @@ func (b *Builder) refresh(p Plan) {
 			_, err = b.Ensure(ctx, main, environment.Recurring, func(string) {})
 		}
 		if err != nil && ctx.Err() == nil {
-			b.Logger.Warn("a stale environment cannot be built", "environment", p.environmentID(), "error", err)
+			b.Logger.Warn("cannot rebuild a stale environment", "environment", p.environmentID(), "error", err)
 		}
 	}()
 }

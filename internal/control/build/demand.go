@@ -20,7 +20,7 @@ type Request struct {
 // ctx ends.
 func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (environment.Record, error) {
 	if b.Layers == nil {
-		return environment.Record{}, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
+		return environment.Record{}, fault.NotImplemented("this server cannot save machines, so it cannot build environments ahead")
 	}
 	p, err := b.plan(ctx, source{repoURL: w.RepoURL, userID: w.UserID})
 	if err != nil {
@@ -38,7 +38,7 @@ func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (env
 	case p.Environment.Build != nil && p.noImage != nil:
 		return environment.Record{}, p.noImage
 	case p.Environment.Install == "" && p.dockerfile == "":
-		return environment.Record{}, fault.Conflict("the environment has neither install nor build: there is nothing to be made ahead").Named("nothing_to_build")
+		return environment.Record{}, fault.Conflict("the environment has neither install nor build: there is nothing to build").Named("nothing_to_build")
 	}
 	return b.Ensure(ctx, p, environment.Manual, tell)
 }

@@ -38,7 +38,7 @@ type Dockerfiles interface {
 
 // errNoDockerfiles is the error of a Builder without an image builder.
 var errNoDockerfiles = fault.NotImplemented("this server builds no Dockerfiles").Named("no_image_builder").
-	Hint("run `aloft doctor` on the server: it says how to get what builds them")
+	Hint("run `aloft doctor` on the server: it says how to install an image builder")
 
 // maxDockerfile is the maximum size of a Dockerfile in bytes.
 const maxDockerfile = 1 << 20

@@ -19,10 +19,10 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	p.Environment, p.Findings = environment.Parse("environment.json", []byte(text))
 	p.Where, p.savedID = "a draft", ""
 	if p.Findings.Worst() == environment.Error {
-		return environment.Record{}, p.Findings, fault.Invalid("the environment has mistakes").Named("environment_invalid").Hint("they are listed by line and key")
+		return environment.Record{}, p.Findings, fault.Invalid("the environment has mistakes").Named("environment_invalid").Hint("the findings list each mistake by line and key")
 	}
 	if b.Layers == nil {
-		return environment.Record{}, p.Findings, fault.NotImplemented("machines of this server cannot be saved, and so not built ahead")
+		return environment.Record{}, p.Findings, fault.NotImplemented("this server cannot save machines, so it cannot build environments ahead")
 	}
 	if p.Commit == "" {
 		return environment.Record{}, p.Findings, fault.Conflict("the repository has no commit to try it on").Named("repository_empty").Hint("push a first commit")

@@ -59,8 +59,8 @@ func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 		return nil, fmt.Errorf("read build: %w", err)
 	}
 	if r.Status != environment.Failed || r.MachineID == "" {
-		return nil, fault.Conflict("the build has left no wreck: it is %s", cmp.Or(string(r.FailureType), string(r.Status))).Named("no_wreck").
-			Hint("a machine is kept of a build whose install has failed; `aloft env logs %s` shows what happened", r.ID)
+		return nil, fault.Conflict("the build has no failed machine to enter: it is %s", cmp.Or(string(r.FailureType), string(r.Status))).Named("no_wreck").
+			Hint("only builds whose install failed keep their machine; `aloft env logs %s` shows what happened", r.ID)
 	}
 	b.mu.Lock()
 	w := b.wrecks[r.ID]
@@ -95,8 +95,8 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *failedBuil
 	}
 	m, err := b.Runtime.Open(ctx, r.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
-		return fault.Gone("the wreck of the build is removed").Named("wreck_gone").
-			Hint("wrecks are kept for %s (environments.wreck_for), and each environment's last one only; build again with `aloft env build`", b.FailedBuildsFor)
+		return fault.Gone("the failed machine of the build has been removed").Named("wreck_gone").
+			Hint("failed machines are kept for %s (environments.wreck_for), only the latest of each environment; build again with `aloft env build`", b.FailedBuildsFor)
 	}
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (b *Builder) leaveFailedBuild(r environment.Record, w *failedBuild) {
 	}
 	w.fall()
 	if err := b.stopFailedBuild(context.Background(), r.MachineID); err != nil {
-		b.Logger.Error("the wreck of a build cannot be stopped", "build", r.ID, "error", err)
+		b.Logger.Error("cannot stop the machine of a failed build", "build", r.ID, "error", err)
 	}
 	b.mu.Lock()
 	if w.users == 0 {
@@ -224,7 +224,7 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 	for _, r := range kept {
 		size, err := b.failedBuildSize(ctx, r.MachineID)
 		if sum += size; err == nil && b.FailedBuildsBytes > 0 && sum > b.FailedBuildsBytes {
-			b.Logger.Info("the wreck of a build takes too much of the disk, and is removed", "build", r.ID, "bytes", size)
+			b.Logger.Info("removed the machine of a failed build: it used too much disk space", "build", r.ID, "bytes", size)
 			sum -= size
 			errs = append(errs, b.destroy(ctx, r.MachineID))
 		}

@@ -111,7 +111,7 @@ func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 		return f, nil
 	}
 	if b.ctx == nil || b.ctx.Err() != nil {
-		return nil, fault.Unavailable("the server does not build just now").Named("builder_stopped").Hint("try again in a moment")
+		return nil, fault.Unavailable("the server is not ready to build").Named("builder_stopped").Hint("try again in a moment")
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	f := &flight{plan: p, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
@@ -124,7 +124,7 @@ func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 		b.mu.Unlock()
 		close(f.done)
 		if err := b.tidy(ctx); err != nil && ctx.Err() == nil {
-			b.Logger.Error("old builds cannot be removed", "error", err)
+			b.Logger.Error("cannot remove old builds", "error", err)
 		}
 	})
 	return f, nil
@@ -250,7 +250,7 @@ func (b *Builder) lease(ctx context.Context, name string) (release func(), err e
 				return
 			}
 			if _, err := b.Leases.Acquire(ctx, name, b.Owner, leaseTTL); err != nil && ctx.Err() == nil {
-				b.Logger.Error("the lease on builds cannot be renewed", "error", err)
+				b.Logger.Error("cannot renew the lease on builds", "error", err)
 			}
 		}
 	}()
@@ -258,7 +258,7 @@ func (b *Builder) lease(ctx context.Context, name string) (release func(), err e
 		cancel()
 		<-ended
 		if err := b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner); err != nil {
-			b.Logger.Error("the lease on builds cannot be released", "error", err)
+			b.Logger.Error("cannot release the lease on builds", "error", err)
 		}
 	}, nil
 }
@@ -272,13 +272,13 @@ func (b *Builder) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := b.tidyImages(); err != nil {
-		b.Logger.Error("what is left of images' builds cannot be removed", "error", err)
+		b.Logger.Error("cannot clean up after image builds", "error", err)
 	}
 	if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
-		b.Logger.Error("builds that were left unfinished cannot be ended", "error", err)
+		b.Logger.Error("cannot end unfinished builds", "error", err)
 	}
 	if err := b.stopWrecks(ctx); err != nil && ctx.Err() == nil {
-		b.Logger.Error("what is left of builds cannot be stopped", "error", err)
+		b.Logger.Error("cannot stop machines left by builds", "error", err)
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -292,7 +292,7 @@ func (b *Builder) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := b.tidy(ctx); err != nil && ctx.Err() == nil {
-			b.Logger.Error("old builds cannot be removed", "error", err)
+			b.Logger.Error("cannot remove old builds", "error", err)
 		}
 		select {
 		case <-tick.C:

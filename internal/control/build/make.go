@@ -87,7 +87,7 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 			errs = append(errs, b.drop(r.ID))
 		}
 		if err := errors.Join(errs...); err != nil {
-			log.Error("what a build has left cannot be removed", "error", err)
+			log.Error("cannot clean up after a build", "error", err)
 		}
 	}
 	b.step("cleared")
@@ -131,7 +131,7 @@ func (b *Builder) Stop(ctx context.Context, machineID string, why error) (ours b
 	}
 	stops, ok := m.(machine.Snapshotter)
 	if !ok {
-		return true, errors.New("this machine cannot be stopped from outside")
+		return true, errors.New("this cannot stop a machine from outside")
 	}
 	return true, stops.Stop(ctx)
 }
@@ -171,7 +171,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	}
 	defer func() {
 		if err := log.close(); err != nil {
-			b.Logger.Warn("the log of a build is not whole", "build", r.ID, "error", err)
+			b.Logger.Warn("the log of a build is incomplete", "build", r.ID, "error", err)
 		}
 	}()
 	step := func(format string, args ...any) {
@@ -208,7 +208,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	b.step("made")
 	saver, ok := m.(machine.Snapshotter)
 	if !ok {
-		return nil, fault.NotImplemented("machines of this runtime cannot be saved")
+		return nil, fault.NotImplemented("this runtime cannot save machines")
 	}
 	conn, err := pod.Dial(ctx, m, b.Gateway, pod.Redact(b.redactorOf(set)))
 	if err != nil {
@@ -258,7 +258,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	if ended.TimedOut || ended.Code != 0 {
 		how, end := fmt.Sprintf("install ended with status %d", ended.Code), log.end()
 		if ended.TimedOut {
-			how = fmt.Sprintf("install was ended after %s", b.InstallLimit)
+			how = fmt.Sprintf("install timed out after %s", b.InstallLimit)
 		}
 		step("%s", how)
 		return &ended.Code, &installError{how + "\n" + end}

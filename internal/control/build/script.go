@@ -32,7 +32,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 		return environment.Saved{}, fault.NotImplemented("saved environments are not enabled on this server")
 	}
 	if len(a.Repos) == 0 {
-		return environment.Saved{}, fault.Conflict("there is no repository whose environment this could be").Named("repository_required")
+		return environment.Saved{}, fault.Conflict("the agent has no repository to save an environment for").Named("repository_required")
 	}
 	repo := a.Repos[0]
 	p, err := b.plan(ctx, sourceOf(a, cmp.Or(a.Origin, repo.StartingRef)))
@@ -41,7 +41,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	if p.deleted { // what is kept would have no effect on the agent that asks
 		return environment.Saved{}, fault.Conflict("the environment %s of this agent was deleted", a.Env.ID).Named(codeNoEnvironment).
-			Hint("tell the user what is to be installed")
+			Hint("tell the user what to install")
 	}
 	if err := mayKeep(p); err != nil {
 		return environment.Saved{}, err
@@ -69,7 +69,7 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 	}
 	switch {
 	case e.Team:
-		return e, fault.Denied("the machines of this repository are made by an environment of the team, %q", e.Name).Named("environment_of_the_team").
+		return e, fault.Denied("this repository uses the team environment %q", e.Name).Named("environment_of_the_team").
 			Hint("tell the user: the admin changes it with `aloft env update %s`", e.ID)
 	case len(e.Repos) > 1:
 		return e, fault.Denied("the environment %q is for other repositories too", e.Name).Named("environment_shared").
@@ -79,8 +79,8 @@ func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script 
 		e.Repos = []string{repo.URL}
 	}
 	if e.Text, err = environment.WithInstall(e.Text, script); err != nil {
-		return e, fault.Conflict("of the environment that is kept: %v", err).Named("environment_unreadable").
-			Hint("tell the user: they mend it with `aloft env update %s`", e.ID)
+		return e, fault.Conflict("the saved environment is invalid: %v", err).Named("environment_unreadable").
+			Hint("tell the user: they can fix it with `aloft env update %s`", e.ID)
 	}
 	e.VersionID, e.UpdatedAt, e.Script = version, now, true
 	return e, b.Saved.PutEnvironment(ctx, e)
@@ -101,12 +101,12 @@ func mayKeep(p Plan) error {
 	case e.MaySave() && (p.file == "" || e.Install == "" || p.scriptID != ""):
 		return nil
 	case e.MaySave():
-		return fault.Conflict("the repository says what is installed, by the key install of %s", p.file).Named("environment_in_repository").
+		return fault.Conflict("the repository sets install in %s", p.file).Named("environment_in_repository").
 			Hint("change install in that file, and commit it")
 	case e.Base() == environment.BaseDockerfile, e.Base() == environment.BaseImage:
-		return fault.Denied("machines of this repository are made of its %s, and agents save nothing there", e.Base()).Named("agent_may_not_save").
-			Hint("change what that is made of, or install in %s", p.Where)
+		return fault.Denied("machines of this repository are built from its %s, which agents cannot change", e.Base()).Named("agent_may_not_save").
+			Hint("change that, or install in %s", p.Where)
 	}
 	return fault.Denied("agentCanUpdateSnapshot is false in %s", p.Where).Named("agent_may_not_save").
-		Hint("tell the user what is to be installed")
+		Hint("tell the user what to install")
 }

@@ -110,7 +110,7 @@ func (b *Builder) tidySnapshots(ctx context.Context) error {
 		if b.SnapshotFor == 0 || !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
 			continue
 		}
-		b.Logger.Info("a snapshot that nobody uses has expired", "snapshot", n.ID, "repository", n.Repo, "used", last)
+		b.Logger.Info("removed an unused snapshot", "snapshot", n.ID, "repository", n.Repo, "used", last)
 		b.expired.forget(n.ID)
 		errs = append(errs, b.drop(n.ID), b.Snapshots.DeleteSnapshot(ctx, n.ID))
 	}

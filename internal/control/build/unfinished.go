@@ -28,7 +28,7 @@ func (b *Builder) close(r environment.Record, activate bool) error {
 		if !errors.Is(err, store.ErrUnreachable) && !errors.Is(err, store.ErrUnknown) {
 			return err
 		}
-		b.Logger.Warn("the end of a build is not written yet", "build", r.ID, "error", err)
+		b.Logger.Warn("cannot record the end of a build yet; retrying", "build", r.ID, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-server.Done():
@@ -49,7 +49,7 @@ func (b *Builder) endAlways(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
-			b.Logger.Error("builds that were left unfinished cannot be ended", "error", err)
+			b.Logger.Error("cannot end unfinished builds", "error", err)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 		return err
 	}
 	now := time.Now().UTC()
-	r.Status, r.FailureType, r.Message, r.EndedAt = environment.Failed, environment.TerminalFailure, "the server ended while it was made", &now
+	r.Status, r.FailureType, r.Message, r.EndedAt = environment.Failed, environment.TerminalFailure, "the server stopped during the build", &now
 	return errors.Join(b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false))
 }
 

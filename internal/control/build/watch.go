@@ -34,11 +34,11 @@ func (b *Builder) watch(ctx context.Context) {
 		}
 		active, err := b.Builds.ActiveBuilds(ctx)
 		if err != nil && ctx.Err() == nil {
-			b.Logger.Error("builds cannot be listed", "error", err)
+			b.Logger.Error("cannot list builds", "error", err)
 		}
 		for _, r := range active {
 			if err := b.look(ctx, r); err != nil && ctx.Err() == nil {
-				b.Logger.Warn("an environment cannot be looked at", "environment", r.EnvironmentID, "error", err)
+				b.Logger.Warn("cannot check an environment for changes", "environment", r.EnvironmentID, "error", err)
 			}
 		}
 	}

@@ -1,14 +1,15 @@
-// Package disk keeps machines from using up the disk that they share with the
-// journal. A [Guard] asks the file system how much is free, which costs nothing,
-// and measures a machine only when so much has gone since it was last measured
-// that it could be over its limit, or when the disk runs low. It stops the
-// machine that is over its limit, or that takes the last of the disk.
+// Package disk keeps machines from filling the disk that they share with the
+// journal. A [Guard] polls the free space, which is cheap. It measures a
+// machine only if enough space has been used since the last measurement for the
+// machine to be over its limit, or if the disk is low. It stops machines that
+// are over their limit or that use up the last of the disk.
 //
-// A file of no use, the reserve, stands ready to be given up: what the store
-// has to write when nothing is left finds room there, and so runs end with a
-// reason and agents can be deleted. It is taken again when there is room.
+// The guard keeps a reserve file, which it deletes when the disk is full, so
+// that the store can still write: runs end with a reason, and agents can be
+// deleted. The reserve is created again when there is room.
 //
-// It measures, and sets no quota: docs/decisions/0003 says why.
+// The guard measures instead of setting quotas; docs/decisions/0003 explains
+// why.
 package disk
 
 import (
@@ -26,75 +27,75 @@ import (
 	"aloft/internal/fault"
 )
 
-// Config is what a [Guard] works with.
+// Config holds the settings of a [Guard].
 type Config struct {
-	Dir   string // on the file system that is watched; the reserve lies in it
-	Limit int64  // of each machine, in bytes; 0 is none but the disk itself, [Half] half of it
-	// Machines returns what takes room: the machines, whether they run or not, and
-	// whatever else can be stopped for it.
+	Dir   string // a folder on the watched file system, for the reserve
+	Limit int64  // of each machine in bytes; 0 means no limit, [Half] half of the disk
+	// Machines returns everything that uses disk space and can be stopped:
+	// machines, running or not, and builds.
 	Machines func(ctx context.Context) ([]Holder, error)
-	// Stop ends what an agent does in the machine, with the reason, and stops it.
-	// It must not wait for the store.
+	// Stop ends the agent's work in the machine with the given reason, and stops
+	// the machine. It must not wait for the store.
 	Stop   func(ctx context.Context, id string, why error) error
 	Logger *slog.Logger
 }
 
-// A Holder holds a part of the disk. A [machine.Measured] is one.
+// A Holder uses part of the disk, such as a [machine.Measured].
 type Holder interface {
 	ID() string
 	Running() bool
 	DiskBytes(ctx context.Context) (int64, error)
 }
 
-// Half is a limit: half of the whole file system, so that no machine alone can
-// use it up.
+// Half is a limit of half the file system, so that no single machine can fill
+// it.
 const Half = -1
 
 // Guard watches one file system. Its methods are safe for concurrent use.
 type Guard struct {
 	Config
-	space   func() (free, total int64, err error) // in bytes; an inode counts as its share of the disk
-	floor   int64                                 // free bytes below which the disk is low
+	space   func() (free, total int64, err error) // in bytes; a shortage of inodes counts as a shortage of bytes
+	floor   int64                                 // the disk is low if fewer bytes are free
 	reserve reserve
 
 	mu     sync.Mutex
-	uses   map[string]*use // by machine; nil before the first look
-	free   int64           // when it was last asked
-	gone   int64           // what was taken of the disk, in all, whatever was given back
-	looked time.Time       // when the machines were last looked at
-	at     int64           // gone, then
+	uses   map[string]*use // by machine; nil before the first poll
+	free   int64           // free bytes at the last poll
+	gone   int64           // sum of all decreases of the free space
+	looked time.Time       // when the machines were last listed
+	at     int64           // value of gone at that time
 	warned bool
 }
 
-// use is what is known of a machine's disk.
+// use records the disk usage of a machine.
 type use struct {
 	bytes int64
-	began int64         // what it had before it was started, or less since
-	calm  int64         // when the disk was last not low
-	at    int64         // Guard.gone when it was measured
-	when  time.Time     // of the measurement; zero before the first
-	took  time.Duration // the measurement
-	older bool          // it was there before the guard, which does not know what it had
-	ran   bool          // when it was last looked at
+	began int64         // usage when it was started, or the minimum since
+	calm  int64         // usage when the disk was last not low
+	at    int64         // Guard.gone at the last measurement
+	when  time.Time     // time of the last measurement; zero if never measured
+	took  time.Duration // duration of the last measurement
+	older bool          // it existed before the guard, so its initial usage is unknown
+	ran   bool          // whether it ran at the last poll
 }
 
-// Shares of the file system, and their bounds in bytes.
+// Fractions of the file system, and their limits in bytes.
 const (
 	floorShare, leastFloor, mostFloor       = 20, 8 << 20, 512 << 20
 	reserveShare, leastReserve, mostReserve = 64, 4 << 20, 64 << 20
 )
 
-// Times of the watch.
+// Intervals of polling and measuring.
 const (
-	askEvery     = 250 * time.Millisecond // one statfs
-	lookEvery    = 2 * time.Second        // whether there are other machines
-	measureEvery = 30 * time.Second       // whatever the file system says: what one takes, another may free
-	measureSoon  = 2 * time.Second        // the same where all measurements together take little
-	measureShare = 4                      // a measurement is made again after so many times what it took
-	measureRest  = 50                     // or so many, where nothing asks for it
+	askEvery     = 250 * time.Millisecond // interval of statfs calls
+	lookEvery    = 2 * time.Second        // interval of listing the machines
+	measureEvery = 30 * time.Second       // maximum interval: another machine may free what this one uses, so the free space can hide growth
+	measureSoon  = 2 * time.Second        // minimum interval if all measurements together are fast
+	measureShare = 4                      // minimum interval as a multiple of a measurement's duration
+	measureRest  = 50                     // the same multiple when nothing requires a measurement
 )
 
-// New returns a guard that has taken its reserve, where there is room for it.
+// New returns a guard that has created its reserve if there is room.
 func New(c Config) (*Guard, error) {
 	g := &Guard{Config: c}
 	g.space = func() (free, total int64, err error) {
@@ -103,7 +104,7 @@ func New(c Config) (*Guard, error) {
 			return 0, 0, fmt.Errorf("ask how full %s is: %w", c.Dir, err)
 		}
 		free, total = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
-		if fs.Files > 0 { // the last inodes are as good as the last bytes
+		if fs.Files > 0 { // running out of inodes is as bad as running out of bytes
 			free = min(free, int64(fs.Ffree)*(total/int64(fs.Files)))
 		}
 		return free, total, nil
@@ -126,17 +127,17 @@ func (g *Guard) begin() error {
 	return nil
 }
 
-// takeReserve takes the reserve where that does not make the disk low.
+// takeReserve creates the reserve unless that makes the disk low.
 func (g *Guard) takeReserve(free int64) {
 	if g.reserve.taken() || free < g.floor+g.reserve.size {
 		return
 	}
 	if err := g.reserve.take(); err != nil {
-		g.Logger.Warn("no room is kept for the journal on a full disk", "error", err)
+		g.Logger.Warn("cannot create the reserve for a full disk", "error", err)
 	}
 }
 
-// Run watches until ctx ends.
+// Run watches the disk until ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
 	g.look(ctx, false)
 	tick := time.NewTicker(askEvery)
@@ -151,11 +152,11 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Room is a fault where the disk is too full to make a machine on.
+// Room returns a fault if the disk is too full to create a machine.
 func (g *Guard) Room() error {
 	free, _, err := g.space()
 	if err != nil {
-		return nil //nolint:nilerr // who makes the machine will see
+		return nil //nolint:nilerr // creating the machine will report the error
 	}
 	if free >= g.floor {
 		return nil
@@ -164,32 +165,32 @@ func (g *Guard) Room() error {
 		Hint("delete agents, or free space or inodes (df -i) where the server keeps its data, and send a follow-up")
 }
 
-// fullPatience bounds what [Guard.Full] takes.
+// fullPatience is the timeout of [Guard.Full].
 const fullPatience = 10 * time.Second
 
-// Full is for a store that could not write because nothing was left: it stops
-// the machine that took it, gives up the reserve, and reports whether there may
-// be room now.
+// Full is called by a store that failed to write because the disk is full. It
+// stops the machine that filled the disk, releases the reserve, and reports
+// whether a retry may succeed.
 func (g *Guard) Full() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), fullPatience)
 	defer cancel()
 	stopped := g.look(ctx, true)
 	released := g.reserve.release()
 	free, _, err := g.space()
-	return stopped || released || err == nil && free > someRoom // made by a look just before
+	return stopped || released || err == nil && free > someRoom // the space may already have been freed by a poll just before
 }
 
-// someRoom is what is worth another try, in bytes.
+// someRoom is how many free bytes make a retry worthwhile.
 const someRoom = 1 << 20
 
-// look asks the file system, measures where that is due, and reports whether it
-// has stopped a machine.
+// look polls the file system, measures machines as needed, and reports whether
+// it has stopped one.
 func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	free, _, err := g.space()
 	if err != nil {
-		g.Logger.Error("the disk cannot be watched", "error", err)
+		g.Logger.Error("cannot check the disk", "error", err)
 		return false
 	}
 	g.gone += max(0, g.free-free)
@@ -211,21 +212,21 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	for _, m := range machines {
 		if g.measure(ctx, m, low) && g.over(m.ID()) {
 			used := g.uses[m.ID()].bytes
-			stopped = g.stop(ctx, m, fault.Exhausted("the machine's disk holds %d MiB, and may hold %d", used>>20, g.Limit>>20).Named("disk_limit").
+			stopped = g.stop(ctx, m, fault.Exhausted("the machine uses %d MiB of disk, and its limit is %d MiB", used>>20, g.Limit>>20).Named("disk_limit").
 				Hint("send a follow-up that asks to remove what is not needed, or raise machine.disk_bytes")) || stopped
 		}
 	}
 	if low && !stopped {
 		stopped = g.stopGreediest(ctx, machines, free, full)
 	}
-	if low && free < g.floor/4 { // what is written at once before the next look
+	if low && free < g.floor/4 { // leave room for what is written before the next poll
 		g.reserve.release()
 	}
 	return stopped
 }
 
-// Machines returns the machines of a runtime whose disks lie on this host: those
-// of agents, and those of builds.
+// Machines returns the machines of a runtime whose disks are on this host,
+// including those of builds.
 func Machines(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	ids, err := r.List(ctx)
 	if err != nil {
@@ -244,8 +245,8 @@ func Machines(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	return all, nil
 }
 
-// running returns the machines that run. It forgets those that are gone, and
-// notes what those hold that have stopped.
+// running returns the running machines. It forgets machines that are gone, and
+// measures those that have stopped.
 func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	all, err := g.Machines(ctx)
 	if err != nil {
@@ -254,7 +255,7 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	known := make(map[string]*use, len(all))
 	for _, m := range all {
 		u := g.uses[m.ID()]
-		if u == nil { // what is new has nothing: it may be quick to take much
+		if u == nil { // a new machine starts at zero, since it may fill its disk quickly
 			u = &use{older: g.uses == nil}
 		}
 		known[m.ID()] = u
@@ -268,8 +269,8 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 	return running, nil
 }
 
-// rest notes what a machine holds that has stopped: it begins with that when it is
-// started again.
+// rest measures a stopped machine: this is its initial usage when it is started
+// again.
 func (g *Guard) rest(ctx context.Context, m Holder, u *use) {
 	u.ran = false
 	began := time.Now()
@@ -281,7 +282,7 @@ func (g *Guard) rest(ctx context.Context, m Holder, u *use) {
 	u.at, u.when, u.took = g.gone, began, time.Since(began)
 }
 
-// measure measures the machine where that is due, and reports whether it did.
+// measure measures a machine if it is due, and reports whether it did.
 func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	u := g.uses[m.ID()]
 	if !u.when.IsZero() {
@@ -297,14 +298,15 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	began := time.Now()
 	n, err := m.DiskBytes(ctx)
 	if errors.Is(err, machine.ErrTooManyFiles) {
-		// It could hide any amount of the disk in them, and each look takes long.
+		// It could hide any amount of data in these files, and measuring takes
+		// long.
 		g.stop(ctx, m, fault.Exhausted("the machine was stopped: its processes held more files open than the server can count").Named("disk_limit").
 			Hint("send a follow-up that asks to keep fewer files open"))
 		return false
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			g.Logger.Error("a machine's disk cannot be measured", "machine", m.ID(), "error", err)
+			g.Logger.Error("cannot measure a machine's disk", "machine", m.ID(), "error", err)
 		}
 		return false
 	}
@@ -319,7 +321,7 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	return true
 }
 
-// patience is how long a machine is not measured where nothing asks for it.
+// patience returns the interval of measurements when nothing requires one.
 func (g *Guard) patience(u *use) time.Duration {
 	all := time.Duration(0)
 	for _, other := range g.uses {
@@ -328,8 +330,8 @@ func (g *Guard) patience(u *use) time.Duration {
 	return min(max(measureEvery, measureRest*u.took), max(measureSoon, measureRest*all))
 }
 
-// allowed is what the machine may hold. One that was over its limit when it was
-// started may grow a little, or nobody could tidy up in it.
+// allowed returns the maximum usage of the machine. A machine that started
+// above its limit may grow a little more, so that somebody can clean it up.
 func (g *Guard) allowed(u *use) int64 {
 	const slack = 32
 	return max(g.Limit, u.began+g.Limit/slack)
@@ -340,9 +342,9 @@ func (g *Guard) over(id string) bool {
 	return g.Limit > 0 && u.bytes > g.allowed(u)
 }
 
-// stopGreediest stops the machine that has grown most since the disk was not
-// low, if it has taken a good part of what was left, or, where nothing is left,
-// anything.
+// stopGreediest stops the machine that has grown most since the disk was last
+// not low. It must have used a considerable part of the space that was left
+// then or, if nothing is left, any.
 func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64, full bool) bool {
 	least := g.floor / 4
 	if full || free < least {
@@ -362,17 +364,17 @@ func (g *Guard) stopGreediest(ctx context.Context, running []Holder, free int64,
 		}
 		return false
 	}
-	for _, u := range g.uses { // the others begin anew: a little more of theirs is no guilt
+	for _, u := range g.uses { // restart counting for the others, so that small further growth is not blamed on them
 		u.calm = u.bytes
 	}
-	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it took %d MiB, and %d are left", most>>20, free>>20).Named("disk_limit").
+	return g.stop(ctx, greediest, fault.Exhausted("the machine was about to fill the server's disk: it used %d MiB more, and %d MiB are left", most>>20, free>>20).Named("disk_limit").
 		Hint("send a follow-up that asks to remove what is not needed, or delete the agent; machine.disk_bytes gives each machine a limit"))
 }
 
 func (g *Guard) stop(ctx context.Context, m Holder, why error) bool {
 	g.Logger.Warn("stopping a machine for its disk", "machine", m.ID(), "reason", why)
 	if err := g.Stop(ctx, m.ID(), why); err != nil {
-		g.Logger.Error("machine cannot be stopped", "machine", m.ID(), "error", err)
+		g.Logger.Error("cannot stop a machine", "machine", m.ID(), "error", err)
 		return false
 	}
 	g.rest(ctx, m, g.uses[m.ID()])

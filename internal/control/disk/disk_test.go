@@ -23,15 +23,15 @@ import (
 
 const mib = 1 << 20
 
-// host is a disk of 1,000 MiB with machines on it.
+// host simulates a disk of 1,000 MiB with machines on it.
 type host struct {
 	*Guard
 	t        *testing.T
-	others   int64 // what others than machines hold
+	others   int64 // usage by other things than machines
 	holds    map[string]int64
 	measured map[string]int
 	stopped  map[string]error
-	tooMany  map[string]bool // whose open files cannot be counted
+	tooMany  map[string]bool // machines whose open files cannot be counted
 }
 
 func newHost(t *testing.T, limit int64) *host {
@@ -81,13 +81,14 @@ func (m held) DiskBytes(context.Context) (int64, error) {
 	return m.h.holds[m.id], nil
 }
 
-// write has a machine write, and the guard look.
+// write makes a machine write n bytes and the guard poll.
 func (h *host) write(id string, n int64) {
 	h.holds[id] += n
 	h.look(h.t.Context(), false)
 }
 
-// onlyStopped wants these machines stopped, each with disk_limit and a hint.
+// onlyStopped checks that exactly these machines were stopped, each with the
+// code disk_limit and a hint.
 func (h *host) onlyStopped(ids ...string) {
 	h.t.Helper()
 	if got := slices.Sorted(maps.Keys(h.stopped)); !slices.Equal(got, ids) {
@@ -115,7 +116,7 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	if f := fault.Of(h.stopped["a"]); !strings.Contains(f.Message, "100 MiB") {
 		t.Error(f.Message)
 	}
-	// It is started again to be tidied up: it may grow by a little, no more.
+	// Restarted for a clean-up, it may grow a little and no more.
 	delete(h.stopped, "a")
 	time.Sleep(lookEvery)
 	h.write("a", 0)
@@ -123,15 +124,15 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	h.onlyStopped()
 	h.write("a", 3*mib)
 	h.onlyStopped("a")
-	// Without a limit it may.
+	// Without a limit it may grow.
 	h = newHost(t, 0)
 	h.write("a", 900*mib)
 	h.onlyStopped()
 }
 
-// A machine may be over its limit before it is seen for the first time, be it a
-// new one or one that slept; and one that a server before this one let be is not
-// to blame for what it has.
+// TestAMachineThatIsQuick checks machines that are over their limit when the
+// guard first sees them, whether new or restarted. A machine that an earlier
+// server tolerated is not stopped for what it already has.
 func TestAMachineThatIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, 100*mib)
@@ -145,7 +146,7 @@ func TestAMachineThatIsQuick(t *testing.T) {
 		delete(h.stopped, "sleeper")
 		h.write("sleeper", 200*mib)
 		h.onlyStopped("new", "sleeper")
-		// What was tidied away is not to come back.
+		// Space that was cleaned up must not be used again.
 		delete(h.stopped, "new")
 		h.write("new", -90*mib)
 		time.Sleep(measureEvery)
@@ -156,8 +157,8 @@ func TestAMachineThatIsQuick(t *testing.T) {
 	})
 }
 
-// What a machine takes may be what others free in the same moment: then the file
-// system tells nothing, and the machine is found out all the same.
+// TestWhatOthersFreeHidesNoMachine checks that a machine is found even if
+// others free as much as it uses, so that the free space does not change.
 func TestWhatOthersFreeHidesNoMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, 100*mib)
@@ -166,13 +167,14 @@ func TestWhatOthersFreeHidesNoMachine(t *testing.T) {
 		h.others -= 200 * mib
 		h.write("a", 200*mib)
 		h.onlyStopped()
-		time.Sleep(measureSoon) // it takes no time here to measure
+		time.Sleep(measureSoon) // the simulated measurement takes no time
 		h.write("a", 0)
 		h.onlyStopped("a")
 	})
 }
 
-// What has not been written by anybody cannot have been written by a machine.
+// TestMachinesAreMeasuredWhenThereIsCause checks that no machine is measured
+// while the free space does not shrink.
 func TestMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 	synctest.Test(t, testMachinesAreMeasuredWhenThereIsCause)
 }
@@ -190,12 +192,12 @@ func testMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 	if len(h.measured) > 0 {
 		t.Errorf("measured %v", h.measured)
 	}
-	h.others += 10 * mib // it may be the other's
+	h.others += 10 * mib // it may have been the other machine
 	h.look(t.Context(), false)
 	if h.measured["b"] != 1 || h.measured["a"] != 0 {
 		t.Errorf("measured %v", h.measured)
 	}
-	// What one gives back hides nothing of what another takes.
+	// Space freed by one machine does not hide the growth of another.
 	for range 6 {
 		h.write("a", 10*mib)
 		h.others -= 15 * mib
@@ -209,7 +211,7 @@ func testMachinesAreMeasuredWhenThereIsCause(t *testing.T) {
 func TestTheLastOfTheDisk(t *testing.T) { synctest.Test(t, testTheLastOfTheDisk) }
 
 func testTheLastOfTheDisk(t *testing.T) {
-	h := newHost(t, 0) // low below 50 MiB; 15 MiB are in reserve, which this disk does not count
+	h := newHost(t, 0) // low below 50 MiB; the reserve of 15 MiB is not counted on this disk
 	if !h.reserve.taken() {
 		t.Fatal("nothing is in reserve")
 	}
@@ -226,7 +228,7 @@ func testTheLastOfTheDisk(t *testing.T) {
 	if f := fault.Of(h.Room()); f.Code != "disk_full" {
 		t.Errorf("Room = %v", f)
 	}
-	h.write("calm", 10*mib) // of what is left no more than a good part
+	h.write("calm", 10*mib) // not a considerable part of what is left
 	h.onlyStopped("greedy")
 	if !h.reserve.taken() {
 		t.Error("the reserve went too early")
@@ -263,7 +265,7 @@ func testAStoreThatFindsNoRoom(t *testing.T) {
 	if h.Full() {
 		t.Error("there is nothing left to give up")
 	}
-	// Others fill the disk: no machine is to blame.
+	// If others fill the disk, no machine is stopped.
 	h = newHost(t, 0)
 	h.write("a", 10*mib)
 	h.others = 990 * mib
@@ -291,8 +293,8 @@ func TestTheReserveTakesRoom(t *testing.T) {
 	}
 }
 
-// TestWhoHidesItsFilesIsStopped is a machine that holds so many open files that
-// what it has of the disk cannot be counted, while the disk fills.
+// TestWhoHidesItsFilesIsStopped has a machine hold so many open files that its
+// usage cannot be counted, while the disk fills up.
 func TestWhoHidesItsFilesIsStopped(t *testing.T) {
 	h := newHost(t, 0)
 	h.write("innocent", 10*mib)
@@ -303,7 +305,7 @@ func TestWhoHidesItsFilesIsStopped(t *testing.T) {
 	h.onlyStopped("hostile")
 }
 
-// TestInodes is a file system that has room and no inodes.
+// TestInodes simulates a file system that runs out of inodes.
 func TestInodes(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()

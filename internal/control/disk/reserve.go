@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve is a file that takes room, so that it can be given up. Its methods are
-// safe for concurrent use: the file says what is.
+// reserve is a file that occupies space, to be deleted when space is needed.
+// Its methods are safe for concurrent use, since all state is in the file.
 type reserve struct {
 	path string
 	size int64
 }
 
-// taken reports whether the whole of it is there.
+// taken reports whether the file has its full size.
 func (r reserve) taken() bool {
 	info, err := os.Lstat(r.path)
 	return err == nil && info.Size() == r.size
 }
 
-// take makes the file. One that could not be made whole is none.
+// take creates the file. If it cannot be created in full, it is removed.
 func (r reserve) take() (err error) {
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r reserve) take() (err error) {
 	return nil
 }
 
-// release gives the room up, and reports whether there was any to give.
+// release deletes the file, and reports whether that freed any space.
 func (r reserve) release() bool {
 	err := os.Remove(r.path)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && os.Truncate(r.path, 0) == nil

@@ -67,7 +67,7 @@ func CanContain() error {
 		GidMappings: []syscall.SysProcIDMap{{HostID: firstCellID, Size: cellIDs}},
 	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("this host makes no user namespaces, without which builds of Dockerfiles would run as its root: %w", err)
+		return fmt.Errorf("this host does not allow user namespaces, so builds of Dockerfiles would run as root: %w", err)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (c Cell) mountPoint() (string, error) {
 			return at, nil
 		}
 	}
-	return "", errors.New("this host has none of /mnt, /media, /srv, /opt and /home free, where builds are put together")
+	return "", errors.New("builds need a mount point, and none of /mnt, /media, /srv, /opt and /home can be used")
 }
 
 // mounts returns the mounts of the build's own folders.

@@ -169,7 +169,7 @@ func (b *Builder) build(ctx context.Context, spec Spec, as string, out func(line
 	ctx, end := b.begin(ctx, work)
 	defer end()
 	if limit := b.Limits.Time; limit > 0 {
-		why := fault.Exhausted("the build of the Dockerfile was ended after %s", limit).Named("build_time_limit").Hint("have it do less, or raise environments.install_limit")
+		why := fault.Exhausted("the build of the Dockerfile timed out after %s", limit).Named("build_time_limit").Hint("make it do less, or raise environments.install_limit")
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, why)
 		defer cancel()
@@ -235,7 +235,7 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	}
 	defer func() { _ = root.Close() }()
 	if (spec.Dockerfile == "") == (spec.Contents == "") {
-		return fail(fault.Invalid("a build has either a Dockerfile or its text"))
+		return fail(fault.Invalid("give either the path of a Dockerfile or its text"))
 	}
 	contextDir, err := within(root, spec.Context)
 	if err != nil {
@@ -276,16 +276,16 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	}
 	job.Bases = through.bases
 	if job.Target != "" && !simple(job.Target) {
-		return fail(fault.Invalid("target %q: the name of a stage has letters, digits and . _ -", job.Target))
+		return fail(fault.Invalid("invalid target %q: use letters, digits and . _ -", job.Target))
 	}
 	job.Network, job.Policy, why = b.network(spec)
 	if job.Network != Host && !(b.Engine.Confines() && job.Network == Machine) && FromNetwork(text) {
-		return fail(fault.Denied("this Dockerfile fetches something by ADD of a URL, and has no network here").Named("dockerfile_network").
+		return fail(fault.Denied("this Dockerfile uses ADD with a URL, but its build has no network").Named("dockerfile_network").
 			Hint("fetch it in install, which runs in a machine and reaches what the environment may reach"))
 	}
 	for id := range spec.Secrets {
 		if !simple(id) {
-			return fail(fault.Invalid("secret %q: an id has letters, digits and . _ -", id))
+			return fail(fault.Invalid("invalid secret id %q: use letters, digits and . _ -", id))
 		}
 	}
 	for _, d := range []string{own, filepath.Dir(job.Dockerfile)} {
@@ -319,7 +319,7 @@ func (b *Builder) contain(ctx context.Context, job *Job, work string) error {
 	}
 	if err := CanContain(); err != nil {
 		return fault.NotImplemented("this server cannot build Dockerfiles: it has no user namespaces").Named("no_user_namespaces").
-			Hint("run `aloft doctor` on the server: it says how to switch them on").Because(err)
+			Hint("run `aloft doctor` on the server: it says how to enable them").Because(err)
 	}
 	to := filepath.Join(work, "context")
 	if err := copyContext(ctx, job.Context, to, job.FirstID); err != nil {
@@ -410,7 +410,7 @@ func refused(what, name string, err error) error {
 		return fault.NotFound("%s %s is not in the repository", what, name).Named("dockerfile_not_found").
 			Hint("paths in environment.json are relative to its folder").Because(fs.ErrNotExist)
 	}
-	return fault.Invalid("%s %s: it has to be in the repository, also behind its links", what, name).Named("dockerfile_path").Because(err)
+	return fault.Invalid("%s %s: it must be in the repository, with symbolic links resolved", what, name).Named("dockerfile_path").Because(err)
 }
 
 // authFile returns a config.json for Docker with the credentials.

@@ -56,7 +56,7 @@ func (g gate) pass(text string) (passed, error) {
 	var out passed
 	for name := range g.args {
 		if strings.HasPrefix(strings.ToUpper(name), "BUILDKIT_") {
-			return out, refuse(0, "ARG "+name, "arguments of BuildKit itself cannot be given")
+			return out, refuse(0, "ARG "+name, "built-in arguments of BuildKit cannot be set")
 		}
 	}
 	all, err := instructions(text)
@@ -67,7 +67,7 @@ func (g gate) pass(text string) (passed, error) {
 	seen := stages{values: platform()}
 	for _, in := range all {
 		if len(in.documents) > 0 && !g.documents {
-			return out, refuse(in.line, squeeze(in.text), "this server's engine knows no here-documents: write the lines as RUN a && b, or COPY a file")
+			return out, refuse(in.line, squeeze(in.text), "this server's engine does not support here-documents: write the lines as RUN a && b, or COPY a file")
 		}
 		out.line = in.line
 		line, err := g.instruction(in.text, &seen, &out)
@@ -112,7 +112,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 		return g.later(rest)
 	default:
 		if word != "MAINTAINER" && word != "ARG" && seen.count == 0 {
-			return "", errors.New("no FROM stands before it")
+			return "", errors.New("there is no FROM before it")
 		}
 		return word + " " + rest, nil
 	}
@@ -124,14 +124,14 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 		return g.from(flags, rest, seen, out)
 	}
 	if seen.count == 0 {
-		return "", errors.New("no FROM stands before it")
+		return "", errors.New("there is no FROM before it")
 	}
 	words := []string{word}
 	var had []string
 	for _, f := range flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
 		if !slices.Contains(flagsOf[word], name) {
-			return "", fmt.Errorf("the flag --%s is not known here", name)
+			return "", fmt.Errorf("the flag --%s is not supported", name)
 		}
 		if slices.Contains(had, name) && name != "mount" && name != "exclude" {
 			return "", fmt.Errorf("the flag --%s is given twice", name)
@@ -152,7 +152,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 			return "", fmt.Errorf("--network is none or default: a step reaches what the environment may, and not %q", value)
 		case name == "security":
 			if value != "sandbox" {
-				return "", fmt.Errorf("--security=%s is not given to builds", value)
+				return "", fmt.Errorf("--security=%s is not allowed", value)
 			}
 			continue
 		}
@@ -181,7 +181,7 @@ func (g gate) from(flags []string, rest string, seen *stages, out *passed) (stri
 	}
 	words := strings.Fields(rest)
 	if len(words) != 1 && (len(words) != 3 || !strings.EqualFold(words[1], "as")) {
-		return "", errors.New("it is FROM image, or FROM image AS name")
+		return "", errors.New("write FROM image, or FROM image AS name")
 	}
 	text, err := expand(unquote(words[0]), seen.values)
 	if err != nil {
@@ -238,18 +238,18 @@ func (g gate) base(text string, out *passed) (string, error) {
 	case text == "":
 		return "", errors.New("it names no image")
 	case strings.Contains(text, "$"):
-		return "", fmt.Errorf("what %s means cannot be told before the build: name the image itself", text)
+		return "", fmt.Errorf("%s cannot be resolved before the build: name the image itself", text)
 	case transport.MatchString(text):
-		return "", fmt.Errorf("%s is no image of a registry, and nothing else is built on", text)
+		return "", fmt.Errorf("%s is not an image in a registry, and other bases are not supported", text)
 	case hexOnly.MatchString(text):
-		return "", fmt.Errorf("%s may be the id of an image that somebody else has built: name an image of a registry, with its tag", text)
+		return "", fmt.Errorf("%s may be the id of an image that somebody else has built: name an image in a registry, with its tag", text)
 	}
 	if !plainReference.MatchString(text) {
-		return "", fmt.Errorf("%q is no image of a registry", text)
+		return "", fmt.Errorf("%q is not an image in a registry", text)
 	}
 	full, err := g.reference(text)
 	if err != nil {
-		return "", fmt.Errorf("%q is no image of a registry: %w", text, err)
+		return "", fmt.Errorf("%q is not an image in a registry: %w", text, err)
 	}
 	as := full
 	if at := strings.Index(full, "@sha256:"); at >= 0 && g.aliases {
@@ -267,14 +267,14 @@ func (g gate) later(rest string) (string, error) {
 	in := instruction{text: rest}
 	switch word := in.word(); {
 	case !known[word] || word == "FROM" || word == "ONBUILD" || word == "MAINTAINER":
-		return "", errors.New("ONBUILD takes no such instruction")
+		return "", errors.New("this instruction is not allowed in ONBUILD")
 	case word == "ARG":
 		return "ONBUILD " + rest, nil
 	}
 	var images passed
 	line, err := g.instruction(rest, &stages{count: 1, names: []string{""}}, &images)
 	if err == nil && len(images.bases) > 0 {
-		err = errors.New("ONBUILD names no image")
+		err = errors.New("ONBUILD must not name an image")
 	}
 	return "ONBUILD " + line, err
 }

@@ -47,7 +47,7 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 			value = "true"
 		}
 		if strings.Contains(value, "$") && key != "target" && key != "id" {
-			return "", fmt.Errorf("--mount: what %s means cannot be told before the build", value)
+			return "", fmt.Errorf("--mount: %s cannot be resolved before the build", value)
 		}
 		all = append(all, option{key, value})
 	}
@@ -57,16 +57,16 @@ func (g gate) mount(value string, seen *stages, out *passed) (string, error) {
 	}
 	allowed, ok := mountOptions[kind]
 	if kind == "ssh" {
-		return "", errors.New("--mount=type=ssh: builds are given no SSH agent; a secret can be mounted by type=secret")
+		return "", errors.New("--mount=type=ssh: builds have no SSH agent; mount a secret with type=secret")
 	}
 	if !ok {
-		return "", fmt.Errorf("--mount=type=%s is not given to builds", kind)
+		return "", fmt.Errorf("--mount=type=%s is not allowed", kind)
 	}
 	id := get("id")
 	words := []string{"type=" + kind}
 	for _, o := range all {
 		if !slices.Contains(allowed, o.key) {
-			return "", fmt.Errorf("--mount=type=%s has no option %q here", kind, o.key)
+			return "", fmt.Errorf("--mount=type=%s does not support the option %q", kind, o.key)
 		}
 		if strings.ContainsAny(o.value, " \t\"'`{}") && o.key != "target" {
 			return "", fmt.Errorf("--mount: %q is not written plainly", o.value)

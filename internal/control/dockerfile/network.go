@@ -43,7 +43,7 @@ func (b *Builder) network(spec Spec) (network string, n policy.Network, why stri
 	case b.Network == Host:
 		return Host, n, ""
 	case !b.Engine.Confines():
-		return None, n, "this engine cannot be given a machine's (images.build_network: host gives it the server's)"
+		return None, n, "this engine does not support a machine's network (set images.build_network: host for the server's)"
 	}
 	return Machine, n, ""
 }

@@ -73,8 +73,8 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 	if u == nil {
 		return false
 	}
-	u.stop(fault.Exhausted("the build of the Dockerfile was ended for the room that it took: %s", fault.Of(why).Message).Named("disk_limit").
-		Hint("have the Dockerfile write less, or raise machine.disk_bytes, which holds for builds too"))
+	u.stop(fault.Exhausted("the build of the Dockerfile was stopped because of its disk usage: %s", fault.Of(why).Message).Named("disk_limit").
+		Hint("make the Dockerfile write less, or raise machine.disk_bytes, which also limits builds"))
 	return true
 }
 

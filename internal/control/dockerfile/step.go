@@ -138,7 +138,7 @@ func directives(lines []string) error {
 		switch strings.ToLower(m[1]) {
 		case "syntax":
 			if !strings.HasPrefix(strings.TrimPrefix(value, "docker.io/"), "docker/dockerfile:") && value != "docker/dockerfile" {
-				return refuse(i+1, squeeze(line), "a syntax of its own is a program that reads the Dockerfile, and is not run: write it in the syntax of docker/dockerfile")
+				return refuse(i+1, squeeze(line), "custom syntax frontends are not run: use the syntax of docker/dockerfile")
 			}
 		case "escape":
 			if value != `\` {

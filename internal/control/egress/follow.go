@@ -22,7 +22,7 @@ const (
 )
 
 // errNoRequest refuses data after an HTTP request that is not another request.
-var errNoRequest = errors.New("what follows an HTTP request is no other one")
+var errNoRequest = errors.New("the data after an HTTP request is not another request")
 
 // follow judges what the machine sends first, every request of a plain HTTP
 // connection, and forwards it. It returns when the rest needs no judging. The
@@ -244,7 +244,7 @@ func (c *connection) rejudge(m *policy.Matcher) error {
 		return g.judgeAt(m, c.to.Addr(), c.names)
 	}
 	if !c.followed && m.Mode() == policy.List && !m.ByAddress(c.to.Addr()) {
-		return errors.New("mode list: what the connection names is not known, since it is older than the policy")
+		return errors.New("mode list: the host of the connection is unknown, since it was opened before the policy was set")
 	}
 	return nil
 }

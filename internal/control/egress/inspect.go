@@ -53,7 +53,7 @@ func (g clientHello) judge(m *policy.Matcher, names []string) error {
 	case g.protocol == "":
 		return nil // no host is named, and the address has an allowed name
 	case g.host == "":
-		return fmt.Errorf("mode list: %s without the name of a server", g.protocol)
+		return fmt.Errorf("mode list: %s without a server name", g.protocol)
 	}
 	if g.hidden {
 		// The outer name need not be the server's: where several servers share an
@@ -63,7 +63,7 @@ func (g clientHello) judge(m *policy.Matcher, names []string) error {
 	}
 	name, err := policy.CanonicalName(g.host)
 	if err != nil {
-		return fmt.Errorf("mode list: %s names %s, which is no domain", g.protocol, printable(g.host))
+		return fmt.Errorf("mode list: %s names %s, which is not a domain", g.protocol, printable(g.host))
 	}
 	if v := m.Name(name); !v.Allowed {
 		return fmt.Errorf("%s: %s names %s", v.Rule, g.protocol, name)
@@ -75,7 +75,7 @@ func (g clientHello) judge(m *policy.Matcher, names []string) error {
 }
 
 // errHidden refuses Encrypted Client Hello, including GREASE.
-var errHidden = errors.New("mode list: TLS hides a name (ECH); turn it off in the program, as the policy EncryptedClientHelloEnabled=false of Chromium does")
+var errHidden = errors.New("mode list: TLS hides the server name (ECH); turn it off in the program, as the policy EncryptedClientHelloEnabled=false of Chromium does")
 
 // printable limits and sanitizes text from a machine.
 func printable(s string) string {
@@ -92,7 +92,7 @@ func printable(s string) string {
 }
 
 // errTooLong refuses a connection that sends too much without naming its host.
-var errTooLong = errors.New("the connection's greeting is too long")
+var errTooLong = errors.New("the client hello or request header is too long")
 
 // readClientHello reads until the client hello or request header is complete. If
 // the input ends earlier, that is the greeting.
@@ -144,7 +144,7 @@ func (s *source) failure() error {
 		return s.err
 	}
 	if timeout, ok := errors.AsType[net.Error](s.err); ok && timeout.Timeout() {
-		return errors.New("the connection's greeting does not end")
+		return errors.New("the client hello or request header is incomplete")
 	}
 	return errors.New("the connection ended before it was judged")
 }
@@ -178,7 +178,7 @@ func readTLS(s *source) (clientHello, error) {
 			return clientHello{}, failed
 		}
 	}
-	return clientHello{}, fmt.Errorf("a greeting that is not TLS, though it begins so: %s", printable(err.Error()))
+	return clientHello{}, fmt.Errorf("invalid TLS client hello: %s", printable(err.Error()))
 }
 
 // replay is the connection that the TLS parser sees: reads come from the

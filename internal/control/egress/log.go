@@ -22,7 +22,7 @@ const (
 	logFiles   = 2
 	logSize    = 1 << 20 // size in bytes at which a file is full
 	maxLogFile = 8 << 20 // how many bytes of a file are read; a new file starts with the open connections, so it can exceed logSize
-	cutOff     = "cut: the gateway was started again"
+	cutOff     = "cut: the egress process was restarted"
 )
 
 // A logLine is the start of a connection or, if it has a Seq, its end.

@@ -243,7 +243,7 @@ func TestNamesInConnections(t *testing.T) {
 	}
 	gu.await(func(c policy.Connection) bool { return !c.Allowed && strings.Contains(c.Rule, "TLS names evil.test") })
 	gu.await(func(c policy.Connection) bool {
-		return !c.Allowed && strings.Contains(c.Rule, "TLS without the name of a server")
+		return !c.Allowed && strings.Contains(c.Rule, "TLS without a server name")
 	})
 
 	conn, err := gu.dial(greeter)

@@ -90,7 +90,7 @@ func RunProcess(ctx context.Context, dir, logs string, logger *slog.Logger) erro
 	}
 	ready := os.NewFile(readyFD, "ready")
 	if _, err := ready.Write([]byte{1}); err != nil {
-		logger.Warn("nobody waits for this gateway", "error", err)
+		logger.Warn("cannot tell the server that the egress process is ready", "error", err)
 	}
 	_ = ready.Close()
 	return errors.Join(Serve(ctx, listener, g), g.Close())

@@ -135,7 +135,7 @@ func readHTTP(s *source) (_ clientHello, err error) {
 			if err := s.failure(); err != nil {
 				return clientHello{}, err
 			}
-			return clientHello{}, errors.New("mode list: an HTTP request that does not end")
+			return clientHello{}, errors.New("mode list: an HTTP request header that is too long")
 		}
 	}
 }
@@ -202,7 +202,7 @@ func requestHost(line, target, header string) (string, error) {
 			return "", errStray
 		}
 		if line != "" && (line[0] == ' ' || line[0] == '\t') {
-			return "", errors.New("an HTTP header that is folded")
+			return "", errors.New("a folded HTTP header")
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !strings.EqualFold(strings.TrimRight(name, " \t"), "host") {
@@ -235,7 +235,7 @@ func requestHost(line, target, header string) (string, error) {
 }
 
 // errTarget refuses targets that no server should accept.
-var errTarget = errors.New("an HTTP request for what is neither a path nor a URL")
+var errTarget = errors.New("an HTTP request whose target is neither a path nor a URL")
 
 // hostOnly strips the port.
 func hostOnly(hostport string) string {

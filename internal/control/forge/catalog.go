@@ -12,34 +12,33 @@ import (
 	"aloft/internal/fault"
 )
 
-// A Listing is a [Forge] that can say which repositories a token sees.
+// A Listing is a [Forge] that can list the repositories a token can access.
 type Listing interface {
-	// Repositories returns the repositories that belong to the token's owner or that
-	// it was given access to, without archived ones, in no particular order. The
-	// token is that for of, which need not be a whole repository. With an error it
-	// returns what it had read before.
+	// Repositories returns the repositories that the token's owner owns or has
+	// been given access to, without archived ones, in no particular order. It
+	// uses the token for of, which need not be a complete repository. On error it
+	// returns what it has read so far.
 	Repositories(ctx context.Context, of Repo) ([]Repo, error)
 }
 
-// How a [Catalog] asks its hosts.
+// Timing of a [Catalog]'s requests.
 const (
-	listFresh  = 10 * time.Minute // how long a list is used before it is asked for again
-	listRetry  = time.Minute      // how long to wait after a host has said nothing
-	listWithin = 2 * time.Minute  // for a host to give its whole list
-	listWait   = 10 * time.Second // for which a caller waits for hosts
+	listFresh  = 10 * time.Minute // how long a list is cached
+	listRetry  = time.Minute      // delay after a host has failed
+	listWithin = 2 * time.Minute  // timeout for a host's whole list
+	listWait   = 10 * time.Second // how long a caller waits for hosts
 )
 
-// Source is one credential of the configuration.
+// Source is one configured credential.
 type Source struct {
-	URL string // what it is for: https://github.com/acme
-	// List returns the repositories that it sees, like [Listing]; nil where nobody
-	// can be asked.
+	URL string // URL prefix that it applies to, such as https://github.com/acme
+	// List returns the repositories that the credential can access, like
+	// [Listing]; nil if the host cannot list them.
 	List func(ctx context.Context) ([]Repo, error)
 }
 
-// Catalog knows which repositories the credentials of a server see. It asks each
-// host once in a while and keeps the answers in memory. Its methods are safe for
-// concurrent use.
+// Catalog lists the repositories that the server's credentials can access. It
+// caches each host's list in memory. Its methods are safe for concurrent use.
 type Catalog struct {
 	sources []*source
 	log     *slog.Logger
@@ -50,26 +49,26 @@ type Catalog struct {
 type source struct {
 	Source
 	scheme, host string
-	segments     []string // of the path
+	segments     []string // segments of the path
 
 	mu     sync.Mutex
 	repos  []string      // URLs
-	until  time.Time     // when to ask again
-	asking chan struct{} // closed when the answer is there; nil while nobody asks
+	until  time.Time     // when the cache expires
+	asking chan struct{} // closed when the running request ends; nil if there is none
 }
 
-// NewCatalog returns a catalog of the credentials. Of two that fit a repository
-// equally well the first counts, as it does for git.
+// NewCatalog returns a catalog of the credentials. If two match a repository
+// equally well, the first one counts, as in git.
 func NewCatalog(all []Source, log *slog.Logger) *Catalog {
 	c := &Catalog{log: log, now: time.Now, wait: listWait}
 	for _, s := range all {
 		u, err := url.Parse(s.URL)
 		if err != nil {
-			continue // the gateway says what is wrong with it
+			continue // the gateway reports what is wrong with it
 		}
 		any, err := ParseURL(u.Scheme + "://" + u.Host + "/owner/name")
 		if err != nil {
-			continue // likewise
+			continue // the gateway reports what is wrong with it
 		}
 		path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
 		c.sources = append(c.sources, &source{
@@ -80,9 +79,10 @@ func NewCatalog(all []Source, log *slog.Logger) *Catalog {
 	return c
 }
 
-// Repositories returns the URLs of the repositories that the credentials see,
-// sorted. Each is seen by the credential with which git would fetch it. A host
-// that does not answer is logged: what it said before counts, if anything.
+// Repositories returns the sorted URLs of the repositories that the credentials
+// can access. Each repository is listed only by the credential that git would
+// use for it. If a host fails, the failure is logged and its cached list is
+// used.
 func (c *Catalog) Repositories(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, c.wait)
 	defer cancel()
@@ -108,9 +108,9 @@ func (c *Catalog) Repositories(ctx context.Context) []string {
 	return slices.Compact(all)
 }
 
-// refresh asks for the source's list unless it is fresh, and returns what is
-// closed when the answer is there; nil is at once. The answer outlives the caller,
-// who may not wait for it.
+// refresh starts to update the source's list unless the cache is fresh. The
+// returned channel is closed when the list is there; nil means at once. The
+// request continues if ctx ends.
 func (c *Catalog) refresh(ctx context.Context, s *source) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,18 +147,18 @@ func (c *Catalog) ask(ctx context.Context, s *source) {
 		if asked, ok := RetryAfter(err); ok {
 			wait = max(wait, asked)
 		}
-		c.log.Warn("a host's repositories cannot be listed", "url", s.URL, "code", fault.Of(err).Code, "error", err)
+		c.log.Warn("cannot list a host's repositories", "url", s.URL, "code", fault.Of(err).Code, "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil || !Retryable(err) || s.repos == nil { // a token that is taken back sees nothing
+	if err == nil || !Retryable(err) || s.repos == nil { // a revoked token can access nothing
 		s.repos = repos
 	}
 	s.asking, s.until = nil, c.now().Add(wait)
 }
 
-// closest returns the credential that git would use for a repository, nil where
-// there is none. A host may have another at another scheme.
+// closest returns the credential that git would use for a repository, or nil.
+// One host may have different credentials per scheme.
 func (c *Catalog) closest(r Repo) *source {
 	var best *source
 	path := strings.Split(r.Path, "/")

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// A lister answers as a host would, one answer after the other.
+// A lister returns prepared answers, one after the other.
 type lister struct {
 	mu    sync.Mutex
 	asked int
@@ -57,7 +57,7 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("asked %d and %d times", acme.asked, all.asked)
 		}
 
-		// A host that is down, or asks to wait: what it said before counts.
+		// If a host is down or asks to wait, the cached list counts.
 		time.Sleep(listFresh + 1)
 		acme.repos, acme.err = nil, fault.Exhausted("slower").Named(CodeRateLimited).Because(limited{time.Hour})
 		all.repos = []string{"team/y"}
@@ -69,14 +69,15 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("a host that asked to wait was asked %d times", acme.asked)
 		}
 
-		// A token that is taken back sees nothing.
+		// A revoked token can access nothing.
 		time.Sleep(time.Second)
 		acme.err = fault.Denied("bad credentials").Named(CodeUnauthorized)
 		want("https://git.test/team/y")
 	})
 }
 
-// A host that does not answer holds nobody up for long, and is asked once.
+// TestCatalogOfAHostThatHangs checks that an unresponsive host delays callers
+// only a little, and gets a single request.
 func TestCatalogOfAHostThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, good := &lister{block: true}, &lister{repos: []string{"team/x"}, err: errors.New("cut off after a page")}

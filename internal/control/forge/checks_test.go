@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A list that has no end is refused: its beginning is not taken for the whole.
+// TestWholeIsNeverCut checks that an endless list is an error, so that a part
+// of it is never taken for the whole.
 func TestWholeIsNeverCut(t *testing.T) {
 	pages := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +30,8 @@ func TestWholeIsNeverCut(t *testing.T) {
 	}
 }
 
-// Of too many checks those stay that decide what all say together.
+// TestByNameKeepsFailures checks that, of too many checks, those that determine
+// the verdict are kept.
 func TestByNameKeepsFailures(t *testing.T) {
 	var all []Check
 	for i := range MaxChecks {

@@ -2,18 +2,17 @@ package forge
 
 import "context"
 
-// Examining is a [Forge] that can say what the token for a repository is good
-// for.
+// Examining is a [Forge] that can tell which scopes a token lacks.
 type Examining interface {
-	// Examine says what the token for the repository lacks, as far as the host
-	// tells. Nothing is changed at the host, and the repository need not be there.
-	// The error is a fault where the token is not taken, or the host not reached.
+	// Examine returns what the token for the repository lacks, as far as the host
+	// reveals it. It changes nothing at the host, and the repository need not
+	// exist. It returns a fault if the host rejects the token or is unreachable.
 	Examine(ctx context.Context, r Repo) (Grant, error)
 }
 
-// Grant is what a host says of a token.
+// Grant describes a token.
 type Grant struct {
-	Login string   // whose it is; "" where the host does not tell
-	Lacks []string // the scopes without which it cannot push, or not open pull requests
-	Told  bool     // the host tells of scopes; else Lacks is empty whatever it may
+	Login string   // the token's user; "" if the host does not tell
+	Lacks []string // missing scopes for pushing or opening pull requests
+	Told  bool     // the host reveals scopes; if not, Lacks is always empty
 }

@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	maxWait  = 2 * time.Hour // what is asked beyond is as good as a refusal
-	maxWords = 500           // bytes of a host's words that are kept
+	maxWait  = 2 * time.Hour // a longer wait counts as a refusal
+	maxWords = 500           // maximum bytes of a host's message that are kept
 )
 
 // limited is the cause of a fault with the code forge_rate_limited.
@@ -36,21 +36,21 @@ type limited struct{ wait time.Duration }
 
 func (l limited) Error() string { return fmt.Sprintf("asked to wait %v", l.wait) }
 
-// RetryAfter returns how long a host asks to wait, if err is that.
+// RetryAfter returns how long a host asks to wait, if err is a rate limit.
 func RetryAfter(err error) (time.Duration, bool) {
 	l, ok := errors.AsType[limited](err)
 	return l.wait, ok
 }
 
-// Retryable reports whether the same request may work later by itself: the host
-// was not reached, was broken, or asked to wait.
+// Retryable reports whether the same request may succeed later: the host was
+// unreachable, failed, or asked to wait.
 func Retryable(err error) bool {
 	f := fault.Of(err)
 	return err != nil && (f.Code == CodeRateLimited || f.Code == CodeUnreachable)
 }
 
-// Refusal is the fault of an answer that is no success, for a request about the
-// repository. words are the host's own, and are made harmless.
+// Refusal returns the fault for an unsuccessful response to a request about the
+// repository. words is the host's message, which is sanitized.
 func Refusal(r Repo, status int, header http.Header, words string, now time.Time) *fault.Error {
 	words = Line(words, maxWords)
 	says := ""
@@ -59,40 +59,41 @@ func Refusal(r Repo, status int, header http.Header, words string, now time.Time
 	}
 	if wait, ok := waitOf(status, header, words, now); ok {
 		return fault.Exhausted("%s asks to wait %v before the next request", r.Host, wait.Round(time.Second)).Named(CodeRateLimited).
-			Hint("it is tried again by itself, or give the host a token with a higher limit").Because(limited{wait})
+			Hint("it is retried automatically, or give the host a token with a higher limit").Because(limited{wait})
 	}
 	switch {
 	case status == http.StatusUnauthorized:
 		return fault.Denied("%s does not accept the token configured for %s", r.Host, r).Named(CodeUnauthorized).
-			Hint("make a new one, and put it in git.credentials")
+			Hint("create a new one and put it in git.credentials")
 	case status == http.StatusForbidden:
-		return fault.Denied("%s does not let the token do this to %s%s", r.Host, r.Path, says).Named(CodeDenied).
+		return fault.Denied("%s does not allow the token to do this to %s%s", r.Host, r.Path, says).Named(CodeDenied).
 			Hint("it needs to write pull requests: of GitHub the scope repo, or Pull requests and Contents to write, Checks and Commit statuses to read; of GitLab api; of Gitea write:repository and write:issue")
 	case status == http.StatusNotFound || status == http.StatusGone:
-		return fault.NotFound("%s has no such thing in %s, or does not show it to this token%s", r.Host, r.Path, says).Named(CodeNotFound).
+		return fault.NotFound("%s cannot find this in %s, or the token has no access to it%s", r.Host, r.Path, says).Named(CodeNotFound).
 			Hint("check the name, and that the token reaches the repository")
 	case status == http.StatusConflict || status == http.StatusMethodNotAllowed || status == http.StatusNotAcceptable ||
 		status == http.StatusPreconditionFailed || status == http.StatusLocked:
-		return fault.Conflict("%s does not do this to %s now%s", r.Host, r.Path, says).Named(CodeConflict).
-			Hint("look at it there, and try again when that is settled")
+		return fault.Conflict("%s reports a conflict for %s%s", r.Host, r.Path, says).Named(CodeConflict).
+			Hint("resolve it there, then try again")
 	case status >= 300 && status < 400:
 		return fault.Conflict("%s says that %s has moved", r.Host, r.Path).Named(CodeConflict).Hint("use the repository's new address")
 	case status >= 400 && status < 500 && status != http.StatusRequestTimeout:
 		return fault.Invalid("%s refuses the request for %s%s", r.Host, r.Path, says).Named(CodeRefused).
 			Hint("change what it names, and try again")
 	}
-	return fault.Unavailable("%s answers %d%s", r.Host, status, says).Named(CodeUnreachable).Hint("it is tried again by itself")
+	return fault.Unavailable("%s responded with status %d%s", r.Host, status, says).Named(CodeUnreachable).Hint("it is retried automatically")
 }
 
-// waitOf reads how long a host asks to wait. GitHub says 403 or 429, with
-// Retry-After for its secondary limits and X-RateLimit-Reset for its primary
-// one; GitLab 429 with Retry-After and RateLimit-Reset; Gitea 429.
+// waitOf returns how long a response asks to wait. GitHub responds with 403 or
+// 429, with Retry-After for secondary limits and X-RateLimit-Reset for the
+// primary one; GitLab with 429, Retry-After and RateLimit-Reset; Gitea with
+// 429.
 func waitOf(status int, h http.Header, words string, now time.Time) (time.Duration, bool) {
 	spent := h.Get("X-RateLimit-Remaining") == "0" || h.Get("Retry-After") != "" || strings.Contains(strings.ToLower(words), "rate limit")
 	if status != http.StatusTooManyRequests && (status != http.StatusForbidden || !spent) {
 		return 0, false
 	}
-	wait := time.Minute // where it does not say, as GitHub advises
+	wait := time.Minute // default, as GitHub recommends
 	if s, err := strconv.ParseInt(strings.TrimSpace(h.Get("Retry-After")), 10, 32); err == nil {
 		wait = time.Duration(s) * time.Second
 	} else if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
@@ -108,8 +109,8 @@ func waitOf(status int, h http.Header, words string, now time.Time) (time.Durati
 	return min(max(wait, time.Second), maxWait), true
 }
 
-// unreachable is the fault of a request without an answer. Of the cause only
-// what holds no address is kept.
+// unreachable returns the fault for a request without a response. It keeps only
+// the part of the cause that contains no URL.
 func unreachable(ctx context.Context, r Repo, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -121,5 +122,5 @@ func unreachable(ctx context.Context, r Repo, err error) error {
 		err = u.Err
 	}
 	return fault.Unavailable("%s could not be reached: %s", r.Host, Line(err.Error(), maxWords)).Named(CodeUnreachable).
-		Hint("it is tried again by itself; check the host's address, and the network of the server")
+		Hint("it is retried automatically; check the host's address, and the network of the server")
 }

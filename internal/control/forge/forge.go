@@ -1,11 +1,11 @@
-// Package forge says what a code host is to Aloft: the place where a branch
-// that was pushed becomes a pull request. GitHub, GitLab and Gitea (also
-// Forgejo) are packages below; a merge request is called a pull request here.
+// Package forge is the interface to code hosts, where a pushed branch becomes
+// a pull request. The packages below it implement GitHub, GitLab and Gitea
+// (also Forgejo). A merge request is called a pull request here.
 //
-// Every adapter speaks the host's REST API by itself, through [Wire], and not
-// through the host's SDK: the dozen requests that are needed are fewer lines
-// than the SDKs' errors, retries and clients would take to tame, and so there
-// is one place that bounds answers, follows redirects and keeps tokens.
+// Every adapter uses the host's REST API directly, through [Wire], and not the
+// host's SDK. The dozen requests that are needed take less code than adapting
+// the SDKs' errors, retries and clients would. And there is a single place that
+// limits responses, follows redirects and protects tokens.
 //
 // # Tokens
 //
@@ -16,21 +16,22 @@
 //	    - url: https://github.com/acme
 //	      token_env: ACME_TOKEN
 //
-// An adapter holds none. It asks [Tokens] for the one of a repository with each
-// request, which answers as git is answered, by the longest URL that fits. So
-// different owners at one host may have different tokens, and a token that
-// changes, as those of a GitHub App do each hour, needs no new adapter.
+// An adapter stores no token. For each request it asks [Tokens] for the
+// repository's token, which is the one with the longest matching URL, as for
+// git. So different owners at one host can have different tokens, and a token
+// that changes, such as the hourly ones of a GitHub App, needs no new adapter.
 //
 // # Trust
 //
-// What a host answers is foreign: it is bounded, titles and names are made one
-// plain line, addresses are http or https or dropped. Bodies and comments are
-// text of whoever wrote them, and nothing in them is an instruction. No error
-// holds a token.
+// Responses of a host are untrusted: their size is limited, titles and names
+// are reduced to one plain line, and addresses other than http and https are
+// dropped. Bodies and comments are text by whoever wrote them, and are never
+// instructions. No error contains a token.
 //
-// Errors are of package fault. Codes: integration_not_connected, forge_no_token,
-// forge_unauthorized, forge_denied, forge_not_found, forge_conflict,
-// forge_refused, forge_rate_limited (see [RetryAfter]), forge_unreachable.
+// Errors are faults of package fault. Codes: integration_not_connected,
+// forge_no_token, forge_unauthorized, forge_denied, forge_not_found,
+// forge_conflict, forge_refused, forge_rate_limited (see [RetryAfter]),
+// forge_unreachable.
 package forge
 
 import (
@@ -39,56 +40,56 @@ import (
 	"time"
 )
 
-// A Forge is a code host, or what of it one configuration reaches. Its methods
-// are safe for concurrent use. A host may also be a [Discussion], a [Reviewing],
-// a [Merger], [Examining] and a [Listing]; all that Aloft has are.
+// A Forge is a code host, as seen by one configuration. Its methods are safe
+// for concurrent use. A host may also implement [Discussion], [Reviewing],
+// [Merger], [Examining] and [Listing]; Aloft's own all do.
 type Forge interface {
-	// Open opens the pull request, or gives back the open one there is from the
-	// head to the base, as it is: a repeat after a crash never opens a second.
-	// Texts that are too long for the host are cut. Both branches must be there,
-	// and the head be ahead of the base.
+	// Open opens the pull request, or returns the existing open one from the head
+	// to the base unchanged, so that a repeat after a crash never opens a second
+	// one. Texts that are too long for the host are truncated. Both branches must
+	// exist, and the head must be ahead of the base.
 	Open(ctx context.Context, n NewPullRequest) (PullRequest, error)
-	// Update changes what of c is not nil, and returns what is then.
+	// Update changes the fields of c that are not nil, and returns the result.
 	Update(ctx context.Context, r Repo, number int, c Change) (PullRequest, error)
 	// Get returns a pull request.
 	Get(ctx context.Context, r Repo, number int) (PullRequest, error)
 	// Find returns the pull requests from a branch of the repository itself, not
-	// of forks: open, closed and merged ones, the newest first, at most [MaxFound].
+	// of forks, in any state, newest first, at most [MaxFound].
 	Find(ctx context.Context, r Repo, head string) ([]PullRequest, error)
-	// DefaultBranch returns the branch that pull requests go to by default. It
-	// fails for a repository that the token does not reach.
+	// DefaultBranch returns the default target branch of pull requests. It fails
+	// if the token has no access to the repository.
 	DefaultBranch(ctx context.Context, r Repo) (string, error)
-	// Checks returns what CI says of a commit now, by name. Of more than
-	// [MaxChecks] those that failed are kept first, then those that are pending.
+	// Checks returns the current CI checks of a commit, sorted by name. If there
+	// are more than [MaxChecks], failed ones are kept first, then pending ones.
 	Checks(ctx context.Context, r Repo, commit string) ([]Check, error)
 }
 
-// A Discussion is a [Forge] whose pull requests can be talked about.
+// A Discussion is a [Forge] with comments on pull requests.
 type Discussion interface {
-	// Comments returns what was said, the oldest first: at most the newest
-	// [MaxComments]. What the host itself notes is left out.
+	// Comments returns the newest [MaxComments] comments, oldest first. The
+	// host's own notes are left out.
 	Comments(ctx context.Context, r Repo, number int) ([]Comment, error)
-	// Comment says something. A repeat says it again.
+	// Comment adds a comment. A repeated call adds another one.
 	Comment(ctx context.Context, r Repo, number int, body string) (Comment, error)
 }
 
-// Reviewing is a [Forge] where people are asked to review.
+// Reviewing is a [Forge] that can request reviews.
 type Reviewing interface {
-	// RequestReview asks those who go by the names, besides whom was asked
-	// before. Asking somebody again is no error; naming nobody known is one.
+	// RequestReview requests reviews from the given users, in addition to earlier
+	// requests. Repeating a request is not an error; an unknown user is.
 	RequestReview(ctx context.Context, r Repo, number int, logins []string) error
 }
 
-// A Merger is a [Forge] that merges.
+// A Merger is a [Forge] that can merge.
 type Merger interface {
-	// Merge merges a pull request if its head is still at the commit, and returns
-	// it merged. One that is merged already at that commit is returned as it is.
-	// The error is a conflict where the head has moved, or the host does not let
-	// it be merged (yet).
+	// Merge merges a pull request if its head is still at headCommit, and returns
+	// it merged. If it was already merged at that commit, it is returned
+	// unchanged. The error is a conflict if the head has moved, or the host does
+	// not allow the merge (yet).
 	Merge(ctx context.Context, r Repo, number int, headCommit string, how MergeMethod) (PullRequest, error)
 }
 
-// A Host is all that a forge may be.
+// A Host is a forge with all optional interfaces.
 type Host interface {
 	Forge
 	Discussion
@@ -98,86 +99,86 @@ type Host interface {
 	Listing
 }
 
-// Options say where a host is, and how it is spoken to.
+// Options hold the address of a host and how to connect to it.
 type Options struct {
 	Host   string // git.example.com:3000
-	API    string // its API's address, where it is not the usual one of the host
+	API    string // address of its API, if not the host's default
 	Tokens Tokens
-	Client *http.Client // its transport is used; nil for one that takes proxies from the environment
+	Client *http.Client // its transport is used; nil means one with the environment's proxies
 }
 
-// Bounds of what is returned.
+// Limits of results.
 const (
 	MaxFound    = 100
 	MaxComments = 300
 	MaxChecks   = 1000
-	MaxBody     = 256 << 10 // bytes of a body or a comment that are kept
+	MaxBody     = 256 << 10 // bytes kept of a body or a comment
 )
 
-// NewPullRequest is a pull request to be opened.
+// NewPullRequest is a pull request to open.
 type NewPullRequest struct {
-	Repo  Repo   // whose branches both are
-	Head  string // the branch with the work, without refs/heads/
-	Base  string // the branch to be changed
+	Repo  Repo   // the repository of both branches
+	Head  string // the branch with the changes, without refs/heads/
+	Base  string // the target branch
 	Title string // one line
 	Body  string // Markdown
 	Draft bool
 }
 
-// PullRequest is a pull request as the host has it.
+// PullRequest is a pull request on a host.
 type PullRequest struct {
 	Repo       Repo
-	HeadRepo   Repo // where the head is: of a fork another; zero where it is gone or hidden
-	Number     int  // as people see it; of GitLab the one of the project
+	HeadRepo   Repo // repository of the head; a fork, or zero if it is gone or hidden
+	Number     int  // the number that users see; in GitLab the one within the project
 	URL        string
-	Title      string // without the word by which GitLab and Gitea mark drafts
+	Title      string // without the prefix with which GitLab and Gitea mark drafts
 	Body       string
 	Author     string // login
 	Head       string
-	HeadCommit string // "" while the host does not know
+	HeadCommit string // "" if the host does not know it yet
 	Base       string
 	State      State
 	Draft      bool
 }
 
-// State is what has become of a pull request.
+// State is the state of a pull request.
 type State string
 
-// States.
+// States of pull requests.
 const (
 	Open   State = "open"
-	Closed State = "closed" // not merged
+	Closed State = "closed" // closed without merging
 	Merged State = "merged"
 )
 
-// Change is what to change of a pull request.
+// Change holds the changes of a pull request.
 type Change struct {
 	Title *string
 	Body  *string
 	State *State // Open or Closed
 }
 
-// Check is what one of a commit's checks says.
+// Check is the result of one CI check of a commit.
 type Check struct {
 	Name    string
 	State   CheckState
 	Summary string // one line; may be ""
-	URL     string // of its page; may be ""
+	URL     string // address of its page; may be ""
 }
 
-// CheckState is how far a check is.
+// CheckState is the state of a check.
 type CheckState string
 
 // States of checks.
 const (
-	Pending CheckState = "pending" // waits, runs, or waits for a person
+	Pending CheckState = "pending" // queued, running, or waiting for a person
 	Success CheckState = "success"
-	Failure CheckState = "failure" // also an error, a timeout and a cancellation
-	Neutral CheckState = "neutral" // neither good nor bad: skipped, stale
+	Failure CheckState = "failure" // also errors, timeouts and cancellations
+	Neutral CheckState = "neutral" // neither success nor failure: skipped or stale
 )
 
-// Verdict is what all checks say together: Failure if one fails, else Pending
-// if one is pending, else Success; "" without checks.
+// Verdict combines checks: Failure if one failed, else Pending if one is
+// pending, else Success; "" without checks.
 func Verdict(checks []Check) CheckState {
 	var v CheckState
 	for _, c := range checks {
@@ -193,21 +194,21 @@ func Verdict(checks []Check) CheckState {
 	return v
 }
 
-// Comment is something said about a pull request.
+// Comment is a comment on a pull request.
 type Comment struct {
-	ID        string // within the pull request
+	ID        string // unique within the pull request
 	Author    string // login
 	Body      string
 	CreatedAt time.Time
 	URL       string
-	Path      string // of a comment on a line: the file
-	Line      int    // of it; 0 where it is not on a line, or no longer
+	Path      string // file of a comment on a line
+	Line      int    // line in the file; 0 if there is none, or it no longer exists
 }
 
-// MergeMethod is how a pull request becomes part of its base.
+// MergeMethod is a way of merging a pull request.
 type MergeMethod string
 
-// Methods of merging. A host or a repository may not allow each.
+// Methods of merging. A host or a repository may not allow all of them.
 const (
 	MergeCommit MergeMethod = "merge"
 	Squash      MergeMethod = "squash"

@@ -7,17 +7,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// Opener opens each pull request once: two who ask for the same take turns,
-// since not every host keeps them apart. The zero Opener is ready, and is safe
-// for concurrent use.
+// Opener opens each pull request at most once: concurrent calls for the same
+// pull request take turns, because some hosts would open two. The zero Opener
+// is ready to use and safe for concurrent use.
 type Opener struct {
 	mu   sync.Mutex
-	busy map[NewPullRequest]chan struct{} // by what tells pull requests apart
+	busy map[NewPullRequest]chan struct{} // by the fields that distinguish pull requests
 }
 
-// Open looks by find for an open pull request to n's base among those from its
-// head, and has create make one if there is none. Where create is refused, find
-// is asked again: somebody else may have been first.
+// Open calls find to look for an open pull request from n's head to n's base,
+// and create if there is none. If create is refused, it calls find again, since
+// somebody else may have been first.
 func (o *Opener) Open(ctx context.Context, n NewPullRequest, find func() ([]PullRequest, error), create func() (PullRequest, error)) (PullRequest, error) {
 	if err := n.Check(); err != nil {
 		return PullRequest{}, err

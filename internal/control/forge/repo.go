@@ -14,17 +14,17 @@ import (
 	"aloft/internal/fault"
 )
 
-// Repo names a repository at a host. Make it by [ParseURL] or
+// Repo names a repository at a host. Create it with [ParseURL] or
 // [ParsePullRequestURL].
 type Repo struct {
-	Host string // lower case, with the port unless it is the usual one: github.com, git.example.com:3000
-	Path string // owner/name, of GitLab also group/subgroup/name; without .git
+	Host string // lower case, without a default port: github.com, git.example.com:3000
+	Path string // owner/name, in GitLab also group/subgroup/name; without .git
 }
 
-// ParseURL reads the URL of a repository as git takes it: https, http, ssh, or
-// git@host:path. It reads as the gateway does, so that no URL means one host
-// to git and another to the forge. The port of ssh is dropped, for it says
-// nothing of the web's; [Set.Of] finds the host by its name then.
+// ParseURL parses a git URL of a repository: https, http, ssh, or
+// git@host:path. It uses the gateway's parser, so that a URL cannot mean one
+// host to git and another to the forge. The port of ssh is dropped, since it
+// says nothing about the web port; [Set.Of] then finds the host by its name.
 func ParseURL(s string) (Repo, error) {
 	m, err := mirror.ParseURL(s)
 	if err != nil {
@@ -32,7 +32,7 @@ func ParseURL(s string) (Repo, error) {
 	}
 	web, ok := m.Web()
 	if !ok {
-		return Repo{}, fault.Invalid("the repository is a folder of the server, and no forge has it").Named(CodeNotConfigured).
+		return Repo{}, fault.Invalid("the repository is a folder of the server, not a repository of a forge").Named(CodeNotConfigured).
 			Hint("pull requests need a repository at GitHub, GitLab or Gitea")
 	}
 	_, escaped, _ := strings.Cut(web.String(), "://")
@@ -40,14 +40,14 @@ func ParseURL(s string) (Repo, error) {
 	path, err := url.PathUnescape(escaped)
 	r := Repo{Host: web.Host(), Path: strings.TrimSuffix(path, ".git")}
 	if err != nil || !r.valid() {
-		return Repo{}, fault.Invalid("%s names no repository of a forge", web.Host()).Named("repo_url_invalid").
+		return Repo{}, fault.Invalid("%s is not the URL of a repository", web.Host()).Named("repo_url_invalid").
 			Hint("write it as https://host/owner/name")
 	}
 	return r, nil
 }
 
-// valid reports whether the names can be a repository's. What is sent to a host
-// is made of it, so nothing passes that a URL could mean otherwise.
+// valid reports whether the names are valid for a repository. Request URLs are
+// built from them, so everything ambiguous in a URL is rejected.
 func (r Repo) valid() bool {
 	parts := strings.Split(r.Path, "/")
 	return r.Host != "" && len(r.Path) <= 1024 && len(parts) >= 2 && len(parts) <= 24 && utf8.ValidString(r.Path) &&
@@ -56,36 +56,36 @@ func (r Repo) valid() bool {
 		})
 }
 
-// Owner is the path without the name.
+// Owner returns the path without the name.
 func (r Repo) Owner() string { return r.Path[:max(strings.LastIndexByte(r.Path, '/'), 0)] }
 
-// Name is the last part of the path.
+// Name returns the last segment of the path.
 func (r Repo) Name() string { return r.Path[strings.LastIndexByte(r.Path, '/')+1:] }
 
-// String is the repository as people name it: github.com/owner/name; without a
-// path it is the host.
+// String returns the name for people: github.com/owner/name, or the host if
+// there is no path.
 func (r Repo) String() string { return strings.TrimSuffix(r.Host+"/"+r.Path, "/") }
 
-// IsZero reports whether r names nothing.
+// IsZero reports whether r is the zero value.
 func (r Repo) IsZero() bool { return r == Repo{} }
 
-// Same reports whether both are the same repository: forges do not tell the
-// case of names apart.
+// Same reports whether both are the same repository. Names are not
+// case-sensitive.
 func (r Repo) Same(o Repo) bool {
 	return strings.EqualFold(r.Host, o.Host) && strings.EqualFold(r.Path, o.Path)
 }
 
 const maxURL = 2048 // bytes
 
-// pullURL knows the path of a pull request's page, and of those below it:
+// pullURL matches the path of a pull request's page and of pages below it:
 // owner/name/pull/7 (GitHub), owner/name/pulls/7 (Gitea),
-// group/name/-/merge_requests/7 (GitLab, older versions without the dash).
+// group/name/-/merge_requests/7 (GitLab; older versions without the dash).
 var pullURL = regexp.MustCompile(`^/(.+?)/(?:pull|pulls|-/merge_requests|merge_requests)/([1-9][0-9]{0,8})(?:/.*)?$`)
 
-// ParsePullRequestURL reads the address of a pull request's page, also of those
-// below it, such as its files.
+// ParsePullRequestURL parses the address of a pull request's page, or of a page
+// below it such as its files.
 func ParsePullRequestURL(s string) (Repo, int, error) {
-	bad := fault.Invalid("this is no address of a pull request").Named("pr_resolution_failed").
+	bad := fault.Invalid("this is not the address of a pull request").Named("pr_resolution_failed").
 		Hint("copy it from the browser, as in https://github.com/owner/name/pull/7")
 	if len(s) > maxURL {
 		return Repo{}, 0, bad
@@ -109,7 +109,7 @@ func ParsePullRequestURL(s string) (Repo, int, error) {
 	return r, number, nil
 }
 
-// Kind is which API a host speaks.
+// Kind is the kind of API that a host has.
 type Kind string
 
 // Kinds.
@@ -119,8 +119,8 @@ const (
 	Gitea  Kind = "gitea" // also Forgejo
 )
 
-// KindOf knows the kind of the hosts that everybody knows. Of others the
-// configuration must say it.
+// KindOf returns the kind of a well-known host. The kind of other hosts must be
+// configured.
 func KindOf(host string) (Kind, bool) {
 	switch host {
 	case "github.com":
@@ -133,13 +133,13 @@ func KindOf(host string) (Kind, bool) {
 	return GitHub, strings.HasSuffix(host, ".ghe.com")
 }
 
-// Set is the forges that a server knows, by host. It is made once, and then
-// safe for concurrent use.
+// Set holds the configured forges by host. It is safe for concurrent use once
+// complete.
 type Set map[string]Forge
 
-// Of returns the forge of a repository, and the repository by the host as the
-// forge is configured. A host that is known with a port only is found by its
-// name, as the URLs of ssh have it.
+// Of returns the forge of a repository, and the repository with the host as
+// configured. A host configured with a port is also found by its name alone, as
+// in ssh URLs.
 func (s Set) Of(r Repo) (Forge, Repo, error) {
 	r.Host = strings.ToLower(r.Host)
 	if f, ok := s[r.Host]; ok {
@@ -159,7 +159,7 @@ func (s Set) Of(r Repo) (Forge, Repo, error) {
 		Hint("add its URL and a token to git.credentials in the configuration, with `forge: github`, `gitlab` or `gitea` where the host is your own")
 }
 
-// hostname is the host without its port.
+// hostname returns the host without its port.
 func hostname(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		return host[:i]

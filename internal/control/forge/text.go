@@ -9,24 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// Line makes one plain line of at most so many bytes, with an ellipsis where it
-// was cut.
+// Line reduces s to one plain line of at most most bytes, with an ellipsis if
+// it is truncated.
 func Line(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
 			return ' '
 		}
 		if unicode.Is(unicode.Bidi_Control, r) {
-			return -1 // it would turn the words beside it around
+			return -1 // direction marks could reverse the surrounding text
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 	return Cut(strings.Join(strings.Fields(s), " "), most)
 }
 
-// Cut makes text of at most so many bytes, with an ellipsis where it was cut,
-// and never within a character. Nothing in it is no UTF-8 or a NUL, which hosts
-// refuse.
+// Cut truncates s to at most most bytes, with an ellipsis, and never within a
+// character. It removes invalid UTF-8 and NUL, which hosts reject.
 func Cut(s string, most int) string {
 	const more = "…"
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
@@ -40,7 +39,7 @@ func Cut(s string, most int) string {
 	return strings.TrimRight(s[:end], " ") + more
 }
 
-// Web returns the address if it is one of a web page, else "".
+// Web returns the address if it is that of a web page, or else "".
 func Web(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
@@ -49,7 +48,7 @@ func Web(s string) string {
 	return u.String()
 }
 
-// Hash returns a commit's id, or "" if it is none.
+// Hash returns a commit id, or "" if s is not one.
 func Hash(s string) string {
 	if len(s) != 40 && len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "" {
 		return ""
@@ -57,8 +56,8 @@ func Hash(s string) string {
 	return s
 }
 
-// Unmarked takes the word from a title by which GitLab and Gitea know a draft,
-// and says whether there was one.
+// Unmarked removes the prefix with which GitLab and Gitea mark drafts from a
+// title, and reports whether there was one.
 func Unmarked(title string) (string, bool) {
 	draft := false
 	for {
@@ -81,8 +80,8 @@ func cutMark(title string) (string, bool) {
 	return title, false
 }
 
-// Marked puts the word before a title that makes it a draft's, or takes it away,
-// within so many bytes.
+// Marked adds or removes the draft prefix of a title, and truncates the result
+// to most bytes.
 func Marked(mark, title string, draft bool, most int) string {
 	rest, _ := Unmarked(Line(title, most))
 	if !draft {
@@ -91,13 +90,13 @@ func Marked(mark, title string, draft bool, most int) string {
 	return mark + Line(cmp.Or(rest, "Untitled"), most-len(mark))
 }
 
-// Newest sorts comments by their time, and keeps what [Discussion] promises.
+// Newest sorts comments by time and keeps those that [Discussion] promises.
 func Newest(all []Comment) []Comment {
 	slices.SortStableFunc(all, func(a, b Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return all[max(len(all)-MaxComments, 0):]
 }
 
-// ByName sorts checks by their names, and keeps what [Forge] promises.
+// ByName sorts checks by name and keeps those that [Forge] promises.
 func ByName(all []Check) []Check {
 	if len(all) > MaxChecks {
 		weight := map[CheckState]int{Failure: -2, Pending: -1}

@@ -17,7 +17,7 @@ import (
 
 const secret = "s3cret+token/of=owner"
 
-// wire speaks to h at a host of its own.
+// wire returns a Wire to a new server with the handler h.
 func wire(t *testing.T, h http.HandlerFunc) (*forge.Wire, forge.Repo) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 		header map[string]string
 		body   string
 		code   string
-		least  time.Duration // to wait
+		least  time.Duration // minimum wait
 	}{
 		"401":                  {401, nil, "Bad credentials: " + secret, forge.CodeUnauthorized, 0},
 		"403":                  {403, nil, "Resource not accessible", forge.CodeDenied, 0},
@@ -78,7 +78,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The token goes to the configured host only.
+// TestRedirectCarriesNoToken checks that the token is sent to the configured
+// host only.
 func TestRedirectCarriesNoToken(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the other host was asked, with %q", r.Header.Get("Authorization"))
@@ -108,7 +109,7 @@ func TestRedirectCarriesNoToken(t *testing.T) {
 	if err := w.Do(t.Context(), forge.Ask{Repo: r, Path: []string{"moved"}, Out: &v}); err != nil || !v.OK {
 		t.Errorf("what has moved: %v, %v", v, err)
 	}
-	// It would have become a GET.
+	// Following it would turn it into a GET.
 	if err := w.Do(t.Context(), forge.Ask{Repo: r, Method: http.MethodPost, Path: []string{"moved"}, In: 1}); !fault.Is(err, fault.KindConflict) {
 		t.Errorf("POST to what has moved: %v", err)
 	}
@@ -187,7 +188,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A host that does not answer is given up, and none hangs what waits for it.
+// TestSilentHost checks that an unresponsive host runs into a timeout.
 func TestSilentHost(t *testing.T) {
 	let := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -237,7 +238,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// A host may answer anything for addresses and commits; none of it reaches a page.
+// TestForeignValues checks that arbitrary values for addresses and commits from
+// a host do not reach a page.
 func TestForeignValues(t *testing.T) {
 	for _, s := range []string{"javascript:alert(1)", "data:text/html,x", "//h/x", "https://u:p@h/", "https:", strings.Repeat("https://h/", 300)} {
 		if got := forge.Web(s); got != "" {

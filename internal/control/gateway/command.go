@@ -61,7 +61,7 @@ func readPushRequest(r *bufio.Reader, idLength int) (pushRequest, error) {
 		if ok {
 			p.Capabilities = strings.Fields(caps)
 			if p.has("push-options") {
-				return pushRequest{}, errors.New("push options are not taken")
+				return pushRequest{}, errors.New("push options are not supported")
 			}
 		}
 		c, err := parseCommand(text, idLength)
@@ -77,10 +77,10 @@ func readPushRequest(r *bufio.Reader, idLength int) (pushRequest, error) {
 func parseCommand(text string, idLength int) (command, error) {
 	m := commandPattern.FindStringSubmatch(text)
 	if m == nil || len(m[1]) != idLength || len(m[2]) != idLength {
-		return command{}, fmt.Errorf("not a command of a push: %q", mirror.Plain(text))
+		return command{}, fmt.Errorf("invalid push command: %q", mirror.Plain(text))
 	}
 	if !mirror.ValidRef(m[3]) {
-		return command{}, fmt.Errorf("not the name of a ref: %q", mirror.Plain(m[3]))
+		return command{}, fmt.Errorf("invalid ref name: %q", mirror.Plain(m[3]))
 	}
 	return command{m[1], m[2], m[3]}, nil
 }

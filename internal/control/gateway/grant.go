@@ -79,7 +79,7 @@ func (g *Gateway) Grant(grant Grant) (credential string, err error) {
 	}
 	for u, branch := range grant.Push {
 		if !mirror.ValidBranch(branch) {
-			return "", fault.Invalid("branch %q: not a name that git takes", branch).Named("branch_invalid")
+			return "", fault.Invalid("branch %q: not a valid branch name", branch).Named("branch_invalid")
 		}
 		if err := g.allow(s, u, branch); err != nil {
 			return "", err

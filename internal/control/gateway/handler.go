@@ -61,8 +61,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := g.session(r)
 	if s == nil {
 		w.Header().Set("WWW-Authenticate", `Basic realm="aloft"`)
-		say(w, http.StatusUnauthorized, "This machine's git credential is not good, or no longer: its run may have ended.",
-			"Start a new run; git works again with it.")
+		say(w, http.StatusUnauthorized, "This machine's git credential is invalid or revoked: its run may have ended.",
+			"Start a new run to use git again.")
 		return
 	}
 	defer g.serving.Done()

@@ -48,7 +48,7 @@ func readLFSRequest(in io.Reader) (lfsRequest, error) {
 		return lfsRequest{}, errors.New("it is too long")
 	}
 	if err := json.Unmarshal(data, &req); err != nil {
-		return lfsRequest{}, errors.New("it is no JSON of the Git LFS API")
+		return lfsRequest{}, errors.New("it is not JSON of the Git LFS API")
 	}
 	if req.Operation != "download" && req.Operation != "upload" {
 		return lfsRequest{}, errors.New("its operation is neither download nor upload")
@@ -61,7 +61,7 @@ func readLFSRequest(in io.Reader) (lfsRequest, error) {
 	}
 	for _, o := range req.Objects {
 		if !lfsOID.MatchString(o.OID) || o.Size < 0 {
-			return lfsRequest{}, errors.New("it names what is no object")
+			return lfsRequest{}, errors.New("it contains an invalid object")
 		}
 	}
 	return req, nil
@@ -105,7 +105,7 @@ func (q *request) lfsBatch(ctx context.Context) {
 		case a.Error != nil:
 			o.Error = map[string]any{"code": a.Error.Code, "message": mirror.Plain(a.Error.Message)}
 		case a.Size > q.g.maxPack:
-			o.Error = map[string]any{"code": http.StatusUnprocessableEntity, "message": fmt.Sprintf("it has %d bytes; this server takes %d", a.Size, q.g.maxPack)}
+			o.Error = map[string]any{"code": http.StatusUnprocessableEntity, "message": fmt.Sprintf("it has %d bytes; this server accepts at most %d", a.Size, q.g.maxPack)}
 		case req.Operation == "download" && a.Actions.Download != nil, req.Operation == "upload" && a.Actions.Upload != nil:
 			o.Actions = here
 		}
@@ -137,7 +137,7 @@ func (q *request) lfsDownload(ctx context.Context) {
 		err = fault.NotFound("the git server does not have the large file %s", q.object.OID).Named("lfs_not_found")
 	}
 	if err == nil && answer.Size > q.g.maxPack {
-		err = fault.Exhausted("the large file %s has %d bytes; this server takes %d", q.object.OID, answer.Size, q.g.maxPack)
+		err = fault.Exhausted("the large file %s has %d bytes; this server accepts at most %d", q.object.OID, answer.Size, q.g.maxPack)
 	}
 	if err != nil {
 		q.failLFS("git lfs download", err)
@@ -172,7 +172,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 		return
 	}
 	if q.object.Size > q.g.maxPack {
-		q.sayLFS(http.StatusRequestEntityTooLarge, fmt.Sprintf("The large file has %d bytes; this server takes %d.", q.object.Size, q.g.maxPack))
+		q.sayLFS(http.StatusRequestEntityTooLarge, fmt.Sprintf("The large file has %d bytes; this server accepts at most %d.", q.object.Size, q.g.maxPack))
 		return
 	}
 	spool, err := os.CreateTemp(q.g.spool, "lfs-")
@@ -193,7 +193,7 @@ func (q *request) lfsUpload(ctx context.Context) {
 		q.failLFS("git lfs upload", err)
 		return
 	case n != q.object.Size, hex.EncodeToString(sum.Sum(nil)) != q.object.OID:
-		q.sayLFS(http.StatusBadRequest, "What came is not the large file that its name says.")
+		q.sayLFS(http.StatusBadRequest, "The uploaded data does not match the id of the large file.")
 		return
 	case !q.s.secrets.Empty() && finder.Found(nil):
 		q.log("git lfs upload", "refused: secret in push", "oid", q.object.OID)
@@ -223,7 +223,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // lfsLocks reports that file locks are not supported: branches decide who may
 // change what.
 func (q *request) lfsLocks(context.Context) {
-	q.sayLFS(http.StatusNotFound, "Locks are not served.")
+	q.sayLFS(http.StatusNotFound, "File locks are not supported.")
 }
 
 func (q *request) mayUpload() bool {
@@ -240,7 +240,7 @@ func (q *request) mayUpload() bool {
 func (q *request) lfsRemote(ctx context.Context) (lfs.Remote, error) {
 	web, ok := q.access.repo.Web()
 	if !ok {
-		return lfs.Remote{}, fault.NotFound("large files are not served of %s", q.access.repo).Named("lfs_not_found")
+		return lfs.Remote{}, fault.NotFound("large files of %s are not available", q.access.repo).Named("lfs_not_found")
 	}
 	r := lfs.Remote{Endpoint: strings.TrimSuffix(web.String(), ".git") + ".git/info/lfs", Named: q.g.mirrors.Configured(ctx, web)}
 	var err error

@@ -80,7 +80,7 @@ func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Con
 			return "", fmt.Errorf("layer %s: %w", key, err)
 		}
 	}
-	return "", fmt.Errorf("layer %s: it is removed as often as it is made", key)
+	return "", fmt.Errorf("layer %s: concurrent prunes keep removing it", key)
 }
 
 // rounds is how often a layer is made again if a concurrent prune removes it

@@ -189,7 +189,7 @@ func (l layout) image(tag string) (img layoutImage, err error) {
 	}
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != len(manifest.Layers) || len(diffs) == 0 || len(diffs) > maxLayers {
-		return img, fmt.Errorf("it has %d layers and %d digests of their content; there have to be 1 to %d of both", len(manifest.Layers), len(diffs), maxLayers)
+		return img, fmt.Errorf("it has %d layers and %d digests of their content; expected 1 to %d of each", len(manifest.Layers), len(diffs), maxLayers)
 	}
 	for i, d := range manifest.Layers {
 		diff, err := hexDigest(diffs[i])
@@ -217,7 +217,7 @@ func (l layout) choose(index []byte, tag string, depth int) (descriptor, ociMani
 		}
 	}
 	if len(fit) != 1 {
-		return descriptor{}, ociManifest{}, fmt.Errorf("its index has %d images for linux/%s with the tag %q, and it has to be one: name it as oci:DIR:TAG", len(fit), runtime.GOARCH, tag)
+		return descriptor{}, ociManifest{}, fmt.Errorf("its index has %d images for linux/%s with the tag %q, expected one: name it as oci:DIR:TAG", len(fit), runtime.GOARCH, tag)
 	}
 	d := fit[0]
 	switch d.MediaType {
@@ -235,7 +235,7 @@ func (l layout) choose(index []byte, tag string, depth int) (descriptor, ociMani
 		err := l.json(d, &m)
 		return d, m, err
 	}
-	return descriptor{}, ociManifest{}, fmt.Errorf("its index holds a %q, which is no image", d.MediaType)
+	return descriptor{}, ociManifest{}, fmt.Errorf("its index contains a %q, which is not an image", d.MediaType)
 }
 
 func (l layout) json(d descriptor, into any) error {

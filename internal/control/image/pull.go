@@ -74,7 +74,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 			return Image{}, err
 		}
 		if l.Size < 0 || l.Size > maxLayerSize {
-			return Image{}, fmt.Errorf("layer %s says that it has %d bytes; at most %d GiB are taken", l.Digest, l.Size, maxLayerSize>>30)
+			return Image{}, fmt.Errorf("layer %s claims to have %d bytes; the limit is %d GiB", l.Digest, l.Size, maxLayerSize>>30)
 		}
 		if sum += l.Size; all.most > 0 && sum > all.most {
 			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
@@ -228,7 +228,7 @@ func download(ctx context.Context, remote *registry.Image, l registry.Layer, dig
 			return err
 		}
 		if !resumed {
-			return fmt.Errorf("the registry gives something else for layer %s", l.Digest)
+			return fmt.Errorf("the registry's data for layer %s does not match its digest", l.Digest)
 		}
 		resumed = false
 	}

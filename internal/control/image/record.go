@@ -129,7 +129,7 @@ func (s *Store) List() ([]Record, error) {
 func (s *Store) Remove(name string) error {
 	err := os.Remove(s.recordPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.NotFound("no image %s is here", name).Named("image_not_found").Hint("`aloft image list` names those that are")
+		return fault.NotFound("there is no image %s", name).Named("image_not_found").Hint("`aloft image list` names those that are")
 	}
 	return err
 }

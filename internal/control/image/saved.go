@@ -43,7 +43,7 @@ func (u *unpacker) special(name string, h *tar.Header) (done bool, err error) {
 	case h.PAXRecords[SavedWhiteout] != "":
 		return true, u.putWhiteout(path.Dir(name), path.Base(name))
 	case h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0:
-		return true, errors.New("it is a whiteout in the form of a file system's, which no archive has")
+		return true, errors.New("it is a character-device whiteout, which an archive must not contain")
 	case h.Typeflag == tar.TypeChar:
 		mode, dev = unix.S_IFCHR, unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor))
 	case h.Typeflag == tar.TypeBlock:

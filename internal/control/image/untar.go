@@ -163,7 +163,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 			return err
 		}
 	case tar.TypeChar, tar.TypeBlock:
-		return errors.New("it is a device, which an image must not bring")
+		return errors.New("it is a device, which an image must not contain")
 	default:
 		return fmt.Errorf("it is of unknown type %q", h.Typeflag)
 	}

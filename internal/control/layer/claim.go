@@ -25,7 +25,7 @@ type claim struct {
 
 // Claim keeps the layer id and those below it for as long as the folder while
 // exists, and returns their directories, topmost first. It replaces a claim of
-// the same name. If id is "", it removes the claim and returns nothing.
+// the same name. If id is "", the claim is empty.
 func (s *Store) Claim(name, while, id string) (dirs []string, err error) {
 	err = s.locked(func() error {
 		stack, err := s.Stack(id)
@@ -279,7 +279,7 @@ func (s *Store) workDir() (dir string, done func(), err error) {
 // the store's lock.
 func (s *Store) put(l Layer, tree string) error {
 	if l.Parent != "" && !s.Has(l.Parent) {
-		return fmt.Errorf("layer %s: what it stands on was removed meanwhile: %w", l.ID, notFound(l.Parent))
+		return fmt.Errorf("layer %s: the layer below it was removed meanwhile: %w", l.ID, notFound(l.Parent))
 	}
 	if err := s.writeMeta(l); err != nil {
 		return err

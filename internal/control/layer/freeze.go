@@ -42,7 +42,7 @@ func (s *Store) Freeze(l Layer, upper, claim string) error {
 				return err
 			}
 			if len(below) >= maxStack {
-				return fault.Conflict("%s stands on %d layers, and no more can be put above them", l.Parent, len(below)-1).
+				return fault.Conflict("%s is already based on %d layers, the maximum", l.Parent, len(below)-1).
 					Named("snapshot_too_deep").Hint("wait until the server has merged them, which it does in the background")
 			}
 		}

@@ -216,12 +216,12 @@ func (s *Store) Stack(id string) ([]Layer, error) {
 		l, err := s.Layer(at)
 		if err != nil {
 			if at != id {
-				return nil, fmt.Errorf("%s stands on a layer that is missing: %w", id, err)
+				return nil, fmt.Errorf("%s is based on a missing layer: %w", id, err)
 			}
 			return nil, err
 		}
 		if slices.ContainsFunc(out, func(o Layer) bool { return o.ID == l.ID }) {
-			return nil, fmt.Errorf("layer %s stands on itself", id)
+			return nil, fmt.Errorf("layer %s is its own ancestor", id)
 		}
 		out, at = append(out, l), l.Parent
 	}

@@ -41,7 +41,7 @@ func (s *Store) Tend(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			failed = append(failed, fmt.Errorf("merge what %s stands on: %w", l.ID, err))
+			failed = append(failed, fmt.Errorf("merge the layers below %s: %w", l.ID, err))
 		}
 	}
 	return errors.Join(failed...)

@@ -316,16 +316,16 @@ func (c config) stack(id string, m manifest) ([]Layer, error) {
 	}
 	n := len(c.Aloft)
 	if n == 0 || n != len(m.Layers) || n != len(c.RootFS.DiffIDs) || n > maxStack {
-		return nil, fmt.Errorf("it has %d layers, %d files and %d digests; there have to be 1 to %d of each", n, len(m.Layers), len(c.RootFS.DiffIDs), maxStack)
+		return nil, fmt.Errorf("it has %d layers, %d files and %d digests; expected 1 to %d of each", n, len(m.Layers), len(c.RootFS.DiffIDs), maxStack)
 	}
 	parent := ""
 	out := make([]Layer, n)
 	for i, l := range c.Aloft {
 		if !ValidID(l.ID) || l.Parent != parent || l.Content() != c.Aloft[0].Content() || l.Image != c.Aloft[0].Image {
-			return nil, fmt.Errorf("its layer %q does not stand on %q", l.ID, parent)
+			return nil, fmt.Errorf("its layer %q is not based on %q", l.ID, parent)
 		}
 		if slices.ContainsFunc(out[:i], func(o Layer) bool { return o.ID == l.ID }) {
-			return nil, fmt.Errorf("its layer %s is there twice", l.ID)
+			return nil, fmt.Errorf("its layer %s is listed twice", l.ID)
 		}
 		l.Kept = false
 		l.Packed = &Packed{Digest: m.Layers[i].Digest, DiffID: c.RootFS.DiffIDs[i], Size: m.Layers[i].Size}

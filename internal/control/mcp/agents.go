@@ -19,49 +19,49 @@ import (
 	"aloft/internal/secret"
 )
 
-// workspace is where a machine has the repository, as ${workspaceFolder} of a
-// remote server has it.
+// workspace is the folder of the repository in a machine, the value of
+// ${workspaceFolder} in the configuration of remote servers.
 const workspace = "/workspace"
 
-// idleFor is how long conversations that nobody uses are kept.
+// idleFor is how long unused connections are kept.
 const idleFor = 10 * time.Minute
 
-// AgentsConfig is what the servers of agents are known by. All of it must be set.
+// AgentsConfig holds the dependencies of [Agents]. All fields are required.
 type AgentsConfig struct {
 	Servers *Servers
-	// File returns a file of the agent's repository at a commit, nil where there is
-	// none.
+	// File returns a file of the agent's repository at a commit, or nil if it
+	// does not exist.
 	File func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
-	// Environment returns what the agent's environment.json says, as its default
-	// branch had it when the agent began.
+	// Environment returns the agent's environment.json on the default branch at
+	// the agent's creation.
 	Environment func(ctx context.Context, a agent.Agent) (environment.Environment, error)
-	// Variables returns what the agent's machine has: no other variables are known
-	// to a configuration.
+	// Variables returns the variables of the agent's machine. A server's
+	// configuration can refer to no others.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
 }
 
-// Agents knows the MCP servers of each agent, and speaks with the remote ones. Its
-// methods are safe for concurrent use.
+// Agents determines the MCP servers of each agent and talks to the remote ones.
+// Its methods are safe for concurrent use.
 type Agents struct {
 	AgentsConfig
 	mu   sync.Mutex
 	busy map[string]*engaged // by agent
 }
 
-// engaged is the party of an agent.
+// engaged is an agent's party and its users.
 type engaged struct {
 	*Party
-	egress string // by which its foreign servers are reached
+	egress string // identifies the network policy for the repository's servers
 	users  int
 	idle   *time.Timer
 }
 
-// NewAgents returns the servers of agents. They are closed when Aloft ends.
+// NewAgents returns an Agents. Close it when the server ends.
 func NewAgents(c AgentsConfig) *Agents {
 	return &Agents{AgentsConfig: c, busy: map[string]*engaged{}}
 }
 
-// Close ends all conversations.
+// Close closes all connections.
 func (g *Agents) Close() {
 	g.mu.Lock()
 	all := slices.Collect(maps.Values(g.busy))
@@ -72,7 +72,7 @@ func (g *Agents) Close() {
 	}
 }
 
-// party returns the agent's, in use until done.
+// party returns the agent's party, which stays open until done is called.
 func (g *Agents) party(s *agent.State) (e *engaged, done func(), err error) {
 	egress, err := json.Marshal(s.Egress)
 	if err != nil {
@@ -107,7 +107,7 @@ func (g *Agents) party(s *agent.State) (e *engaged, done func(), err error) {
 	}, nil
 }
 
-// leave ends the conversations of an agent, unless they are used again.
+// leave closes the connections of an agent, unless they are in use again.
 func (g *Agents) leave(id string, e *engaged) {
 	g.mu.Lock()
 	if e.users > 0 {
@@ -128,8 +128,8 @@ func repository(a agent.Agent) string {
 	return secret.Repo(a.Repos[0].URL)
 }
 
-// Of returns the servers that the agent gets in its open run, and those that it
-// does not get. The variables of remote ones are replaced.
+// Of returns the servers that the agent gets in its current run, and those that
+// are left out. Variables in remote servers are expanded.
 func (g *Agents) Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
 	var all []mcp.Server
 	var left []mcp.LeftOut
@@ -170,8 +170,8 @@ func (g *Agents) Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.Le
 	return servers, slices.Concat(left, unset, out), nil
 }
 
-// project reads what the repository says. A file that cannot be read names no
-// servers.
+// project reads the servers that the repository configures. An unreadable file
+// is reported as left out.
 func (g *Agents) project(ctx context.Context, a agent.Agent) ([]mcp.Server, []mcp.LeftOut) {
 	for _, name := range mcp.Files {
 		data, err := g.File(ctx, a, a.RulesAt, name)
@@ -193,7 +193,7 @@ func (g *Agents) project(ctx context.Context, a agent.Agent) ([]mcp.Server, []mc
 	return nil, nil
 }
 
-// expanded replaces the variables of remote servers by the agent's own.
+// expanded replaces the variables in remote servers by the agent's values.
 func (g *Agents) expanded(ctx context.Context, a agent.Agent, all []mcp.Server) ([]mcp.Server, []mcp.LeftOut, error) {
 	if !slices.ContainsFunc(all, mcp.Server.Remote) {
 		return all, nil, nil
@@ -220,7 +220,7 @@ func (g *Agents) expanded(ctx context.Context, a agent.Agent, all []mcp.Server) 
 	return out, left, nil
 }
 
-// List says what a remote server offers.
+// List returns the tools of a remote server.
 func (g *Agents) List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error) {
 	e, done, err := g.party(s)
 	if err != nil {
@@ -240,7 +240,7 @@ func (g *Agents) Call(ctx context.Context, s *agent.State, server mcp.Server, to
 	return e.Call(ctx, server, tool, args)
 }
 
-// Resources lists what a remote server has to read.
+// Resources lists the resources of a remote server.
 func (g *Agents) Resources(ctx context.Context, s *agent.State, server mcp.Server) ([]mcp.Resource, error) {
 	e, done, err := g.party(s)
 	if err != nil {
@@ -250,7 +250,7 @@ func (g *Agents) Resources(ctx context.Context, s *agent.State, server mcp.Serve
 	return e.Resources(ctx, server)
 }
 
-// Read reads one of them.
+// Read reads a resource of a remote server.
 func (g *Agents) Read(ctx context.Context, s *agent.State, server mcp.Server, uri string) ([]mcp.Content, error) {
 	e, done, err := g.party(s)
 	if err != nil {
@@ -260,8 +260,9 @@ func (g *Agents) Read(ctx context.Context, s *agent.State, server mcp.Server, ur
 	return e.Read(ctx, server, uri)
 }
 
-// SignIn returns where the agent's person signs in to the server, which is a page
-// of Aloft's: only their own browser may begin it. It returns "" where nobody has to.
+// SignIn returns the address at which the agent's user starts a sign-in to the
+// server, or "" if none is needed. It is a page of Aloft, because only the
+// user's own browser may start a sign-in.
 func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) (string, error) {
 	if !server.Remote() {
 		return "", nil
@@ -278,14 +279,14 @@ func (g *Agents) SignIn(ctx context.Context, s *agent.State, server mcp.Server) 
 	return "", nil
 }
 
-// Shown is a server of an agent's, as its person is shown it.
+// Shown is one of an agent's servers, as shown to its user.
 type Shown struct {
 	mcp.Server
 	SignIn  SignInStatus
-	Listing *mcp.Listing // what the agent was told of it last; nil before, and where it has changed since
+	Listing *mcp.Listing // the tools last reported to the agent; nil before the first time, or if the server has changed since
 }
 
-// Show returns the agent's servers, and those that it does not get.
+// Show returns the agent's servers, and those that are left out.
 func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftOut, error) {
 	servers, left, err := g.Of(ctx, s)
 	if err != nil {
@@ -312,7 +313,7 @@ func (g *Agents) shown(ctx context.Context, a agent.Agent, server mcp.Server, to
 	return out, err
 }
 
-// BeginSignIn begins one at a server of the agent's, for its person; see
+// BeginSignIn starts a sign-in to one of the agent's servers for its user; see
 // [Servers.BeginSignIn].
 func (g *Agents) BeginSignIn(ctx context.Context, s *agent.State, name string, back Back) (address, state string, err error) {
 	servers, _, err := g.Of(ctx, s)

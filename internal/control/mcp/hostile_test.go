@@ -17,10 +17,11 @@ import (
 	"aloft/internal/policy"
 )
 
-// answers are what a server answers, by path.
+// answers maps paths to a server's handlers.
 type answers map[string]http.HandlerFunc
 
-// say answers with JSON, in which SELF is the server's own address.
+// say returns a handler that responds with JSON, in which SELF stands for the
+// server's address.
 func say(status int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -35,7 +36,8 @@ const (
 	tokenText    = `{"access_token":"access-token-2026","token_type":"Bearer","refresh_token":"refresh-token-2026","expires_in":1}`
 )
 
-// provided serves an MCP server that is its own provider, whose answers may be others.
+// provided starts an MCP server that is its own OAuth provider. others replaces
+// some of its responses.
 func provided(t *testing.T, others answers) mcp.Server {
 	t.Helper()
 	all := answers{
@@ -61,8 +63,8 @@ func provided(t *testing.T, others answers) mcp.Server {
 	return remote(at + "/mcp")
 }
 
-// goThrough signs ada in, and has her token renewed: every address that the
-// server and its provider name is asked.
+// goThrough signs ada in and renews the token, so that every address named by
+// the server and its provider is requested.
 func goThrough(t *testing.T, s *Servers, server mcp.Server) error {
 	t.Helper()
 	_, state, err := s.BeginSignIn(t.Context(), nil, server, ada, Back{})
@@ -76,10 +78,11 @@ func goThrough(t *testing.T, s *Servers, server mcp.Server) error {
 	return err
 }
 
-// Nothing that a server or its provider names leads Aloft to where it may not go:
-// each hop of a sign-in leads, in its turn, to an address that is blocked. Where
-// that is opened the hop is taken, so that the row is known to lead there; a
-// redirect to another server is followed even then nowhere.
+// TestReachOfEveryHop checks that no address named by a server or its provider
+// leads Aloft to a blocked address. In turn, each hop of a sign-in points to
+// one. With that address allowed, the hop must be taken, which proves that the
+// test case reaches it, except for a redirect to another server, which is never
+// followed.
 func TestReachOfEveryHop(t *testing.T) {
 	var reached atomic.Int32
 	far := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +151,8 @@ func TestReachOfEveryHop(t *testing.T) {
 			if n := reached.Swap(0); n != 0 {
 				t.Errorf("a blocked address was asked %d times: %v", n, err)
 			}
-			// A sign-in that goes its whole way ends where the server wants another.
+			// A complete sign-in is rejected by the server, which requires another
+			// token.
 			if whole := fault.Of(err).Code == CodeSignIn; whole != (name == "Nothing") && name != "RenewalRedirect" && !strings.HasPrefix(name, "Resource") {
 				t.Errorf("it ends with %v", err)
 			}
@@ -160,8 +164,9 @@ func TestReachOfEveryHop(t *testing.T) {
 	}
 }
 
-// The server of a repository is reached as its agent's machine is, also when the
-// browser comes back: what is open to Aloft alone is not asked.
+// TestSignInOfARepositorysServer checks that a repository's server is accessed
+// with the network policy of the agent's machine, even when the browser
+// returns: addresses open only to Aloft are not contacted.
 func TestSignInOfARepositorysServer(t *testing.T) {
 	s := newServers(t)
 	server := provided(t, nil)
@@ -185,7 +190,8 @@ func TestSignInOfARepositorysServer(t *testing.T) {
 	}
 }
 
-// Whoever is asked may say again all that it was sent: none of it is in an error.
+// TestErrorsTellNothingThatWasSent checks that no error contains secrets that a
+// server echoes.
 func TestErrorsTellNothingThatWasSent(t *testing.T) {
 	const key, secret, code = "key-of-the-server-2026", "secret-of-the-client-2026", "code-of-the-visit-2026"
 	again := func(w http.ResponseWriter, r *http.Request) {
@@ -236,8 +242,8 @@ func TestErrorsTellNothingThatWasSent(t *testing.T) {
 	}
 }
 
-// A provider that has forgotten Aloft, as many do that register clients by
-// themselves, is asked for another client with the next sign-in.
+// TestClientIsForgotten checks that Aloft registers again at the next sign-in
+// if the provider has forgotten its client, as many providers do.
 func TestClientIsForgotten(t *testing.T) {
 	s := newServers(t)
 	var made atomic.Int32
@@ -276,7 +282,7 @@ func TestClientIsForgotten(t *testing.T) {
 	}
 }
 
-// Whatever a server says of its tools, what comes of it is bounded.
+// FuzzServer checks that results are limited whatever a server returns.
 func FuzzServer(f *testing.F) {
 	for _, said := range []string{
 		`{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`, `{"tools":[null,{"name":"Shell"},{"name":"Shell"}],"nextCursor":"x"}`,
@@ -312,7 +318,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// A challenge of the server's names nothing but addresses of the web.
+// FuzzChallenge checks that a server's challenge yields only web addresses.
 func FuzzChallenge(f *testing.F) {
 	for _, said := range []string{`Bearer resource_metadata="https://a.test/x", scope="a b"`, `Bearer resource_metadata="javascript:alert(1)"`, `Basic x, Bearer a=`, `"`, `Bearer resource_metadata="file:///etc/passwd"`} {
 		f.Add(said)

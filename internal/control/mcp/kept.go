@@ -16,29 +16,29 @@ import (
 	"aloft/internal/secret"
 )
 
-// maxServer is how large a server is as it is kept, in bytes, and maxServers
-// those of one request together.
+// maxServer is the maximum size in bytes of a stored server, and maxServers
+// that of all servers in one request.
 const (
 	maxServer  = 64 << 10
 	maxServers = 256 << 10
 )
 
-// Vault keeps what is secret. Its methods are safe for concurrent use.
+// Vault stores secrets. Its methods are safe for concurrent use.
 type Vault interface {
 	Keep(ctx context.Context, owner secret.Owner, name, value string) (secret.Secret, error)
 	Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error)
 	Drop(ctx context.Context, owner secret.Owner, name string) error
 }
 
-// Kept is a server that the team or a person has named.
+// Kept is a server configured by the team or a user.
 type Kept struct {
-	ID        string // the same as long as its owner has a server of that name
+	ID        string // stays the same while the owner has a server of that name
 	Owner     secret.Owner
-	CreatedAt time.Time // of what it is now
+	CreatedAt time.Time // of the current version
 	mcp.Server
 }
 
-// teamsOwner and personsOwner are whose servers are kept.
+// teamsOwner and personsOwner are the owners of stored servers.
 var teamsOwner = secret.Owner{Kind: secret.OfMCPTeam, ID: secret.TheTeam.ID}
 
 func personsOwner(userID int64) secret.Owner {
@@ -57,11 +57,11 @@ func visitsOf(userID int64) secret.Owner {
 	return secret.Owner{Kind: secret.OfMCPVisit, ID: strconv.FormatInt(userID, 10)}
 }
 
-// Team reports whether the server is the team's.
+// Team reports whether the server belongs to the team.
 func (k Kept) Team() bool { return k.Owner.Kind == secret.OfMCPTeam }
 
-// List returns the team's servers and the user's, by name. Headers, Env and Auth
-// are in them.
+// List returns the servers of the team and of the user, sorted by name,
+// including Headers, Env and Auth.
 func (s *Servers) List(ctx context.Context, userID int64) ([]Kept, error) {
 	var out []Kept
 	for _, owner := range []secret.Owner{teamsOwner, personsOwner(userID)} {
@@ -88,7 +88,7 @@ func keptID(owner secret.Owner, name string) string {
 	return "mcp-" + hex.EncodeToString(sum[:12])
 }
 
-// Find returns the server of that id, of those that the user sees.
+// Find returns the server with that id if the user can see it.
 func (s *Servers) Find(ctx context.Context, userID int64, id string) (Kept, error) {
 	all, err := s.List(ctx, userID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Servers) Find(ctx context.Context, userID int64, id string) (Kept, erro
 	return Kept{}, fault.NotFound("there is no such MCP server").Hint("list them with `aloft mcp list`")
 }
 
-// Add keeps a server for the user, or for the team. The error is a fault.
+// Add stores a server for the user or the team. The error is a fault.
 func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.Server) (Kept, error) {
 	k := Kept{Owner: personsOwner(userID), Server: server}
 	k.Source = mcp.User
@@ -118,7 +118,7 @@ func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.S
 	if len(value) > maxServer {
 		return k, fault.Invalid("the server has %d bytes; at most %d are accepted", len(value), maxServer)
 	}
-	s.adding.Lock() // else two of one name would both see none
+	s.adding.Lock() // prevents two servers with one name from being added concurrently
 	defer s.adding.Unlock()
 	all, err := s.List(ctx, userID)
 	if err != nil {
@@ -130,26 +130,26 @@ func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.S
 			continue
 		}
 		if n++; other.ID == k.ID {
-			return k, fault.Conflict("there is a server %s already", other.Name).Named("name_taken").At("name").Hint("remove that one first, or choose another name")
+			return k, fault.Conflict("a server named %s already exists", other.Name).Named("name_taken").At("name").Hint("remove that one first, or choose another name")
 		}
 	}
 	if n >= mcp.MaxServers {
-		return k, fault.Exhausted("there are %d servers already, which is as many as can be", n).Hint("remove what is not used")
+		return k, fault.Exhausted("the limit of %d servers is reached", n).Hint("remove what is not used")
 	}
 	kept, err := s.Vault.Keep(ctx, k.Owner, k.Name, string(value))
 	k.CreatedAt = kept.CreatedAt
 	return k, err
 }
 
-// check refuses a server that cannot be used, or that this server does not speak
-// to; at is the field of the request.
+// check rejects a server that is invalid or must not be contacted. at is the
+// field of the request.
 func (s *Servers) check(server *mcp.Server, at string) error {
 	if problems := server.Check(); len(problems) > 0 {
 		p := problems[0]
 		return fault.Invalid("%s", p.Message).At(strings.Trim(at+"."+p.Key, ".")).Hint("%s", p.Instead)
 	}
 	if server.Remote() {
-		// What a URL has of variables is known when an agent uses it.
+		// A URL with variables is checked when an agent uses it.
 		if !strings.Contains(server.URL, "${") {
 			if err := s.Reach.Check(server.URL); err != nil {
 				return fault.Of(err).At(strings.Trim(at+".url", "."))
@@ -159,13 +159,13 @@ func (s *Servers) check(server *mcp.Server, at string) error {
 	return nil
 }
 
-// Remove removes a server of the user's, or of the team's.
+// Remove removes a server of the user or the team.
 func (s *Servers) Remove(ctx context.Context, k Kept) error {
 	return s.Vault.Drop(ctx, k.Owner, k.Name)
 }
 
-// CheckAll refuses servers that an agent cannot be given, and returns what of
-// them is kept sealed. field names them in the request.
+// CheckAll validates servers given to an agent, and returns the part that is
+// stored encrypted. field is their field in the request.
 func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	if len(servers) > mcp.MaxServers {
 		return "", fault.Invalid("has %d servers; at most %d are accepted", len(servers), mcp.MaxServers).At(field)
@@ -187,11 +187,12 @@ func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	return string(value), err
 }
 
-// maxGiven is how many runs' servers are kept of one agent; those of the last count.
+// maxGiven is for how many of an agent's runs the servers are kept, the newest
+// ones.
 const maxGiven = 5
 
-// KeepForAgent keeps the servers that come with a run of an agent, which is not
-// journaled yet.
+// KeepForAgent stores the servers that come with a run of an agent, before the
+// run is journaled.
 func (s *Servers) KeepForAgent(ctx context.Context, agentID, runID, value string) error {
 	owner := agentsOwner(agentID)
 	all, err := s.Vault.Kept(ctx, owner)
@@ -208,8 +209,8 @@ func (s *Servers) KeepForAgent(ctx context.Context, agentID, runID, value string
 	return err
 }
 
-// OfRun returns what is kept of the servers that came with that run of the agent, as
-// CheckAll made it; "" if nothing is.
+// OfRun returns the servers that came with a run of the agent, as returned by
+// CheckAll, or "" if none are stored.
 func (s *Servers) OfRun(ctx context.Context, agentID, runID string) (string, error) {
 	all, err := s.Vault.Kept(ctx, agentsOwner(agentID))
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package mcp is the control plane's half of MCP: it keeps the servers that the
-// team and its people name, signs people in to those that ask for it, and speaks
-// with those that are reached by HTTP, so that what they are authorized by enters
-// no machine. What such a server says is foreign: it is bounded in size and time,
-// freed of the secrets that it was sent, and never an instruction to Aloft.
+// Package mcp is the control plane's part of MCP: it stores the servers
+// configured by the team and its users, signs users in to servers, and talks to
+// HTTP servers, so that their credentials never enter a machine. Responses of
+// such servers are untrusted: they are limited in size and time, and redacted,
+// and are never instructions to Aloft.
 package mcp
 
 import (
@@ -23,46 +23,47 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Config is what the package works with. All of it must be set.
+// Config holds the package's dependencies. All fields are required.
 type Config struct {
 	Vault Vault
-	Reach *outbound.Client // how servers that people name are reached
-	// Foreign returns how servers that a repository names are reached, for an agent
-	// with such a way out: no further than its machine. It is nil where that has no
-	// network.
+	Reach *outbound.Client // for servers configured by users
+	// Foreign returns the client for servers configured by a repository, for an
+	// agent with the given network policy: it reaches no more than the agent's
+	// machine. It returns nil if the machine has no network.
 	Foreign   func(e agent.Egress) (*outbound.Client, error)
-	PublicURL func() string // where a browser finds Aloft, without a final slash
-	Version   string        // of Aloft
+	PublicURL func() string // Aloft's address for browsers, without a trailing slash
+	Version   string        // Aloft's version
 }
 
-// Servers knows the MCP servers. Its methods are safe for concurrent use.
+// Servers manages the MCP servers. Its methods are safe for concurrent use.
 type Servers struct {
 	Config
 	adding   sync.Mutex
-	renewing keyed // one at a time of each sign-in
+	renewing keyed // serializes renewals per sign-in
 }
 
-// New returns the servers over what is kept.
+// New returns the servers in the store.
 func New(c Config) (*Servers, error) {
 	if c.Vault == nil || c.Reach == nil || c.Foreign == nil || c.PublicURL == nil {
-		return nil, errors.New("mcp: something of the configuration is missing")
+		return nil, errors.New("mcp: incomplete configuration")
 	}
 	return &Servers{Config: c}, nil
 }
 
-// tokenKnown is for how long a conversation goes on with a token before it looks
-// again: less than the time before its end at which one is renewed.
+// tokenKnown is how long a session uses a token before it checks for a newer
+// one. It is shorter than refreshBefore.
 const tokenKnown = refreshBefore / 2
 
-// User is for whom a server is spoken to.
+// User is the user on whose behalf a server is used.
 type User struct {
 	ID int64
-	// Repository is the URL of the one that names the server; "" where people do.
+	// Repository is the URL of the repository that configures the server; "" for
+	// a server configured by people.
 	Repository string
 }
 
-// targetOf is how the server is spoken to for nobody. What is returned besides
-// takes everything out of its words that it was sent and nobody may see.
+// targetOf returns a target without a user's token. The returned secrets redact
+// from the server's responses what it was sent.
 func targetOf(server mcp.Server) (Target, *secrets) {
 	hidden := &secrets{values: map[string]string{}}
 	for name, value := range server.Headers {
@@ -74,7 +75,7 @@ func targetOf(server mcp.Server) (Target, *secrets) {
 	return Target{URL: server.URL, SSE: server.Type == mcp.SSE, Either: server.Type == mcp.HTTP, Header: maps.Clone(server.Headers)}, hidden
 }
 
-// target is how the server is spoken to for the user, beside what is hidden.
+// target returns the server's target for the user, and the secrets to redact.
 func (s *Servers) target(server mcp.Server, user User, hc *http.Client) (Target, *secrets) {
 	t, hidden := targetOf(server)
 	key := s.signInKey(server, user)
@@ -110,7 +111,7 @@ func clientOf(server mcp.Server) Client {
 	return Client{ID: server.Auth.ClientID, Secret: server.Auth.ClientSecret, Scopes: server.Auth.Scopes}
 }
 
-// secrets are what a server was sent and might say again.
+// secrets are values sent to a server that it might echo.
 type secrets struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -134,7 +135,7 @@ func (s *secrets) redactor() *redact.Redactor {
 	return s.made
 }
 
-// open begins a session with the server for the user.
+// open opens a session with the server for the user.
 func (s *Servers) open(ctx context.Context, reach *outbound.Client, server mcp.Server, user User) (*session, *secrets, error) {
 	hc := reach.Converse(maxReply)
 	t, hidden := s.target(server, user, hc)
@@ -142,14 +143,14 @@ func (s *Servers) open(ctx context.Context, reach *outbound.Client, server mcp.S
 	return opened, hidden, err
 }
 
-// Test connects to the server and lists what it offers. Its error is a fault.
+// Test connects to the server and lists its tools. Its error is a fault.
 func (s *Servers) Test(ctx context.Context, server mcp.Server, user User) (mcp.Listing, error) {
 	if !server.Remote() {
-		return mcp.Listing{}, fault.Invalid("the server runs in machines: it is not tried without one").Named("mcp_stdio").
+		return mcp.Listing{}, fault.Invalid("the server runs in machines, so it cannot be tested without one").Named("mcp_stdio").
 			Hint("start an agent, and look at `aloft agent show`")
 	}
 	if strings.Contains(server.URL, "${") {
-		return mcp.Listing{}, fault.Invalid("its address holds a variable, which an agent's secrets are to fill in").Named("mcp_variable").
+		return mcp.Listing{}, fault.Invalid("its address contains a variable, which only an agent's secrets can fill in").Named("mcp_variable").
 			Hint("start an agent, and look at `aloft agent show`")
 	}
 	opened, hidden, err := s.open(ctx, s.Reach, server, user)
@@ -164,7 +165,7 @@ func (s *Servers) Test(ctx context.Context, server mcp.Server, user User) (mcp.L
 	return l, nil
 }
 
-// list asks a server for its tools.
+// list requests a server's tools.
 func (s *session) list(ctx context.Context, server mcp.Server, hide *redact.Redactor) (mcp.Listing, error) {
 	hello := s.InitializeResult()
 	var found []*sdk.Tool
@@ -192,29 +193,29 @@ func (s *session) list(ctx context.Context, server mcp.Server, hide *redact.Reda
 	return mcp.Admit(server, hide.String(hello.Instructions), tools), nil
 }
 
-// Codes of the faults of servers.
+// Fault codes for servers.
 const (
 	CodeSignIn  = "mcp_sign_in_needed"
-	CodeNoToken = "mcp_sign_in_failed" // the provider gave none
+	CodeNoToken = "mcp_sign_in_failed" // the provider returned no token
 	CodeFailed  = "mcp_failed"
 	signInAgain = "sign in with `aloft mcp login`, or in the dashboard: Settings, MCP servers"
 )
 
-// Failure says in a person's words why a server cannot be used.
+// Failure returns a fault that explains to a user why a server cannot be used.
 func Failure(err error, hide *redact.Redactor) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
 	}
 	if u, ok := errors.AsType[*Unauthorized](err); ok {
 		if u.Status == http.StatusForbidden {
-			return fault.Denied("the server refuses what it is authorized by: it answers 403").Named(CodeSignIn).Hint("sign in as somebody who may use it, or change its headers")
+			return fault.Denied("the server refuses its credentials with status 403").Named(CodeSignIn).Hint("sign in as somebody who may use it, or change its headers")
 		}
-		return fault.Denied("the server wants a sign-in").Named(CodeSignIn).Hint("%s", signInAgain)
+		return fault.Denied("the server requires a sign-in").Named(CodeSignIn).Hint("%s", signInAgain)
 	}
 	return fault.Unavailable("%s", hide.String(err.Error())).Named(CodeFailed).Hint("check its address, and that it runs")
 }
 
-// keyed are locks by name.
+// keyed is a set of locks by name.
 type keyed struct {
 	mu    sync.Mutex
 	locks map[string]*held

@@ -25,37 +25,36 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Bounds of signing in.
+// Limits of sign-ins.
 const (
-	visitWithin     = 10 * time.Minute // a person at the provider's pages
+	visitWithin     = 10 * time.Minute // for the user to finish at the provider
 	discoverWithin  = 20 * time.Second
 	tokenWithin     = 20 * time.Second
-	maxMetadata     = 1 << 20 // bytes of one reply
+	maxMetadata     = 1 << 20 // bytes of one response
 	maxToken        = 16 << 10
 	maxScopes       = 50
-	maxMetadataURLs = 4           // of metadata that a server names
-	refreshBefore   = time.Minute // of a token's end
-	maxWords        = 500         // runes of a foreign error that are repeated
+	maxMetadataURLs = 4           // metadata addresses tried per server
+	refreshBefore   = time.Minute // remaining lifetime at which a token is renewed
+	maxWords        = 500         // runes of an untrusted error that are repeated
 )
 
-// CallbackPath is where providers send browsers back to.
+// CallbackPath is the redirect path for providers.
 const CallbackPath = "/v1/mcp-sign-in/callback"
 
-// A Client is what a provider of OAuth knows Aloft as, where that was settled by
-// hand.
+// A Client is Aloft's registration with an OAuth provider, configured by hand.
 type Client struct {
 	ID, Secret string
 	Scopes     []string
 }
 
-// grant is what somebody's sign-in at a server gave. It is kept sealed.
+// grant is the result of a user's sign-in to a server. It is stored encrypted.
 type grant struct {
 	Issuer       string    `json:"issuer"`
 	AuthURL      string    `json:"authUrl"`
 	TokenURL     string    `json:"tokenUrl"`
 	ClientID     string    `json:"clientId"`
 	ClientSecret string    `json:"clientSecret,omitempty"`
-	Style        int       `json:"style"` // of oauth2.AuthStyle
+	Style        int       `json:"style"` // an oauth2.AuthStyle
 	Scopes       []string  `json:"scopes,omitempty"`
 	Resource     string    `json:"resource"`
 	RedirectURL  string    `json:"redirectUrl"`
@@ -71,34 +70,34 @@ func (g grant) config() *oauth2.Config {
 	}
 }
 
-// visit is a sign-in under way. It is kept sealed, so that another server, or
-// this one started again, can end it.
+// visit is a sign-in in progress. It is stored encrypted, so that another
+// server, or this one after a restart, can finish it.
 type visit struct {
 	Grant    grant     `json:"grant"`
-	Key      string    `json:"key"` // of the sign-in
+	Key      string    `json:"key"` // key of the sign-in
 	State    string    `json:"state"`
 	Verifier string    `json:"verifier"`
-	Iss      bool      `json:"iss,omitempty"` // the provider says who it is when it sends the browser back
+	Iss      bool      `json:"iss,omitempty"` // the provider includes its issuer when it redirects back
 	Until    time.Time `json:"until"`
 	Back     Back      `json:"back"`
-	// Foreign is the way out of the agent whose repository names the server; nil
-	// where people do.
+	// Foreign is the network policy of the agent whose repository configures the
+	// server; nil for a server configured by people.
 	Foreign *agent.Egress `json:"foreign,omitempty"`
 }
 
-// Back is where a sign-in came from.
+// Back says where a sign-in was started.
 type Back struct {
-	// Home is where the browser has Aloft, without a final slash; "" is the public
-	// URL. A cookie of 127.0.0.1 is not sent to localhost.
+	// Home is the address under which the browser uses Aloft, without a trailing
+	// slash; "" means the public URL. It matters because a cookie for 127.0.0.1
+	// is not sent to localhost.
 	Home       string `json:"home,omitempty"`
-	Server     string `json:"server"` // by its name
+	Server     string `json:"server"` // name of the server
 	AgentID    string `json:"agentId,omitempty"`
-	ApprovalID string `json:"approvalId,omitempty"` // the question that the sign-in answers
+	ApprovalID string `json:"approvalId,omitempty"` // the approval that the sign-in resolves
 }
 
-// begin finds out where one signs in to a server, by how it refused to speak, and
-// returns a visit there, whose state begins with prefix, and the address to send a
-// browser to.
+// begin finds out from the server's refusal how to sign in to it. It returns a
+// visit whose state starts with prefix, and the address to send the browser to.
 func begin(ctx context.Context, hc *http.Client, serverURL, redirect, prefix string, challenge []string, own Client, before grant) (visit, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
@@ -122,11 +121,11 @@ func signInFault(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return fault.Unavailable("one cannot sign in to the server: %s", mcp.Clean(err.Error(), maxWords)).Named(CodeNoToken).
-		Hint("ask whoever runs it; where its provider registers no clients by itself, set auth.CLIENT_ID")
+	return fault.Unavailable("cannot sign in to the server: %s", mcp.Clean(err.Error(), maxWords)).Named(CodeNoToken).
+		Hint("ask whoever runs it; where its provider does not support client registration, set auth.CLIENT_ID")
 }
 
-// discover reads the server's metadata and that of its provider.
+// discover reads the metadata of the server and of its OAuth provider.
 func discover(ctx context.Context, hc *http.Client, serverURL string, challenge, scopes []string) (grant, *oauthex.AuthServerMeta, error) {
 	places, asked := challenged(serverURL, challenge)
 	resource := resourceOf(ctx, hc, serverURL, places)
@@ -135,11 +134,11 @@ func discover(ctx context.Context, hc *http.Client, serverURL string, challenge,
 	if err != nil {
 		return grant{}, nil, err
 	}
-	if meta == nil { // as servers did that are older than the metadata
+	if meta == nil { // servers older than the metadata specification
 		meta = &oauthex.AuthServerMeta{Issuer: issuer, AuthorizationEndpoint: issuer + "/authorize", TokenEndpoint: issuer + "/token", RegistrationEndpoint: issuer + "/register"}
 	}
 	if !webAddress(meta.AuthorizationEndpoint) || !webAddress(meta.TokenEndpoint) {
-		return grant{}, nil, errors.New("its provider names no addresses for that")
+		return grant{}, nil, errors.New("its provider has no sign-in addresses")
 	}
 	if len(scopes) == 0 {
 		scopes = asked
@@ -154,18 +153,18 @@ func discover(ctx context.Context, hc *http.Client, serverURL string, challenge,
 	return grant{Issuer: meta.Issuer, AuthURL: meta.AuthorizationEndpoint, TokenURL: meta.TokenEndpoint, Scopes: scopes, Resource: resource.Resource}, meta, nil
 }
 
-// webAddress reports whether a browser may be sent there: never to javascript:
-// or a file.
+// webAddress reports whether a browser may be sent to an address, which
+// excludes javascript: and file URLs.
 func webAddress(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// metadataURL is where the metadata of a resource may be.
+// metadataURL is a candidate address of a resource's metadata.
 type metadataURL struct{ metadata, resource string }
 
-// challenged is what the server's words say when it refuses somebody: where its
-// metadata may be, the first first, and the scopes that it asks for.
+// challenged parses a server's WWW-Authenticate headers. It returns candidate
+// addresses of its metadata, best first, and the requested scopes.
 func challenged(serverURL string, challenge []string) (places []metadataURL, scopes []string) {
 	u, err := url.Parse(serverURL)
 	if err != nil {
@@ -174,7 +173,7 @@ func challenged(serverURL string, challenge []string) (places []metadataURL, sco
 	root := url.URL{Scheme: u.Scheme, Host: u.Host}
 	challenges, err := oauthex.ParseWWWAuthenticate(challenge)
 	if err != nil {
-		challenges = nil // the well-known addresses are left
+		challenges = nil // only the well-known addresses remain
 	}
 	for _, c := range challenges {
 		if named := c.Params["resource_metadata"]; webAddress(named) {
@@ -189,9 +188,9 @@ func challenged(serverURL string, challenge []string) (places []metadataURL, sco
 	return places, scopes[:min(len(scopes), maxScopes)]
 }
 
-// resourceOf returns the server's metadata as a protected resource. Where it has
-// none it is taken for its own provider, as the first version of the
-// specification has it.
+// resourceOf returns the server's protected-resource metadata. If it has none,
+// the server is taken for its own provider, as in the first version of the
+// specification.
 func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places []metadataURL) *oauthex.ProtectedResourceMetadata {
 	for _, p := range places {
 		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.metadata, p.resource, hc)
@@ -206,8 +205,8 @@ func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places [
 	return &oauthex.ProtectedResourceMetadata{Resource: serverURL, AuthorizationServers: []string{issuer}}
 }
 
-// register settles as whom Aloft asks the provider: as it was told, as in the
-// sign-in before, or as a client that the provider makes now.
+// register determines the client to use at the provider: the configured one,
+// that of the previous sign-in, or a newly registered one.
 func register(ctx context.Context, hc *http.Client, g *grant, meta *oauthex.AuthServerMeta, own Client, before grant) error {
 	methods := meta.TokenEndpointAuthMethodsSupported
 	switch {
@@ -218,7 +217,7 @@ func register(ctx context.Context, hc *http.Client, g *grant, meta *oauthex.Auth
 		g.ClientID, g.ClientSecret, g.Style = before.ClientID, before.ClientSecret, before.Style
 		return nil
 	case meta.RegistrationEndpoint == "":
-		return fault.Unavailable("its provider registers no clients by itself").Named("mcp_client_needed").
+		return fault.Unavailable("its provider does not support client registration").Named("mcp_client_needed").
 			Hint("register Aloft there with the redirect address %s, and give the server auth.CLIENT_ID", g.RedirectURL)
 	}
 	kind := "web"
@@ -234,26 +233,26 @@ func register(ctx context.Context, hc *http.Client, g *grant, meta *oauthex.Auth
 		return registerError(err)
 	}
 	if made.ClientID == "" || len(made.ClientID)+len(made.ClientSecret) > maxToken {
-		return errors.New("its provider made no client that can be used")
+		return errors.New("its provider returned an unusable client")
 	}
 	g.ClientID, g.ClientSecret, g.Style = made.ClientID, made.ClientSecret, int(styleOf(methods, made.TokenEndpointAuthMethod))
 	return nil
 }
 
-// registerError tells why no client was made. What the provider answered is not
-// repeated but for the words that are meant for it: a client's secret may stand in
-// the rest.
+// registerError returns why registration failed. It repeats only the error
+// fields meant for it, since the rest of the response may contain a client
+// secret.
 func registerError(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	if said, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
-		return fmt.Errorf("its provider registers no client: %s", said.ErrorCode)
+		return fmt.Errorf("its provider refused to register a client: %s", said.ErrorCode)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return fmt.Errorf("its provider registers no client: %w", u.Err)
+		return fmt.Errorf("its provider refused to register a client: %w", u.Err)
 	}
-	return errors.New("its provider registers no client, or answers what OAuth does not know")
+	return errors.New("its provider refused to register a client, or sent an invalid response")
 }
 
 func styleOf(supported []string, settled string) oauth2.AuthStyle {
@@ -265,22 +264,22 @@ func styleOf(supported []string, settled string) oauth2.AuthStyle {
 	}
 }
 
-// errClient is of a provider that does not know Aloft as what it has asked.
-var errClient = fault.Unavailable("the provider does not know Aloft as the client that has asked").Named("mcp_client_unknown").
-	Hint("begin again, and Aloft registers anew; where auth.CLIENT_ID is set, check it")
+// errClient means that the provider does not recognize Aloft's client.
+var errClient = fault.Unavailable("the provider does not recognize Aloft's client").Named("mcp_client_unknown").
+	Hint("start again, and Aloft will register again; if auth.CLIENT_ID is set, check it")
 
-// end exchanges what the browser came back with. kept is the state that the very
-// browser had kept.
+// end exchanges the code that the browser came back with for a token. kept is
+// the state in that browser's cookie.
 func (v visit) end(ctx context.Context, hc *http.Client, state, kept, code, iss string) (grant, error) {
 	switch {
 	case v.State == "", !same(v.State, state), !same(v.State, kept):
-		return grant{}, fault.Invalid("this sign-in was not begun in this browser").Named("visit_unknown").Hint("begin it again")
+		return grant{}, fault.Invalid("this sign-in was not started in this browser").Named("visit_unknown").Hint("begin it again")
 	case time.Now().After(v.Until):
 		return grant{}, fault.Gone("this sign-in has taken too long").Named("visit_over").Hint("begin it again")
 	case iss == "" && v.Iss, iss != "" && iss != v.Grant.Issuer:
-		return grant{}, fault.Denied("another provider than the one asked has answered").Named("issuer_differs")
+		return grant{}, fault.Denied("a different provider answered").Named("issuer_differs")
 	case code == "" || len(code) > maxToken:
-		return grant{}, fault.Denied("the provider let nobody in").Named("sign_in_refused").Hint("begin it again")
+		return grant{}, fault.Denied("the provider refused the sign-in").Named("sign_in_refused").Hint("begin it again")
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, hc), tokenWithin)
 	defer cancel()
@@ -299,10 +298,10 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // with returns the grant with a new token.
 func (g grant) with(t *oauth2.Token) (grant, error) {
 	if !strings.EqualFold(t.Type(), "bearer") {
-		return g, tokenFault(errors.New("its token is of no type that is known"))
+		return g, tokenFault(errors.New("its token has an unknown type"))
 	}
 	if t.AccessToken == "" || len(t.AccessToken)+len(t.RefreshToken) > maxToken || strings.ContainsFunc(t.AccessToken, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return g, tokenFault(errors.New("no token that can be used"))
+		return g, tokenFault(errors.New("its token is unusable"))
 	}
 	g.Access, g.Expires = t.AccessToken, t.Expiry.UTC()
 	if t.RefreshToken != "" {
@@ -311,7 +310,7 @@ func (g grant) with(t *oauth2.Token) (grant, error) {
 	return g, nil
 }
 
-// oauthCode is the code of a provider's refusal, "" where it is none.
+// oauthCode returns the code of an OAuth error response, or "".
 func oauthCode(err error) string {
 	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return r.ErrorCode
@@ -319,13 +318,14 @@ func oauthCode(err error) string {
 	return ""
 }
 
-// unknownClient reports whether the provider knows Aloft no more: many forget
-// clients that have registered themselves.
+// unknownClient reports whether the provider no longer recognizes the client.
+// Many providers delete dynamically registered clients.
 func unknownClient(code string) bool {
 	return code == "invalid_client" || code == "unauthorized_client"
 }
 
-// tokenFault tells why no token was had, without what the provider was sent.
+// tokenFault returns why no token was issued, with everything that was sent
+// redacted.
 func tokenFault(err error, sent ...string) error {
 	why := err.Error()
 	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
@@ -340,16 +340,16 @@ func tokenFault(err error, sent ...string) error {
 		values[strconv.Itoa(i)] = value
 	}
 	hide := redact.New(values)
-	return fault.Unavailable("the provider gave no token: %s", mcp.Clean(hide.String(why), maxWords)).Named(CodeNoToken).Hint("sign in again")
+	return fault.Unavailable("the provider returned no token: %s", mcp.Clean(hide.String(why), maxWords)).Named(CodeNoToken).Hint("sign in again")
 }
 
-// stale reports whether the grant's token is to be renewed before it is used.
+// stale reports whether the grant's token must be renewed before use.
 func (g grant) stale() bool {
 	return g.Access == "" || !g.Expires.IsZero() && time.Now().After(g.Expires.Add(-refreshBefore))
 }
 
-// renew has the provider give another token, or forgets those that there are where
-// the provider says that none will come of them any more.
+// renew refreshes the token. If the provider says that the refresh token is
+// invalid, the tokens are dropped.
 func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 	over := g
 	over.Access, over.Refresh = "", ""
@@ -360,13 +360,14 @@ func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 	defer cancel()
 	c := g.config()
 	c.RedirectURL = ""
-	// A token source would leave out the resource, which MCP wants of each request for a token.
+	// An oauth2.TokenSource would omit the resource parameter, which MCP requires
+	// in every token request.
 	token, err := c.Exchange(ctx, "", oauth2.SetAuthURLParam("grant_type", "refresh_token"), oauth2.SetAuthURLParam("refresh_token", g.Refresh), oauth2.SetAuthURLParam("resource", g.Resource))
 	switch code := oauthCode(err); {
 	case code == "invalid_grant":
 		return over, nil
 	case unknownClient(code):
-		over.ClientID, over.ClientSecret = "", "" // another is registered with the next sign-in
+		over.ClientID, over.ClientSecret = "", "" // the next sign-in registers another
 		return over, nil
 	case err != nil:
 		return g, tokenFault(err, g.ClientSecret, g.Refresh)
@@ -374,11 +375,12 @@ func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 	return g.with(token)
 }
 
-// signInKey names a person's sign-in at a server. One that a repository names
-// has another than the very same where people have named it: a repository gets
-// no use of what somebody signed in for elsewhere.
+// signInKey returns the storage key of a user's sign-in to a server. A server
+// configured by a repository has a different key from the same server
+// configured by people, so that a repository cannot use a sign-in made
+// elsewhere.
 func signInKey(repository, serverURL, clientID string) string {
-	b, _ := json.Marshal([]string{repository, serverURL, clientID}) // of strings: it never fails
+	b, _ := json.Marshal([]string{repository, serverURL, clientID}) // strings always encode
 	sum := sha256.Sum256(b)
 	return "s-" + hex.EncodeToString(sum[:])
 }

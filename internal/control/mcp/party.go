@@ -15,33 +15,33 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Party speaks with the remote servers of one agent, as long as it works: a
-// conversation with each that is begun when it is needed, so that a server may
-// remember from one call to the next. Its methods are safe for concurrent use.
+// Party holds the sessions of one agent with its remote servers. A session is
+// opened on first use and reused, so that a server can keep state between
+// calls. Its methods are safe for concurrent use.
 type Party struct {
 	servers *Servers
 	userID  int64
-	foreign *outbound.Client // how servers that a repository names are reached
-	repo    string           // the URL of that repository
+	foreign *outbound.Client // client for servers configured by the repository
+	repo    string           // URL of that repository
 	mu      sync.Mutex
 	open    map[string]*connection
 }
 
-// connection is a conversation with a server, if it is open.
+// connection holds the session with a server, if one is open.
 type connection struct {
 	mu      sync.Mutex
-	server  mcp.Server // that it was opened with
+	server  mcp.Server // the configuration that it was opened with
 	session *session
 	hidden  *secrets
 }
 
-// Party returns one for an agent of the user. A server that the repository names
-// is reached by way of foreign alone.
+// Party returns a party for an agent of the user. Servers configured by the
+// repository are reached through foreign only.
 func (s *Servers) Party(userID int64, repository string, foreign *outbound.Client) *Party {
 	return &Party{servers: s, userID: userID, foreign: foreign, repo: repository, open: map[string]*connection{}}
 }
 
-// userOf is for whom the server is spoken to.
+// userOf returns the user on whose behalf the server is used.
 func userOf(id int64, repository string, server mcp.Server) User {
 	if server.Source != mcp.Project {
 		repository = ""
@@ -49,7 +49,7 @@ func userOf(id int64, repository string, server mcp.Server) User {
 	return User{ID: id, Repository: repository}
 }
 
-// reach is how the server is reached.
+// reach returns the HTTP client for the server.
 func (p *Party) reach(server mcp.Server) *outbound.Client {
 	if server.Source == mcp.Project {
 		return p.foreign
@@ -57,7 +57,7 @@ func (p *Party) reach(server mcp.Server) *outbound.Client {
 	return p.servers.Reach
 }
 
-// Close ends the conversations.
+// Close closes all sessions.
 func (p *Party) Close() {
 	p.mu.Lock()
 	all := p.open
@@ -81,7 +81,7 @@ func (c *connection) drop() {
 	}
 }
 
-// with returns the conversation with the server.
+// with returns the entry for the server.
 func (p *Party) with(server mcp.Server) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,8 @@ func (p *Party) with(server mcp.Server) *connection {
 	return c
 }
 
-// session returns an open one; fresh opens another.
+// session returns the open session, or a new one if there is none or fresh is
+// set.
 func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*session, *redact.Redactor, error) {
 	c := p.with(server)
 	c.mu.Lock()
@@ -115,9 +116,9 @@ func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*se
 	return c.session, c.hidden.redactor(), nil
 }
 
-// errNoNetwork is of a server that the repository of an agent names whose machine
-// has no network.
-var errNoNetwork = fault.Denied("the network of this agent's machine reaches nothing, so a server that its repository names is not spoken to")
+// errNoNetwork means that a repository configures the server and the agent's
+// machine has no network.
+var errNoNetwork = fault.Denied("this agent's machine has no network, so servers configured by its repository cannot be used")
 
 func equal(a, b mcp.Server) bool {
 	x, errX := json.Marshal(a)
@@ -125,8 +126,8 @@ func equal(a, b mcp.Server) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// List asks the server what it offers. A server that cannot be used is in its
-// listing too.
+// List requests the server's tools. If the server cannot be used, the listing
+// contains the reason.
 func (p *Party) List(ctx context.Context, server mcp.Server) mcp.Listing {
 	s, hide, err := p.session(ctx, server, true)
 	var l mcp.Listing
@@ -144,20 +145,20 @@ func (p *Party) List(ctx context.Context, server mcp.Server) mcp.Listing {
 	return mcp.Listing{Server: server.Name, State: state, Error: f.Message}
 }
 
-// MayHaveRun is the error of a call whose answer did not come: nobody knows
-// whether the server has done what it was asked to.
+// MayHaveRun is the error of a call without a response: the server may or may
+// not have executed it.
 type MayHaveRun struct{ Why string }
 
 func (m *MayHaveRun) Error() string {
 	return m.Why + ". The call may have had its effect, in part or whole: it was not sent again. Look at what it was to change before you call again"
 }
 
-// Call calls a tool once. Where it is certain that the server has not begun, as
-// it has forgotten the conversation, another conversation is begun. The error is
-// a [MayHaveRun], or a fault.
+// Call calls a tool once. If the server has forgotten the session, and so has
+// certainly not executed the call, Call opens a new session and repeats it. The
+// error is a [MayHaveRun] or a fault.
 func (p *Party) Call(ctx context.Context, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error) {
 	if !server.Allows(tool) {
-		return mcp.Result{}, fault.Denied("the tool %s of %s may not be called: mcpServerAllowlist does not name it", tool, server.Name)
+		return mcp.Result{}, fault.Denied("the tool %s of %s may not be called: it is not in mcpServerAllowlist", tool, server.Name)
 	}
 	var arguments any = json.RawMessage(`{}`)
 	if len(args) > 0 {
@@ -176,7 +177,7 @@ func (p *Party) Call(ctx context.Context, server mcp.Server, tool string, args j
 	return out, err
 }
 
-// Resources lists what the server has to read.
+// Resources lists the server's resources.
 func (p *Party) Resources(ctx context.Context, server mcp.Server) ([]mcp.Resource, error) {
 	var all []mcp.Resource
 	err := p.ask(ctx, server, false, func(ctx context.Context, s *session, hide *redact.Redactor) (*attempt, error) {
@@ -203,7 +204,7 @@ func (p *Party) Resources(ctx context.Context, server mcp.Server) ([]mcp.Resourc
 	return all, err
 }
 
-// Read reads one of them.
+// Read reads a resource of the server.
 func (p *Party) Read(ctx context.Context, server mcp.Server, uri string) ([]mcp.Content, error) {
 	var out []mcp.Content
 	err := p.ask(ctx, server, false, func(ctx context.Context, s *session, hide *redact.Redactor) (*attempt, error) {
@@ -220,8 +221,8 @@ func (p *Party) Read(ctx context.Context, server mcp.Server, uri string) ([]mcp.
 	return out, err
 }
 
-// ask asks the server something, in another conversation if it has forgotten
-// this one. acts says that asking may change something.
+// ask runs do in a session with the server, and in a new session if the server
+// has forgotten the old one. acts means that the request may change something.
 func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(context.Context, *session, *redact.Redactor) (*attempt, error)) error {
 	for again := false; ; again = true {
 		s, hide, err := p.session(ctx, server, again)
@@ -235,7 +236,7 @@ func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(c
 		case !again && a.forgotten(s):
 			continue
 		case !again && !a.reached.Load() && ctx.Err() == nil:
-			continue // it has not heard of it
+			continue // the server has not executed it
 		}
 		var said *saidNo
 		refused := a.unauthorized.Load() != nil || errors.As(err, &said)
@@ -246,7 +247,7 @@ func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(c
 	}
 }
 
-// cause is why ctx ended, where it has.
+// cause returns why ctx ended, or err if it has not.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -254,14 +255,14 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// forgotten reports whether the server has said that it knows of no such
-// conversation: then it has not looked at what it was asked.
+// forgotten reports whether the server answered that it does not know the
+// session. It has not executed the request then.
 func (a *attempt) forgotten(s *session) bool {
 	r := a.refused.Load()
 	return r != nil && r.status == 404 && s.ID() != ""
 }
 
-// result is what a server answered, freed of what it was sent.
+// result converts a server's response and redacts what the server was sent.
 func result(server string, res *sdk.CallToolResult, hide *redact.Redactor) mcp.Result {
 	out := mcp.Result{IsError: res.IsError, Structured: hide.Bytes(object(res.StructuredContent))}
 	for _, c := range res.Content {

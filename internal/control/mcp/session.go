@@ -21,47 +21,48 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what is taken from a server.
+// Limits of a server's responses.
 const (
 	connectWithin = 20 * time.Second
 	listWithin    = 30 * time.Second
 	callWithin    = 5 * time.Minute
 	maxMessage    = 8 << 20  // bytes of one message
-	maxReply      = 32 << 20 // bytes of one reply, which of a stream is all of it
+	maxReply      = 32 << 20 // bytes of one response; a stream counts as one
 	maxPages      = 20       // of one list
 )
 
-// Target is a server as it is spoken to.
+// Target is the address of a server and how to talk to it.
 type Target struct {
 	URL string
-	// SSE speaks the older transport of that name. Where Either is set, it is
-	// tried after the streamable one.
+	// SSE selects the older SSE transport. With Either, it is tried if the
+	// streamable transport fails.
 	SSE, Either bool
 	Header      map[string]string
-	// Token returns what a request is authorized by, "" for nothing; another one than
-	// that which the server has just refused, if there is any. It may be nil.
+	// Token returns the token for a request, or "" for none. refused is the token
+	// that the server has just refused; Token then returns another one if there
+	// is any. It may be nil.
 	Token func(ctx context.Context, refused string) (string, error)
 }
 
-// Unauthorized is the error of a server that wants somebody to sign in.
+// Unauthorized is the error of a server that requires a sign-in.
 type Unauthorized struct {
-	// Challenge are the lines of its WWW-Authenticate.
+	// Challenge holds the WWW-Authenticate headers.
 	Challenge []string
-	Status    int // of HTTP: 401 or 403
+	Status    int // HTTP status: 401 or 403
 }
 
 func (u *Unauthorized) Error() string {
-	return fmt.Sprintf("the server wants a sign-in: it answers %d", u.Status)
+	return fmt.Sprintf("the server requires a sign-in: it answers %d", u.Status)
 }
 
-// session is a conversation with one server. It is safe for concurrent use.
+// session is a session with one server. It is safe for concurrent use.
 type session struct {
 	*sdk.ClientSession
 	http *http.Client
 	end  context.CancelFunc
 }
 
-// open begins a session, which lasts until close, whatever becomes of ctx.
+// open opens a session, which lasts until it is closed, even if ctx ends.
 func open(ctx context.Context, client *http.Client, t Target, version string) (*session, error) {
 	if t.Either {
 		t.Either = false
@@ -73,14 +74,14 @@ func open(ctx context.Context, client *http.Client, t Target, version string) (*
 		if s, sseErr := open(ctx, client, t, version); sseErr == nil {
 			return s, nil
 		}
-		return nil, err // of the transport that a server ought to have
+		return nil, err // report the error of the current transport
 	}
 	origin, err := url.Parse(t.URL)
 	if err != nil {
 		return nil, errors.New("its address is not a URL")
 	}
 	mine := &http.Client{CheckRedirect: client.CheckRedirect, Transport: &credentials{next: client.Transport, target: t, origin: origin}}
-	// The stream of SSE lives as long as the session; connecting does not.
+	// The SSE stream lives as long as the session; ctx is only for connecting.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(connectWithin, end)
 	gone := context.AfterFunc(ctx, end)
@@ -106,20 +107,20 @@ func open(ctx context.Context, client *http.Client, t Target, version string) (*
 	return &session{cs, client, end}, nil
 }
 
-// oldFashioned reports whether the failure is how a server that knows only SSE
-// answers the streamable transport.
+// oldFashioned reports whether the error is the typical response of a server
+// without the streamable transport.
 func oldFashioned(err error) bool {
 	refused, ok := errors.AsType[*refusedError](err)
 	return ok && (refused.status == http.StatusNotFound || refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusBadRequest)
 }
 
 func (s *session) close() {
-	_ = s.Close() // the server may have gone
+	_ = s.Close() // the server may be gone
 	s.end()
 	s.http.CloseIdleConnections()
 }
 
-// ask has do ask the server something, within a time.
+// ask runs do with a timeout.
 func ask[T any](ctx context.Context, within time.Duration, do func(context.Context) (T, error)) (T, *attempt, error) {
 	a := &attempt{}
 	asking, cancel := context.WithTimeout(withAttempt(ctx, a), within)
@@ -131,8 +132,7 @@ func ask[T any](ctx context.Context, within time.Duration, do func(context.Conte
 	return out, a, err
 }
 
-// pages asks for one page after the other of a list, until there is no more or
-// there are enough of them.
+// pages requests pages of a list until there are no more or enough items.
 func pages[T any](ctx context.Context, most int, page func(ctx context.Context, cursor string) ([]T, string, error)) (all []T, err error) {
 	for cursor, n := "", 0; ; n++ {
 		some, next, err := page(ctx, cursor)
@@ -144,13 +144,13 @@ func pages[T any](ctx context.Context, most int, page func(ctx context.Context, 
 	}
 }
 
-// attempt is what is known of the requests of one question.
+// attempt records what happened to the HTTP requests of one call.
 type attempt struct {
-	reached      atomic.Bool // something may have been read by the server
+	reached      atomic.Bool // the server may have read something
 	unauthorized atomic.Pointer[Unauthorized]
-	refused      atomic.Pointer[refusedError] // the last
-	blocked      atomic.Pointer[fault.Error]  // why something was not even sent, which the library does not always tell
-	unsigned     atomic.Pointer[fault.Error]  // why it could not be authorized
+	refused      atomic.Pointer[refusedError] // the last one
+	blocked      atomic.Pointer[fault.Error]  // why a request was not sent, which the library does not always report
+	unsigned     atomic.Pointer[fault.Error]  // why there was no token
 }
 
 type attemptKey struct{}
@@ -160,19 +160,20 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { a.reached.Store(true) }})
 }
 
-// refusedError is an answer of HTTP that is no success.
+// refusedError is an unsuccessful HTTP response.
 type refusedError struct{ status int }
 
 func (r *refusedError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("the server answers %d %s", r.status, http.StatusText(r.status)))
 }
 
-// saidNo is the error of a server that has answered, with an error of JSON-RPC.
+// saidNo is a JSON-RPC error response of the server.
 type saidNo struct{ message string }
 
 func (s *saidNo) Error() string { return "the server says: " + s.message }
 
-// explain says what went wrong, without the URL, of which a part may be secret.
+// explain describes what went wrong, without the URL, which may contain
+// secrets.
 func (a *attempt) explain(ctx context.Context, err error, within time.Duration) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -189,7 +190,7 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 	if f := a.blocked.Load(); f != nil {
 		return fmt.Errorf("the server %s", f.Message)
 	}
-	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Message != "rejected by transport" { // the library's own
+	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Message != "rejected by transport" { // generated by the library itself
 		return &saidNo{mcp.Clean(w.Message, maxWords)}
 	}
 	if r := a.refused.Load(); r != nil {
@@ -203,13 +204,13 @@ func (a *attempt) explain(ctx context.Context, err error, within time.Duration) 
 		return fmt.Errorf("the server did not answer within %v", within)
 	}
 	if errors.Is(err, sdk.ErrConnectionClosed) {
-		return errors.New("the server ended the conversation, or said what MCP does not know")
+		return errors.New("the server closed the connection or sent an invalid MCP message")
 	}
 	return errors.New(mcp.Clean(err.Error(), maxWords))
 }
 
-// credentials gives each request what it is authorized by, where it goes to the
-// server and to nobody else.
+// credentials is a transport that adds headers and token to requests to the
+// server, and to no other host.
 type credentials struct {
 	next   http.RoundTripper
 	target Target
@@ -222,15 +223,15 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 		a = &attempt{}
 	}
 	if !outbound.SameOrigin(req.URL, c.origin) {
-		away := fault.Invalid("names an address of another server, which is not spoken to").Named("redirected")
+		away := fault.Invalid("redirects to another server, which is not followed").Named("redirected")
 		a.blocked.Store(away)
 		return nil, away
 	}
 	resp, token, err := c.send(req, a, "")
-	// One who is refused was not heard: asking again does nothing twice.
+	// A refused request was not executed, so repeating it is safe.
 	if err == nil && resp.StatusCode == http.StatusUnauthorized && token != "" && (req.Body == nil || req.GetBody != nil) {
 		if again, fresh, err := c.send(req, a, token); err != nil || fresh != "" {
-			_ = resp.Body.Close() // what it says is not asked for
+			_ = resp.Body.Close() // the body is not needed
 			resp = again
 			if err != nil {
 				return nil, err
@@ -251,8 +252,8 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// send sends the request, authorized by another token than the refused one. Where
-// one was refused and there is no other, it sends nothing.
+// send sends the request with another token than the refused one. If a token
+// was refused and there is no other, it sends nothing.
 func (c *credentials) send(req *http.Request, a *attempt, refused string) (resp *http.Response, token string, err error) {
 	if c.target.Token != nil {
 		if token, err = c.target.Token(req.Context(), refused); err != nil {
@@ -285,7 +286,7 @@ func (c *credentials) send(req *http.Request, a *attempt, refused string) (resp 
 	return resp, token, err
 }
 
-// object is a JSON object of the server's as a model may be shown it.
+// object returns a JSON object from a server that is safe to show to a model.
 func object(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil || len(b) == 0 || b[0] != '{' {

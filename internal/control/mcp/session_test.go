@@ -27,8 +27,8 @@ import (
 
 const home = "https://aloft.example.com"
 
-// newServers returns servers over a store of their own, which may speak to
-// 127.0.0.1, and what else is open.
+// newServers returns servers over a new store, which may contact 127.0.0.1 and
+// the addresses in open.
 func newServers(t testing.TB, open ...string) *Servers {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,8 @@ func newServers(t testing.TB, open ...string) *Servers {
 	return s
 }
 
-// tickets is a server of MCP with a tool that counts its calls, and a resource.
+// tickets returns an MCP server with a resource and a tool that counts its
+// calls.
 func tickets(calls *atomic.Int32) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "tickets", Version: "1"}, nil)
 	type in struct {
@@ -106,7 +107,7 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// Headers go to the server that they are for, and to nobody else.
+// TestHeaders checks that headers are sent to their own server only.
 func TestHeaders(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -149,7 +150,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// A server is judged by the address that is dialled.
+// TestReach checks that the policy judges the address that is actually dialled.
 func TestReach(t *testing.T) {
 	s := newServers(t)
 	for _, url := range []string{"http://169.254.169.254/latest", "http://10.0.0.1/mcp", "http://[::1]:1/mcp"} {
@@ -166,8 +167,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// What a hostile server answers costs no more than its bounds, and says nothing
-// that it was sent.
+// TestHostile checks that responses of a hostile server are limited and
+// redacted.
 func TestHostile(t *testing.T) {
 	s := newServers(t)
 	for name, h := range map[string]http.HandlerFunc{
@@ -220,12 +221,13 @@ func endless(kind, piece string) http.HandlerFunc {
 	}
 }
 
-// A server that never answers is given up with whoever asks.
+// TestSilence checks that a call to an unresponsive server ends with its
+// caller's context.
 func TestSilence(t *testing.T) {
 	s := newServers(t)
 	asked := make(chan struct{}, 8)
 	at := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // so that it is seen when the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // detects when the client goes
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))
@@ -237,7 +239,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A list that never ends is cut.
+// TestManyTools checks that an endless list is truncated.
 func TestManyTools(t *testing.T) {
 	s := newServers(t)
 	many := sdk.NewServer(&sdk.Implementation{Name: "many", Version: "1"}, &sdk.ServerOptions{PageSize: 10})

@@ -17,17 +17,17 @@ import (
 	"aloft/internal/mcp"
 )
 
-// SignInStatus is how somebody's sign-in at a server stands.
+// SignInStatus is the state of a user's sign-in to a server.
 type SignInStatus string
 
-// The standings.
+// States of a sign-in.
 const (
 	NotSignedIn SignInStatus = ""
 	SignedIn    SignInStatus = "in"
-	SignInOver  SignInStatus = "over" // the provider renews it no more
+	SignInOver  SignInStatus = "over" // the provider no longer renews it
 )
 
-// SignIn says how the user's sign-in at the server stands.
+// SignIn returns the state of the user's sign-in to the server.
 func (s *Servers) SignIn(ctx context.Context, server mcp.Server, user User) (SignInStatus, error) {
 	if !server.Remote() {
 		return NotSignedIn, nil
@@ -42,7 +42,8 @@ func (s *Servers) SignIn(ctx context.Context, server mcp.Server, user User) (Sig
 	return NotSignedIn, err
 }
 
-// grant returns what the user's sign-in gave; an empty one if there is none.
+// grant returns the result of the user's sign-in, or an empty grant if there is
+// none.
 func (s *Servers) grant(ctx context.Context, userID int64, key string) (grant, error) {
 	all, err := s.Vault.Kept(ctx, signInsOf(userID))
 	if err != nil {
@@ -68,9 +69,9 @@ func (s *Servers) keepGrant(ctx context.Context, userID int64, key string, g gra
 	return err
 }
 
-// token returns what the user's requests to a server are authorized by, "" where
-// nobody has signed in. It is renewed where it is about to end, or is the one that
-// was refused.
+// token returns the token for the user's requests to a server, or "" if the
+// user has not signed in. It renews a token that is about to expire or was
+// refused.
 func (s *Servers) token(ctx context.Context, user User, key, refused string, hc *http.Client) (string, error) {
 	read := func() (g grant, renew bool, err error) {
 		g, err = s.grant(ctx, user.ID, key)
@@ -81,24 +82,25 @@ func (s *Servers) token(ctx context.Context, user User, key, refused string, hc 
 		return g.Access, err
 	}
 	defer s.renewing.lock(strconv.FormatInt(user.ID, 10) + key)()
-	// Another may have renewed it meanwhile: a refresh token is often good once.
+	// Check again: another request may have renewed it, and a refresh token is
+	// often valid only once.
 	if g, renew, err = read(); !renew {
 		return g.Access, err
 	}
 	fresh, err := g.renew(ctx, hc)
 	if err != nil || fresh.Access == "" {
 		if again, readErr := s.grant(ctx, user.ID, key); readErr == nil && again.Refresh != g.Refresh && !again.stale() {
-			return again.Access, nil // another server of Aloft's has
+			return again.Access, nil // another Aloft server has renewed it
 		}
 	}
 	if err != nil {
 		return "", err
 	}
-	return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh) // without a token the server says that it wants a sign-in
+	return fresh.Access, s.keepGrant(ctx, user.ID, key, fresh) // without a token, the server will ask for a sign-in
 }
 
-// reach is how a server is spoken to: one that a repository names as an agent's
-// machine with that way out, one that people name as Aloft itself.
+// reach returns the HTTP client for a server: with the agent's network policy
+// if a repository configures the server, or else Aloft's own.
 func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 	if foreign == nil {
 		return s.Reach, nil
@@ -111,11 +113,11 @@ func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 }
 
 // BeginSignIn returns the address to send the user's browser to, and the state
-// that it has to come back with. foreign is given where a repository names the
+// that it must come back with. foreign is set if a repository configures the
 // server.
 func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server mcp.Server, user User, back Back) (address, state string, err error) {
 	if !server.Remote() {
-		return "", "", fault.Invalid("the server runs in machines: nobody signs in to it")
+		return "", "", fault.Invalid("the server runs in machines and needs no sign-in")
 	}
 	reach, err := s.reach(foreign)
 	if err != nil {
@@ -150,13 +152,14 @@ func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server
 	return address, v.State, err
 }
 
-// challenge has the server refuse somebody unknown, and returns with what words.
+// challenge sends an unauthenticated request and returns the server's
+// WWW-Authenticate headers.
 func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server mcp.Server) ([]string, error) {
 	t, hidden := targetOf(server)
 	opened, err := open(ctx, reach.Converse(maxReply), t, s.Version)
 	if err == nil {
 		opened.close()
-		return nil, fault.Conflict("the server asks for no sign-in").Named("mcp_open").Hint("use it as it is")
+		return nil, fault.Conflict("the server does not require a sign-in").Named("mcp_open").Hint("use it as it is")
 	}
 	if u, ok := errors.AsType[*Unauthorized](err); ok {
 		return u.Challenge, nil
@@ -164,11 +167,11 @@ func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server 
 	return nil, Failure(err, hidden.redactor())
 }
 
-// EndSignIn takes what the user's browser came back with: state and code as its
-// address has them, kept as the browser had kept it. It returns whose sign-in it
-// was, and where it came from.
+// EndSignIn finishes a sign-in when the user's browser comes back. state and
+// code are from its address, kept from its cookie. It returns the user, and
+// where the sign-in was started.
 func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) (userID int64, back Back, err error) {
-	unknown := fault.Invalid("this sign-in was not begun in this browser").Named("visit_unknown").Hint("begin it again")
+	unknown := fault.Invalid("this sign-in was not started in this browser").Named("visit_unknown").Hint("begin it again")
 	before, _, _ := strings.Cut(state, ".")
 	if userID, err = strconv.ParseInt(before, 10, 64); err != nil || !same(state, kept) {
 		return 0, Back{}, unknown
@@ -182,7 +185,7 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 		if json.Unmarshal([]byte(one.Value), &v) != nil || !same(v.State, state) {
 			continue
 		}
-		// Whatever comes of it, it is good once.
+		// A visit can be used only once, whatever the result.
 		if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil {
 			return 0, Back{}, unknown
 		}
@@ -206,7 +209,7 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 	return 0, Back{}, unknown
 }
 
-// SignOut forgets the user's sign-in at the server.
+// SignOut deletes the user's sign-in to the server.
 func (s *Servers) SignOut(ctx context.Context, server mcp.Server, user User) error {
 	return s.forget(ctx, user.ID, s.signInKey(server, user))
 }
@@ -219,7 +222,7 @@ func (s *Servers) forget(ctx context.Context, userID int64, key string) error {
 	return err
 }
 
-// forgetVisits removes the user's sign-ins that were never ended.
+// forgetVisits deletes the user's unfinished sign-ins.
 func (s *Servers) forgetVisits(ctx context.Context, userID int64) error {
 	all, err := s.Vault.Kept(ctx, visitsOf(userID))
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// visitAs signs ada in at the provider, and returns what the browser comes back with.
+// visitAs signs ada in at the provider and returns the parameters that the
+// browser comes back with.
 func visitAs(t *testing.T, address string) url.Values {
 	t.Helper()
 	return oauthtest.Visit(t, address, "ada", home+CallbackPath)
@@ -61,8 +62,8 @@ func TestSignIn(t *testing.T) {
 		t.Fatalf("signed in: %+v, %v", l, err)
 	}
 	wantSignIn(User{ID: 8})
-	wantSignIn(User{ID: 7, Repository: "https://github.com/evil/repo"}) // which names the same server
-	// The token is renewed before it ends, and what comes with it is kept.
+	wantSignIn(User{ID: 7, Repository: "https://github.com/evil/repo"}) // it configures the same server
+	// The token is renewed before it expires, and the new one is stored.
 	key := s.signInKey(server, ada)
 	g, err := s.grant(t.Context(), ada.ID, key)
 	if err != nil || g.Refresh == "" {
@@ -79,7 +80,7 @@ func TestSignIn(t *testing.T) {
 	if g, err = s.grant(t.Context(), ada.ID, key); err != nil || g.Access == old {
 		t.Errorf("the token is not renewed: %v", err)
 	}
-	// One that the provider takes for nobody's any more is forgotten.
+	// A refresh token that the provider rejects is deleted.
 	g.Refresh, g.Expires = "made up", time.Now()
 	if err := s.keepGrant(t.Context(), ada.ID, key, g); err != nil {
 		t.Fatal(err)
@@ -95,7 +96,8 @@ func TestSignIn(t *testing.T) {
 	wantSignIn(ada)
 }
 
-// A client that was registered by hand needs no registration.
+// TestSignInAsAClient checks that a client registered by hand needs no
+// registration.
 func TestSignInAsAClient(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -109,7 +111,8 @@ func TestSignInAsAClient(t *testing.T) {
 	}
 }
 
-// What comes back has to be what went: the browser, the visit, the code, and whom.
+// TestSignInForged checks that browser, visit, code and user must all match
+// when the browser comes back.
 func TestSignInForged(t *testing.T) {
 	s := newServers(t)
 	var calls atomic.Int32
@@ -144,7 +147,8 @@ func TestSignInForged(t *testing.T) {
 	}
 }
 
-// A server that lies about where one signs in sends nobody anywhere.
+// TestSignInElsewhere checks that a server cannot send users to a false sign-in
+// address.
 func TestSignInElsewhere(t *testing.T) {
 	s := newServers(t)
 	for name, meta := range map[string]string{
@@ -178,7 +182,7 @@ func TestSignInElsewhere(t *testing.T) {
 	}
 }
 
-// What is kept of a sign-in and of a server tells nothing on the disk.
+// TestKeptIsSealed checks that sign-ins and servers are encrypted on disk.
 func TestKeptIsSealed(t *testing.T) {
 	s := newServers(t)
 	server := remote("https://mcp.example.com/mcp")
@@ -204,7 +208,8 @@ func TestKeptIsSealed(t *testing.T) {
 	}
 }
 
-// A call that the server may have begun is not made again.
+// TestCalls checks that a call which the server may have executed is not
+// repeated.
 func TestCalls(t *testing.T) {
 	s := newServers(t)
 	var calls, posts atomic.Int32

@@ -72,7 +72,7 @@ func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err == nil && (token == "" || !oneLine(token)):
-		err = fault.Denied("the token that was made for %s is empty, or has a line break", r).Named(CodeCredentialRefused)
+		err = fault.Denied("the token created for %s is empty, or has a line break", r).Named(CodeCredentialRefused)
 	}
 	fresh := *c
 	fresh.token = token
@@ -87,9 +87,9 @@ func noToken(r Repo, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, errClosed):
 		return err
 	case f.Kind == fault.KindUnavailable, f.Kind == fault.KindExhausted:
-		return unreachable(r, "no token could be made for it: "+f.Message).Because(err)
+		return unreachable(r, "no token could be created for it: "+f.Message).Because(err)
 	}
-	return fault.Denied("no token could be made for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
+	return fault.Denied("no token could be created for %s: %s", r, f.Message).Named(CodeCredentialRefused).Hint("%s", f.Advice).Because(err)
 }
 
 // covers reports whether the credential applies to the repository, and how many

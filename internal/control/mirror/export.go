@@ -15,7 +15,7 @@ import (
 // links. Submodules become empty folders.
 func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 	if !wholeID.MatchString(commit) {
-		return fault.Invalid("%q is no commit", Plain(commit))
+		return fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 // content; "." is the root. Missing paths and symbolic links are left out.
 func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[string]string, error) {
 	if !wholeID.MatchString(commit) {
-		return nil, fault.Invalid("%q is no commit", Plain(commit))
+		return nil, fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	found := map[string]string{}
 	args := []string{"--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--"}

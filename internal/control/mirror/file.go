@@ -14,10 +14,10 @@ import (
 // or if it is a symbolic link.
 func (m *Mirror) File(ctx context.Context, commit, name string, max int) ([]byte, error) {
 	if !wholeID.MatchString(commit) {
-		return nil, fmt.Errorf("%q is no commit id", Plain(commit))
+		return nil, fmt.Errorf("%q is not a commit id", Plain(commit))
 	}
 	if !fs.ValidPath(name) || path.Clean(name) != name {
-		return nil, fmt.Errorf("%q is no path in a repository", Plain(name))
+		return nil, fmt.Errorf("%q is not a valid path in a repository", Plain(name))
 	}
 	entry, _, err := m.all.git(ctx, invocation{dir: m.dir, args: []string{"ls-tree", "-z", "--full-tree", commit, "--", ":(literal)" + name}})
 	if err != nil {

@@ -171,7 +171,7 @@ func (s *Mirrors) mayUse(v *service, r Repo) error {
 		v.as = &syscall.Credential{Uid: info.Uid, Gid: info.Gid}
 	case int(info.Uid) != own && info.Uid != 0:
 		return fault.Denied("repository %s belongs to another user of the host than the server's", r).Named(CodeCredentialRefused).
-			Hint("have it belong to the user that runs the server, or reach it by ssh")
+			Hint("change its owner to the user that runs the server, or use ssh")
 	}
 	links, err := v.read("objects/info/alternates")
 	if err != nil {
@@ -259,7 +259,7 @@ func (v *service) lay(ctx context.Context, s *Mirrors) error {
 		case key == "extensions.objectformat":
 			v.at.SHA256 = value == "sha256"
 		case strings.HasPrefix(key, "extensions.refstorage") && value != "files":
-			return fault.Invalid("its refs are stored as %s, which file:// does not read", Plain(value))
+			return fault.Invalid("its refs are stored as %s, which file:// URLs do not support", Plain(value))
 		case pattern == nil, !pattern.MatchString(value):
 		default:
 			section, name, _ := strings.Cut(key, ".")

@@ -21,7 +21,7 @@ const maxLog = 1 << 20 // bytes of git log's output
 func (m *Mirror) Log(ctx context.Context, base, tip string, most int) ([]Commit, error) {
 	for _, id := range []string{base, tip} {
 		if !wholeID.MatchString(id) {
-			return nil, fmt.Errorf("log: %q is no commit id", Plain(id))
+			return nil, fmt.Errorf("log: %q is not a commit id", Plain(id))
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, diffLimit, errTooSlow)

@@ -104,7 +104,7 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 		return out, err
 	}
 	if err := errors.Join(m.repackFor(ctx, brought, env, objects), m.adopt(ctx, u, objects)); err != nil { // the push has succeeded anyway; the next refresh will fetch it
-		m.all.log.Warn("mirror did not take over a push", "repo", m.key, "branch", u.Branch, "err", err)
+		m.all.log.Warn("cannot move a push into the mirror; the next refresh will fetch it", "repo", m.key, "branch", u.Branch, "err", err)
 	}
 	return out, nil
 }
@@ -200,7 +200,7 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was c
 		return rejected("stale", "fetch first", u.Branch+" has moved on "+r.Host()+". Fetch, merge, and push again."), nil
 	}
 	if strings.HasPrefix(status, "[remote failure]") {
-		return Outcome{}, unreachable(r, "it did not say whether it took the push")
+		return Outcome{}, unreachable(r, "it did not report whether it accepted the push")
 	}
 	m.all.log.Info("push refused upstream", "repo", m.key, "branch", u.Branch, "status", status)
 	return rejected("denied", reason(status), words), nil

@@ -168,7 +168,7 @@ func (m *Mirror) filled(bytes int64) bool {
 }
 
 func (m *Mirror) tooLarge(r Repo) *fault.Error {
-	return fault.Exhausted("repository %s is larger than the %d MiB that this server keeps of one", r, m.all.maxMirror>>20).Named(CodeDiskFull).
+	return fault.Exhausted("repository %s is larger than this server's limit of %d MiB", r, m.all.maxMirror>>20).Named(CodeDiskFull).
 		Hint("have an administrator look at what the repository's server sends")
 }
 

@@ -43,7 +43,7 @@ const diffLimit = time.Minute // a malicious tree can take for ever to walk
 func (m *Mirror) Diff(ctx context.Context, base, tip string, max int) (diff string, truncated bool, err error) {
 	for _, id := range []string{base, tip} {
 		if !wholeID.MatchString(id) {
-			return "", false, fmt.Errorf("diff: %q is no commit id", Plain(id))
+			return "", false, fmt.Errorf("diff: %q is not a commit id", Plain(id))
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, diffLimit, errTooSlow)

@@ -20,7 +20,7 @@ type Blob struct {
 // are symbolic links, which are not followed. All other paths are left out.
 func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files map[string]Blob, links []string, err error) {
 	if !wholeID.MatchString(commit) {
-		return nil, nil, fault.Invalid("%q is no commit", Plain(commit))
+		return nil, nil, fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "-l", "--full-tree", commit, "--"}, paths...)
 	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
@@ -44,7 +44,7 @@ func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files
 // symbolic links and submodules.
 func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string, b Blob)) error {
 	if !wholeID.MatchString(commit) {
-		return fault.Invalid("%q is no commit", Plain(commit))
+		return fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	lines := &treeLines{visit: visit}
 	args := []string{"ls-tree", "-r", "-z", "-l", "--full-tree", commit}
@@ -93,7 +93,7 @@ func treeEntry(line string) (path string, b Blob, link, ok bool) {
 // Contents returns at most limit bytes of a blob.
 func (m *Mirror) Contents(ctx context.Context, b Blob, limit int64) ([]byte, error) {
 	if !wholeID.MatchString(b.ID) {
-		return nil, fault.Invalid("%q is no blob", Plain(b.ID))
+		return nil, fault.Invalid("%q is not a blob id", Plain(b.ID))
 	}
 	head := &headBuffer{max: int(limit)}
 	if _, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "blob", b.ID}, dir: m.dir, stdout: head}); err != nil {

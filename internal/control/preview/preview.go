@@ -1,13 +1,13 @@
-// Package preview shows people what listens on a port of a machine, in their
-// browser, at an origin of its own for each agent and port:
+// Package preview shows services on ports of a machine in users' browsers, at a
+// separate origin for each agent and port:
 // http://3000-bc-….preview.localhost:8080/.
 //
-// What a machine serves is hostile, and so is what its pages do in a browser.
-// No cookie or key of the server's gets there: a preview has a session of its
-// own, which a code from the API opens once, and which is good for that agent
-// and port only and as long as its key may see the agent. Pages of other
-// origins, other previews among them, can lead to a preview and not use it. The
-// API is not served at these origins.
+// What a machine serves is hostile, in the browser too. None of the server's
+// cookies or keys are sent there. A preview has its own session, opened once
+// with a code from the API, which is valid for that agent and port only, and as
+// long as its key may access the agent. Pages of other origins, including other
+// previews, can link to a preview but not use it. The API is not served at
+// these origins.
 package preview
 
 import (
@@ -35,30 +35,30 @@ import (
 	"aloft/internal/fault"
 )
 
-// How long things hold, and how many there may be.
+// Durations and limits.
 const (
 	codeTTL    = time.Minute
 	sessionTTL = 12 * time.Hour
 	maxCodes   = 10_000
 	dialWithin = 15 * time.Second
 	idleConn   = 30 * time.Second
-	maxHeader  = 256 << 10 // bytes of a reply's header
+	maxHeader  = 256 << 10 // bytes of a response header
 )
 
-// signInPath is the one path that a machine does not serve.
+// signInPath is the only path that is not forwarded to the machine.
 const signInPath = "/.aloft/sign-in"
 
-// Config is what [Previews] are made of. All fields but HTTPS and Logger must
-// be set.
+// Config holds the settings of [Previews]. All fields except HTTPS and Logger
+// are required.
 type Config struct {
-	Domain string // of which each preview is a name below; a port that browsers use may follow
-	HTTPS  bool   // browsers use https, by a proxy that ends it
-	Secret []byte // from which the key of sessions is derived; at least 32 bytes
+	Domain string // previews are subdomains of it; may include the port for browsers
+	HTTPS  bool   // browsers use https, terminated by a proxy
+	Secret []byte // from which the session key is derived; at least 32 bytes
 	// Dial connects to a TCP port of an agent's machine.
 	Dial func(ctx context.Context, agentID string, port uint16) (net.Conn, error)
-	// May returns nil where the key of that hash may reach the agent.
+	// May returns nil if the API key with that hash may access the agent.
 	May    func(ctx context.Context, key [sha256.Size]byte, agentID string) error
-	Logger *slog.Logger // nil discards
+	Logger *slog.Logger // nil means no logging
 }
 
 // Previews serves all previews. Its methods are safe for concurrent use.
@@ -69,27 +69,27 @@ type Previews struct {
 	proxy *httputil.ReverseProxy
 
 	mu    sync.Mutex
-	codes map[[sha256.Size]byte]session // by the hash of the code
+	codes map[[sha256.Size]byte]session // by hash of the code
 }
 
-// A session is the right to one preview, sealed in a cookie; or, for a minute
-// and for once, behind a code.
+// A session is the permission to use one preview, stored in an encrypted cookie
+// or, for a minute and a single use, behind a code.
 type session struct {
-	Key     [sha256.Size]byte `json:"key"` // the hash of the API key that it came from
+	Key     [sha256.Size]byte `json:"key"` // hash of the API key that created it
 	AgentID string            `json:"agent"`
 	Port    uint16            `json:"port"`
 	Expires time.Time         `json:"expires"`
 }
 
-// New makes previews.
+// New returns previews.
 func New(c Config) (*Previews, error) {
 	if len(c.Secret) < 32 || c.Dial == nil || c.May == nil {
-		return nil, errors.New("preview: a secret, a way to machines and a judge are needed")
+		return nil, errors.New("preview: Secret, Dial and May are required")
 	}
 	host := c.Domain
 	if h, port, err := net.SplitHostPort(c.Domain); err == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, fmt.Errorf("preview domain %q: %q is no port", c.Domain, port)
+			return nil, fmt.Errorf("preview domain %q: invalid port %q", c.Domain, port)
 		}
 		host = h
 	}
@@ -115,11 +115,11 @@ func New(c Config) (*Previews, error) {
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.clean,
 		ErrorHandler:   p.fail,
-		FlushInterval:  -1, // streams flow
+		FlushInterval:  -1, // do not buffer streams
 		ErrorLog:       slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 		Transport: &http.Transport{
 			DialContext:        p.dial,
-			DisableCompression: true, // what is said passes as it is
+			DisableCompression: true, // forward bodies unchanged
 			IdleConnTimeout:    idleConn, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: maxHeader,
 		},
 	}
@@ -130,14 +130,14 @@ var validDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a
 
 // A Link leads a browser to a preview.
 type Link struct {
-	URL     string    // of the preview, for who has signed in
+	URL     string    // of the preview, for users with a session
 	SignIn  string    // opens it once, until Expires
-	Expires time.Time // of SignIn
+	Expires time.Time // expiry of SignIn
 }
 
-// Open returns the link to a preview for who has the key of that hash. Whether
-// they may is for the caller to know, and asked again with each request. The
-// port is the server's, for a domain that names none.
+// Open returns the link to a preview for the API key with that hash. The caller
+// has checked access, which each request checks again. serverPort is used if
+// the domain has no port.
 func (p *Previews) Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (Link, error) {
 	now := time.Now()
 	p.mu.Lock()
@@ -170,7 +170,7 @@ func (p *Previews) scheme() string {
 	return "http"
 }
 
-// redeem takes a code, which is of no use from then on, whoever brought it.
+// redeem returns the session of a code. A code is valid only once.
 func (p *Previews) redeem(code string) (session, bool) {
 	hash := sha256.Sum256([]byte(code))
 	p.mu.Lock()
@@ -180,8 +180,9 @@ func (p *Previews) redeem(code string) (session, bool) {
 	return s, ok && time.Now().Before(s.Expires)
 }
 
-// cookieName is the session's. A browser gives one of the longer name to nobody
-// but the host that has set it, over TLS.
+// cookieName returns the name of the session cookie. With HTTPS it has the
+// __Host- prefix, which browsers accept and send only for exactly this host
+// over TLS.
 func (p *Previews) cookieName() string {
 	if p.conf.HTTPS {
 		return "__Host-" + ownCookie
@@ -189,8 +190,8 @@ func (p *Previews) cookieName() string {
 	return ownCookie
 }
 
-// ownCookie begins, with what browsers put before it, all names of cookies that
-// machines neither see nor set.
+// ownCookie is the prefix, apart from what browsers add, of all cookie names
+// that machines can neither see nor set.
 const ownCookie = "aloft-preview"
 
 func (p *Previews) sealed(s session) (string, error) {
@@ -201,8 +202,9 @@ func (p *Previews) sealed(s session) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(p.seal.Seal(nil, nil, data, nil)), nil
 }
 
-// sessionOf finds the session of a request to a preview. Several cookies may
-// have its name: another preview's page can set one for all of them.
+// sessionOf finds the session of a request to a preview. There may be several
+// cookies of that name, since a page of another preview can set one for the
+// whole domain.
 func (p *Previews) sessionOf(r *http.Request, agentID string, port uint16) (session, bool) {
 	for _, c := range r.CookiesNamed(p.cookieName()) {
 		data, err := base64.RawURLEncoding.DecodeString(c.Value)

@@ -27,12 +27,12 @@ const (
 
 var annsKey = sha256.Sum256([]byte("ann"))
 
-// A stage has previews of one program in each of two machines.
+// A stage has two machines with a preview of one program in each.
 type stage struct {
 	t       *testing.T
 	p       *Previews
 	server  *httptest.Server
-	refused atomic.Bool // the key has lost its right
+	refused atomic.Bool // the key has lost its permission
 	seen    atomic.Pointer[http.Request]
 }
 
@@ -87,7 +87,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// browser goes to the stage, whatever name it is given, and keeps cookies.
+// browser returns a client that connects to the stage for every host name, and
+// keeps cookies.
 func (s *stage) browser() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *stage) browser() *http.Client {
 	}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// get asks, with pairs of a header's name and value.
+// get sends a request with the given pairs of header name and value.
 func (s *stage) get(c *http.Client, url string, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, url, nil)
@@ -168,7 +169,8 @@ func TestPreview(t *testing.T) {
 	if _, _ = s.get(c, link.URL, "Authorization", "Basic eDp5"); s.seen.Load().Header.Get("Authorization") == "" { // x:y
 		t.Error("a program's own sign-in does not reach it")
 	}
-	// The session is one program's, and the right is asked for each time.
+	// The session is for one program only, and every request checks the
+	// permission.
 	u, err := url.Parse(link.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +206,7 @@ func TestCodesAreGoodOnce(t *testing.T) {
 			t.Errorf("use %d: %s", i+1, resp.Status)
 		}
 	}
-	// A right that is not there is not made by a code.
+	// A code does not help a key without permission.
 	c := s.browser()
 	link = s.open(agentB, 3000)
 	s.get(c, link.SignIn)
@@ -256,7 +258,7 @@ func TestOtherOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	session := http.Header{"Cookie": {c.Jar.Cookies(u)[0].String()}}
-	c.Jar = nil // its URLs are ws: ones
+	c.Jar = nil // its URLs start with ws:
 	if err := dial(session); err != nil {
 		t.Errorf("WebSocket: %v", err)
 	}
@@ -323,8 +325,9 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// FuzzClean has a machine set any header: no cookie of ours is set, none for
-// another host, and the browser is told what keeps the page apart.
+// FuzzClean has a machine set arbitrary headers. The result must set no cookie
+// of the server's or for another host, and must keep the headers that isolate
+// the page.
 func FuzzClean(f *testing.F) {
 	f.Add("a=b; Domain=.example.com; Path=/", "*")
 	f.Add("__Host-aloft-preview=x", "")
@@ -338,7 +341,7 @@ func FuzzClean(f *testing.F) {
 		if resp.Header.Get("Alt-Svc") != "" || resp.Header.Get("Origin-Agent-Cluster") != "?1" {
 			t.Errorf("%v", resp.Header)
 		}
-		for _, c := range resp.Cookies() { // as a browser reads them
+		for _, c := range resp.Cookies() { // parsed as browsers do
 			if c.Domain != "" || ours(c.Name) {
 				t.Errorf("%q sets %+v", cookie, c)
 			}

@@ -15,7 +15,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Handler serves previews at their names, and leaves all other names to next.
+// Handler serves previews at their host names, and passes all other host names
+// to next.
 func (p *Previews) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		label, ours := p.label(r.Host)
@@ -32,8 +33,8 @@ func (p *Previews) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// label returns what stands before the domain in a host's name. All names at
-// and below the domain are ours.
+// label returns the part of a host name before the domain. ours is true for the
+// domain itself and all names below it.
 func (p *Previews) label(host string) (label string, ours bool) {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -47,7 +48,7 @@ func (p *Previews) label(host string) (label string, ours bool) {
 
 var labelForm = regexp.MustCompile(`^([1-9][0-9]{0,4})-(bc-[0-9a-f-]{36})$`)
 
-// parseLabel reads PORT-AGENT.
+// parseLabel parses PORT-AGENT.
 func parseLabel(label string) (agentID string, port uint16, ok bool) {
 	m := labelForm.FindStringSubmatch(label)
 	if m == nil {
@@ -57,7 +58,8 @@ func parseLabel(label string) (agentID string, port uint16, ok bool) {
 	return m[2], uint16(n), err == nil
 }
 
-// say answers in the server's own words, which no page can use.
+// say sends a message of the server itself, with headers that keep pages from
+// using it.
 func say(w http.ResponseWriter, status int, words string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -66,7 +68,7 @@ func say(w http.ResponseWriter, status int, words string) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, words) // the client is gone
+	_, _ = fmt.Fprintln(w, words) // ignore errors: the client has gone
 }
 
 func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string, port uint16) {
@@ -75,7 +77,7 @@ func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string,
 		return
 	}
 	if !p.fromHere(r) {
-		say(w, http.StatusForbidden, "A page of another origin may lead to a preview, and not use it.")
+		say(w, http.StatusForbidden, "A page of another origin can link to a preview but not use it.")
 		return
 	}
 	s, ok := p.sessionOf(r, agentID, port)
@@ -87,25 +89,25 @@ func (p *Previews) serve(w http.ResponseWriter, r *http.Request, agentID string,
 		p.refuse(w, err)
 		return
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), s.Expires) // of a WebSocket too
+	ctx, cancel := context.WithDeadline(r.Context(), s.Expires) // also ends WebSockets
 	defer cancel()
 	p.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, target{}, net.JoinHostPort(agentID, strconv.Itoa(int(port))))))
 }
 
-// target is the key of a request's AGENT:PORT.
+// target is the context key of a request's AGENT:PORT.
 type target struct{}
 
-// refuse answers for a key that may not, which is all that is said of it.
+// refuse responds to a key without permission, without giving details.
 func (p *Previews) refuse(w http.ResponseWriter, err error) {
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind != fault.KindInternal {
-		say(w, http.StatusForbidden, "This preview is not yours to see, or not any more.")
+		say(w, http.StatusForbidden, "You do not have access to this preview.")
 		return
 	}
-	p.conf.Logger.Error("a preview cannot be judged", "error", err)
-	say(w, http.StatusInternalServerError, "The server cannot tell whether you may see this.")
+	p.conf.Logger.Error("cannot check access to a preview", "error", err)
+	say(w, http.StatusInternalServerError, "The server cannot check whether you have access.")
 }
 
-// signIn turns a code into a session.
+// signIn exchanges a code for a session cookie.
 func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string, port uint16) {
 	if r.Method != http.MethodGet {
 		say(w, http.StatusMethodNotAllowed, "Sign in with GET.")
@@ -113,7 +115,7 @@ func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string
 	}
 	s, ok := p.redeem(r.URL.Query().Get("code"))
 	if !ok || s.AgentID != agentID || s.Port != port {
-		say(w, http.StatusUnauthorized, fmt.Sprintf("This link was used, or is too old. For another: aloft agent preview %s %d", agentID, port))
+		say(w, http.StatusUnauthorized, fmt.Sprintf("This link was already used or has expired. For a new one: aloft agent preview %s %d", agentID, port))
 		return
 	}
 	s.Expires = time.Now().Add(sessionTTL)
@@ -130,9 +132,9 @@ func (p *Previews) signIn(w http.ResponseWriter, r *http.Request, agentID string
 	say(w, http.StatusSeeOther, "Signed in.")
 }
 
-// fromHere reports whether a request comes from the preview itself, from the
-// person, or leads a window there. Previews are of one site, so that cookies
-// alone do not keep them apart.
+// fromHere reports whether a request comes from the preview itself or from the
+// user, or only navigates to it. Cookies alone do not separate previews, since
+// all previews are one site.
 func (p *Previews) fromHere(r *http.Request) bool {
 	h := r.Header
 	if origin := h.Get("Origin"); origin != "" && !strings.EqualFold(origin, p.scheme()+"://"+r.Host) {
@@ -146,17 +148,17 @@ func (p *Previews) fromHere(r *http.Request) bool {
 	return leads && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// rewrite makes the request that the machine sees.
+// rewrite prepares the request for the machine.
 func (p *Previews) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme = "http"
 	r.Out.URL.Host, _ = r.In.Context().Value(target{}).(string)
-	r.Out.Host = r.In.Host // programs compare it with the origin
+	r.Out.Host = r.In.Host // programs compare it with the Origin header
 	h := r.Out.Header
 	r.SetXForwarded()
 	h.Set("X-Forwarded-Proto", p.scheme())
 	h.Del("X-Real-Ip")
 	dropCookies(h)
-	// A key that somebody sends here by mistake is not for the machine.
+	// Do not forward an API key that was sent here by mistake.
 	if strings.Contains(h.Get("Authorization"), "aloft_") || isOurKey(r.In) {
 		h.Del("Authorization")
 	}
@@ -167,8 +169,8 @@ func isOurKey(r *http.Request) bool {
 	return ok && strings.HasPrefix(name+password, "aloft_")
 }
 
-// dropCookies takes the server's own cookies out of a request, those of the
-// dashboard too, should a browser send them.
+// dropCookies removes the server's own cookies from a request, including the
+// dashboard's, in case a browser sends them.
 func dropCookies(h http.Header) {
 	var kept []string
 	for _, line := range h["Cookie"] {
@@ -185,14 +187,14 @@ func dropCookies(h http.Header) {
 	}
 }
 
-// ours reports whether a cookie of that name is the server's.
+// ours reports whether a cookie of that name belongs to the server.
 func ours(name string) bool {
 	name = strings.ToLower(strings.Trim(name, " \t"))
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "__host-"), "__secure-")
 	return strings.HasPrefix(name, "aloft")
 }
 
-// clean makes of a machine's reply what a browser may have.
+// clean removes from a machine's response what a browser must not get.
 func (p *Previews) clean(resp *http.Response) error {
 	h := resp.Header
 	var kept []string
@@ -205,7 +207,7 @@ func (p *Previews) clean(resp *http.Response) error {
 	for _, line := range kept {
 		h.Add("Set-Cookie", line)
 	}
-	h.Del("Alt-Svc") // another server in this one's place
+	h.Del("Alt-Svc") // it could redirect the origin to another server
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Origin-Agent-Cluster", "?1")
@@ -216,7 +218,8 @@ func (p *Previews) clean(resp *http.Response) error {
 	return nil
 }
 
-// withoutDomain keeps a cookie to the host that sets it.
+// withoutDomain removes the Domain attribute of a cookie, so that it applies
+// only to the host that sets it.
 func withoutDomain(line string) string {
 	parts := strings.Split(line, ";")
 	kept := parts[:1]
@@ -244,7 +247,7 @@ func (p *Previews) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return p.conf.Dial(ctx, agentID, uint16(port))
 }
 
-// fail answers where the machine does not.
+// fail responds when the machine does not.
 func (p *Previews) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := errors.AsType[*fault.Error](err)
 	switch {
@@ -254,6 +257,6 @@ func (p *Previews) fail(w http.ResponseWriter, r *http.Request, err error) {
 		say(w, http.StatusBadGateway, strings.TrimSpace(f.Message+". "+f.Advice))
 	default:
 		p.conf.Logger.Debug("a preview is not answered", "error", err)
-		say(w, http.StatusBadGateway, "The program in the machine has not answered as HTTP has it.")
+		say(w, http.StatusBadGateway, "The program in the machine sent an invalid HTTP response.")
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"aloft/internal/fault"
 )
 
-const readBatch = 1000 // events of one read
+const readBatch = 1000 // events per read
 
-// Proposal returns what ByHand would ask for in a repository, as it names it, where
-// nothing is wished for: to be looked at before. Nothing is journaled.
+// Proposal returns what ByHand would request for a repository if nothing were
+// chosen, as a preview for the user. It journals nothing.
 func (d *Desk) Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error) {
 	_, asked, err := d.proposal(ctx, agentID, repoURL, Options{})
 	return asked, err
@@ -37,9 +37,10 @@ func (d *Desk) proposal(ctx context.Context, agentID, repoURL string, opts Optio
 	return s, asked, err
 }
 
-// ByHand opens the pull request of an agent's branch for a person, or changes the
-// one there is. repoURL is one of the agent's repositories; "" is the first that
-// has something pushed. What cannot be done is journaled too, and is a fault.
+// ByHand opens the pull request of an agent's branch on behalf of a person, or
+// updates the existing one. repoURL is one of the agent's repositories; ""
+// means the first one with a pushed branch. Failures are journaled too, and
+// returned as faults.
 func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string, opts Options) (agent.PullRequest, error) {
 	s, asked, err := d.proposal(ctx, agentID, repoURL, opts)
 	if err != nil {
@@ -54,7 +55,7 @@ func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string
 		return agent.PullRequest{}, fmt.Errorf("write journal of %s: %w", agentID, err)
 	}
 	opened, err := d.Open(ctx, s.Agent, asked)
-	last := context.WithoutCancel(ctx) // what is done is known
+	last := context.WithoutCancel(ctx) // journal the result even if ctx was cancelled
 	if err != nil {
 		if ctx.Err() != nil {
 			return agent.PullRequest{}, err
@@ -66,19 +67,19 @@ func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string
 		return agent.PullRequest{}, err
 	}
 	if asked.Force {
-		opened.PullRequest.Body = "" // a person's words, which no follow-up replaces
+		opened.PullRequest.Body = "" // a person's text, which no later run replaces
 	}
 	return opened.PullRequest, record(last, &opened)
 }
 
-// pushed is which of the agent's repositories is meant.
+// pushed returns the index of the agent's repository that repoURL means.
 func pushed(s *agent.State, repoURL string) (int, error) {
 	n := slices.IndexFunc(s.Agent.Repos, func(r agent.Repo) bool { return r.URL == repoURL })
 	switch {
 	case len(s.Agent.Repos) == 0:
 		return 0, fault.Conflict("the agent has no repository").Named("repository_required")
 	case repoURL != "" && n < 0:
-		return 0, fault.Invalid("is none of the agent's repositories").At("repoUrl")
+		return 0, fault.Invalid("is not one of the agent's repositories").At("repoUrl")
 	case n < 0:
 		for n = 0; n < len(s.Agent.Repos)-1 && !s.Checkout(n).Pushed; n++ {
 		}

@@ -25,7 +25,7 @@ const (
 	branch  = "aloft/mend-1"
 )
 
-// git is a repository's server with what is pushed to the forge beside it.
+// git simulates a repository's server that also passes pushes on to the forge.
 type git struct {
 	refs    gateway.RefInfo
 	commits []gateway.Commit
@@ -127,7 +127,7 @@ func (o *office) propose(commit string, w pull.Options) (agent.PullRequestAsked,
 	return asked, err
 }
 
-// all are the pull requests at the forge, the newest first.
+// all returns the pull requests at the forge, newest first.
 func (o *office) all() []forge.PullRequest {
 	o.t.Helper()
 	all, err := o.forge.Find(o.t.Context(), o.repo, branch)
@@ -147,7 +147,7 @@ func TestOpenIsOnce(t *testing.T) {
 		strings.Contains(asked.Body, "s3cr3t-value") || !strings.Contains(asked.Body, "https://aloft.test/agents/"+o.id) {
 		t.Errorf("asked %+v", asked)
 	}
-	for try := range 3 { // as after a crash: the journal does not know of it
+	for try := range 3 { // as after a crash: the journal lacks the result
 		opened, err := o.desk.Open(t.Context(), o.state().Agent, asked)
 		if err != nil || opened.Made != (try == 0) || opened.PullRequest.Number != 1 || opened.PullRequest.State != "open" {
 			t.Fatalf("try %d: %+v, %v", try, opened, err)
@@ -158,7 +158,8 @@ func TestOpenIsOnce(t *testing.T) {
 	}
 }
 
-// A follow-up changes what the agent has written, and nothing that a person has.
+// TestAPersonsWordsStay checks that a follow-up replaces text written by the
+// agent, but not text written by a person.
 func TestAPersonsWordsStay(t *testing.T) {
 	o := newOffice(t)
 	open := func(said string, force bool) agent.PullRequest {
@@ -194,7 +195,8 @@ func TestAPersonsWordsStay(t *testing.T) {
 	}
 }
 
-// Whoever wrote the words, a pull request says that hooks were passed over.
+// TestHooksPassedOverAreTold checks that every pull request, whoever wrote its
+// text, says when git hooks were skipped.
 func TestHooksPassedOverAreTold(t *testing.T) {
 	o := newOffice(t)
 	o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: repoURL, Branch: branch, Commit: o.head, Unhooked: "the pre-push hook said s3cr3t-value"}}}})
@@ -224,7 +226,8 @@ func TestNothingToPropose(t *testing.T) {
 	}
 }
 
-// A pull request that a person has closed is not opened anew by itself.
+// TestClosedStaysClosed checks that a pull request closed by a person is not
+// opened again automatically.
 func TestClosedStaysClosed(t *testing.T) {
 	o := newOffice(t)
 	asked, err := o.propose(o.head, pull.Options{})
@@ -246,8 +249,8 @@ func TestClosedStaysClosed(t *testing.T) {
 	}
 }
 
-// What a person has written by hand no end of a run replaces, and what is proposed
-// is what is opened where nothing is written.
+// TestProposal checks that no run replaces text written by a person, and that
+// the proposed text is used if none is given.
 func TestProposal(t *testing.T) {
 	o := newOffice(t)
 	would, err := o.desk.Proposal(t.Context(), o.id, "")
@@ -279,8 +282,8 @@ func TestProposal(t *testing.T) {
 	}
 }
 
-// Who has made the agent is asked to review what it opens, once, unless they do not
-// want that, it is a draft, or they have opened it themselves.
+// TestReviewers checks that the agent's creator is asked once to review, unless
+// they opted out, the pull request is a draft, or they opened it themselves.
 func TestReviewers(t *testing.T) {
 	for name, c := range map[string]struct {
 		login string
@@ -307,7 +310,7 @@ func TestReviewers(t *testing.T) {
 				}
 				return []string{c.login}, c.fails
 			}
-			for range 2 { // the second finds it open
+			for range 2 { // the second call finds it open
 				if _, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{Draft: c.draft}); err != nil {
 					t.Fatal(err)
 				}
@@ -333,8 +336,8 @@ func TestReviewers(t *testing.T) {
 	}
 }
 
-// An agent's pull requests are opened as the GitHub App where its person wants
-// that, and not at all where there is none.
+// TestAsApp checks that pull requests are opened as the GitHub App if the user
+// wants that, and fail if there is no App.
 func TestAsApp(t *testing.T) {
 	o := newOffice(t)
 	asked, err := o.propose(o.head, pull.Options{})
@@ -373,8 +376,8 @@ func TestAsApp(t *testing.T) {
 	}
 }
 
-// Reviewers are asked once, wherever the server dies between opening a pull
-// request and journaling it.
+// TestReviewersAfterACrash checks that reviews are requested exactly once even
+// if the server dies after opening a pull request and before journaling it.
 func TestReviewersAfterACrash(t *testing.T) {
 	for name, early := range map[string]bool{"BeforeTheyWereAsked": true, "BeforeItWasJournaled": false} {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +408,7 @@ func TestReviewersAfterACrash(t *testing.T) {
 			if got := o.forge.Reviewers(o.repo, 1); !slices.Equal(got, []string{"ada"}) {
 				t.Errorf("%v were asked", got)
 			}
-			// Once it is journaled nobody is asked again.
+			// Once journaled, no further review is requested.
 			o.append(store.Append{AgentID: o.id, Events: []agent.Event{{Body: &opened}}})
 			o.forge.Calls()
 			if _, err := o.desk.Open(t.Context(), o.state().Agent, asked); err != nil {
@@ -418,8 +421,8 @@ func TestReviewersAfterACrash(t *testing.T) {
 	}
 }
 
-// A pull request that somebody else opened from the agent's branch is theirs:
-// nobody is asked to review it.
+// TestReviewersOfAnothersPullRequest checks that no review is requested for a
+// pull request that somebody else opened from the agent's branch.
 func TestReviewersOfAnothersPullRequest(t *testing.T) {
 	o := newOffice(t)
 	o.desk.Reviewers = func(context.Context, agent.Agent, string) ([]string, error) { return []string{"ada"}, nil }
@@ -456,8 +459,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// What is new at the forge is journaled once, and the forge is not asked by each
-// who looks.
+// TestList checks that news from the forge is journaled once, and that
+// concurrent readers share one request to the forge.
 func TestList(t *testing.T) {
 	o := newOffice(t)
 	p, err := o.desk.ByHand(t.Context(), 1, o.id, "", pull.Options{})

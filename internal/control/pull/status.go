@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	seenFor   = 10 * time.Second // what a forge has said is not asked again for so long
+	seenFor   = 10 * time.Second // how long a forge's answer is cached
 	maxSeen   = 1000
 	atOnce    = 8
-	askWithin = 8 * time.Second // of a person who waits for a page
+	askWithin = 8 * time.Second // timeout, since a user is waiting for a page
 )
 
-// A Status is how a pull request stands.
+// A Status is the current state of a pull request.
 type Status struct {
 	agent.PullRequest
 	Checks []forge.Check
-	// Unseen is why the forge could not be asked; what is known is the journal's then.
+	// Unseen is why the forge could not be queried; the state is then the
+	// journal's.
 	Unseen *agent.Failure
 }
 
-// List says how the agent's pull requests stand, as their forges have it now, or
-// a few seconds ago. What is new is journaled.
+// List returns the state of the agent's pull requests at their forges, at most
+// a few seconds old. Changes are journaled.
 func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Status, error) {
 	out := make([]Status, len(a.PullRequests))
 	var group errgroup.Group
@@ -74,8 +75,8 @@ func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (St
 	return out, nil
 }
 
-// ask asks the forge how a pull request stands. Checks that cannot be had leave
-// the rest as it is: a token may not reach them.
+// ask queries the forge for the state of a pull request. Checks that cannot be
+// read are left out, since a token may lack access to them.
 func (d *Desk) ask(ctx context.Context, p agent.PullRequest) (forge.PullRequest, []forge.Check, error) {
 	f, r, err := d.forge(p.RepoURL)
 	if err != nil {
@@ -92,23 +93,23 @@ func (d *Desk) ask(ctx context.Context, p agent.PullRequest) (forge.PullRequest,
 	return now, checks, nil
 }
 
-// seen is what forges have said of late, by address. Its zero value is empty.
+// seen caches recent answers of forges, by address. Its zero value is empty.
 type seen struct {
 	mu  sync.Mutex
 	all map[string]*glance
 }
 
-// glance is one answer, or the wait for it.
+// glance is one answer, complete or pending.
 type glance struct {
-	done   chan struct{} // closed once the rest is there
+	done   chan struct{} // closed when the other fields are set
 	at     time.Time
 	pull   forge.PullRequest
 	checks []forge.Check
 	err    error
 }
 
-// get returns what is known of an address, and asks where that is old. Those who
-// want the same at once wait for one question.
+// get returns the cached answer for an address, and calls ask if it is too old.
+// Concurrent callers share one call.
 func (s *seen) get(ctx context.Context, url string, ask func() (forge.PullRequest, []forge.Check, error)) (forge.PullRequest, []forge.Check, error) {
 	s.mu.Lock()
 	g := s.all[url]
@@ -142,7 +143,7 @@ func (g *glance) old() bool {
 	}
 }
 
-// forget has the next who asks get a new answer.
+// forget removes the answer for an address from the cache.
 func (s *seen) forget(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

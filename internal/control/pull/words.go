@@ -10,42 +10,42 @@ import (
 	"aloft/internal/control/gateway"
 )
 
-// What a pull request may say. Forges take more; nobody reads more.
+// Limits of a pull request's text, below those of forges.
 const (
 	maxTitle    = 120    // runes
-	maxBody     = 60_000 // bytes: GitHub takes 65,536 characters
+	maxBody     = 60_000 // bytes; GitHub allows 65,536 characters
 	maxTemplate = 16_000 // bytes
-	maxCommits  = 50     // that are listed
-	maxSaid     = 20_000 // bytes of the agent's own words
+	maxCommits  = 50     // commits listed
+	maxSaid     = 20_000 // bytes of the agent's own text
 )
 
-// generalTitle is the title of a pull request that is to say nothing of the work.
+// generalTitle is the title of a pull request that must not describe the work.
 const generalTitle = "Changes by an agent"
 
-// Templates are where a project keeps its template, in the order in which they
-// count.
+// Templates are the paths of a project's pull request template, in order of
+// precedence.
 var Templates = []string{
 	".github/pull_request_template.md", ".github/PULL_REQUEST_TEMPLATE.md", "pull_request_template.md", "PULL_REQUEST_TEMPLATE.md",
 	"docs/pull_request_template.md", "docs/PULL_REQUEST_TEMPLATE.md", ".gitlab/merge_request_templates/Default.md", ".gitea/pull_request_template.md",
 }
 
-// Words are what a pull request says.
+// Words are a pull request's title and body.
 type Words struct{ Title, Body string }
 
-// Source is what those words are made of.
+// Source is the input for composing [Words].
 type Source struct {
-	Task     string           // what was asked for first
-	Name     string           // of the agent
-	Said     string           // the agent's last words; "" where they stay on the server
-	Commits  []gateway.Commit // on the branch, the oldest first
-	Template string           // of the project; "" for none
-	Unhooked []string         // why commits and pushes were made without the project's git hooks
-	Link     string           // to the agent
+	Task     string           // the first prompt
+	Name     string           // name of the agent
+	Said     string           // the agent's last message; "" if it must not be shown
+	Commits  []gateway.Commit // commits on the branch, oldest first
+	Template string           // the project's template, or ""
+	Unhooked []string         // why commits and pushes skipped the project's git hooks
+	Link     string           // address of the agent
 }
 
-// Compose makes the words of a pull request: the title is that of the one commit,
-// or else what was asked for; the body is what the agent said at the end, put
-// into the project's template.
+// Compose returns a pull request's text. The title is that of the single
+// commit, or else derived from the task. The body is the agent's last message,
+// inserted into the project's template.
 func Compose(s Source) Words {
 	var b strings.Builder
 	said := cut(strings.TrimSpace(s.Said), maxSaid)
@@ -72,10 +72,10 @@ func Compose(s Source) Words {
 	return Words{Title: title(s), Body: Sign(body, s.Name, s.Link)}
 }
 
-// maxUnhooked bounds how many notes on the project's git hooks are told.
+// maxUnhooked is how many notes about skipped git hooks are listed.
 const maxUnhooked = 10
 
-// passedOver tells reviewers that the project's git hooks were.
+// passedOver tells reviewers that the project's git hooks were skipped.
 func passedOver(why []string) string {
 	if len(why) == 0 {
 		return ""
@@ -102,7 +102,7 @@ func title(s Source) string {
 	return generalTitle
 }
 
-// Sign ends a body with where its agent is found.
+// Sign appends a link to the agent.
 func Sign(body, name, link string) string {
 	body = cut(strings.TrimSpace(body), maxBody)
 	if link == "" {
@@ -118,17 +118,18 @@ func Sign(body, name, link string) string {
 	return body + signature
 }
 
-// escaped keeps a name from ending the link that it stands in.
+// escaped escapes Markdown in a name, so that it cannot end the link around it.
 var escaped = strings.NewReplacer(`[`, `\[`, `]`, `\]`, "`", "\\`", `<`, `\<`, `*`, `\*`, `_`, `\_`, `\`, `\\`)
 
 var (
 	comment = regexp.MustCompile(`(?s)<!--.*?-->`)
-	// intended is a heading below which a template wants to be told what was done.
+	// intended matches a heading of a template that asks for a description of the
+	// change.
 	intended = regexp.MustCompile(`(?im)^#{1,6}[ \t]+[^\n]*\b(summary|description|describe|overview|what|changes?|proposed)\b[^\n]*$`)
 )
 
-// fill puts the words into a template: below the first heading that asks for
-// them, or before all of it.
+// fill inserts the text into a template: below the first heading that asks for
+// it, or before everything.
 func fill(template, words string) string {
 	template = strings.TrimSpace(comment.ReplaceAllString(cut(strings.ReplaceAll(template, "\r\n", "\n"), maxTemplate), ""))
 	switch {
@@ -144,7 +145,7 @@ func fill(template, words string) string {
 	return strings.TrimSpace(template[:at[1]] + "\n\n" + words + "\n\n" + strings.TrimLeft(template[at[1]:], "\n"))
 }
 
-// oneLine is the text on one line, as long as a title may be.
+// oneLine reduces a text to one line of at most maxTitle runes.
 func oneLine(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if r := []rune(text); len(r) > maxTitle {
@@ -153,7 +154,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// cut is the beginning of a text, at most so many bytes.
+// cut returns at most most bytes of a text.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

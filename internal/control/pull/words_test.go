@@ -37,7 +37,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// FuzzCompose wants one line and bounded text of whatever agents and projects say.
+// FuzzCompose checks that the title is one line and the text limited, whatever
+// agents and projects provide.
 func FuzzCompose(f *testing.F) {
 	f.Add("task\nmore", "said", "## Summary\n<!-- x -->", "name ](http://evil) `x`", "subject", "body")
 	f.Add("\xff\x00", strings.Repeat("é", 40_000), "<!--", "[", "", "")
@@ -54,8 +55,8 @@ func FuzzCompose(f *testing.F) {
 	})
 }
 
-// TestComposeTellsOfHooks says to reviewers that the project's git hooks were
-// passed over, below a person's own words too, and in no more than its own lines.
+// TestComposeTellsOfHooks checks that a note about skipped hooks is appended
+// even to a person's own text, and cannot be extended by its input.
 func TestComposeTellsOfHooks(t *testing.T) {
 	got := pull.Compose(pull.Source{Said: "Done.", Unhooked: []string{"the commit hooks did not let it pass", "a\n# heading"}, Link: "https://aloft.test/a", Name: "Mend"})
 	if !strings.HasPrefix(got.Body, "Done.\n\nThe project's git hooks were passed over:\n\n- the commit hooks did not let it pass\n- a # heading\n\n---\nMade by") {

@@ -14,24 +14,25 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// described is a call as the run modes see it, and in words for a person.
+// described is what a call does, for the run modes and for people.
 type described struct {
 	permit.Call
 	subject string
 	reason  string
-	folder  string // of a shell line: where it runs, if it says so
-	grant   string // what a person grants by allowing calls like it
-	change  string // of a change to a file: what would stand there; of a pull request: its words
+	folder  string // working directory of a shell command, if given
+	grant   string // what a person grants by allowing similar calls
+	change  string // content of a changed file, or text of a pull request
 }
 
-// maxReviewed bounds, in bytes, the text of a call that is put to a person. A
-// longer call is put to nobody: what is cut could hide what matters of it.
+// maxReviewed is the maximum size in bytes of a call that a person can review.
+// Longer calls cannot be approved, because truncating them could hide the
+// important part.
 const maxReviewed = 256 << 10
 
-// reviewable reports whether a person can be shown all of the call.
+// reviewable reports whether a person can be shown the whole call.
 func (d described) reviewable() bool { return len(d.subject)+len(d.change) <= maxReviewed }
 
-// arguments are those of any tool's that matter here.
+// arguments holds the arguments of all tools that matter here.
 type arguments struct {
 	Command             string          `json:"command"`
 	Description         string          `json:"description"`
@@ -59,10 +60,10 @@ type arguments struct {
 	Actions             []deed          `json:"actions"`
 }
 
-// A deed is one action on the desktop: its name, and with what.
+// A deed is one action on the desktop: its name and parameters.
 type deed map[string]json.RawMessage
 
-// onlyLooks reports whether actions do nothing but look at the desktop.
+// onlyLooks reports whether the actions only observe the desktop.
 func onlyLooks(all []deed) bool {
 	for _, d := range all {
 		for name := range d {
@@ -76,7 +77,7 @@ func onlyLooks(all []deed) bool {
 	return len(all) > 0
 }
 
-// deeds are actions as a person reads them.
+// deeds formats actions for people.
 func deeds(all []deed) string {
 	var b strings.Builder
 	for _, d := range all {
@@ -93,15 +94,16 @@ func deeds(all []deed) string {
 	return b.String()
 }
 
-// outside is the permission that a command asks for to run without the sandbox.
+// outside is the permission value with which a command asks to run without the
+// sandbox.
 const outside = "all"
 
-// describe says what a call does. A tool that is not known here reaches nothing
-// but the workspace and the conversation.
+// describe returns what a call does. Unknown tools are taken to affect only the
+// workspace and the conversation.
 func describe(c conversation.ToolCall) described {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil {
-		a = arguments{} // the tool refuses what is no object of its own; here it counts as unreadable
+		a = arguments{} // the tool rejects malformed arguments; here they count as unreadable
 	}
 	switch c.Name {
 	case "Shell":
@@ -109,13 +111,13 @@ func describe(c conversation.ToolCall) described {
 			Call:    permit.Call{Kind: permit.Shell, Line: a.Command, Unsandboxed: slices.Contains(a.RequiredPermissions, outside)},
 			subject: a.Command, reason: a.Description, folder: a.WorkingDirectory, grant: a.Command,
 		}
-	case "WriteShellStdin": // what a program makes of its input is not known
+	case "WriteShellStdin": // the effect of input to a running program is unknown
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "input of a running command: " + string(c.Args), grant: "*"}
-	case "SetupVmEnvironment": // it runs in the machines of agents to come, whatever their run mode
+	case "SetupVmEnvironment": // it affects machines of future agents, whatever their run mode
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
-	case "PrManagement": // it is seen outside, by whom the project tells
+	case "PrManagement": // it is visible outside; the project decides to whom
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: a.pullRequest(), change: a.Body, grant: "*"}
-	case "ReadLints": // a linter's configuration may be code of the project's
+	case "ReadLints": // a linter's configuration may contain the project's code
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
 	case "Fetch", "WebFetch":
 		d := described{Call: permit.Call{Kind: permit.Fetch}, subject: a.URL}
@@ -140,7 +142,7 @@ func describe(c conversation.ToolCall) described {
 	}
 	switch c.Name {
 	case callMCP:
-		if a.ToolName != "" { // without one it only looks
+		if a.ToolName != "" { // without a name it only lists tools
 			return describeMCP(a.Server, a.ToolName, string(a.Arguments))
 		}
 	case fetchMCP:
@@ -153,11 +155,11 @@ func describe(c conversation.ToolCall) described {
 	return described{Call: permit.Call{Kind: permit.Other}}
 }
 
-// fileGuard is what file tools may change in a machine without a review.
+// fileGuard defines which files a file tool may change without a review.
 var fileGuard = sandbox.Guard{Workspaces: []string{agent.Workspace}, Free: append([]string{agent.Artifacts}, sandbox.TempFolders...)}
 
-// guard describes a change to a file that is not made without a review. A path
-// that is relative is so to the workspace.
+// guard describes a change to a file that needs a review. Relative paths are
+// relative to the workspace.
 func guard(file string) (described, bool) {
 	if isRules(file) {
 		return described{Call: permit.Call{Kind: permit.Config}}, true
@@ -169,8 +171,8 @@ func guard(file string) (described, bool) {
 	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
 }
 
-// change is what a call of a file tool would put into a file: the whole, or
-// the lines that go and come.
+// change returns the content that a file tool would write: the whole file, or
+// the removed and added lines.
 func (a arguments) change(tool string) string {
 	if tool == "StrReplace" || tool == "EditNotebook" {
 		return marked("- ", a.OldString) + marked("+ ", a.NewString)
@@ -178,8 +180,8 @@ func (a arguments) change(tool string) string {
 	return a.Contents
 }
 
-// pullRequest says what a call of PrManagement does. The pull request's description
-// is its change.
+// pullRequest describes a call of PrManagement, including the pull request's
+// text.
 func (a arguments) pullRequest() string {
 	words := []string{"pull request: " + a.Title}
 	if a.Action == "PR_ACTION_UPDATE" {
@@ -197,7 +199,7 @@ func (a arguments) pullRequest() string {
 	return strings.Join(words, "\n")
 }
 
-// marked puts a mark before each line.
+// marked prefixes each line with a mark.
 func marked(mark, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -206,15 +208,16 @@ func marked(mark, text string) string {
 	return b.String()
 }
 
-// The tools by which a model reaches MCP servers. To read a resource is, for rules,
-// the tool fetchMCP of the server.
+// The tools with which a model accesses MCP servers. For rules, reading a
+// resource counts as the tool fetchMCP of the server.
 const (
 	callMCP  = "CallMcpTool"
 	fetchMCP = "FetchMcpResource"
 )
 
-// describeMCP is a call of a tool of a server, shown with its arguments. A name that
-// a rule would read otherwise than it stands cannot be granted.
+// describeMCP describes a call of a server's tool with its arguments. If a rule
+// would interpret the name as a pattern, the call cannot be granted
+// permanently.
 func describeMCP(server, tool, arguments string) described {
 	d := described{Call: permit.Call{Kind: permit.MCP, Server: server, Tool: tool}, subject: server + ":" + tool}
 	if arguments != "" && arguments != "null" {
@@ -226,8 +229,8 @@ func describeMCP(server, tool, arguments string) described {
 	return d
 }
 
-// grantedMCP takes the entry that an approval offers for a call of an MCP server's
-// tool apart.
+// grantedMCP splits the entry that an approval of an MCP call offers into
+// server and tool.
 func grantedMCP(q agent.Approval) (server, tool string, ok bool) {
 	if q.Tool != callMCP && q.Tool != fetchMCP || len(q.Entries) != 1 {
 		return "", "", false
@@ -235,8 +238,8 @@ func grantedMCP(q agent.Approval) (server, tool string, ok bool) {
 	return strings.Cut(q.Entries[0], ":")
 }
 
-// isRules reports whether a path is of a file that holds rules for the agent.
-// What differs in case or by a detour is the same file to some file system.
+// isRules reports whether a path leads to a file with rules for the agent. It
+// ignores case and dot segments, since some file systems do too.
 func isRules(file string) bool {
 	file = strings.ToLower(path.Clean("/" + strings.ReplaceAll(file, `\`, "/")))
 	for _, folder := range []string{"/.aloft/", "/.cursor/", "/.claude/"} {
@@ -256,8 +259,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// entries are those that would allow the call: for a shell line its commands
-// that no entry allows, as they stand.
+// entries returns entries that would allow the call. For a shell command they
+// are its parts that no entry allows yet, verbatim.
 func (d described) entries(p permit.Permissions) []string {
 	if d.Kind != permit.Shell || d.Line == "" {
 		if d.grant == "" {
@@ -277,7 +280,7 @@ func (d described) entries(p permit.Permissions) []string {
 		}
 	}
 	all := permit.Permissions{TerminalAllowlist: append(slices.Clone(p.TerminalAllowlist), out...)}
-	if !all.JudgeLine(d.Line).Allowed { // such a line is to be asked about each time
+	if !all.JudgeLine(d.Line).Allowed { // such a line needs a new approval each time
 		return nil
 	}
 	return out

@@ -21,23 +21,23 @@ var classifierWords string
 // Verdicts of the classifier.
 const (
 	VerdictAllow = "allow"
-	VerdictBlock = "block" // the agent is to take another way
+	VerdictBlock = "block" // the agent must find another way
 	VerdictAsk   = "ask"
 )
 
-// Bounds of a classification.
+// Limits of a classification.
 const (
 	classifyWithin = 30 * time.Second
 	maxVerdict     = 1024  // tokens of the classifier's reply
-	maxShown       = 8000  // bytes of a call's arguments that it is shown of each end
-	maxReason      = 1000  // bytes of its reason
-	maxTask        = 16000 // bytes of the user's words
+	maxShown       = 8000  // bytes shown of each end of a call's arguments
+	maxReason      = 1000  // bytes of the classifier's reason
+	maxTask        = 16000 // bytes of the user's prompts
 )
 
-// question is what the classifier is asked: the call, and what people have
-// said. Nothing of it can be forged by what a tool has printed.
+// question is the input of the classifier: the call and the user's prompts. It
+// contains no tool output, which could be forged.
 type question struct {
-	Task  string          `json:"task"` // what the user asked of the agent
+	Task  string          `json:"task"` // the user's prompts
 	Tool  string          `json:"tool"`
 	Args  json.RawMessage `json:"arguments"`
 	Why   string          `json:"not_allowed_by_rule_because"`
@@ -45,8 +45,8 @@ type question struct {
 	Block []string        `json:"block_instructions"`
 }
 
-// Classify asks the classifier about a call. It does not fail: without a
-// verdict, for whatever reason, it is [VerdictAsk].
+// Classify asks the classifier about a call. It never fails: without a verdict,
+// for whatever reason, it returns [VerdictAsk].
 func (r *Reviewer) Classify(ctx context.Context, s *agent.State, c conversation.ToolCall, v Verdict) agent.Classified {
 	start := time.Now()
 	out := agent.Classified{CallID: c.ID, Verdict: VerdictAsk}
@@ -91,12 +91,12 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 	return err
 }
 
-// taskOf is what the user has asked for.
+// taskOf returns the user's prompts.
 func taskOf(s *agent.State) string {
 	return cut(strings.Join(s.Asked, "\n\n"), maxTask)
 }
 
-// complete asks once, and returns the whole reply.
+// complete sends one request and returns the whole reply.
 func complete(ctx context.Context, m model.Model, req model.Request) (*model.Reply, error) {
 	for e, err := range m.Stream(ctx, req) {
 		if err != nil {
@@ -106,11 +106,11 @@ func complete(ctx context.Context, m model.Model, req model.Request) (*model.Rep
 			return e.Done, nil
 		}
 	}
-	return nil, errors.New("the classifier's reply has no end")
+	return nil, errors.New("the classifier's reply is incomplete")
 }
 
-// readVerdict reads the classifier's reply: one JSON object, and nothing that
-// could be another around it.
+// readVerdict parses the classifier's reply, which must be a single JSON object
+// without surrounding text.
 func readVerdict(text string) (verdict, reason string, err error) {
 	text = strings.TrimSpace(text)
 	if inner, ok := strings.CutPrefix(text, "```json"); ok {
@@ -121,7 +121,7 @@ func readVerdict(text string) (verdict, reason string, err error) {
 		Reason  string `json:"reason"`
 	}
 	if json.Unmarshal([]byte(text), &v) != nil {
-		return "", "", errors.New("the classifier's reply is no verdict")
+		return "", "", errors.New("the classifier's reply is not a verdict")
 	}
 	switch v.Verdict {
 	case VerdictAllow, VerdictBlock, VerdictAsk:
@@ -130,7 +130,7 @@ func readVerdict(text string) (verdict, reason string, err error) {
 	return "", "", fmt.Errorf("the classifier's verdict is %q", cut(v.Verdict, 40))
 }
 
-// shown are arguments without the middle of what is very long.
+// shown returns the arguments with the middle of very long ones removed.
 func shown(args json.RawMessage) json.RawMessage {
 	if len(args) <= 2*maxShown && json.Valid(args) {
 		return args

@@ -11,12 +11,12 @@ import (
 	"aloft/internal/policy/permit"
 )
 
-// CheckEntries returns why entries of the agent would not allow the call that an
-// approval asks about, nil if they would. always says that they are to be of the
-// permissions.json of the agent's person.
+// CheckEntries returns an error if the entries would not allow the call of an
+// approval. always means that they are to be added to the permissions.json of
+// the agent's user.
 func (r *Reviewer) CheckEntries(ctx context.Context, a agent.Agent, q agent.Approval, entries []string, always bool) error {
 	if len(entries) == 0 {
-		return fmt.Errorf("calls like this one can be allowed once only")
+		return fmt.Errorf("calls like this one can be allowed only once")
 	}
 	kind, server, mcp := kindOf(q)
 	if always {
@@ -25,7 +25,7 @@ func (r *Reviewer) CheckEntries(ctx context.Context, a agent.Agent, q agent.Appr
 			return err
 		}
 		if team != "" {
-			return fmt.Errorf("the team has a %s, and yours does not count beside it", permissionsFile)
+			return fmt.Errorf("the team has a %s, so yours has no effect", permissionsFile)
 		}
 		if listOf(q) == "" {
 			return fmt.Errorf("%s has no list for calls of %s", permissionsFile, q.Tool)
@@ -51,7 +51,7 @@ func (r *Reviewer) CheckEntries(ctx context.Context, a agent.Agent, q agent.Appr
 	return nil
 }
 
-// kindOf says what the call of an approval does.
+// kindOf returns the kind of call that an approval is about.
 func kindOf(q agent.Approval) (kind permit.Kind, server, mcp string) {
 	if q.Tool == "Shell" {
 		return permit.Shell, "", ""
@@ -62,8 +62,8 @@ func kindOf(q agent.Approval) (kind permit.Kind, server, mcp string) {
 	return permit.Other, "", ""
 }
 
-// listOf is the list of permissions.json that calls like that of the approval
-// are on, "" where there is none.
+// listOf returns the name of the list in permissions.json for such calls, or ""
+// if there is none.
 func listOf(q agent.Approval) string {
 	switch kind, _, _ := kindOf(q); kind {
 	case permit.Shell:
@@ -74,8 +74,8 @@ func listOf(q agent.Approval) string {
 	return ""
 }
 
-// Allow adds entries for calls like that of the approval to the permissions.json
-// of a person. What stands there stays as it is, comments too.
+// Allow adds entries for such calls to a user's permissions.json. The rest of
+// the file, including comments, stays unchanged.
 func (r *Reviewer) Allow(ctx context.Context, userID int64, q agent.Approval, entries []string) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()

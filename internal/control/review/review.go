@@ -1,9 +1,9 @@
 // Package review decides how a tool call is treated before it is sent to a
-// machine: by the run mode, the rules of the team, the person and the project,
-// and, where those leave it open, by a classifier, a model call of its own. It
-// trusts nothing that comes from the machine: rules are the store's, and the
-// project's as its default branch had them when the agent began, so that no
-// agent can write permissions for itself or for another.
+// machine: by the run mode, by the rules of the team, the user and the project
+// and, if these leave it open, by a classifier, which is a separate model call.
+// It trusts nothing from the machine: rules come from the store, and the
+// project's rules from its default branch at the agent's creation, so no agent
+// can write permissions for itself or another.
 package review
 
 import (
@@ -22,60 +22,62 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// Config is what a Reviewer works with.
+// Config holds the dependencies and settings of a Reviewer.
 type Config struct {
 	Rules store.Rules
-	// Project returns a file of the agent's repository at a commit, nil where there
-	// is none. It may be nil.
+	// Project returns a file of the agent's repository at a commit, or nil if it
+	// does not exist. Project itself may be nil.
 	Project func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
 	// Model returns the classifier's model for an agent.
 	Model func(a agent.Agent) (model.Model, model.Info, error)
-	// ClassifyWithin is how long the classifier may take; 30 s unless given.
+	// ClassifyWithin is the timeout of the classifier; defaults to 30 s.
 	ClassifyWithin time.Duration
-	// Mode is the operator's; "" leaves it to the team, the person and the agent,
-	// and is run-everything where none of them says.
+	// Mode is the operator's run mode. "" leaves the choice to the team, the user
+	// and the agent; the default is run-everything.
 	Mode permit.Mode
-	// Sandbox has commands run in the sandbox under the allowlist mode too.
+	// Sandbox makes commands run in the sandbox in the allowlist mode too.
 	Sandbox bool
-	// Hosts says where the rules of the sandbox's network come from.
+	// Hosts says where the network rules of the sandbox come from.
 	Hosts sandbox.NetworkMode
-	// DenyAfter is the operator's word on when a question that nobody has answered
-	// counts as denied; 0 leaves it to the team and the person.
+	// DenyAfter is the operator's timeout after which an unanswered approval
+	// counts as denied; 0 leaves it to the team and the user.
 	DenyAfter time.Duration
 }
 
 // Reviewer decides how calls are treated. It is safe for concurrent use.
 type Reviewer struct {
 	Config
-	writing sync.Mutex // a person's permissions.json is read and written by one at a time
+	writing sync.Mutex // serializes changes of users' permissions.json
 }
 
 // New returns a reviewer.
 func New(c Config) *Reviewer { return &Reviewer{Config: c} }
 
-// A Verdict is how a call is treated, and what a person is to know of it.
+// A Verdict is how a call is treated, with details for the person who reviews
+// it.
 type Verdict struct {
 	permit.Decision
-	Subject string   // what the call does: the line, the URL, server:tool, the path
-	Reason  string   // the agent's own words for why
-	Folder  string   // of a shell line: where it runs, if it says so
-	Entries []string // that would allow it
-	Change  string   // of a change to a file: what would stand there; of a pull request: its words
-	TooLong bool     // a person cannot be shown all of it
+	Subject string   // what the call acts on: the command line, the URL, server:tool, or the path
+	Reason  string   // the agent's own reason
+	Folder  string   // working directory of a shell command, if given
+	Entries []string // entries that would allow it
+	Change  string   // content of a changed file, or text of a pull request
+	TooLong bool     // too long to show to a person
 }
 
-// The files of rules, as the store and projects name them.
+// File names of rules, in the store and in projects.
 const (
 	permissionsFile = "permissions.json"
 	modeFile        = "run-mode"
 	denyAfterFile   = "deny-after"
 )
 
-// projectFolders hold a project's rules; the first that has a file counts.
+// projectFolders are the folders of a project's rules; the first that contains
+// the file counts.
 var projectFolders = []string{".aloft/", ".cursor/"}
 
-// Check decides by rule. enforced says that the machine's sandbox can hold its
-// policy.
+// Check decides by rules. enforced says that the machine's sandbox can enforce
+// its policy.
 func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.ToolCall, enforced bool) (Verdict, error) {
 	call := describe(c)
 	v := Verdict{Subject: call.subject, Reason: call.reason, Folder: call.folder, Change: call.change, TooLong: !call.reviewable()}
@@ -119,8 +121,8 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 	return v, nil
 }
 
-// Guards reports whether the machine is to judge the path of a file tool's call
-// again, where its symbolic links lead. It is not where everything runs.
+// Guards reports whether the machine must check the path of a file tool's call
+// again, with symbolic links resolved. It need not in the mode run-everything.
 func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error) {
 	switch c.Name {
 	case "Write", "StrReplace", "EditNotebook", "Delete", fetchMCP:
@@ -130,9 +132,9 @@ func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.Too
 	return false, nil
 }
 
-// Until is when a question of the agent's that is asked now counts as denied:
-// after the shortest time that anybody has set, zero where nobody has. One that
-// cannot be read counts for nothing, since waiting allows nothing.
+// Until returns when an approval requested now expires as denied: after the
+// shortest timeout set by operator, team or user, or never (zero time) if there
+// is none. An unreadable setting is ignored, since waiting allows nothing.
 func (r *Reviewer) Until(ctx context.Context, a agent.Agent) (time.Time, error) {
 	after := r.DenyAfter
 	for _, owner := range []string{store.TeamRules, store.RulesOf(a.UserID)} {
@@ -150,8 +152,8 @@ func (r *Reviewer) Until(ctx context.Context, a agent.Agent) (time.Time, error) 
 	return time.Now().UTC().Add(after), nil
 }
 
-// granted reports whether a person has allowed the agent calls like this one.
-// A shell line is judged by its commands instead.
+// granted reports whether a person has allowed the agent such calls. Shell
+// commands are checked by their parts instead.
 func granted(s *agent.State, tool string, c described) bool {
 	if c.Kind == permit.Shell && !c.Unsandboxed {
 		return false
@@ -159,8 +161,8 @@ func granted(s *agent.State, tool string, c described) bool {
 	return c.grant != "" && slices.Contains(s.Granted, agent.Grant{Tool: tool, Entry: c.grant})
 }
 
-// ModeOf is the run mode that holds for the agent. The team's holds for all,
-// unless the agent or its person asks for less.
+// ModeOf returns the run mode of the agent. The team's mode applies to all,
+// unless the user or the agent asks for a stricter one.
 func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, error) {
 	of := func(owner string) (permit.Mode, error) {
 		text, err := r.Rules.Rule(ctx, owner, modeFile)
@@ -186,17 +188,17 @@ func (r *Reviewer) ModeOf(ctx context.Context, a agent.Agent) (permit.Mode, erro
 	return mode, nil
 }
 
-// unreadableError is what is wrong with a file of rules.
+// unreadableError is an error in a file of rules.
 type unreadableError struct{ error }
 
-// Unreadable reports whether an error says that a file of rules cannot be read.
+// Unreadable reports whether an error means that a file of rules is invalid.
 func Unreadable(err error) bool {
 	_, ok := errors.AsType[unreadableError](err)
 	return ok
 }
 
-// permissions are what holds for the agent: the team's, or the person's and the
-// project's together.
+// permissions returns the rules for the agent: the team's, or else the user's
+// and the project's combined.
 func (r *Reviewer) permissions(ctx context.Context, a agent.Agent) (permit.Permissions, error) {
 	team, err := r.Rules.Rule(ctx, store.TeamRules, permissionsFile)
 	if err != nil {
@@ -234,9 +236,9 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 	return p, nil
 }
 
-// project returns a file of the project's rules at a commit, and what to call
-// it. What it allows is to be heeded only where people have vouched for the
-// commit: any other may have been pushed by an agent.
+// project returns a rules file of the project at a commit, and a name for
+// messages. What it allows may be honoured only for a commit that people vouch
+// for, since an agent may have pushed any other.
 func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name string) (words string, data []byte, err error) {
 	if r.Project == nil || commit == "" || len(a.Repos) == 0 {
 		return name, nil, nil
@@ -244,7 +246,7 @@ func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name stri
 	for _, folder := range projectFolders {
 		words = fmt.Sprintf("%s%s of %.12s", folder, name, commit)
 		data, err := r.Project(ctx, a, commit, folder+name)
-		if err != nil && ctx.Err() == nil { // whatever it would have blocked, a person decides
+		if err != nil && ctx.Err() == nil { // its deny rules are unknown, so a person must decide
 			err = unreadableError{fmt.Errorf("read %s: %w", words, err)}
 		}
 		if err != nil || data != nil {
@@ -254,7 +256,7 @@ func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name stri
 	return name, nil, nil
 }
 
-// projectPermissions is what the project's permissions.json says at a commit.
+// projectPermissions returns the project's permissions.json at a commit.
 func (r *Reviewer) projectPermissions(ctx context.Context, a agent.Agent, commit string) (permit.Permissions, error) {
 	words, data, err := r.project(ctx, a, commit, permissionsFile)
 	if err != nil {

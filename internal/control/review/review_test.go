@@ -26,7 +26,7 @@ func call(name, args string) conversation.ToolCall {
 	return conversation.ToolCall{ID: "c1", Name: name, Args: json.RawMessage(args)}
 }
 
-// TestDescribe is the table of what tools are to the run modes.
+// TestDescribe tests how the run modes see each tool.
 func TestDescribe(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
@@ -82,7 +82,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestGuards is the table of which calls the machine is to judge again.
+// TestGuards tests which calls the machine must check again.
 func TestGuards(t *testing.T) {
 	for mode, want := range map[permit.Mode]bool{permit.AutoReview: true, permit.Allowlist: true, permit.RunEverything: false} {
 		r := newRig(t, "")
@@ -96,7 +96,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// A name that a rule would read otherwise than it stands can be allowed once only.
+// TestMCPGrants checks that a call whose name a rule would interpret as a
+// pattern can be allowed once only.
 func TestMCPGrants(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`: "github:get_issue",
@@ -111,7 +112,7 @@ func TestMCPGrants(t *testing.T) {
 	}
 }
 
-// TestChange is the table of what a person sees of a change to rules.
+// TestChange tests what a person sees of a change to rules.
 func TestChange(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for args, want := range map[string]string{
@@ -129,7 +130,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestWhatAPersonIsShown holds requests to be shown whole, or not to be reviewable.
+// TestWhatAPersonIsShown checks that requests are shown completely or are not
+// reviewable.
 func TestWhatAPersonIsShown(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for args, want := range map[string]string{
@@ -158,7 +160,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	}
 }
 
-// TestUntil is the table of whose patience counts: the shortest.
+// TestUntil checks that the shortest timeout applies.
 func TestUntil(t *testing.T) {
 	for _, c := range []struct {
 		name, team, own string
@@ -200,7 +202,7 @@ func TestUntil(t *testing.T) {
 type rig struct {
 	*Reviewer
 	store   *sqlite.Store
-	project map[string]string // by path, or by commit:path
+	project map[string]string // content by path, or by commit:path
 	state   *agent.State
 }
 
@@ -239,12 +241,12 @@ func (r *rig) check(t *testing.T, c conversation.ToolCall) Verdict {
 	return v
 }
 
-// TestMode is the table of whose run mode holds.
+// TestMode tests whose run mode applies.
 func TestMode(t *testing.T) {
 	for _, c := range []struct {
 		name                        string
 		operator, team, agent, user permit.Mode
-		want                        permit.Treatment // of a line that no list has
+		want                        permit.Treatment // for a line on no list
 	}{
 		{"Nobody", "", "", "", "", permit.Run},
 		{"User", "", "", "", permit.Allowlist, permit.Ask},
@@ -274,11 +276,11 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 			t.Errorf("%s: %+v", line, got.Decision)
 		}
 	}
-	r.project[".aloft/permissions.json"] = `{"terminalAllowlist":["wc"]}` // goes before the other folder
+	r.project[".aloft/permissions.json"] = `{"terminalAllowlist":["wc"]}` // precedes the other folder
 	if got := r.check(t, call("Shell", `{"command":"ls"}`)); got.Treatment != permit.Ask {
 		t.Errorf("ls: %+v", got.Decision)
 	}
-	r.set(t, store.TeamRules, permissionsFile, `{"terminalAllowlist":["id"]}`) // and a team's replaces all
+	r.set(t, store.TeamRules, permissionsFile, `{"terminalAllowlist":["id"]}`) // the team's rules replace all others
 	for line, want := range map[string]permit.Treatment{"id": permit.Run, "make": permit.Ask, "wc": permit.Ask} {
 		if got := r.check(t, call("Shell", `{"command":"`+line+`"}`)); got.Treatment != want {
 			t.Errorf("%s: %+v", line, got.Decision)
@@ -286,8 +288,9 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 	}
 }
 
-// The instructions of a person, of the project and of a branch, which can only
-// block, reach the classifier; those of the team reach it alone.
+// TestInstructionsReachTheClassifier checks that the classifier gets the
+// instructions of the user, the project and a branch (which can only block), or
+// only those of the team if there are any.
 func TestInstructionsReachTheClassifier(t *testing.T) {
 	m := &listener{}
 	r := newRig(t, permit.AutoReview)
@@ -314,7 +317,7 @@ func TestInstructionsReachTheClassifier(t *testing.T) {
 	}
 }
 
-// listener is a model that remembers what it was asked.
+// listener is a model that records its last request.
 type listener struct{ last model.Request }
 
 func (l *listener) Stream(_ context.Context, req model.Request) iter.Seq2[model.Event, error] {
@@ -324,8 +327,9 @@ func (l *listener) Stream(_ context.Context, req model.Request) iter.Seq2[model.
 	}
 }
 
-// Before the server knows where the agent began, and where there is no default
-// branch, the project allows nothing.
+// TestNoProjectWithoutADefaultBranch checks that the project's rules allow
+// nothing while the agent's starting commit is unknown, or if there is no
+// default branch.
 func TestNoProjectWithoutADefaultBranch(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.project[".cursor/permissions.json"] = `{"terminalAllowlist":["ls"]}`
@@ -335,8 +339,8 @@ func TestNoProjectWithoutADefaultBranch(t *testing.T) {
 	}
 }
 
-// A branch may have been pushed by an agent: what it allows does not count, and
-// what it blocks does.
+// TestABranchCanOnlyNarrow checks that rules on a branch, which an agent may
+// have pushed, can block but not allow.
 func TestABranchCanOnlyNarrow(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.state.Agent.RulesAt = "feed"
@@ -359,7 +363,7 @@ func TestABranchCanOnlyNarrow(t *testing.T) {
 	if p, err := r.SandboxPolicy(t.Context(), r.state.Agent); err != nil || p.Type != sandbox.ReadWrite || p.Network.Mode == policy.AllowAll {
 		t.Errorf("the sandbox is %+v: %v", p, err)
 	}
-	r.project["c0ffee:.aloft/permissions.json"] = `{` // what it would block is not known
+	r.project["c0ffee:.aloft/permissions.json"] = `{` // its deny rules are unknown
 	if got := r.check(t, call("Shell", `{"command":"make"}`)); got.Treatment != permit.Ask || !strings.Contains(got.Why, "c0ffee") {
 		t.Errorf("got %+v", got.Decision)
 	}
@@ -375,14 +379,14 @@ func TestAFileThatCannotBeReadHasEverythingAsked(t *testing.T) {
 	}
 }
 
-// TestEntries is the table of what a person is offered to allow for good.
+// TestEntries tests which entries a person is offered to allow permanently.
 func TestEntries(t *testing.T) {
 	for line, want := range map[string][]string{
 		"npm test":                {"npm test"},
 		"ls && npm test":          {"npm test"},
 		"npm test && npm ci":      {"npm test", "npm ci"},
 		"npm test && npm test":    {"npm test"},
-		"echo $(whoami)":          nil, // is asked each time: entries spell what is known beforehand
+		"echo $(whoami)":          nil, // asked each time, because the result of the substitution is unknown
 		"eval x":                  nil,
 		"npm test > out":          nil,
 		"PATH=/x npm test":        nil,
@@ -407,7 +411,8 @@ func quote(s string) string {
 	return string(data)
 }
 
-// What a person has granted counts for calls like the one they saw.
+// TestGrants checks that a grant applies to calls like the one that the person
+// saw.
 func TestGrants(t *testing.T) {
 	r := newRig(t, permit.Allowlist)
 	r.state.Granted = []agent.Grant{{Tool: "Shell", Entry: "npm test"}, {Tool: "WebFetch", Entry: "example.com"}}

@@ -12,11 +12,11 @@ import (
 
 const sandboxFile = "sandbox.json"
 
-// SandboxPolicy is the policy of the sandbox around an agent's commands: the project's
-// sandbox.json as its default branch had it when the agent began, the person's
-// and the team's. What lies in the machine does not count, for the agent can write
-// there, and neither does what another agent may have pushed.
-// [Unreadable] says which errors are of a file.
+// SandboxPolicy returns the policy of the sandbox around an agent's commands. It
+// combines the sandbox.json of the project (from the default branch at the
+// agent's creation), the user and the team. Files in the machine or on other
+// branches do not count, since agents can change them. [Unreadable] tells which
+// errors are caused by a file.
 func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error) {
 	layers := sandbox.Layers{Mode: r.Hosts}
 	for _, from := range []struct {
@@ -41,10 +41,10 @@ func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Po
 	return layers.Merge(), nil
 }
 
-// parseLayer reads a file, of which there may be none.
+// parseLayer parses a sandbox.json, or returns nil if text is empty.
 func parseLayer(name string, text []byte) (*sandbox.Layer, error) {
 	if len(text) == 0 {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // there is no such file
 	}
 	layer, err := sandbox.Parse(text)
 	if err != nil {
@@ -53,7 +53,8 @@ func parseLayer(name string, text []byte) (*sandbox.Layer, error) {
 	return layer, nil
 }
 
-// sandboxed decides about a call that may run in the sandbox, if there is one.
+// sandboxed decides about a call that can run in the sandbox, if the machine
+// has one.
 func (r *Reviewer) sandboxed(ctx context.Context, a agent.Agent, c permit.Call, setting permit.Setting, d permit.Decision) (permit.Decision, error) {
 	policy, err := r.SandboxPolicy(ctx, a)
 	if Unreadable(err) && ctx.Err() == nil {
@@ -65,7 +66,7 @@ func (r *Reviewer) sandboxed(ctx context.Context, a agent.Agent, c permit.Call, 
 	if policy.Type != sandbox.InsecureNone {
 		return d, nil
 	}
-	// A file takes the sandbox away, and not the review.
+	// A file can disable the sandbox, but not the review.
 	c.Unsandboxed = true
 	d = permit.Check(c, setting)
 	d.Why = "sandbox.json says insecure_none: " + d.Why

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// TestSandboxPolicy is the table of whose sandbox.json says what.
+// TestSandboxPolicy tests which sandbox.json takes effect.
 func TestSandboxPolicy(t *testing.T) {
 	type files map[string]string
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestSandboxPolicy(t *testing.T) {
 		project          files
 		user, team       string
 		hosts            sandbox.NetworkMode
-		want             func(p *sandbox.Policy) // of the default policy
+		want             func(p *sandbox.Policy) // changes of the default policy
 		treatment        permit.Treatment
 		unreadable, says string
 	}{

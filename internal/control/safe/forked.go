@@ -9,10 +9,10 @@ import (
 	"aloft/internal/secret"
 )
 
-// SealInherited seals what is secret of an agent for its fork of that id, for
-// the append that makes the fork: values may be on the disk that is copied, and
-// stay secret when the agent is deleted. The fork's machine gets none of them
-// as a variable.
+// SealInherited encrypts an agent's secrets for its fork, as part of the append
+// that creates the fork. The values may be on the copied disk, so they must
+// still be redacted after the original agent is deleted. They do not become
+// variables of the fork's machine.
 func (s *Safe) SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error) {
 	set, err := s.chosen(ctx, of)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Safe) SealInherited(ctx context.Context, forkID string, of agent.Agent)
 	return s.sealAll(ctx, secret.Owner{Kind: secret.OfForked, ID: forkID}, values)
 }
 
-// inherited opens what was secret of the agents from which this one was forked.
+// inherited decrypts the secrets of the agents from which this one was forked.
 func (s *Safe) inherited(ctx context.Context, agentID string) (map[string]string, error) {
 	all, err := s.all(ctx, secret.Owner{Kind: secret.OfForked, ID: agentID})
 	if err != nil {

@@ -13,37 +13,37 @@ import (
 	"aloft/internal/fault"
 )
 
-// keeperTime bounds one request to a keeper: a run waits for it.
+// keeperTime is the timeout of a request to a keeper, since a run is waiting.
 const keeperTime = 20 * time.Second
 
-// LocalKeeper is the URL of the keeper that is a file in the data folder.
+// LocalKeeper is the URL of the keeper that uses a file in the data folder.
 const LocalKeeper = "local"
 
-// A Keeper has a key that does not leave it, and with it wraps the keys of
-// values. Its methods are safe for concurrent use.
+// A Keeper encrypts (wraps) the data keys of values with a key that never
+// leaves it. Its methods are safe for concurrent use.
 type Keeper interface {
-	// Wrap encrypts a key, and says by what name the wrapping key is known.
+	// Wrap encrypts a data key. It also returns the name of the wrapping key.
 	Wrap(ctx context.Context, key []byte) (wrapped []byte, name string, err error)
-	// Unwrap is the inverse. The error wraps [errNotMine] where another keeper
+	// Unwrap decrypts a data key. The error wraps [errNotMine] if another keeper
 	// has wrapped it.
 	Unwrap(ctx context.Context, name string, wrapped []byte) ([]byte, error)
 }
 
-// A Renewer is a [Keeper] whose key is made by Aloft. The keys of a key
-// management service are renewed there.
+// A Renewer is a [Keeper] whose key Aloft creates. Keys of a key management
+// service are rotated there.
 type Renewer interface {
-	// Renew makes a new key, which wraps from now on; older ones still unwrap.
+	// Renew creates a new wrapping key. Older keys can still unwrap.
 	Renew() error
-	// Forget removes the keys that are not in use, but not the last two: what is
-	// being sealed just now may still be under the one before the last.
+	// Forget removes the keys that are not in use, except the last two: a value
+	// being sealed right now may still use the previous key.
 	Forget(inUse map[string]bool) error
 }
 
 var errNotMine = errors.New("another keeper's")
 
-// OpenKeeper opens the keeper at the URL: [LocalKeeper] with its keys in the
-// file, which is made where it is missing, or that of a key management service
-// whose driver is linked in: awskms, gcpkms, azurekeyvault, hashivault.
+// OpenKeeper opens the keeper at a URL: [LocalKeeper], whose keys are in file
+// (created if needed), or a key management service with a linked driver:
+// awskms, gcpkms, azurekeyvault or hashivault.
 func OpenKeeper(ctx context.Context, rawURL, file string) (Keeper, error) {
 	if rawURL == LocalKeeper {
 		return openKeyFile(file)
@@ -62,7 +62,7 @@ func OpenKeeper(ctx context.Context, rawURL, file string) (Keeper, error) {
 	return remote{rawURL, k}, nil
 }
 
-// redacted is what a URL that cannot be read may be told as.
+// redacted returns a form of an invalid URL that is safe to show.
 func redacted(rawURL string) string {
 	if len(rawURL) > 12 {
 		return rawURL[:12] + "…"
@@ -88,8 +88,8 @@ func (r remote) Unwrap(ctx context.Context, name string, wrapped []byte) ([]byte
 	return r.ask(ctx, func(ctx context.Context) ([]byte, error) { return r.keeper.Decrypt(ctx, wrapped) })
 }
 
-// ask bounds the request, since not every driver heeds its context, and makes
-// the panic of a driver that got an unforeseen answer an error.
+// ask adds a timeout to a request, because some drivers ignore the context, and
+// turns a driver's panic over an unexpected response into an error.
 func (r remote) ask(ctx context.Context, do func(context.Context) ([]byte, error)) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, keeperTime)
 	defer cancel()
@@ -102,7 +102,7 @@ func (r remote) ask(ctx context.Context, do func(context.Context) ([]byte, error
 		var a answer
 		defer func() {
 			if p := recover(); p != nil {
-				a = answer{err: errors.New("the keeper's answer makes no sense")}
+				a = answer{err: errors.New("invalid response of the keeper")}
 			}
 			answers <- a
 		}()
@@ -115,8 +115,8 @@ func (r remote) ask(ctx context.Context, do func(context.Context) ([]byte, error
 		a.err = context.Cause(ctx)
 	}
 	if a.err != nil {
-		return nil, fault.Unavailable("the keeper of secrets %s does not do its work", r.name).Named("keeper_unavailable").
-			Hint("see that the server reaches it and may use its key, then try again").Because(a.err)
+		return nil, fault.Unavailable("the keeper of secrets %s failed", r.name).Named("keeper_unavailable").
+			Hint("check that the server can reach it and may use its key, then try again").Because(a.err)
 	}
 	return a.data, nil
 }

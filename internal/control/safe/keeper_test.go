@@ -22,14 +22,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// transit is Vault's transit engine as far as a keeper uses it, over real HTTP:
-// keys in versions, AES-GCM, tokens, and its errors.
+// transit simulates Vault's transit engine over HTTP: key versions, AES-GCM,
+// tokens and errors.
 type transit struct {
 	token string
 	mu    sync.Mutex
-	keys  []cipher.AEAD // versions, from 1
+	keys  []cipher.AEAD // key versions, from 1
 	down  bool
-	asked []string // bodies
+	asked []string // request bodies
 }
 
 func newTransit(t *testing.T) (*transit, Keeper) {
@@ -125,7 +125,7 @@ func newKeyFile(t *testing.T) *keyFile {
 	return k
 }
 
-// Every keeper is held to the same words.
+// TestKeepers runs the same tests on every keeper.
 func TestKeepers(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) (k Keeper, rotate func()){
 		"local": func(t *testing.T) (Keeper, func()) {
@@ -156,7 +156,7 @@ func TestKeepers(t *testing.T) {
 			if got, err := k.Unwrap(t.Context(), by, wrapped); err != nil || !bytes.Equal(got, key) {
 				t.Errorf("Unwrap after a rotation: %q, %v", got, err)
 			}
-			for i := range wrapped { // one flipped bit anywhere
+			for i := range wrapped { // flip each bit in turn
 				broken := bytes.Clone(wrapped)
 				broken[i] ^= 1
 				if got, err := k.Unwrap(t.Context(), by, broken); err == nil && !bytes.Equal(got, key) {

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// Keep seals the server's own value under that name, in place of its owner's
-// earlier one. Names that differ only in case are one.
+// Keep encrypts and stores a value of the server itself, and replaces the
+// owner's earlier value of that name. Names are not case-sensitive.
 func (s *Safe) Keep(ctx context.Context, owner secret.Owner, name, value string) (secret.Secret, error) {
 	of := secret.Secret{ID: secret.NewID(), Name: name, Type: secret.Runtime, Owner: owner, CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}
 	sealed, err := s.seal(ctx, of, value)
@@ -20,12 +20,12 @@ func (s *Safe) Keep(ctx context.Context, owner secret.Owner, name, value string)
 	}
 	err = s.Store.PutSecret(ctx, sealed)
 	if errors.Is(err, store.ErrTooMany) {
-		return of, fault.Exhausted("there are %d already, which is as many as can be", secret.MaxPerOwner).Hint("delete what is not used")
+		return of, fault.Exhausted("the limit of %d is reached", secret.MaxPerOwner).Hint("delete what is not used")
 	}
 	return of, err
 }
 
-// Kept opens what the owner has.
+// Kept decrypts the owner's values.
 func (s *Safe) Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error) {
 	sealed, err := s.Store.Secrets(ctx, owner)
 	if err != nil {
@@ -42,17 +42,18 @@ func (s *Safe) Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, e
 	return out, nil
 }
 
-// Drop removes what [Safe.Keep] kept; what is not there is a fault.
+// Drop removes a value stored by [Safe.Keep]. It returns a fault if there is
+// none.
 func (s *Safe) Drop(ctx context.Context, owner secret.Owner, name string) error {
 	err := s.Store.DeleteSecret(ctx, owner, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return fault.NotFound("there is none of that name")
+		return fault.NotFound("there is no value of that name")
 	}
 	return err
 }
 
-// SealMCP seals the MCP servers that come with a new agent, for the append that
-// makes it.
+// SealMCP encrypts the MCP servers of a new agent, as part of the append that
+// creates it.
 func (s *Safe) SealMCP(ctx context.Context, agentID, name, value string) (secret.Sealed, error) {
 	return s.seal(ctx, secret.Secret{
 		ID: secret.NewID(), Name: name, Type: secret.Runtime, Owner: secret.Owner{Kind: secret.OfMCPAgent, ID: agentID},

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// keyFile is the local keeper: keys in a file that only the server's user can
-// read, one a line, the newest first.
+// keyFile is the local keeper. Its keys are in a file that only the server's
+// user can read, one per line, newest first.
 type keyFile struct {
 	path string
 
@@ -29,8 +29,8 @@ type keyFile struct {
 }
 
 type localKey struct {
-	name   string // local: and 16 hex digits of its hash
-	text   string // in base64
+	name   string // "local:" and 16 hex digits of its hash
+	text   string // base64
 	keeper *secrets.Keeper
 }
 
@@ -48,14 +48,14 @@ func openKeyFile(path string) (*keyFile, error) {
 	return k, nil
 }
 
-// read reads the file. The caller holds k.mu, or is the only one to have k.
+// read reads the file. The caller holds k.mu, or has just created k.
 func (k *keyFile) read() error {
 	info, err := os.Stat(k.path)
 	if err != nil {
 		return err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s can be read by others: chmod 600 it, and think about `aloft secret rotate`", k.path)
+		return fmt.Errorf("%s can be read by others: chmod 600 it, and consider `aloft secret rotate`", k.path)
 	}
 	data, err := os.ReadFile(k.path)
 	if err != nil {
@@ -70,12 +70,12 @@ func (k *keyFile) read() error {
 		}
 		key, err := newLocalKey(line)
 		if err != nil {
-			return fmt.Errorf("%s:%d: this is no key: restore the file from a copy", k.path, number)
+			return fmt.Errorf("%s:%d: not a valid key: restore the file from a copy", k.path, number)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return fmt.Errorf("%s has no key: restore it from a copy, or remove it to begin with a new one", k.path)
+		return fmt.Errorf("%s has no key: restore it from a copy, or remove it to start with a new key", k.path)
 	}
 	k.keys = keys
 	return nil
@@ -99,8 +99,8 @@ func (k *keyFile) Wrap(ctx context.Context, key []byte) ([]byte, string, error) 
 	return wrapped, newest.name, err
 }
 
-// Unwrap implements [Keeper]. A key that another process has put into the file
-// is found.
+// Unwrap implements [Keeper]. It finds keys that another process has added to
+// the file.
 func (k *keyFile) Unwrap(ctx context.Context, name string, wrapped []byte) ([]byte, error) {
 	if !strings.HasPrefix(name, "local:") {
 		return nil, errNotMine
@@ -131,7 +131,7 @@ func (k *keyFile) find(name string) (localKey, bool) {
 // Renew implements [Renewer].
 func (k *keyFile) Renew() error {
 	var raw [32]byte
-	_, _ = rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(raw[:]) // never fails: crypto/rand crashes the process instead
 	key, err := newLocalKey(base64.StdEncoding.EncodeToString(raw[:]))
 	if err != nil {
 		return err
@@ -154,8 +154,8 @@ func (k *keyFile) Forget(inUse map[string]bool) error {
 	return k.write(keep)
 }
 
-// write replaces the file, which is on disk before anything is wrapped with a
-// key of it. The caller holds k.mu.
+// write replaces the file, and flushes it before a key in it is used. The
+// caller holds k.mu.
 func (k *keyFile) write(keys []localKey) (err error) {
 	text := keyFileHead
 	for _, key := range keys {

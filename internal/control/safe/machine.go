@@ -12,8 +12,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// ForAgent returns what the agent's machine gets now, and until when: a zero
-// time where nothing of it ends.
+// ForAgent returns the secrets for the agent's machine, and when the first of
+// them expires; a zero time means never.
 func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
 	set, err := s.chosen(ctx, a)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Safe) ForAgent(ctx context.Context, a agent.Agent) (secret.Set, time.Ti
 	return set, until, set.Check()
 }
 
-// chosen opens the secrets that the agent's machine gets.
+// chosen decrypts the secrets for the agent's machine.
 func (s *Safe) chosen(ctx context.Context, a agent.Agent) (secret.Set, error) {
 	owners := []secret.Owner{
 		{Kind: secret.OfAgent, ID: a.ID}, {Kind: secret.OfPerson, ID: strconv.FormatInt(a.UserID, 10)}, secret.TheTeam,
@@ -50,8 +50,8 @@ func (s *Safe) chosen(ctx context.Context, a agent.Agent) (secret.Set, error) {
 	return s.opened(ctx, secret.ForAgent, urls, owners...)
 }
 
-// ForBuild returns what the build of an environment gets: the environment's
-// secrets and the team's, and nobody's own.
+// ForBuild returns the secrets for a build of an environment: those of the
+// environment and of the team, but no user's.
 func (s *Safe) ForBuild(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error) {
 	set, err := s.opened(ctx, secret.ForBuild, repoURLs, secret.Owner{Kind: secret.OfEnvironment, ID: environmentID}, secret.TheTeam)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Safe) ForBuild(ctx context.Context, environmentID string, repoURLs []st
 	return set, set.Check()
 }
 
-// opened chooses from the owners' secrets, and opens what is chosen.
+// opened selects from the owners' secrets, and decrypts the selected ones.
 func (s *Safe) opened(ctx context.Context, use secret.Use, repoURLs []string, owners ...secret.Owner) (secret.Set, error) {
 	all, err := s.all(ctx, owners...)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Safe) opened(ctx context.Context, use secret.Use, repoURLs []string, ow
 	return set, nil
 }
 
-// assume replaces the name of an AWS role by credentials of it.
+// assume replaces the name of an AWS role by credentials for it.
 func (s *Safe) assume(ctx context.Context, set *secret.Set, agentID string) (until time.Time, err error) {
 	arn := set.Vars[secret.RoleVariable]
 	if arn == "" {

@@ -1,7 +1,7 @@
-// Package safe keeps secrets: it seals their values before the store sees them,
-// and opens them for the machines that may have them. Each value is encrypted
-// with a key of its own, and that key by a keeper: a file in the data folder, or
-// a key management service. Nothing here tells a value to anybody but a machine.
+// Package safe encrypts secrets before the store sees them, and decrypts them
+// for machines that may use them. Each value is encrypted with its own data
+// key, which a keeper wraps: a file in the data folder, or a key management
+// service. Values are revealed to machines only.
 package safe
 
 import (
@@ -23,48 +23,48 @@ import (
 	"aloft/internal/secret"
 )
 
-// Config is what a safe works with.
+// Config holds the dependencies of a [Safe].
 type Config struct {
 	Store store.Secrets
-	// Keepers open what is sealed; the first seals.
+	// Keepers can decrypt; the first one also encrypts.
 	Keepers []Keeper
-	// Roles assumes AWS roles for machines; nil where the server has no AWS
-	// credentials of its own.
+	// Roles assumes AWS roles for machines; nil if the server has no AWS
+	// credentials.
 	Roles Roles
-	// Environment returns the id of the agent's environment, "" for none; nil
-	// where there are no environments.
+	// Environment returns the id of the agent's environment, or "" if it has
+	// none; nil if the server has no environments.
 	Environment func(context.Context, agent.Agent) (string, error)
 }
 
 // Roles assumes AWS roles. Its methods are safe for concurrent use.
 type Roles interface {
-	// Assume returns credentials of the role, and until when they are good. The
-	// error is a fault.
+	// Assume returns credentials of the role with their expiry. The error is a
+	// fault.
 	Assume(ctx context.Context, arn, externalID, session string) (Credentials, error)
 }
 
-// Credentials are temporary ones of AWS.
+// Credentials are temporary AWS credentials.
 type Credentials struct {
 	AccessKeyID, SecretAccessKey, SessionToken string
 	Until                                      time.Time
 }
 
-// Safe keeps secrets. Its methods are safe for concurrent use.
+// Safe encrypts and decrypts secrets. Its methods are safe for concurrent use.
 type Safe struct {
 	Config
 	rotating sync.Mutex
 }
 
-// New returns a safe over the store.
+// New returns a safe that uses the store.
 func New(c Config) (*Safe, error) {
 	if c.Store == nil || len(c.Keepers) == 0 {
-		return nil, errors.New("safe: a store and a keeper are needed")
+		return nil, errors.New("safe: a store and a keeper are required")
 	}
 	return &Safe{Config: c}, nil
 }
 
-// Put keeps the secret in place of its owner's of that name, and returns it as
-// it is kept.
+// Put stores the secret, replacing the owner's secret of that name, and returns
+// it as stored.
 func (s *Safe) Put(ctx context.Context, of secret.Secret, value string) (secret.Secret, error) {
 	for i, r := range of.Repos {
 		of.Repos[i] = secret.Repo(r)
@@ -84,7 +84,7 @@ func (s *Safe) Put(ctx context.Context, of secret.Secret, value string) (secret.
 		return of, fault.Conflict("there is a secret whose name differs from %s only in case", of.Name).Named("secret_name_conflict").
 			At("name").Hint("delete that one first, or use its name")
 	case errors.Is(err, store.ErrTooMany):
-		return of, fault.Exhausted("there are %d secrets already, which is as many as can be", secret.MaxPerOwner).Named("secret_limit_reached").Hint("delete what is not used")
+		return of, fault.Exhausted("the limit of %d secrets is reached", secret.MaxPerOwner).Named("secret_limit_reached").Hint("delete what is not used")
 	case err != nil:
 		return of, err
 	}
@@ -137,13 +137,14 @@ func (s *Safe) Delete(ctx context.Context, owner secret.Owner, name string) erro
 	return err
 }
 
-// DeleteAll removes all of the owner's secrets: an environment that is deleted
-// takes its own along.
+// DeleteAll removes all of the owner's secrets, as when an environment is
+// deleted.
 func (s *Safe) DeleteAll(ctx context.Context, owner secret.Owner) error {
 	return s.Store.DeleteSecrets(ctx, owner)
 }
 
-// SealEnvVars seals the envVars of a new agent, for the append that makes it.
+// SealEnvVars encrypts the envVars of a new agent, as part of the append that
+// creates it.
 func (s *Safe) SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error) {
 	if err := secret.CheckEnvVars(vars); err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (s *Safe) SealEnvVars(ctx context.Context, agentID string, vars map[string]
 	return s.sealAll(ctx, secret.Owner{Kind: secret.OfAgent, ID: agentID}, vars)
 }
 
-// sealAll seals values, by name, as an owner's.
+// sealAll encrypts an owner's values by name.
 func (s *Safe) sealAll(ctx context.Context, owner secret.Owner, vars map[string]string) ([]secret.Sealed, error) {
 	names := slices.Sorted(maps.Keys(vars))
 	sealed := make([]secret.Sealed, len(names))
@@ -169,13 +170,13 @@ func (s *Safe) sealAll(ctx context.Context, owner secret.Owner, vars map[string]
 	return sealed, group.Wait()
 }
 
-// atOnce is how many requests to a keeper are under way for one caller.
+// atOnce is the number of concurrent requests to a keeper per call.
 const atOnce = 8
 
-// Rotate seals every secret anew: with a fresh key of its own, wrapped by the
-// first keeper, which makes a new key before where it can. It returns how many
-// it has sealed. It may be stopped anywhere, and done again: whatever is in the
-// store can be opened meanwhile and afterwards.
+// Rotate encrypts every secret again with a new data key, wrapped by the first
+// keeper, which first creates a new wrapping key if it can. It returns the
+// number of secrets. It may be interrupted and repeated: everything in the
+// store can be decrypted at any time.
 func (s *Safe) Rotate(ctx context.Context) (n int, err error) {
 	s.rotating.Lock()
 	defer s.rotating.Unlock()
@@ -208,7 +209,7 @@ func (s *Safe) Rotate(ctx context.Context) (n int, err error) {
 			break
 		}
 	}
-	// What was put meanwhile may be under an older key.
+	// Secrets stored meanwhile may still use an older key.
 	for after := ""; ; {
 		some, err := s.Store.SecretsAfter(ctx, after, batch)
 		if err != nil {
@@ -239,9 +240,10 @@ func (s *Safe) resealed(ctx context.Context, old secret.Sealed) (secret.Sealed, 
 	return fresh, s.Store.Reseal(ctx, fresh)
 }
 
-// ExternalID is what the trust policy of the team's AWS roles asks for.
+// ExternalID returns the external ID that the trust policies of the team's AWS
+// roles require.
 func (s *Safe) ExternalID(ctx context.Context) (string, error) {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand crashes the process instead
 	return s.Store.ExternalID(ctx, secret.TheTeam.ID, "aloft-"+hex.EncodeToString(b[:]))
 }

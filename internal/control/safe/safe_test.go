@@ -115,7 +115,8 @@ func TestListTellsNoValue(t *testing.T) {
 	}
 }
 
-// Neither the value nor the keeper's key is in what the store has written.
+// TestValueIsNotOnDisk checks that the store's files contain neither the value
+// nor the keeper's key.
 func TestValueIsNotOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	s, st := openSafe(t, dir)
@@ -135,7 +136,7 @@ func TestValueIsNotOnDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	longest := slices.MaxFunc(strings.Fields(string(key)), func(a, b string) int { return len(a) - len(b) }) // the key; all else is words
+	longest := slices.MaxFunc(strings.Fields(string(key)), func(a, b string) int { return len(a) - len(b) }) // the key; the other words are comments
 	if len(longest) < 32 {
 		t.Fatalf("the key's file holds no key: %d bytes", len(longest))
 	}
@@ -154,7 +155,8 @@ func TestValueIsNotOnDisk(t *testing.T) {
 	}
 }
 
-// A row that was moved, renamed or re-typed does not open.
+// TestBoxIsBoundToItsRow checks that a value moved to another row, or with a
+// changed name or type, does not decrypt.
 func TestBoxIsBoundToItsRow(t *testing.T) {
 	s, _ := openSafe(t, t.TempDir())
 	sealed, err := s.seal(t.Context(), secret.Secret{ID: "secv_1", Name: "A", Type: secret.Build, Owner: ada, Repos: []string{"h/a"}}, value)
@@ -223,7 +225,7 @@ func mustOpen(t *testing.T, path string) Keeper {
 	return k
 }
 
-// Secrets move from one keeper to another by a rotation.
+// TestRotateToAnotherKeeper moves secrets to another keeper by rotation.
 func TestRotateToAnotherKeeper(t *testing.T) {
 	s, st := openSafe(t, t.TempDir())
 	put(t, s, ada, "A", value)

@@ -13,15 +13,15 @@ import (
 	"aloft/internal/secret"
 )
 
-// keySize is the length of a value's key, in bytes: AES-256.
+// keySize is the size of a data key in bytes: AES-256.
 const keySize = 32
 
-// seal encrypts the value under a fresh key, and has the keeper wrap that. What
-// the secret is, and whose, is bound to it: a box that is moved to another row
-// does not open.
+// seal encrypts the value with a new data key, and has the keeper wrap that
+// key. The secret's identity and owner are authenticated data: a value moved to
+// another row does not decrypt.
 func (s *Safe) seal(ctx context.Context, of secret.Secret, value string) (secret.Sealed, error) {
 	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(key) // never fails: crypto/rand crashes the process instead
 	defer clear(key)
 	wrapped, name, err := s.Keepers[0].Wrap(ctx, key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Safe) seal(ctx context.Context, of secret.Secret, value string) (secret
 	return secret.Sealed{Secret: of, Keeper: name, Key: wrapped, Box: box}, nil
 }
 
-// open returns the value. Its error never holds one.
+// open decrypts the value. Its error never contains it.
 func (s *Safe) open(ctx context.Context, sealed secret.Sealed) (string, error) {
 	key, err := s.unwrap(ctx, sealed)
 	if err != nil {
@@ -53,12 +53,12 @@ func (s *Safe) open(ctx context.Context, sealed secret.Sealed) (string, error) {
 		return "", err
 	}
 	if len(sealed.Box) < aead.NonceSize() {
-		return "", fmt.Errorf("secret %s: its box is cut short", sealed.ID)
+		return "", fmt.Errorf("secret %s: its encrypted value is truncated", sealed.ID)
 	}
 	nonce, box := sealed.Box[:aead.NonceSize()], sealed.Box[aead.NonceSize():]
 	value, err := aead.Open(nil, nonce, box, bound(sealed.Secret))
 	if err != nil {
-		return "", fmt.Errorf("secret %s: its row in the store was changed by another hand", sealed.ID)
+		return "", fmt.Errorf("secret %s: its row in the store was modified", sealed.ID)
 	}
 	return string(value), nil
 }
@@ -85,9 +85,10 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// bound is what of a secret its box is bound to: all but when it was made.
+// bound returns the authenticated data of a secret: everything except the
+// creation time.
 func bound(of secret.Secret) []byte {
 	parts := append([]string{of.ID, of.Name, string(of.Type), string(of.Owner.Kind), of.Owner.ID}, of.Repos...)
-	data, _ := json.Marshal(parts) // of strings: it never fails
+	data, _ := json.Marshal(parts) // strings always encode
 	return data
 }

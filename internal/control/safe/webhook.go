@@ -10,8 +10,9 @@ import (
 	"aloft/internal/secret"
 )
 
-// A Webhook is where an agent's runs are told of, and what that is signed with.
-// Both are kept sealed, since many addresses of webhooks are secrets themselves.
+// A Webhook is the address that is notified of an agent's runs, and the signing
+// secret. Both are stored encrypted, since many webhook addresses are secret
+// themselves.
 type Webhook struct {
 	URL    string `json:"url"`
 	Secret string `json:"secret,omitempty"` // "" for none
@@ -19,7 +20,8 @@ type Webhook struct {
 
 func webhookOf(agentID string) secret.Owner { return secret.Owner{Kind: secret.OfWebhook, ID: agentID} }
 
-// SealWebhook seals the webhook of a new agent, for the append that makes it.
+// SealWebhook encrypts the webhook of a new agent, as part of the append that
+// creates it.
 func (s *Safe) SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error) {
 	value, err := json.Marshal(Webhook{url, key})
 	if err != nil {
@@ -30,8 +32,8 @@ func (s *Safe) SealWebhook(ctx context.Context, agentID, url, key string) (secre
 	}, string(value))
 }
 
-// Webhook returns the agent's; the error is a fault of kind NotFound where it
-// has none.
+// Webhook returns the agent's webhook. The error is a fault of kind NotFound if
+// it has none.
 func (s *Safe) Webhook(ctx context.Context, agentID string) (Webhook, error) {
 	var hook Webhook
 	sealed, err := s.Store.Secrets(ctx, webhookOf(agentID))

@@ -28,7 +28,7 @@ func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error
 	}
 	stops, ok := m.(machine.Measured)
 	if !ok {
-		return errors.New("this machine cannot be stopped from outside")
+		return errors.New("this cannot stop a machine from outside")
 	}
 	return stops.Stop(ctx)
 }

@@ -17,11 +17,11 @@ export const mcpServers: McpServer[] = [
 
 export const mcpTest = (path: string): McpTest =>
   path.includes("mcp-1")
-    ? { state: "needs_auth", tools: [], error: { code: "mcp_sign_in_needed", message: "the server wants a sign-in" }, tookMs: 212 }
+    ? { state: "needs_auth", tools: [], error: { code: "mcp_sign_in_needed", message: "the server requires a sign-in" }, tookMs: 212 }
     : { state: "ready", tools, tookMs: 341 };
 
 export const agentMcpServers: AgentMcpServer[] = [
-  { name: "tickets", source: "team", type: "http", url: "https://mcp.tickets.example.com/mcp", state: "needs_auth", why: "the server wants a sign-in" },
+  { name: "tickets", source: "team", type: "http", url: "https://mcp.tickets.example.com/mcp", state: "needs_auth", why: "the server requires a sign-in" },
   { name: "errors", source: "user", type: "http", url: "https://errors.example.com/mcp", state: "ready", tools, signedIn: true },
   { name: "design-files", source: "project", type: "stdio", command: "npx", state: "left_out", why: "mcpServerAllowlist of environment.json has no entry for it" },
 ];

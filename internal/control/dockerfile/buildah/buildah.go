@@ -42,7 +42,7 @@ var _ dockerfile.Engine = (*Engine)(nil)
 // New returns the engine and creates its folder.
 func New(conf Config) (*Engine, error) {
 	if !strings.HasPrefix(conf.Path, "/usr/") {
-		return nil, fmt.Errorf("buildah: %s is not below /usr, which is all of the host that a build sees", conf.Path)
+		return nil, fmt.Errorf("buildah: %s is not below /usr, the only folder of the host that builds can see", conf.Path)
 	}
 	if err := os.MkdirAll(conf.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("buildah: %w", err)
@@ -71,7 +71,7 @@ func version(path string) (major, minor int, err error) {
 	}
 	m := versionLine.FindStringSubmatch(string(out))
 	if m == nil {
-		return 0, 0, fmt.Errorf("buildah: %q is no version", out)
+		return 0, 0, fmt.Errorf("buildah: cannot parse the version %q", out)
 	}
 	major, err = strconv.Atoi(m[1])
 	if err == nil {

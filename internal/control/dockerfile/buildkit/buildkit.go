@@ -80,7 +80,7 @@ func CheckVersion(path string) error {
 		is[i], _ = strconv.Atoi(m[i+1]) // only digits
 	}
 	if slices.Compare(is[:], oldest[:]) < 0 {
-		return fmt.Errorf("buildkit: %s is %s, which lets a Dockerfile out of its build (CVE-2024-23651, CVE-2024-23652, CVE-2024-23653): install v%d.%d.%d or newer", path, m[0], oldest[0], oldest[1], oldest[2])
+		return fmt.Errorf("buildkit: %s is %s, which has known escapes from builds (CVE-2024-23651, CVE-2024-23652, CVE-2024-23653): install v%d.%d.%d or newer", path, m[0], oldest[0], oldest[1], oldest[2])
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func New(address string) (*Engine, error) {
 	case "tcp", "http":
 		return &Engine{"http://" + u.Host + version, &http.Client{}}, nil
 	}
-	return nil, fault.Invalid("docker: %q is no address: it is unix:///PATH or tcp://HOST:PORT", address)
+	return nil, fault.Invalid("docker: invalid address %q: use unix:///PATH or tcp://HOST:PORT", address)
 }
 
 // Name implements [dockerfile.Engine].
@@ -89,7 +89,7 @@ const name = ".aloft-dockerfile"
 // Build implements [dockerfile.Engine].
 func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line string)) error {
 	if len(job.Secrets) > 0 {
-		return fault.Invalid("Docker's API takes no build secrets").Named("no_build_secrets").
+		return fault.Invalid("Docker's API does not support build secrets").Named("no_build_secrets").
 			Hint("install buildah or BuildKit on the server, and set images.builder")
 	}
 	args, err := json.Marshal(job.Args)
@@ -194,7 +194,7 @@ func follow(ctx context.Context, r io.Reader, out func(line string)) (id string,
 	case !errors.Is(err, io.EOF):
 		return "", fmt.Errorf("docker: %w", err)
 	case id == "":
-		return "", errors.New("docker: the daemon does not say what it has built")
+		return "", errors.New("docker: the daemon did not report the id of the image")
 	}
 	return id, nil
 }

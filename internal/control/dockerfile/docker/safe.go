@@ -29,7 +29,7 @@ func (e *Engine) safe(ctx context.Context) (podman bool, err error) {
 		}
 	}
 	if why := hole(version.Version, podman); why != "" {
-		return podman, fault.NotImplemented("the daemon that builds Dockerfiles is %s, which lets a Dockerfile out of its build (%s)", version.Version, why).Named("engine_unsafe").
+		return podman, fault.NotImplemented("the daemon that builds Dockerfiles has version %s, which is not safe (%s)", version.Version, why).Named("engine_unsafe").
 			Hint("update the daemon, or have the server build by BuildKit or buildah: images.builder")
 	}
 	var info struct{ SecurityOptions []string }

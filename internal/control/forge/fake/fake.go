@@ -1,4 +1,4 @@
-// Package fake is a forge in memory, for tests of what uses one.
+// Package fake is an in-memory forge for tests.
 package fake
 
 import (
@@ -17,25 +17,25 @@ import (
 	"aloft/internal/fault"
 )
 
-// Login is who the forge takes its caller for.
+// Login is the user that the forge takes its caller for.
 const Login = "aloft-bot"
 
-// Forge is a host and its repositories. It is all that a host can be, and its
-// methods are safe for concurrent use.
+// Forge is a host and its repositories. It implements all of a forge's optional
+// interfaces. Its methods are safe for concurrent use.
 type Forge struct {
 	Host   string
-	People []string // who can be asked to review; everybody if nil
+	People []string // users who can be asked to review; nil means everybody
 
 	mu    sync.Mutex
 	repos map[string]*repo // by path
 	fails []error
 	calls []string
-	made  int // commits
+	made  int // number of commits created
 }
 
 type repo struct {
 	base     string
-	branches map[string]string // commit by name
+	branches map[string]string // commits by branch name
 	pulls    []*pull
 	checks   map[string][]forge.Check // by commit
 }
@@ -57,7 +57,7 @@ var (
 // New returns a host without repositories.
 func New(host string) *Forge { return &Forge{Host: host, repos: map[string]*repo{}} }
 
-// Add makes a repository whose default branch has one commit.
+// Add creates a repository with one commit on its default branch.
 func (f *Forge) Add(path, defaultBranch string) forge.Repo {
 	r := forge.Repo{Host: f.Host, Path: path}
 	f.mu.Lock()
@@ -77,8 +77,8 @@ func (f *Forge) Repositories(context.Context, forge.Repo) (all []forge.Repo, err
 	return all, nil
 }
 
-// Push puts a new commit on a branch, which is made if it is not there, and
-// returns its id.
+// Push adds a commit to a branch, creates the branch if needed, and returns the
+// commit's id.
 func (f *Forge) Push(r forge.Repo, branch string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,8 +87,8 @@ func (f *Forge) Push(r forge.Repo, branch string) string {
 	return f.setHead(r, branch, hex.EncodeToString(sum[:]))
 }
 
-// SetHead says that a branch is at a commit, as after a push that a test did
-// with git.
+// SetHead sets the commit of a branch, as after a push that a test did with
+// git.
 func (f *Forge) SetHead(r forge.Repo, branch, commit string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,7 @@ func (f *Forge) setHead(r forge.Repo, branch, commit string) string {
 	return commit
 }
 
-// SetCheck says something of a commit, in place of what went by the same name.
+// SetCheck sets a check of a commit, and replaces one with the same name.
 func (f *Forge) SetCheck(r forge.Repo, commit string, c forge.Check) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +115,7 @@ func (f *Forge) SetCheck(r forge.Repo, commit string, c forge.Check) {
 	slices.SortFunc(in.checks[commit], func(a, b forge.Check) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Say has somebody else comment.
+// Say adds a comment by another user.
 func (f *Forge) Say(r forge.Repo, number int, author, body string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,14 +124,14 @@ func (f *Forge) Say(r forge.Repo, number int, author, body string) {
 	}
 }
 
-// Fail has the next calls fail with the errors, one each.
+// Fail makes the next calls return the errors, one each.
 func (f *Forge) Fail(errs ...error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fails = append(f.fails, errs...)
 }
 
-// Calls returns the names of the methods called so far, and forgets them.
+// Calls returns the names of the methods called since the last time.
 func (f *Forge) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *Forge) Calls() []string {
 	return calls
 }
 
-// PullRequests returns all there are in a repository, the oldest first.
+// PullRequests returns all pull requests of a repository, oldest first.
 func (f *Forge) PullRequests(r forge.Repo) []forge.PullRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +153,7 @@ func (f *Forge) PullRequests(r forge.Repo) []forge.PullRequest {
 	return out
 }
 
-// Reviewers returns who was asked to review.
+// Reviewers returns the users who were asked to review.
 func (f *Forge) Reviewers(r forge.Repo, number int) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,7 +164,7 @@ func (f *Forge) Reviewers(r forge.Repo, number int) []string {
 	return slices.Clone(p.reviewers)
 }
 
-// enter begins a call; the lock is held when it returns without an error.
+// enter starts a call. If it succeeds, it returns with the lock held.
 func (f *Forge) enter(ctx context.Context, call string, r forge.Repo) (*repo, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

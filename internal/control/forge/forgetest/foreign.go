@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// answers is a transport whose every answer is the same.
+// answers is a transport that gives the same response to every request.
 type answers struct {
 	status int
 	body   string
@@ -24,8 +24,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(a.body))}, nil
 }
 
-// FuzzAnswers gives a forge answers that no host of its kind would: whatever
-// they are, what comes of them is bounded and plain, and no error is one of ours.
+// FuzzAnswers feeds arbitrary responses to a forge. Whatever they contain, the
+// results must be limited in size and plain, and errors must not be internal
+// ones.
 func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 	for _, seed := range []string{"", "null", "[null]", "{}", `[{"number":1,"iid":1,"title":"Draft: \u0000x\u202e","html_url":"javascript:x","web_url":"//x","state":"opened",
 		"head":{"ref":"b","label":"b","sha":"zz","repo":{"full_name":"../.."}},"base":null,"user":null,"source_branch":"b","source_project_id":1}]`,
@@ -76,7 +77,7 @@ func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 	})
 }
 
-// plain fails the test where a text is not one plain line.
+// plain fails the test unless each text is one plain line.
 func plain(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, s := range texts {

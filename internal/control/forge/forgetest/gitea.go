@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// NewGitea starts a server that answers as Gitea 1.26 does. TestRealGitea holds
-// the adapter to Gitea itself.
+// NewGitea starts a server that behaves like Gitea 1.26. TestRealGitea checks
+// the adapter against Gitea itself.
 func NewGitea(t testing.TB) *Server {
 	return start(t, dialect{
 		path: "/api/v1", perPage: "limit", most: 50, routes: gitea,
@@ -118,7 +118,7 @@ func gitea(s *Server) {
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since before", func(c *call) (any, error) {
 		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
-		all := []map[string]any{} // no pages here
+		all := []map[string]any{} // not paginated
 		for _, v := range said {
 			all = append(all, giteaComment(v))
 		}

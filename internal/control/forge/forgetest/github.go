@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// NewGitHub starts a server that answers as GitHub does.
+// NewGitHub starts a server that behaves like GitHub.
 func NewGitHub(t testing.TB) *Server {
 	return start(t, dialect{
 		path: "", perPage: "per_page", most: 100, routes: gitHub,
@@ -55,8 +55,8 @@ func gitHub(s *Server) {
 			open := p.State == forge.Open
 			if (q.Get("head") == "" || q.Get("head") == c.repo.Owner()+":"+p.Head) && (q.Get("state") == "all" || (q.Get("state") == "closed") != open) {
 				v := s.gitHubPull(p)
-				delete(v, "merged")     // which a list does not tell
-				fork := s.gitHubPull(p) // of the owner's too
+				delete(v, "merged")     // lists do not contain it
+				fork := s.gitHubPull(p) // the owner may also have a fork
 				fork["number"], fork["head"].(map[string]any)["repo"] = 900+p.Number, map[string]any{"full_name": "acme/widget-fork"}
 				all = append(all, v, fork)
 			}
@@ -110,7 +110,7 @@ func gitHub(s *Server) {
 		}
 		return show(c.pull()), err
 	})
-	// Half of the checks are Actions', half are statuses of others.
+	// Half of the checks are check runs of Actions, half are commit statuses.
 	asStatus := func(c forge.Check) bool { return strings.HasPrefix(c.Name, "lint") }
 	s.route("GET /repos/{owner}/{repo}/commits/{ref}/check-runs", "filter", func(c *call) (any, error) {
 		all, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("ref"))
@@ -159,7 +159,7 @@ func gitHub(s *Server) {
 	})
 }
 
-// change changes what is given.
+// change applies the given changes.
 func (c *call) change(title, body *string, state *forge.State, titleMost, bodyMost int) (forge.PullRequest, error) {
 	for _, s := range []*string{title, body} {
 		if s != nil {

@@ -8,16 +8,16 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// archived is a repository that every server lists as nobody can write to it.
+// archived is a repository that every server lists as archived.
 var archived = forge.Repo{Path: "acme/archived"}
 
-// listed are the repositories that the token sees.
+// listed returns the repositories that the token can access.
 func (s *Server) listed() []forge.Repo {
 	all, _ := s.Fake.Repositories(context.Background(), forge.Repo{}) // never fails
 	return append([]forge.Repo{archived}, all...)
 }
 
-// repositories has a host list more than fits on a page.
+// repositories checks a list of repositories that needs several pages.
 func repositories(t *testing.T, h Host) {
 	want := []string{h.Repo.Path}
 	if h.Add != nil {

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// RunServer holds an adapter to its promises where the host fails: answers that
-// are lost, somebody else who was first, a limit, refusals of every kind.
+// RunServer tests an adapter against failures of the host: lost responses,
+// concurrent requests by others, rate limits and refusals of every kind.
 func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge) {
 	for name, test := range map[string]func(*testing.T, *Server, Host){
 		"AnAnswerIsLost": lost, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down, "Refused": refused,
@@ -24,9 +24,10 @@ func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testi
 	}
 }
 
-// lost has the host open a pull request and die before it says so.
+// lost makes the host open a pull request and drop the connection before it
+// responds.
 func lost(t *testing.T, s *Server, h Host) {
-	s.Next(s.mux.ServeHTTP) // is there one?
+	s.Next(s.mux.ServeHTTP) // answers the search for an existing one
 	s.Next(func(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
@@ -40,7 +41,8 @@ func lost(t *testing.T, s *Server, h Host) {
 	}
 }
 
-// notFirst has a pull request opened between the look and the request.
+// notFirst opens a pull request between the adapter's search and its create
+// request.
 func notFirst(t *testing.T, s *Server, h Host) {
 	open(t, h, "b")
 	s.Next(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[]")) })

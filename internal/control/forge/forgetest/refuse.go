@@ -10,7 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Answer is what a host answers one request.
+// Answer is a host's response to one request.
 type Answer struct {
 	Status int
 	Header map[string]string
@@ -25,8 +25,8 @@ func (a Answer) handle(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(a.Body))
 }
 
-// refused has the host answer with everything that is no success, or none of its
-// API's: each has its code, a hint of what to do, and no token.
+// refused checks every kind of unsuccessful or malformed response: each must
+// give the right code and a hint, and no token.
 func refused(t *testing.T, s *Server, h Host) {
 	const page = "<!doctype html><title>Sign in</title>"
 	for name, c := range map[string]struct {
@@ -65,15 +65,14 @@ func refused(t *testing.T, s *Server, h Host) {
 	}
 }
 
-// An Examination is what a host answers, one request after the other, and what
-// comes of it.
+// An Examination is a sequence of a host's responses, and the expected result.
 type Examination struct {
 	Answers []Answer
 	Want    forge.Grant
-	Code    string // of the fault
+	Code    string // code of the fault
 }
 
-// RunExamine holds an adapter to what it says of tokens.
+// RunExamine tests an adapter's Examine.
 func RunExamine(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge, cases map[string]Examination) {
 	cases["BadToken"] = Examination{Answers: []Answer{{401, nil, "{}"}}, Code: forge.CodeUnauthorized}
 	cases["Down"] = Examination{Answers: []Answer{{502, nil, ""}}, Code: forge.CodeUnreachable}

@@ -21,16 +21,16 @@ import (
 	"aloft/internal/fault"
 )
 
-// Token is the only one that servers take.
+// Token is the only token that servers accept.
 const Token = "t0ken/of+the=test"
 
-// Server answers as a host's REST API does, of the repository acme/widget. What
-// the API does not document it refuses: fields, parameters, headers.
+// Server simulates a host's REST API for the repository acme/widget. It rejects
+// fields, parameters and headers that the API does not document.
 type Server struct {
 	URL  string // http://127.0.0.1:…
-	API  string // below it
+	API  string // URL of the API
 	Repo forge.Repo
-	Fake *fake.Forge // what is behind it
+	Fake *fake.Forge // holds the state of the server
 
 	dialect dialect
 	mux     *http.ServeMux
@@ -38,23 +38,23 @@ type Server struct {
 	mu       sync.Mutex
 	canned   []http.HandlerFunc
 	requests []string
-	page     int // items of one page at most
+	page     int // maximum items per page
 }
 
-// dialect is what differs between hosts beside their routes.
+// dialect describes differences between hosts, apart from their routes.
 type dialect struct {
-	path    string // of the API
+	path    string // path of the API
 	token   func(h http.Header) string
-	headers map[string]string // must be sent
-	perPage string            // the parameter
-	most    int               // its greatest value
+	headers map[string]string // required headers
+	perPage string            // name of the page size parameter
+	most    int               // its maximum value
 	refuse  func(status int, why string) any
 	routes  func(*Server)
 }
 
 func start(t testing.TB, d dialect) *Server {
 	t.Helper()
-	s := &Server{dialect: d, mux: http.NewServeMux(), page: 2} // so small that everything takes pages
+	s := &Server{dialect: d, mux: http.NewServeMux(), page: 2} // so small that every list has several pages
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.URL, s.API = server.URL, server.URL+d.path
@@ -66,7 +66,7 @@ func start(t testing.TB, d dialect) *Server {
 	return s
 }
 
-// Host is the server as [Run] wants it.
+// Host returns the server in the form that [Run] needs.
 func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token string) forge.Forge) Host {
 	return Host{
 		Forge: with(t, s, Token), Repo: s.Repo, Reviewer: "ada",
@@ -80,7 +80,8 @@ func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token str
 	}
 }
 
-// At speaks to servers by an adapter that is made so.
+// At returns a function that connects to a server with the given kind of
+// adapter.
 func At[F forge.Forge](adapter func(forge.Options) (F, error)) func(testing.TB, *Server, string) forge.Forge {
 	return func(t testing.TB, s *Server, token string) forge.Forge {
 		t.Helper()
@@ -92,14 +93,14 @@ func At[F forge.Forge](adapter func(forge.Options) (F, error)) func(testing.TB, 
 	}
 }
 
-// Next has the next request answered by h.
+// Next makes h answer the next request.
 func (s *Server) Next(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.canned = append(s.canned, h)
 }
 
-// Requests returns the methods and paths asked so far, and forgets them.
+// Requests returns the methods and paths requested since the last call.
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// call is a request that is being answered.
+// call is a request being answered.
 type call struct {
 	*http.Request
 	s      *Server
@@ -133,7 +134,7 @@ type call struct {
 	body   []byte
 }
 
-// refusal is an answer that is no success.
+// refusal is an unsuccessful response.
 type refusal struct {
 	status int
 	why    string
@@ -145,8 +146,9 @@ func refuse(status int, format string, args ...any) error {
 	return refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// route answers what fits the pattern, with the parameters besides those of
-// pages. A []any is a list, and goes out page by page, as does what is paged.
+// route answers requests that match the pattern and have no other parameters
+// than params and those for pagination. A []any or a paged is sent page by
+// page.
 func (s *Server) route(pattern, params string, answer func(c *call) (any, error)) {
 	method, path, _ := strings.Cut(pattern, " ")
 	s.mux.HandleFunc(method+" "+s.dialect.path+path, func(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +176,7 @@ func (s *Server) route(pattern, params string, answer func(c *call) (any, error)
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(out) // a client that has gone wants none
+		_ = json.NewEncoder(w).Encode(out) // ignore errors: the client has gone
 	})
 }
 
@@ -219,14 +221,14 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 	return answer(c)
 }
 
-// paged is an answer whose list, within an object, goes out page by page.
+// paged is a response object that contains a paginated list.
 type paged struct {
 	name string
 	list []any
 	with map[string]any // the object's other fields, the same on every page
 }
 
-// cut takes the page out that is asked for, and tells the next.
+// cut returns the requested page of the list, and links to the next.
 func (s *Server) cut(w http.ResponseWriter, r *http.Request, list []any) []any {
 	q := r.URL.Query()
 	size, err := strconv.Atoi(q.Get(s.dialect.perPage))
@@ -244,10 +246,10 @@ func (s *Server) cut(w http.ResponseWriter, r *http.Request, list []any) []any {
 		next := url.URL{Scheme: "https", Host: "as-the-host-believes.test", Path: r.URL.Path, RawQuery: q.Encode()}
 		w.Header().Add("Link", fmt.Sprintf(`<%s>; rel="next", <%[1]s>; rel="last"`, next.String()))
 	}
-	return append([]any{}, list[from:to]...) // a list even where it is empty
+	return append([]any{}, list[from:to]...) // an empty list, not null
 }
 
-// in reads the body, and refuses fields that T does not have.
+// in decodes the body, and rejects fields that T does not have.
 func in[T any](c *call) (T, error) {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(c.body))
@@ -270,10 +272,10 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// pull is the pull request of the call.
+// pull returns the pull request of the call.
 func (c *call) pull() forge.PullRequest { return c.s.Fake.PullRequests(c.repo)[c.number-1] }
 
-// open opens one, where there is none.
+// open opens a pull request unless there is one already.
 func (c *call) open(head, base, title, body string, draft bool, titleMost, bodyMost int) (forge.PullRequest, error) {
 	if err := limits(title, body, titleMost, bodyMost); err != nil {
 		return forge.PullRequest{}, err
@@ -296,7 +298,7 @@ func limits(title, body string, titleMost, bodyMost int) error {
 	return nil
 }
 
-// merge merges, if the head is where the caller believes.
+// merge merges if the head is at the expected commit.
 func (c *call) merge(head string) (forge.PullRequest, error) {
 	p := c.pull()
 	if p.HeadCommit != head {

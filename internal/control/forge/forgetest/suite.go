@@ -1,5 +1,5 @@
-// Package forgetest has the suite that every forge passes, and servers that
-// answer as GitHub, GitLab and Gitea do, as strict as they.
+// Package forgetest has the test suite for forges, and servers that behave like
+// GitHub, GitLab and Gitea, as strictly as these.
 package forgetest
 
 import (
@@ -14,27 +14,28 @@ import (
 	"aloft/internal/fault"
 )
 
-// Host is what [Run] needs of a forge: one that has a repository, for one test.
+// Host describes a forge with a repository, for one test of [Run].
 type Host struct {
 	Forge forge.Forge
-	Repo  forge.Repo // its default branch is main and has a commit; nothing else is there
-	// Push puts a new commit on a branch, made from main if it is not there, and
-	// returns its id.
+	Repo  forge.Repo // its default branch is main with one commit; it has nothing else
+	// Push adds a commit to a branch, created from main if needed, and returns
+	// its id.
 	Push func(t testing.TB, branch string) string
-	// Check has CI say something of a commit. Its states are pending, success,
-	// failure.
+	// Check sets a check of a commit. States are pending, success and failure.
 	Check func(t testing.TB, commit, name string, s forge.CheckState)
-	// Say has somebody comment.
+	// Say adds a comment by another user.
 	Say func(t testing.TB, number int, body string)
-	// Add makes another repository that the token sees; nil where the test cannot.
+	// Add creates another repository that the token can access; nil if the test
+	// cannot.
 	Add func(t testing.TB, path string)
-	// Reviewer is somebody who can be asked to review.
+	// Reviewer is a user who can be asked to review.
 	Reviewer string
-	// Token makes the same forge speak with another token, where it has any.
+	// Token returns the same forge with another token; nil if it has no tokens.
 	Token func(t testing.TB, token string) forge.Forge
 }
 
-// Run holds a forge to what [forge.Forge] and the other interfaces say.
+// Run checks that a forge behaves as [forge.Forge] and the other interfaces
+// document.
 func Run(t *testing.T, host func(t *testing.T) Host) {
 	for name, test := range map[string]func(*testing.T, Host){
 		"OpenAgainGivesTheSame": openAgain, "OpenAfterCloseOpensAnother": openAfterClose, "DraftsAndLongTexts": texts,
@@ -61,7 +62,7 @@ func openAgain(t *testing.T, h Host) {
 	p := open(t, h, "aloft/mend-1")
 	want := forge.PullRequest{Repo: h.Repo, HeadRepo: h.Repo, Number: p.Number, URL: p.URL, Title: "Mend aloft/mend-1", Body: "What was *wrong*.\n",
 		Author: p.Author, Head: "aloft/mend-1", HeadCommit: commit, Base: "main", State: forge.Open}
-	p.Body = strings.TrimRight(p.Body, "\n") + "\n" // a host may trim
+	p.Body = strings.TrimRight(p.Body, "\n") + "\n" // a host may trim white space
 	if p != want {
 		t.Errorf("opened %+v\nwant   %+v", p, want)
 	}
@@ -112,7 +113,7 @@ func texts(t *testing.T, h Host) {
 	if len(p.Body) < 60_000 || len(p.Body) > forge.MaxBody || !strings.HasSuffix(p.Body, "…") {
 		t.Errorf("a body of %d bytes, which ends in %q", len(p.Body), p.Body[max(len(p.Body)-20, 0):])
 	}
-	// A change of the title leaves a draft one.
+	// Changing the title keeps a draft a draft.
 	if p, err = h.Forge.Update(t.Context(), h.Repo, p.Number, forge.Change{Title: new("Short")}); err != nil || !p.Draft || p.Title != "Short" {
 		t.Errorf("after the title: %+v, %v", p, err)
 	}
@@ -129,7 +130,7 @@ func update(t *testing.T, h Host) {
 	if err != nil || p.Title != "Two lines" || p.Body != "" || p.State != forge.Open || p.Draft {
 		t.Errorf("after title and body: %+v, %v", p, err)
 	}
-	for _, state := range []forge.State{forge.Closed, forge.Closed, forge.Open, forge.Open} { // each twice
+	for _, state := range []forge.State{forge.Closed, forge.Closed, forge.Open, forge.Open} { // each state is set twice
 		if p, err = h.Forge.Update(t.Context(), h.Repo, p.Number, forge.Change{State: &state}); err != nil || p.State != state {
 			t.Errorf("made %s: %+v, %v", state, p, err)
 		}
@@ -151,7 +152,7 @@ func find(t *testing.T, h Host) {
 	if err != nil || len(found) != 1 || found[0] != p {
 		t.Errorf("found %+v, %v\nwant  %+v", found, err, p)
 	}
-	// What is pushed later is seen.
+	// Later pushes are visible.
 	commit := h.Push(t, "a/b")
 	eventually(t, "the new commit", func() bool {
 		p, err := h.Forge.Get(t.Context(), h.Repo, p.Number)
@@ -201,15 +202,15 @@ func checks(t *testing.T, h Host) {
 	}
 }
 
-// manyChecks has more checks than a page of any host, and more than a list of
-// pull requests: the last to be found decides.
+// manyChecks sets more checks than fit on a page of any host. The last one
+// determines the verdict.
 func manyChecks(t *testing.T, h Host) {
 	const n = 130
 	commit := h.Push(t, "b")
 	for i := range n {
 		h.Check(t, commit, fmt.Sprintf("job %03d", i), forge.Success)
 	}
-	for _, last := range []string{"lint 2", "zz"} { // GitHub keeps these apart
+	for _, last := range []string{"lint 2", "zz"} { // GitHub keeps check runs and statuses apart
 		h.Check(t, commit, last, forge.Failure)
 		got, err := h.Forge.Checks(t.Context(), h.Repo, commit)
 		if err != nil || len(got) < n+1 || forge.Verdict(got) != forge.Failure {
@@ -266,9 +267,9 @@ func review(t *testing.T, h Host) {
 func merge(t *testing.T, h Host) {
 	commit := h.Push(t, "b")
 	p := open(t, h, "b")
-	for range 2 { // a repeat is no error
+	for range 2 { // repeating the request is not an error
 		var got forge.PullRequest
-		// A host may have to look at it first, and says so.
+		// A host may have to check mergeability first, and reports that.
 		eventually(t, "the merge", func() bool {
 			var err error
 			got, err = h.Forge.(forge.Merger).Merge(t.Context(), h.Repo, p.Number, commit, forge.Squash)
@@ -348,7 +349,7 @@ func cannotBe(t *testing.T, h Host) {
 
 func tokens(t *testing.T, h Host) {
 	if h.Token == nil {
-		return // nothing is asked for
+		return // no reviewer was requested
 	}
 	const secret = "t0ken-that-is-wrong/+="
 	_, err := h.Token(t, secret).DefaultBranch(t.Context(), h.Repo)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// eventually waits for what a host does by itself after it has answered, until
-// the test's own time is up.
+// eventually waits until done returns true, for what a host does
+// asynchronously. It fails the test after a timeout.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -8,9 +8,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// Examine implements [forge.Examining]. Gitea tells no scopes, but looks at them
-// before it looks at anything else: what is asked for here would be refused in
-// any repository, since it says nothing.
+// Examine implements [forge.Examining]. Gitea does not list a token's scopes,
+// but checks them before anything else. So Examine sends requests that need a
+// scope and are invalid otherwise: they change nothing, and the error shows
+// whether the scope is there.
 func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
 	g := forge.Grant{Told: true}
 	for _, need := range []struct {
@@ -26,7 +27,7 @@ func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) 
 		}
 	}
 	var v user
-	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v}); err == nil { // which takes another scope
+	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v}); err == nil { // this needs another scope
 		g.Login = forge.Line(v.Login, 100)
 	}
 	return g, nil

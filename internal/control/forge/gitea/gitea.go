@@ -1,4 +1,4 @@
-// Package gitea is the forge Gitea, and Forgejo, which speaks the same API 1.
+// Package gitea is the forge Gitea, and Forgejo, which has the same API v1.
 package gitea
 
 import (
@@ -16,11 +16,11 @@ import (
 const (
 	maxTitle = 255
 	maxBody  = 64 << 10
-	perPage  = "50"    // the most there is, unless the host's configuration says more
-	draft    = "WIP: " // as Gitea knows a draft, by its title alone
+	perPage  = "50"    // the maximum, unless the host is configured otherwise
+	draft    = "WIP: " // Gitea recognizes drafts by the title only
 )
 
-// Forge is Gitea at one host. Its methods are safe for concurrent use.
+// Forge is a Gitea host. Its methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
@@ -28,7 +28,7 @@ type Forge struct {
 
 var _ forge.Host = (*Forge)(nil)
 
-// New returns the forge. It does not speak to it yet.
+// New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
 		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: words,
@@ -37,10 +37,10 @@ func New(o forge.Options) (*Forge, error) {
 	return &Forge{wire: w}, err
 }
 
-// words reads {"message": "…", "url": "…/api/swagger"}.
+// words parses {"message": "…", "url": "…/api/swagger"}.
 func words(body []byte) string {
 	var v struct{ Message string }
-	_ = json.Unmarshal(body, &v) // what is not there stays empty
+	_ = json.Unmarshal(body, &v) // missing fields stay empty
 	return v.Message
 }
 
@@ -48,7 +48,7 @@ func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
 }
 
-// of is a request about a pull request.
+// of returns a request about a pull request.
 func of(r forge.Repo, number int, rest ...string) forge.Ask {
 	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
 }
@@ -62,7 +62,7 @@ type repository struct {
 }
 
 type branch struct {
-	Label, Ref, SHA string // a head that was deleted has its name in the label only
+	Label, Ref, SHA string // if the head was deleted, only the label has its name
 	Repo            *repository
 }
 
@@ -85,7 +85,7 @@ func (v pull) ours(r forge.Repo) forge.PullRequest {
 		Base: forge.Line(cmp.Or(v.Base.Label, v.Base.Ref), 255), State: forge.Closed,
 	}
 	p.Title, p.Draft = forge.Unmarked(forge.Line(v.Title, maxTitle*4))
-	if v.Draft != nil && *v.Draft != p.Draft { // the host has other words for it
+	if v.Draft != nil && *v.Draft != p.Draft { // the host is configured with other prefixes
 		p.Title, p.Draft = forge.Line(v.Title, maxTitle*4), *v.Draft
 	}
 	switch {
@@ -97,7 +97,7 @@ func (v pull) ours(r forge.Repo) forge.PullRequest {
 	if v.Head.Repo != nil {
 		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
 		if v.Base.Repo != nil && v.Head.Repo.FullName == v.Base.Repo.FullName {
-			p.HeadRepo = r // also where it has been renamed
+			p.HeadRepo = r // even if the repository was renamed
 		}
 	}
 	return p
@@ -119,7 +119,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if err := c.Check(); err != nil {
 		return forge.PullRequest{}, err
 	}
-	p, err := f.Get(ctx, r, number) // whether it is a draft is in the title
+	p, err := f.Get(ctx, r, number) // the title tells whether it is a draft
 	if err != nil {
 		return forge.PullRequest{}, err
 	}
@@ -146,7 +146,7 @@ func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRe
 	return f.pull(ctx, of(r, number))
 }
 
-// pull makes a request whose answer is a pull request.
+// pull sends a request whose response is a pull request.
 func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error) {
 	var v pull
 	a.Out = &v
@@ -156,15 +156,15 @@ func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error
 	return v.ours(a.Repo), nil
 }
 
-// Find implements [forge.Forge]. Gitea lists without regard to the head, so only
-// the newest five hundred of the repository are looked at.
+// Find implements [forge.Forge]. Gitea cannot filter by head, so it searches
+// only the newest five hundred pull requests of the repository.
 func (f *Forge) Find(ctx context.Context, r forge.Repo, head string) ([]forge.PullRequest, error) {
 	return f.find(ctx, r, head, "all")
 }
 
 func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]forge.PullRequest, error) {
 	var all []forge.PullRequest
-	// The newest first is how Gitea sorts by default, for which it has no word.
+	// Newest first is Gitea's default order, and has no parameter.
 	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "pulls"), Query: url.Values{"state": {state}, "limit": {perPage}}}, func(page []pull) bool {
 		for _, v := range page {
 			if p := v.ours(r); p.Head == head && p.HeadRepo == r {
@@ -183,15 +183,15 @@ func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error)
 	return forge.Line(v.DefaultBranch, 255), err
 }
 
-// Merge implements [forge.Merger]. Right after a push Gitea has to look whether
-// it can be merged, and until then that is a conflict.
+// Merge implements [forge.Merger]. Right after a push, Gitea first checks
+// mergeability, and reports a conflict until that is done.
 func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
 	p, err := f.Get(ctx, r, number)
 	if err != nil || p.State == forge.Merged && p.HeadCommit == headCommit {
 		return p, err
 	}
 	if p.HeadCommit != headCommit {
-		return forge.PullRequest{}, fault.Conflict("%s is at another commit than was looked at", p.Head).Named(forge.CodeConflict)
+		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
 	}
 	a := of(r, number, "merge")
 	a.Method, a.In = http.MethodPost, map[string]any{"Do": string(how), "head_commit_id": headCommit}

@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// Repositories implements [forge.Listing]: those of the token's user, and those
-// that they work on for others.
+// Repositories implements [forge.Listing]. It lists the repositories of the
+// token's user, and those that the user collaborates on.
 func (f *Forge) Repositories(ctx context.Context, of forge.Repo) (all []forge.Repo, err error) {
 	err = forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"user", "repos"}, Query: url.Values{"limit": {perPage}}},
 		func(page []repository) {

@@ -28,8 +28,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestRealGitea runs the suite against Gitea itself, which hack/build-gitea.sh
-// builds, with branches that git pushes.
+// TestRealGitea runs the suite against Gitea itself, built by
+// hack/build-gitea.sh, with branches pushed by git.
 func TestRealGitea(t *testing.T) {
 	g := startGitea(t)
 	var made atomic.Int32
@@ -51,10 +51,10 @@ func TestRealGitea(t *testing.T) {
 	}
 }
 
-// giteaServer is Gitea with a user bot, and of another called ada.
+// giteaServer is Gitea with two users, bot and ada.
 type giteaServer struct {
 	url, dir string
-	bot, ada string // tokens
+	bot, ada string // their tokens
 	run      func(args ...string) string
 }
 
@@ -71,7 +71,7 @@ func startGitea(t *testing.T) *giteaServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Gitea listens on a socket of its own, so that no port has to be guessed.
+	// Gitea listens on a unix socket, so that no free port must be found.
 	front := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "gitea", r.In.Host
@@ -175,7 +175,7 @@ ENABLED = false
 	}
 }
 
-// api makes a request as a user, which must succeed.
+// api sends a request as a user. It must succeed.
 func (g *giteaServer) api(t testing.TB, token, method, path string, in any) {
 	t.Helper()
 	body, err := json.Marshal(in)
@@ -199,7 +199,7 @@ func (g *giteaServer) api(t testing.TB, token, method, path string, in any) {
 	}
 }
 
-// host is a new repository of bot, which ada may write to.
+// host returns a new repository of bot to which ada may write.
 func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 	u, err := url.Parse(g.url)
 	if err != nil {

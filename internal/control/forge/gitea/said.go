@@ -24,10 +24,11 @@ func (v status) state() forge.CheckState {
 	case "warning", "skipped":
 		return forge.Neutral
 	}
-	return forge.Failure // error, failure
+	return forge.Failure // error or failure
 }
 
-// Checks implements [forge.Forge]: the jobs of Actions, and what others say.
+// Checks implements [forge.Forge]. It returns jobs of Actions and commit
+// statuses.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	var all []forge.Check
 	for page := 1; len(all) < 10*forge.MaxChecks; page++ { // more than any host has
@@ -60,7 +61,7 @@ type comment struct {
 	Path        string
 	Position    int    // of a comment on a line: the line
 	State       string // of a review
-	Comments    int    `json:"comments_count"` // of a review: those on lines
+	Comments    int    `json:"comments_count"` // of a review: number of comments on lines
 }
 
 func (v comment) ours(kind string) forge.Comment {
@@ -75,8 +76,8 @@ func (v comment) ours(kind string) forge.Comment {
 	return c
 }
 
-// maxReviews is of how many reviews the comments on lines are asked for, the
-// newest, since each takes a request.
+// maxReviews is how many reviews, the newest ones, are queried for comments on
+// lines, since each takes a request.
 const maxReviews = 20
 
 // Comments implements [forge.Discussion].
@@ -85,9 +86,9 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	var all []forge.Comment
 	var framed []comment // reviews with comments on lines
 	if _, err := f.Get(ctx, r, number); err != nil {
-		return nil, err // an issue of the number has comments as well
+		return nil, err // an issue with this number would have comments too
 	}
-	var said []comment // Gitea gives all at once
+	var said []comment // Gitea returns all comments at once
 	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "issues", n, "comments"), Out: &said}); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	a.Query = url.Values{"limit": {perPage}}
 	err := forge.Pages(ctx, f.wire, a, func(page []comment) bool {
 		for _, v := range page {
-			if v.State == "PENDING" { // not sent yet
+			if v.State == "PENDING" { // not submitted yet
 				continue
 			}
 			if v.Comments > 0 {
@@ -133,7 +134,7 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 		return forge.Comment{}, err
 	}
 	if _, err := f.Get(ctx, r, number); err != nil {
-		return forge.Comment{}, err // an issue of the number would take it as well
+		return forge.Comment{}, err // an issue with this number would accept it too
 	}
 	var v comment
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),

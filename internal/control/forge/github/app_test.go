@@ -20,7 +20,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestApp has an App make tokens at a server that knows its public key, and
+// TestApp has an App create tokens at a server that knows its public key, and
 // opens a pull request with one.
 func TestApp(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -36,7 +36,7 @@ func TestApp(t *testing.T) {
 	var mu sync.Mutex
 	a.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 
-	// proven answers a request that proves who the App is.
+	// proven answers a request that carries the App's JWT.
 	proven := func(status int, answer any) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			token, err := jwt.ParseSigned(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.RS256})
@@ -64,7 +64,7 @@ func TestApp(t *testing.T) {
 	s.Next(proven(http.StatusOK, map[string]any{"id": 77}))
 	s.Next(made(time.Hour))
 	var all sync.WaitGroup
-	for range 4 { // one token for all
+	for range 4 { // one token is used for all
 		all.Go(func() {
 			if token, err := a.Token(t.Context(), s.Repo); err != nil || token != forgetest.Token {
 				t.Errorf("token %q, %v", token, err)
@@ -97,8 +97,8 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// TestAppRepositories has an App list what it was given at two owners, and not what
-// it was given at one that has suspended it.
+// TestAppRepositories lists an App's repositories of two owners, and none of a
+// suspended installation.
 func TestAppRepositories(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -127,7 +127,7 @@ func TestAppRepositories(t *testing.T) {
 	installed := []any{at(77, "acme", nil), at(78, "evil", "2026-01-02T03:04:05Z"), at(79, "team", nil)}
 	pages := func(n int) {
 		for range n {
-			s.Next(nil) // the server's own answer
+			s.Next(nil) // the server's own response
 		}
 	}
 	answer(http.StatusOK, installed)

@@ -10,13 +10,14 @@ import (
 	"aloft/internal/fault"
 )
 
-// Examine implements [forge.Examining]. GitHub tells the scopes of classic tokens
-// only: what a fine-grained one may, or an App's, shows when it is used.
+// Examine implements [forge.Examining]. GitHub lists the scopes of classic
+// tokens only; what fine-grained tokens and those of Apps allow shows only in
+// use.
 func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
 	var v user
 	header := http.Header{}
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v, Header: header})
-	if fault.Of(err).Code == forge.CodeDenied { // an App's token is nobody's
+	if fault.Of(err).Code == forge.CodeDenied { // an App's token has no user
 		return forge.Grant{}, nil
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package github is the forge GitHub: github.com, Enterprise Cloud with data
-// residency, and Enterprise Server. It speaks the REST API of 2022-11-28.
+// residency, and Enterprise Server, with the REST API version 2022-11-28.
 package github
 
 import (
@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	maxTitle = 256      // GitHub's own, which counts characters
-	maxBody  = 64 << 10 // likewise
-	perPage  = "100"    // the most there is
+	maxTitle = 256      // GitHub's limit, in characters
+	maxBody  = 64 << 10 // GitHub's limit, in characters
+	perPage  = "100"    // the maximum
 )
 
-// Forge is GitHub at one host, github.com unless the options name another. Its methods are safe for concurrent use.
+// Forge is a GitHub host, github.com unless the options name another. Its
+// methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
@@ -28,7 +29,7 @@ type Forge struct {
 
 var _ forge.Host = (*Forge)(nil)
 
-// New returns the forge. It does not speak to it yet.
+// New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := wire(o)
 	return &Forge{wire: w}, err
@@ -43,7 +44,7 @@ func wire(o forge.Options) (*forge.Wire, error) {
 		}})
 }
 
-// api is the usual address of a host's API.
+// api returns the default address of a host's API.
 func api(o forge.Options) string {
 	switch {
 	case o.API != "":
@@ -56,13 +57,14 @@ func api(o forge.Options) string {
 	return "https://" + o.Host + "/api/v3"
 }
 
-// words reads {"message": "Validation Failed", "errors": [{"message": …}, {"field": "head", "code": "invalid"}]}.
+// words parses {"message": "Validation Failed", "errors": [{"message": …},
+// {"field": "head", "code": "invalid"}]}.
 func words(body []byte) string {
 	var v struct {
 		Message string
 		Errors  []json.RawMessage
 	}
-	_ = json.Unmarshal(body, &v) // what is not there stays empty
+	_ = json.Unmarshal(body, &v) // missing fields stay empty
 	said := []string{}
 	if v.Message != "" {
 		said = append(said, v.Message)
@@ -87,7 +89,7 @@ func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
 }
 
-// of is a request about a pull request.
+// of returns a request about a pull request.
 func of(r forge.Repo, number int, rest ...string) forge.Ask {
 	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
 }
@@ -134,7 +136,7 @@ func (v pull) ours(r forge.Repo) forge.PullRequest {
 	if v.Head.Repo != nil {
 		p.HeadRepo = forge.Repo{Host: r.Host, Path: forge.Line(v.Head.Repo.FullName, 255)}
 		if v.Head.Repo.FullName == v.Base.Repo.FullName {
-			p.HeadRepo = r // also where it has been renamed
+			p.HeadRepo = r // even if the repository was renamed
 		}
 	}
 	return p
@@ -179,7 +181,7 @@ func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRe
 	return f.pull(ctx, of(r, number))
 }
 
-// pull makes a request whose answer is a pull request.
+// pull sends a request whose response is a pull request.
 func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error) {
 	var v pull
 	a.Out = &v
@@ -200,7 +202,8 @@ func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]f
 		"head": {r.Owner() + ":" + head}, "state": {state}, "sort": {"created"}, "direction": {"desc"}, "per_page": {perPage},
 	}}, func(page []pull) bool {
 		for _, v := range page {
-			// A head that GitHub cannot read it takes for no filter, and an owner may have forks of its own.
+			// GitHub ignores a head filter that it cannot parse, and an owner may
+			// have forks of the repository.
 			if p := v.ours(r); p.Head == head && p.HeadRepo == r {
 				all = append(all, p)
 			}
@@ -224,7 +227,7 @@ func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit 
 		return p, err
 	}
 	if p.HeadCommit != headCommit {
-		return forge.PullRequest{}, fault.Conflict("%s is at another commit than was looked at", p.Head).Named(forge.CodeConflict)
+		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
 	}
 	a := of(r, number, "merge")
 	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "merge_method": string(how)}

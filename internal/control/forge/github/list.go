@@ -9,8 +9,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// Repositories implements [forge.Listing], for the token of a person. [App] has
-// those of an App.
+// Repositories implements [forge.Listing] for the token of a person. For an
+// App, see [App.Repositories].
 func (f *Forge) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, error) {
 	var all []forge.Repo
 	err := forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"user", "repos"}, Query: url.Values{
@@ -19,8 +19,8 @@ func (f *Forge) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, 
 	return all, err
 }
 
-// Repositories returns those that the App was given at the owner, which is the path
-// of of; at all owners if that is "". It is as [forge.Listing] has it.
+// Repositories is like [forge.Listing]. It returns the App's repositories of
+// the owner of.Path, or of all owners if that is "".
 func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, error) {
 	type at struct {
 		ID        int64
@@ -46,7 +46,7 @@ func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, er
 func (a *App) given(ctx context.Context, owner forge.Repo, id int64) (all []forge.Repo, err error) {
 	i := a.at(owner.Path)
 	i.mu.Lock()
-	if i.id != id { // not known, or installed anew
+	if i.id != id { // unknown, or installed again
 		i.id, i.token = id, ""
 	}
 	token, err := a.renew(ctx, owner, i)

@@ -29,7 +29,7 @@ func (v checkRun) state() forge.CheckState {
 	case "action_required":
 		return forge.Pending
 	}
-	return forge.Failure // failure, cancelled, timed_out, startup_failure
+	return forge.Failure // failure, cancelled, timed_out or startup_failure
 }
 
 type status struct {
@@ -37,8 +37,8 @@ type status struct {
 	TargetURL                   string `json:"target_url"`
 }
 
-// Checks implements [forge.Forge]: GitHub's check runs, of Actions and of Apps,
-// and commit statuses, which others set.
+// Checks implements [forge.Forge]. It returns check runs, set by Actions and
+// Apps, and commit statuses, set by others.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	type runsPage struct {
 		CheckRuns []checkRun `json:"check_runs"`
@@ -75,7 +75,8 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	return forge.ByName(all), nil
 }
 
-// comment is a comment on the whole, one on a line, or what a review says.
+// comment is a comment on the pull request, a comment on a line, or the text of
+// a review.
 type comment struct {
 	ID          int64
 	User        user
@@ -96,8 +97,8 @@ func (v comment) ours(kind string) forge.Comment {
 	return c
 }
 
-// Comments implements [forge.Discussion]. Of more than a thousand of one kind
-// the later ones are not seen.
+// Comments implements [forge.Discussion]. If there are more than a thousand
+// comments of one kind, the later ones are left out.
 func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
 	n := strconv.Itoa(number)
 	var all []forge.Comment
@@ -111,7 +112,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	} {
 		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: from.path, Query: url.Values{"per_page": {perPage}}}, func(page []comment) bool {
 			for _, v := range page {
-				// A review without words is but the frame of its comments.
+				// A review without text only groups its comments.
 				if v.Body != "" {
 					all = append(all, v.ours(from.kind))
 				}
@@ -131,7 +132,7 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 		return forge.Comment{}, err
 	}
 	if _, err := f.Get(ctx, r, number); err != nil {
-		return forge.Comment{}, err // an issue of the number would take it as well
+		return forge.Comment{}, err // an issue with this number would accept it too
 	}
 	var v comment
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "issues", strconv.Itoa(number), "comments"),

@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Examine implements [forge.Examining]. GitLab tells of access tokens, and not of
-// those of OAuth.
+// Examine implements [forge.Examining]. GitLab describes access tokens, but not
+// OAuth tokens.
 func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
 	var self struct{ Scopes []string }
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"personal_access_tokens", "self"}, Out: &self})
@@ -19,7 +19,7 @@ func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) 
 	g := forge.Grant{Told: err == nil}
 	if g.Told && !slices.Contains(self.Scopes, "api") {
 		g.Lacks = []string{"api"}
-		return g, nil // it may not be asked whose it is
+		return g, nil // the token may not read its own user
 	}
 	var v user
 	err = f.wire.Do(ctx, forge.Ask{Repo: r, Path: []string{"user"}, Out: &v})

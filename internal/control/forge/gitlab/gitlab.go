@@ -1,5 +1,5 @@
-// Package gitlab is the forge GitLab: gitlab.com and hosts of one's own, by the
-// REST API 4. A merge request is a pull request here.
+// Package gitlab is the forge GitLab: gitlab.com and self-hosted instances,
+// with the REST API v4. A merge request is called a pull request here.
 package gitlab
 
 import (
@@ -19,12 +19,13 @@ import (
 
 const (
 	maxTitle = 255
-	maxBody  = forge.MaxBody // GitLab takes a mebibyte
-	perPage  = "100"         // the most there is
+	maxBody  = forge.MaxBody // GitLab allows a mebibyte
+	perPage  = "100"         // the maximum
 	draft    = "Draft: "
 )
 
-// Forge is GitLab at one host, gitlab.com unless the options name another. Its methods are safe for concurrent use.
+// Forge is a GitLab host, gitlab.com unless the options name another. Its
+// methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
 	opener forge.Opener
@@ -32,21 +33,22 @@ type Forge struct {
 
 var _ forge.Host = (*Forge)(nil)
 
-// New returns the forge. It does not speak to it yet.
+// New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
 		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: words,
-		// As OAuth's tokens are sent, which GitLab takes of every kind.
+		// The header for OAuth tokens, which GitLab accepts for all kinds of
+		// tokens.
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) },
 	})
 	return &Forge{wire: w}, err
 }
 
-// words reads {"message": "404 Not found"}, {"message": {"title": ["is too long"]}},
-// {"message": ["…"]}, and {"error": "…"} of what is refused before it is looked at.
+// words parses {"message": "404 Not found"}, {"message": {"title": ["is too
+// long"]}}, {"message": ["…"]} and, from request validation, {"error": "…"}.
 func words(body []byte) string {
 	var v struct{ Message, Error json.RawMessage }
-	_ = json.Unmarshal(body, &v) // what is not there stays empty
+	_ = json.Unmarshal(body, &v) // missing fields stay empty
 	for _, raw := range []json.RawMessage{v.Message, v.Error} {
 		var text string
 		var list []string
@@ -69,12 +71,12 @@ func words(body []byte) string {
 	return ""
 }
 
-// path is that of a project, whose whole path is one segment.
+// path returns the path of a project, which is a single escaped segment.
 func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"projects", r.Path}, rest...)
 }
 
-// of is a request about a merge request.
+// of returns a request about a merge request.
 func of(r forge.Repo, number int, rest ...string) forge.Ask {
 	return forge.Ask{Repo: r, Path: path(r, append([]string{"merge_requests", strconv.Itoa(number)}, rest...)...)}
 }
@@ -90,7 +92,7 @@ type mergeRequest struct {
 	Title           string
 	Description     string
 	Author          user
-	State           string // opened, closed, merged, and locked while it is being merged
+	State           string // opened, closed, merged, or locked during the merge
 	Draft           *bool  // since GitLab 13.2
 	SHA             string
 	SourceBranch    string `json:"source_branch"`
@@ -117,7 +119,7 @@ func (v mergeRequest) ours(r forge.Repo) forge.PullRequest {
 		p.State = forge.Closed
 	}
 	if v.SourceProjectID == v.TargetProjectID {
-		p.HeadRepo = r // of forks GitLab tells a number only
+		p.HeadRepo = r // for forks GitLab returns only a number
 	}
 	return p
 }
@@ -140,7 +142,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if err := c.Check(); err != nil {
 		return forge.PullRequest{}, err
 	}
-	p, err := f.Get(ctx, r, number) // whether it is a draft is in the title
+	p, err := f.Get(ctx, r, number) // the title tells whether it is a draft
 	if err != nil {
 		return forge.PullRequest{}, err
 	}
@@ -153,7 +155,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	}
 	if c.State != nil && *c.State != p.State {
 		if p.State == forge.Merged {
-			return forge.PullRequest{}, fault.Conflict("%s!%d is merged, and stays so", r.Path, number).Named(forge.CodeConflict)
+			return forge.PullRequest{}, fault.Conflict("%s!%d is merged, which cannot be undone", r.Path, number).Named(forge.CodeConflict)
 		}
 		in["state_event"] = map[forge.State]string{forge.Open: "reopen", forge.Closed: "close"}[*c.State]
 	}
@@ -172,7 +174,7 @@ func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRe
 	return p, err
 }
 
-// merge makes a request whose answer is a merge request.
+// merge sends a request whose response is a merge request.
 func (f *Forge) merge(ctx context.Context, a forge.Ask) (forge.PullRequest, []user, error) {
 	var v mergeRequest
 	a.Out = &v
@@ -193,7 +195,7 @@ func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]f
 		"source_branch": {head}, "state": {state}, "order_by": {"created_at"}, "sort": {"desc"}, "per_page": {perPage},
 	}}, func(page []mergeRequest) bool {
 		for _, v := range page {
-			if p := v.ours(r); p.Head == head && p.HeadRepo == r { // forks have branches of the name too
+			if p := v.ours(r); p.Head == head && p.HeadRepo == r { // forks may have a branch of the same name
 				all = append(all, p)
 			}
 		}
@@ -211,11 +213,11 @@ func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error)
 	return forge.Line(v.DefaultBranch, 255), err
 }
 
-// Merge implements [forge.Merger]. Whether merging makes a commit or rebases is
-// settled by the project, and only to squash can be asked for.
+// Merge implements [forge.Merger]. The project's settings decide between merge
+// commit and rebase; a request can only ask to squash.
 func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
 	if how == forge.Rebase {
-		return forge.PullRequest{}, fault.Invalid("GitLab cannot be asked to rebase: the project's merge method settles it").Named(forge.CodeRefused).
+		return forge.PullRequest{}, fault.Invalid("GitLab cannot rebase on request: the project's merge method decides").Named(forge.CodeRefused).
 			Hint("choose merge or squash")
 	}
 	p, err := f.Get(ctx, r, number)
@@ -223,16 +225,16 @@ func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit 
 		return p, err
 	}
 	if p.HeadCommit != headCommit {
-		return forge.PullRequest{}, fault.Conflict("%s is at another commit than was looked at", p.Head).Named(forge.CodeConflict)
+		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
 	}
 	a := of(r, number, "merge")
 	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "squash": how == forge.Squash}
 	p, _, err = f.merge(ctx, a)
 	switch fault.Of(err).Code {
-	case forge.CodeUnauthorized: // what GitLab answers a token that it has just shown the merge request
-		return forge.PullRequest{}, fault.Denied("%s does not let the token merge in %s", r.Host, r.Path).Named(forge.CodeDenied).
+	case forge.CodeUnauthorized: // GitLab's response if the token can read the merge request but not merge
+		return forge.PullRequest{}, fault.Denied("%s does not allow the token to merge in %s", r.Host, r.Path).Named(forge.CodeDenied).
 			Hint("its user needs the role that may merge into %s", p.Base)
-	case forge.CodeRefused: // 422: the branch cannot be merged
+	case forge.CodeRefused: // status 422: the branch cannot be merged
 		return forge.PullRequest{}, fault.Conflict("%s", fault.Of(err).Message).Named(forge.CodeConflict)
 	}
 	return p, err
@@ -257,7 +259,7 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 			return err
 		}
 		if len(found) != 1 {
-			return fault.Invalid("%s knows nobody called %q", r.Host, forge.Line(login, 100)).Named(forge.CodeRefused)
+			return fault.Invalid("%s has no user %q", r.Host, forge.Line(login, 100)).Named(forge.CodeRefused)
 		}
 		if !slices.Contains(ids, found[0].ID) {
 			ids = append(ids, found[0].ID)
@@ -270,9 +272,9 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 	a.Method, a.In = http.MethodPut, map[string]any{"reviewer_ids": ids}
 	_, now, err := f.merge(ctx, a)
 	if err == nil && len(now) <= len(asked) {
-		// GitLab Free has one reviewer, and drops the others without a word.
-		return fault.Invalid("%s did not take %s for reviewers", r.Host, fmt.Sprint(logins)).Named(forge.CodeRefused).
-			Hint("they must be members of the project, and GitLab Free lets one be asked")
+		// GitLab Free allows one reviewer, and silently drops the others.
+		return fault.Invalid("%s did not accept %s as reviewers", r.Host, fmt.Sprint(logins)).Named(forge.CodeRefused).
+			Hint("they must be members of the project, and GitLab Free allows only one")
 	}
 	return err
 }

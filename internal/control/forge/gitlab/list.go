@@ -7,8 +7,8 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// Repositories implements [forge.Listing]: the projects that the token's user is a
-// member of.
+// Repositories implements [forge.Listing]. It lists the projects of which the
+// token's user is a member.
 func (f *Forge) Repositories(ctx context.Context, of forge.Repo) (all []forge.Repo, err error) {
 	type project struct {
 		Path string `json:"path_with_namespace"`

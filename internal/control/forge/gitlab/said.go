@@ -27,22 +27,24 @@ func (v status) state() forge.CheckState {
 		return forge.Neutral
 	case "failed", "canceled", "canceling", "manual":
 		switch {
-		case v.AllowFailure: // also a job that nobody has to start
+		case v.AllowFailure: // also an optional manual job
 			return forge.Neutral
 		case v.Status != "manual":
 			return forge.Failure
 		}
 	}
-	return forge.Pending // created, waiting_for_resource, preparing, pending, running, scheduled
+	return forge.Pending // created, waiting_for_resource, preparing, pending, running or scheduled
 }
 
-// Checks implements [forge.Forge]: the jobs of pipelines, and what others say.
+// Checks implements [forge.Forge]. It returns jobs of pipelines and external
+// statuses.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	latest := map[string]status{}
 	err := forge.Whole(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
 		func(page []status) {
 			for _, v := range page {
-				// Pipelines of a branch and of its merge request have jobs by the same names.
+				// Pipelines of a branch and of its merge request have jobs with the
+				// same names.
 				if v.ID >= latest[v.Name].ID {
 					latest[v.Name] = v
 				}
@@ -98,7 +100,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		}
 		return len(all) >= forge.MaxComments
 	})
-	slices.Reverse(all) // those of one moment keep their order
+	slices.Reverse(all) // comments of the same time keep their order
 	return forge.Newest(all), err
 }
 

@@ -156,7 +156,7 @@ func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
 		return nil, err
 	}
 	if !desc.MediaType.IsImage() && !desc.MediaType.IsIndex() {
-		return nil, fmt.Errorf("it is a %q, which is no image", desc.MediaType)
+		return nil, fmt.Errorf("it is a %q, which is not an image", desc.MediaType)
 	}
 	img, err := desc.Image()
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Client) resolve(ctx context.Context, r Reference) (*Image, error) {
 	}
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != len(manifest.Layers) || len(diffs) == 0 || len(diffs) > maxLayers {
-		return nil, fmt.Errorf("it has %d layers and %d digests of their content; there have to be 1 to %d of both", len(manifest.Layers), len(diffs), maxLayers)
+		return nil, fmt.Errorf("it has %d layers and %d digests of their content; expected 1 to %d of each", len(manifest.Layers), len(diffs), maxLayers)
 	}
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
 		return nil, fmt.Errorf("it is for %s/%s, and this host is linux/%s", cmp.Or(config.OS, "?"), cmp.Or(config.Architecture, "?"), runtime.GOARCH)

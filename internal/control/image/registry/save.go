@@ -71,7 +71,7 @@ func (c *Client) save(ctx context.Context, r Reference, dir string, most int64) 
 		sum += l.Size
 	}
 	if manifest.Config.Size > maxDocument || len(manifest.Layers) > maxLayers || most > 0 && sum > most {
-		return fault.Exhausted("image %s is too large: it has %d bytes in %d layers, and at most %d bytes in %d are taken", r.Name, sum, len(manifest.Layers), most, maxLayers).
+		return fault.Exhausted("image %s is too large: it has %d bytes in %d layers, and the limits are %d bytes and %d layers", r.Name, sum, len(manifest.Layers), most, maxLayers).
 			Named("image_too_large").Hint("use a smaller image, or raise machine.disk_bytes")
 	}
 	to, err := layout.Write(dir, empty.Index)

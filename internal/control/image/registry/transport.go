@@ -49,7 +49,7 @@ func (c *Client) transport() http.RoundTripper {
 var errForbidden = errors.New("registries may not lead to this address")
 
 // errClear means that a host would be contacted without TLS.
-var errClear = errors.New("it would be spoken to without TLS")
+var errClear = errors.New("it would be contacted without TLS")
 
 // forbidden turns a refusal by the outbound policy into errForbidden.
 func forbidden(err error) error {
@@ -110,7 +110,7 @@ func explain(r Reference, err error) error {
 	if te, ok := errors.AsType[*transport.Error](err); ok {
 		switch te.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return fault.Denied("registry %s does not give %s: there is no such image, or it wants other credentials", host, r.Name).
+			return fault.Denied("registry %s does not give %s: the image does not exist, or it requires other credentials", host, r.Name).
 				Named("image_denied").Hint("check the name; give images.credentials for %s in the server's configuration", host).Because(err)
 		case http.StatusNotFound:
 			return fault.NotFound("registry %s has no image %s", host, r.Name).Named("image_not_found").
@@ -121,11 +121,11 @@ func explain(r Reference, err error) error {
 		}
 	}
 	if errors.Is(err, errClear) {
-		return fault.Denied("registry %s has no TLS that works", host).Named("registry_insecure").
-			Hint("if that is meant, add it to images.insecure in the server's configuration").Because(err)
+		return fault.Denied("registry %s does not support TLS", host).Named("registry_insecure").
+			Hint("if that is intended, add it to images.insecure in the server's configuration").Because(err)
 	}
 	if errors.Is(err, errForbidden) {
-		return fault.Denied("registry %s is at, or leads to, an address that this server does not speak to", host).Named("registry_forbidden").
+		return fault.Denied("registry %s is at, or leads to, an address that this server must not contact", host).Named("registry_forbidden").
 			Hint("its operator can name the registry in images.credentials or images.insecure, or open the address by outbound.open").Because(err)
 	}
 	if Away(err) {

@@ -76,7 +76,7 @@ func (m *Machine) stand(rec *record) error {
 		return err
 	}
 	if len(below) > 0 && below[0].Image != rec.Spec.Image {
-		return fault.Invalid("%s stands on the image %s, and not on %s", rec.Layer, below[0].Image, rec.Spec.Image).
+		return fault.Invalid("%s is based on the image %s, not on %s", rec.Layer, below[0].Image, rec.Spec.Image).
 			Named("image_mismatch").Hint("name the image that it was saved on, or begin without it")
 	}
 	if rec.below, err = m.r.layers.Claim(m.claim(), m.dir, rec.Layer); err != nil {

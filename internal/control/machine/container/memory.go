@@ -388,7 +388,7 @@ func syncDisk(path string) error {
 func refusal(out []byte) string {
 	words, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if strings.Contains(words, "bound host socket") {
-		return "a program listens on a unix socket that is on the disk, and not in /tmp or /run"
+		return "a program listens on a unix socket on the disk, outside of /tmp and /run"
 	}
 	return strings.ToValidUTF8(words[:min(len(words), maxWords)], "")
 }

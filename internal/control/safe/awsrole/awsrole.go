@@ -1,5 +1,5 @@
-// Package awsrole assumes AWS roles by STS, for machines that are to act in
-// somebody's account without holding a lasting key of it.
+// Package awsrole assumes AWS roles through STS, for machines that use
+// somebody's account without holding a permanent key.
 package awsrole
 
 import (
@@ -19,19 +19,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// Config says how to reach STS. The server's own credentials are found as
-// every AWS program finds them: variables, files, web identity, the instance.
+// Config holds the settings for STS. The server's own credentials are found in
+// the default AWS way: environment variables, files, web identity, or the
+// instance.
 type Config struct {
 	Region   string
-	Endpoint string // of STS; AWS's own for the region unless given
-	Profile  string // of the files of the AWS command line; "" for the default
+	Endpoint string // of STS; defaults to AWS's own for the region
+	Profile  string // in the files of the AWS CLI; "" means the default
 }
 
 const (
-	// lifetime of what is assumed: the most that AWS gives where the caller's own
-	// credentials are a role's.
+	// lifetime of the credentials: the maximum if the server's own credentials
+	// are a role's.
 	lifetime = time.Hour
-	// patience is how long a run waits for STS.
+	// patience is the timeout for STS, since a run is waiting.
 	patience = 20 * time.Second
 	attempts = 3
 )
@@ -41,8 +42,8 @@ type Roles struct{ sts *sts.Client }
 
 var _ safe.Roles = (*Roles)(nil)
 
-// New finds the server's credentials. That there are none is told when a role
-// is assumed.
+// New looks up the server's credentials. Missing credentials are reported when
+// a role is assumed.
 func New(ctx context.Context, c Config) (*Roles, error) {
 	options := []func(*config.LoadOptions) error{config.WithRegion(c.Region)}
 	if c.Profile != "" {
@@ -64,7 +65,7 @@ func newRoles(c aws.Config, endpoint string) *Roles {
 	})}
 }
 
-// Assume implements [safe.Roles]. session is seen in the account's CloudTrail.
+// Assume implements [safe.Roles]. session appears in the account's CloudTrail.
 func (r *Roles) Assume(ctx context.Context, arn, externalID, session string) (safe.Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -77,14 +78,14 @@ func (r *Roles) Assume(ctx context.Context, arn, externalID, session string) (sa
 	}
 	c := out.Credentials
 	if c == nil || aws.ToString(c.AccessKeyId) == "" || aws.ToString(c.SecretAccessKey) == "" || c.Expiration == nil {
-		return safe.Credentials{}, fault.Unavailable("the AWS role %s could not be assumed: STS gave no credentials", arn).Named("aws_unavailable")
+		return safe.Credentials{}, fault.Unavailable("the AWS role %s could not be assumed: STS returned no credentials", arn).Named("aws_unavailable")
 	}
 	return safe.Credentials{
 		AccessKeyID: *c.AccessKeyId, SecretAccessKey: *c.SecretAccessKey, SessionToken: aws.ToString(c.SessionToken), Until: *c.Expiration,
 	}, nil
 }
 
-// explain says in a person's words why there are no credentials.
+// explain returns a fault that says why there are no credentials.
 func explain(err error, arn string) error {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		switch e.ErrorCode() {
@@ -92,10 +93,10 @@ func explain(err error, arn string) error {
 			return fault.Denied("AWS does not let this server assume the role %s", arn).Named("aws_role_denied").
 				Hint("its trust policy must name the server's own role or user, and the external ID that `aloft secret external-id` shows").Because(err)
 		case "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature":
-			return fault.Unavailable("AWS does not take this server's own credentials: %s", e.ErrorCode()).Named("aws_credentials").
-				Hint("mend them where the server finds them: its variables, files or instance").Because(err)
+			return fault.Unavailable("AWS rejects this server's own credentials: %s", e.ErrorCode()).Named("aws_credentials").
+				Hint("fix them where the server finds them: environment variables, files or instance").Because(err)
 		case "ValidationError":
-			return fault.Invalid("AWS does not take the role %s: %s", arn, e.ErrorMessage()).Named("aws_role_invalid").Because(err)
+			return fault.Invalid("AWS rejects the role %s: %s", arn, e.ErrorMessage()).Named("aws_role_invalid").Because(err)
 		}
 	}
 	if e, ok := errors.AsType[interface {
@@ -105,5 +106,5 @@ func explain(err error, arn string) error {
 		return fault.Denied("AWS refuses this server: status 403").Named("aws_role_denied").Because(err)
 	}
 	return fault.Unavailable("the AWS role %s could not be assumed", arn).Named("aws_unavailable").
-		Hint("see that the server reaches STS (secrets.aws) and has credentials of its own, then try again").Because(err)
+		Hint("check that the server can reach STS (secrets.aws) and has credentials of its own, then try again").Because(err)
 }

@@ -27,12 +27,12 @@ const (
 	secret = "the-servers-own-secret-key"
 )
 
-// service is STS as far as AssumeRole goes: it checks the signature of each request
-// by making it again from the secret that both sides know.
+// service simulates STS AssumeRole. It verifies each request's signature with
+// the shared secret.
 type service struct {
 	mu    sync.Mutex
 	asked []url.Values
-	fail  []string // codes to answer with, in turn
+	fail  []string // error codes of the next responses
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -73,8 +73,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 </Credentials></AssumeRoleResult></AssumeRoleResponse>`)
 }
 
-// signed reports whether the request bears the signature (version 4) that the
-// server's own key gives it.
+// signed reports whether the request has the right signature (version 4) for
+// the server's key.
 func signed(r *http.Request, body []byte) bool {
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	if err != nil {
@@ -110,7 +110,7 @@ func open(t *testing.T, key string) (*service, *Roles) {
 
 func TestAssume(t *testing.T) {
 	s, roles := open(t, secret)
-	s.fail = []string{"InternalFailure"} // once: it is asked again
+	s.fail = []string{"InternalFailure"} // once: the client retries
 	c, err := roles.Assume(t.Context(), arn, "aloft-1", "bc-1")
 	if err != nil {
 		t.Fatal(err)
