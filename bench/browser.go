@@ -16,13 +16,13 @@ import (
 	"aloft/internal/conversation"
 )
 
-// frames are what a browser says of the frames of a page: how many there were in
-// a second, the milliseconds that 95 of 100 were within, the share that was late,
-// and the milliseconds of the page's thread for each.
+// frames are a browser's figures about the frames of a page: frames per second,
+// 95th percentile of the frame time in milliseconds, share of late frames, and
+// main-thread milliseconds per frame.
 type frames struct{ Rate, P95, Late, Work float64 }
 
-// seen are the figures of web/test/perf.ts: milliseconds, but for FirstLoad, which
-// is bytes. Each has its yardstick in Beside.
+// seen are the results of web/test/perf.ts in milliseconds, except FirstLoad in
+// bytes. Beside has the baseline of each.
 type seen struct {
 	FirstLoad                  int64
 	FirstAgent, Opens          float64
@@ -33,8 +33,8 @@ type seen struct {
 	}
 }
 
-// dashboard measures the dashboard in a browser: on a server with 5,000 agents, and
-// its frames on the demonstration's data, in which twenty agents write at once.
+// dashboard measures the dashboard in a browser: with a server that has 5,000
+// agents, and its frame rate on demo data in which twenty agents write at once.
 func dashboard() (rows []row, err error) {
 	fmt.Fprintln(os.Stderr, "measuring the dashboard")
 	dir, err := os.MkdirTemp("", "aloft-bench-")
@@ -76,7 +76,7 @@ func dashboard() (rows []row, err error) {
 }
 
 func (f seen) rows() []row {
-	const each = 1e6 // nanoseconds of a millisecond
+	const each = 1e6 // nanoseconds per millisecond
 	rows := []row{
 		{"dashboard: first load, compressed", fmt.Sprintf("%.0f KiB", float64(f.FirstLoad)/(1<<10)), "", "", "≤ 300 KiB"},
 		{"the first agent is seen, nothing kept", ms(f.FirstAgent * each), ms(f.Yardstick.FirstAgent * each), times(f.FirstAgent, f.Yardstick.FirstAgent) + " a picture of 1 kB", "≤ 300 ms"},
@@ -94,7 +94,7 @@ func (f seen) rows() []row {
 	return rows
 }
 
-// write stores an agent that has ended, with a journal of n events.
+// write stores a finished agent with a journal of n events.
 func write(dir string, n int) (string, error) {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, filepath.Join(dir, "aloft.db"), slog.New(slog.DiscardHandler))

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// environments measures from the request for an agent, of a repository with an
-// environment.json, to the end of its first prompt, which the model answers at
-// once: with the build that its first agent waits for, and on that build.
+// environments measures the time from creating an agent, in a repository with
+// an environment.json, to the end of its first prompt, which the model answers
+// at once: for the first agent, which waits for the build, and for a later one
+// on that build.
 func environments() (rows []row, err error) {
 	fmt.Fprintln(os.Stderr, "measuring environments")
 	dir, err := os.MkdirTemp("", "aloft-bench-")
@@ -50,8 +51,8 @@ func environments() (rows []row, err error) {
 	}, nil
 }
 
-// prompt creates an agent, waits until its run has ended and returns how long
-// that took. The agent is deleted.
+// prompt creates an agent, waits until its run has ended, deletes it, and
+// returns the time to the end of the run.
 func (s *server) prompt(repo string) (took time.Duration, err error) {
 	begun := time.Now()
 	var made struct{ Run struct{ ID, AgentID string } }
@@ -60,7 +61,7 @@ func (s *server) prompt(repo string) (took time.Duration, err error) {
 		return 0, err
 	}
 	path := "/v1/agents/" + made.Run.AgentID
-	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // which ends with the run
+	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // the stream ends with the run
 		return 0, err
 	}
 	took = time.Since(begun)

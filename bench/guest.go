@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// execDaemon measures bin/exec-daemon by itself: its size, the time until it
-// listens, and the memory that it takes then.
+// execDaemon measures bin/exec-daemon alone: its size, the time until it
+// listens, and its memory usage then.
 func execDaemon() (rows []row, err error) {
 	const program = "bin/exec-daemon"
 	fmt.Fprintln(os.Stderr, "measuring", program)
@@ -45,7 +45,7 @@ func execDaemon() (rows []row, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	defer func() { _, _ = cmd.Process.Signal(syscall.SIGTERM), cmd.Wait() }() // it is in order that it ends by the signal
+	defer func() { _, _ = cmd.Process.Signal(syscall.SIGTERM), cmd.Wait() }() // exiting because of the signal is expected
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
 		var line struct{ Msg string }

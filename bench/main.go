@@ -1,6 +1,6 @@
-// Bench measures what Aloft costs, each figure beside a yardstick that is taken
-// in the same run on the same machine, and prints a table. Times depend on the
-// machine; the ratios are what is to be compared. It needs root and bin/aloft.
+// Bench measures the cost of Aloft, compares each figure with a baseline
+// measured in the same run on the same machine, and prints a table. Times
+// depend on the machine, so compare the ratios. It needs root and bin/aloft.
 package main
 
 import (
@@ -19,7 +19,7 @@ type row struct {
 	work, ours, yardstick, against, aim string
 }
 
-// suite is a Go benchmark that holds both sides of a comparison.
+// suite is a Go benchmark that measures both sides of a comparison.
 type suite struct {
 	pkg, name, times string
 	rows             func(figures) []row
@@ -71,7 +71,7 @@ var suites = []suite{
 		return []row{{"Read 100 lines in the middle of 50 MB", ms(f["Read/Read"]), ms(f["Read/sed"]), times(f["Read/Read"], f["Read/sed"]) + " sed", ""}}
 	}},
 	{"./internal/redact", "Stream/(OneByIndex|200)", "50x", func(f figures) []row {
-		const code, hostile = 3000 * 97, 30000 * 7 // bytes of one operation of the benchmark
+		const code, hostile = 3000 * 97, 30000 * 7 // bytes per operation of the benchmark
 		one := f["Stream/OneByIndex"]
 		return []row{
 			{"redaction of source code, 200 secrets", speed(code, f["Stream/200/Code"]), speed(code, one), times(one, f["Stream/200/Code"]) + " looking for one value", ""},
@@ -115,7 +115,7 @@ var suites = []suite{
 		return []row{{"judge a line of shell", ms(f["Bash/ours"]), ms(f["Bash/bash"]), times(f["Bash/ours"], f["Bash/bash"]) + " `bash -n`", "< 1×"}}
 	}},
 	{"./internal/guest/sandbox/proxy", "Throughput", "20x", func(f figures) []row {
-		const size = 64 << 20 // of one operation of the benchmark
+		const size = 64 << 20 // per operation of the benchmark
 		ours, bare := f["Throughput/proxy"], f["Throughput/direct"]
 		return []row{{"download through the sandbox's proxy", speed(size, ours), speed(size, bare), times(ours, bare) + " plain loopback", ""}}
 	}},
@@ -146,7 +146,7 @@ var suites = []suite{
 		}
 	}},
 	{"./internal/control/machine/container", "Network", "3s", func(f figures) []row {
-		const size = 256 << 20 // of one operation of the benchmark
+		const size = 256 << 20 // per operation of the benchmark
 		through := func(work, name string) []row {
 			ours, bare := f["Network/"+name], f["Network/"+name+"/ns/yardstick"]
 			cpu, bareCPU := f["Network/"+name+"/cpu-ns/op"], f["Network/"+name+"/cpu-ns/yardstick"]
@@ -164,7 +164,7 @@ var suites = []suite{
 	}},
 }
 
-// whole are measurements of the programs as a whole, by name.
+// whole lists measurements of whole programs, by name.
 var whole = []struct {
 	name string
 	run  func() ([]row, error)
@@ -213,9 +213,9 @@ func main() {
 	}
 }
 
-// figures are nanoseconds by the name of the benchmark; below it are what 99 of
-// 100 took at most, /p99, how many files that were, /files, and what one that
-// holds its own yardstick says of both, by unit.
+// figures maps the name of a benchmark to nanoseconds. Keys ending in /p99 are
+// the 99th percentile, in /files the number of files. A benchmark that measures
+// its own baseline has keys that end in the metric's unit.
 type figures map[string]float64
 
 var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$`)
@@ -224,7 +224,7 @@ var both = regexp.MustCompile(`([\d.]+) (ns/yardstick|cpu-ns/yardstick|cpu-ns/op
 var files = regexp.MustCompile(`([\d.]+) files/s`)
 var reported = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
 
-// run runs the suite, and takes the median where a benchmark reports one.
+// run runs the suite, and returns the median of repeated results.
 func (s suite) run() (figures, error) {
 	fmt.Fprintf(os.Stderr, "measuring %s %s\n", s.pkg, s.name)
 	cmd := exec.Command("go", "test", s.pkg, "-run", "^$", "-bench", s.name, "-benchtime", s.times, "-timeout", "20m")
@@ -272,7 +272,7 @@ func (s suite) run() (figures, error) {
 
 func ms(ns float64) string { return fmt.Sprintf("%.2f ms", ns/1e6) }
 
-// speed is how much a second moves, where size bytes take so long.
+// speed formats a transfer rate, given size in bytes and time in ns.
 func speed(size, ns float64) string { return fmt.Sprintf("%.0f MB/s", size*1e3/ns) }
 
 func rate(ns float64) string {

@@ -23,7 +23,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// once calls Shell with `true`, and ends.
+// once is a model script that calls Shell with `true` and ends.
 const once = `
 scripts:
   - repeat: true
@@ -32,11 +32,11 @@ scripts:
       - text: Done.
 `
 
-// server is a bin/aloft serve on a folder of its own.
+// server is a running bin/aloft serve with its own data folder.
 type server struct {
 	dir, url, key string
 	cmd           *exec.Cmd
-	started       time.Duration // to the first answer of /healthz
+	started       time.Duration // time to the first successful response of /healthz
 }
 
 // product measures bin/aloft as a whole.
@@ -77,8 +77,8 @@ func product() (rows []row, err error) {
 	return append(rows, row{"a machine's processes, resident", mib(idle), "", "", "≤ 40 MiB"}), nil
 }
 
-// atRest is the memory of the processes of a machine whose agent has run one
-// command and has ended its run, some seconds ago.
+// atRest returns the memory usage of a machine whose agent has run one command
+// and finished its run.
 func (s *server) atRest() (int64, error) {
 	var made struct {
 		Agent struct{ ID string }
@@ -88,7 +88,7 @@ func (s *server) atRest() (int64, error) {
 		return 0, err
 	}
 	path := "/v1/agents/" + made.Agent.ID
-	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // which ends with the run
+	if _, err := s.ask(http.MethodGet, path+"/runs/"+made.Run.ID+"/stream", nil); err != nil { // the stream ends with the run
 		return 0, err
 	}
 	time.Sleep(settled)
@@ -97,11 +97,11 @@ func (s *server) atRest() (int64, error) {
 	return idle, s.do(http.MethodDelete, path, nil, &none)
 }
 
-// settled is how long after a run's end its machine counts as idle. Its daemons give
-// back what only their start needed two seconds after that.
+// settled is how long after a run's end its machine counts as idle. Its daemons
+// free memory that only their start needed two seconds after that.
 const settled = 5 * time.Second
 
-// fill makes a store of n agents, each with a run that has ended.
+// fill creates a store of n agents, each with a finished run.
 func fill(dir string, n int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -128,7 +128,8 @@ func fill(dir string, n int) error {
 
 func serve(dir string) (*server, error) { return serveWith(dir, once, "") }
 
-// serveWith serves with a model that plays the script, and more configuration.
+// serveWith starts a server with a model that plays the script, and additional
+// configuration.
 func serveWith(dir, plays, more string) (*server, error) {
 	config := filepath.Join(dir, "aloft.yaml")
 	script := filepath.Join(dir, "script.yaml")
@@ -159,7 +160,7 @@ func serveWith(dir, plays, more string) (*server, error) {
 			return nil, err
 		}
 		ready = resp.StatusCode == http.StatusOK
-		_ = resp.Body.Close() // it is empty, or tells of waiting
+		_ = resp.Body.Close() // it is empty or says to wait
 	}
 	s.started = time.Since(begun)
 	key, err := os.ReadFile(filepath.Join(dir, "data", "admin.key"))
@@ -167,7 +168,7 @@ func serveWith(dir, plays, more string) (*server, error) {
 	return s, err
 }
 
-// bareStart is how long the program takes to do nothing.
+// bareStart returns how long the program takes to start and do nothing.
 func bareStart() (time.Duration, error) {
 	begun := time.Now()
 	err := exec.Command("bin/aloft", "version").Run()
@@ -186,7 +187,7 @@ func (s *server) do(method, path string, body, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// ask makes a request and returns all of the reply, when that has ended.
+// ask sends a request and returns the whole response body.
 func (s *server) ask(method, path string, body any) ([]byte, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -210,9 +211,9 @@ func (s *server) ask(method, path string, body any) ([]byte, error) {
 	return text, err
 }
 
-// list reads the first n agents. They are another user's: an admin key is made
-// at the first start, and its user has none, so that the pages are counted only
-// where there are any.
+// list reads the first n agents. It lists another user's agents: the first
+// start creates an admin key whose own user has no agents, and only non-empty
+// pages are worth measuring.
 func (s *server) list(n int) error {
 	var page struct {
 		Items      []struct{ ID string }
@@ -234,11 +235,11 @@ func (s *server) list(n int) error {
 	return nil
 }
 
-// guests is the memory of the processes in the agent's machine, found by the
-// cgroup that bears its name; its gateway's is another.
+// guests returns the memory usage of the processes in the agent's machine,
+// which it finds by their cgroup. The egress process is in another cgroup.
 func guests(agentID string) int64 {
 	var sum int64
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	for _, dir := range dirs {
 		cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
 		if err != nil || !strings.Contains(string(cgroup), agentID) || strings.Contains(string(cgroup), "/egress\n") {
@@ -252,8 +253,8 @@ func guests(agentID string) int64 {
 	return sum
 }
 
-// memory is the process's share of memory, in bytes: pages that several have
-// are counted in parts.
+// memory returns the process's proportional set size in bytes, in which each
+// shared page is divided among its users.
 func memory(pid int) int64 {
 	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

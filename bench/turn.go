@@ -17,18 +17,19 @@ import (
 	"time"
 )
 
-// provider is a server of the Chat Completions API that answers at once: with a
-// call of Shell `true`, and the request after the last turn with words.
+// provider is a Chat Completions server that responds at once: with a call of
+// Shell `true`, and after the last turn with a final message.
 type provider struct {
 	turns int
 
 	mu       sync.Mutex
-	asked    []time.Time // when each request was read whole
-	answered []time.Time // when its reply was written
+	asked    []time.Time // when each request had been read
+	answered []time.Time // when each response had been written
 	last     []byte      // the newest request
 }
 
-// chunks are the events of a reply whose call has that id, or of the last words.
+// chunks returns the events of a response that calls Shell with that id, or of
+// the final message.
 func chunks(id string) string {
 	delta := `{"content":"Done."}`
 	finish := "stop"
@@ -64,7 +65,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, chunks(id)) // a client that has gone away is seen by the run's end
+	_, _ = io.WriteString(w, chunks(id)) // if the client is gone, the run fails
 	if counted {
 		p.mu.Lock()
 		p.answered = append(p.answered, time.Now())
@@ -72,8 +73,8 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// turns measures what a turn costs where the model answers at once, from one
-// request at its server to the next, and what the parts of a turn are.
+// turns measures the time of a turn when the model responds at once, from one
+// request at its server to the next, and the parts of that time.
 func turns() (rows []row, err error) {
 	const n, few = 1000, 50
 	fmt.Fprintln(os.Stderr, "measuring turns")
@@ -138,15 +139,15 @@ func (s *server) work(model string) (id string, err error) {
 		case "FINISHED":
 			return made.Agent.ID, nil
 		case "CREATING", "RUNNING":
-			time.Sleep(100 * time.Millisecond) // a stream would be work for the server
+			time.Sleep(100 * time.Millisecond) // poll, since a stream would add load to the server
 		default:
 			return "", fmt.Errorf("the run ended %s", run.Status)
 		}
 	}
 }
 
-// between are the times from a request to the next, from the request of one
-// number, counted from 1, to that of another.
+// between returns the times between consecutive requests, from request number
+// from (counting from 1) to number to.
 func (p *provider) between(from, to int) (out []float64) {
 	for i := from; i < to; i++ {
 		out = append(out, float64(p.asked[i].Sub(p.asked[i-1])))
@@ -154,8 +155,9 @@ func (p *provider) between(from, to int) (out []float64) {
 	return out
 }
 
-// appends are the times at which the server's store wrote to the agent's journal,
-// each in a transaction with one fsync. All events of an append have one time.
+// appends returns the times at which the server's store wrote to the agent's
+// journal, each in a transaction with one fsync. All events of one append have
+// the same time.
 func (s *server) appends(agentID string) (at []time.Time, err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "data", "aloft.db")+"?mode=ro")
 	if err != nil {
@@ -177,7 +179,7 @@ func (s *server) appends(agentID string) (at []time.Time, err error) {
 	return at, rows.Err()
 }
 
-// parts says where the time of the first few turns goes.
+// parts breaks down the time of the first few turns.
 func (p *provider) parts(written []time.Time, few int, bare bareTurn) []row {
 	var reply, machine, request, count []float64
 	for i := range few {
@@ -203,14 +205,14 @@ func (p *provider) parts(written []time.Time, few int, bare bareTurn) []row {
 	}
 }
 
-// bareTurn is what the parts of a turn cost by themselves, in nanoseconds.
+// bareTurn holds the baseline costs of a turn's parts in nanoseconds.
 type bareTurn struct{ model, fsync, process float64 }
 
-// sum is a turn: a request, two commits and a process.
+// sum returns the baseline of a turn: a request, two commits and a process.
 func (b bareTurn) sum() float64 { return b.model + 2*b.fsync + b.process }
 
-// bare measures the parts: a POST of the newest request, of which the reply is
-// read; an INSERT that is on disk; and `true`, as a process.
+// bare measures the baseline costs: a POST of the newest request with its
+// response, a durable INSERT, and a process running `true`.
 func (p *provider) bare(dir, url string) (b bareTurn, err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "bare.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
@@ -251,7 +253,7 @@ func (p *provider) bare(dir, url string) (b bareTurn, err error) {
 
 func median(of []float64) float64 { return percentile(of, 50) }
 
-// percentile is what so many of a hundred are below. It is 0 of none.
+// percentile returns the given percentile, or 0 for no values.
 func percentile(of []float64, percent int) float64 {
 	if len(of) == 0 {
 		return 0

@@ -1,7 +1,7 @@
-// Catalogue turns the messages of proto/agent/v1 that are marked as tools into
-// internal/tool/catalogue.json: what a model is told of each, and the JSON
-// schema of its arguments. It reads a descriptor set with source information on
-// standard input and writes to standard output:
+// Catalogue converts the messages of proto/agent/v1 that are marked as tools
+// to internal/tool/catalogue.json: the description of each tool for models,
+// and the JSON schema of its arguments. It reads a descriptor set with source
+// information from standard input and writes to standard output:
 //
 //	buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json
 package main
@@ -70,15 +70,15 @@ func encode(specs []tool.Spec) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// order is the order in which a model is told of tools: what it needs most
-// comes first. A tool that is not here is an error, so that nobody forgets.
+// order is the order in which models see the tools, most needed first. A tool
+// that is missing here is an error.
 var order = []string{
 	"Shell", "Await", "WriteShellStdin", "Read", "Write", "StrReplace", "EditNotebook", "Delete", "LS", "Glob", "Grep", "SemSearch", "ReadLints",
 	"Fetch", "WebFetch", "CallMcpTool", "ListMcpResources", "FetchMcpResource", "McpAuth", "RecordScreen", "ComputerUse", "TodoWrite", "Task", "PrManagement", "AskQuestion", "CreatePlan", "SwitchMode", "SetupVmEnvironment",
 }
 
-// files is what finds descriptors: by protodesc made from a set, or by the
-// generated code registered.
+// files finds descriptors: built from a descriptor set, or registered by
+// generated code.
 type files interface {
 	RangeFiles(yield func(protoreflect.FileDescriptor) bool)
 }
@@ -125,8 +125,8 @@ func catalogue(all files) ([]tool.Spec, error) {
 	return specs, nil
 }
 
-// toolOptions returns a message's tool option, nil if it has none. The
-// descriptors were read without knowledge of it, so it is decoded again.
+// toolOptions returns a message's tool option, or nil if it has none. The
+// descriptors were parsed without the option's type, so it is decoded again.
 func toolOptions(m protoreflect.MessageDescriptor) (*agentv1.ToolOptions, error) {
 	var options descriptorpb.MessageOptions
 	if err := again(m.Options(), &options); err != nil {

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// TestCatalogueIsOfTheMessages holds the committed catalogue to the generated
-// code, which knows everything but the comments.
+// TestCatalogueIsOfTheMessages compares the committed catalogue with the
+// generated code, which lacks only the comments.
 func TestCatalogueIsOfTheMessages(t *testing.T) {
 	var wordless []tool.Spec
 	for _, s := range tool.Catalogue() {
@@ -38,7 +38,7 @@ func TestCatalogueIsOfTheMessages(t *testing.T) {
 	}
 }
 
-// TestCatalogueIsFresh holds it to the comments too, where buf is installed.
+// TestCatalogueIsFresh also compares the comments, if buf is installed.
 func TestCatalogueIsFresh(t *testing.T) {
 	const buf = "../node_modules/.bin/buf"
 	need.File(t, "buf", buf)
@@ -90,8 +90,8 @@ func encoded(t *testing.T, s tool.Spec) []byte {
 	return b
 }
 
-// withoutWords is a schema without its descriptions. A property may be called
-// description: that one is an object.
+// withoutWords removes the descriptions from a schema. A property named
+// description is an object, and is kept.
 func withoutWords(t *testing.T, raw json.RawMessage) json.RawMessage {
 	t.Helper()
 	var v any

@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// reference is docs/reference/tools.md: the registry from the messages, the
-// tools from the catalogue.
+// reference returns docs/reference/tools.md: the registry from the messages,
+// and the tools from the catalogue.
 func reference(specs []tool.Spec) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Tools\n\nThis page is made from the messages in `proto/agent/v1` by `make generate`.\n\n## The registry\n\n" +
@@ -41,8 +41,8 @@ func reference(specs []tool.Spec) (string, error) {
 	return b.String(), nil
 }
 
-// offeredAs returns the names of the tools whose arguments a message can hold,
-// and where they act.
+// offeredAs returns the names of the tools whose arguments the message can
+// hold, and where they run.
 func offeredAs(m protoreflect.MessageDescriptor, specs []tool.Spec) (names, homes []string) {
 	for i := range m.Fields().Len() {
 		field := m.Fields().Get(i)
@@ -64,7 +64,7 @@ func offeredAs(m protoreflect.MessageDescriptor, specs []tool.Spec) (names, home
 
 var homeWords = map[tool.Home]string{tool.Guest: "in the machine", tool.Control: "on the server"}
 
-// toolSection is what a model is told of one tool.
+// toolSection returns the section about one tool.
 func toolSection(s tool.Spec) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.Name, strings.ReplaceAll(s.Description, "\n", "\n\n"))
@@ -83,7 +83,8 @@ func toolSection(s tool.Spec) (string, error) {
 	return b.String(), nil
 }
 
-// parametersOf is a row for each property of a schema, in the schema's order.
+// parametersOf returns a table row for each property of a schema, in the
+// schema's order.
 func parametersOf(schema json.RawMessage) ([]string, error) {
 	var object struct {
 		Properties map[string]struct {
@@ -119,7 +120,7 @@ func parametersOf(schema json.RawMessage) ([]string, error) {
 	return rows, nil
 }
 
-// inOrder returns the names of a schema's properties as they stand.
+// inOrder returns the names of a schema's properties in their original order.
 func inOrder(schema json.RawMessage) []string {
 	var top struct{ Properties json.RawMessage }
 	if json.Unmarshal(schema, &top) != nil {

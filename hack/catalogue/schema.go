@@ -14,8 +14,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// schema is the part of JSON schema that arguments need. Its fields are in the
-// order in which they are written.
+// schema is the part of JSON schema that tool arguments need. Its fields are in
+// output order.
 type schema struct {
 	Type        string     `json:"type,omitempty"`
 	Description string     `json:"description,omitempty"`
@@ -27,8 +27,8 @@ type schema struct {
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
-// properties keep the order in which the fields stand in the message: a model
-// tends to write them in the order in which it reads them.
+// properties are in the order of the message's fields, since a model tends to
+// write them in the order in which it reads them.
 type properties []property
 
 type property struct {
@@ -36,7 +36,7 @@ type property struct {
 	schema *schema
 }
 
-// MarshalJSON writes the properties as an object.
+// MarshalJSON encodes the properties as an object.
 func (p properties) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -60,7 +60,8 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// schemaOf is the schema of a message. Nothing that a model must write is deep.
+// schemaOf returns the schema of a message. It fails if the arguments are
+// nested too deeply for a model to write.
 func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 	if depth > 4 {
 		return nil, fmt.Errorf("%s: too deep for the arguments of a tool", m.FullName())
@@ -100,9 +101,9 @@ func isSet(options proto.Message, x protoreflect.ExtensionType) bool {
 	return on
 }
 
-// nameOf is a field's name as the model writes it: what json_name gives, where
-// it was set; else as it stands in the proto, of which protojson reads both. The
-// compiler sets json_name always, to the same in camel case where nobody did.
+// nameOf returns a field's name for the model: json_name if it was set
+// explicitly, or else the name in the proto file. protojson accepts both. The
+// compiler always sets json_name, by default to the camel case of the name.
 func nameOf(f protoreflect.FieldDescriptor) string {
 	if f.JSONName() != camelCase(string(f.Name())) {
 		return f.JSONName()
@@ -110,7 +111,7 @@ func nameOf(f protoreflect.FieldDescriptor) string {
 	return string(f.Name())
 }
 
-// camelCase is the JSON name that protobuf gives a field by itself.
+// camelCase returns the default JSON name of a field.
 func camelCase(name string) string {
 	var b strings.Builder
 	up := false
@@ -166,10 +167,11 @@ func kindSchema(f protoreflect.FieldDescriptor, depth int) (*schema, error) {
 	return nil, fmt.Errorf("%s: a field of kind %s has no schema here yet", f.FullName(), f.Kind())
 }
 
-// lintLine is a word to the linter, which no model is to read.
+// lintLine matches a linter directive, which models must not see.
 var lintLine = regexp.MustCompile(`(?m)^\s*buf:lint:ignore.*$`)
 
-// commentOf is what stands before a message or field, a paragraph to a line.
+// commentOf returns the comment of a message or field, with one line per
+// paragraph.
 func commentOf(d protoreflect.Descriptor) string {
 	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
 	var paragraphs []string

@@ -16,37 +16,37 @@ type event struct {
 	Elapsed                                                float64
 }
 
-// count is the state of a run: the last result of each test, and the output of
-// tests and builds that have not ended.
+// count holds the results of a run: the last result of each test, and the
+// output of unfinished tests and builds.
 type count struct {
 	w        io.Writer
 	results  map[test]string // pass, fail or skip
 	output   map[string]*strings.Builder
-	failures []failure // in the order in which they came
-	flaky    []failure // failed first, passed when run again
+	failures []failure // in the order in which they occurred
+	flaky    []failure // failed first and passed in the rerun
 }
 
-// test names a test. One without a name is the package itself: its build, or
-// what it died of.
+// test identifies a test. An empty name means the package itself: its build, or
+// a crash.
 type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }
 
-// failure is a test that failed, with its output.
+// failure is a failed test with its output.
 type failure struct {
 	test
 	said string
 }
 
-// tester runs go test and hands its JSON output to read; see goTest.
+// tester runs go test and passes its JSON output to read; see goTest.
 type tester func(read func(io.Reader) error, args ...string) error
 
 func newCount(w io.Writer) *count {
 	return &count{w: w, results: map[test]string{}, output: map[string]*strings.Builder{}}
 }
 
-// run runs the packages, and then each failure once more by itself. It returns
-// an error if go test failed without naming a failure.
+// run runs the packages, and then reruns each failure alone. It returns an
+// error if go test failed without reporting a failure.
 func (c *count) run(goTest tester, packages ...string) error {
 	err := goTest(c.read, packages...)
 	if err != nil && len(c.failures) == 0 {
@@ -72,9 +72,8 @@ func (c *count) run(goTest tester, packages ...string) error {
 	return nil
 }
 
-// reruns returns the smallest parts that can be run again for the failures: a
-// top-level test, or the whole package where a test that broke it kept others
-// from running.
+// reruns returns what to rerun for the failures: top-level tests, or the whole
+// package if a crash kept other tests from running.
 func (c *count) reruns() []test {
 	var again []test
 	for _, f := range c.failures {
@@ -98,18 +97,18 @@ func (c *count) broke(pkg string) bool {
 	})
 }
 
-// top is the name of the test without its subtests.
+// top returns the name of the top-level test.
 func (t test) top() string {
 	top, _, _ := strings.Cut(t.name, "/")
 	return top
 }
 
-// holds reports whether running t runs o.
+// holds reports whether running t includes o.
 func (t test) holds(o test) bool {
 	return t.pkg == o.pkg && (t.name == "" || t.name == o.top())
 }
 
-// forget drops what is known of t, which is about to run again.
+// forget drops the results of t, which is about to run again.
 func (c *count) forget(t test) {
 	for o := range c.results {
 		if t.holds(o) {
@@ -127,7 +126,7 @@ func (c *count) read(r io.Reader) error {
 		if len(line) > 0 {
 			var e event
 			if json.Unmarshal(line, &e) != nil {
-				fmt.Fprint(c.w, string(line)) // the compiler's words
+				fmt.Fprint(c.w, string(line)) // output of the compiler
 			} else {
 				c.add(e)
 			}
@@ -161,7 +160,7 @@ func (c *count) add(e event) {
 	said := c.take(key)
 	switch {
 	case e.Test == "" && e.Action == "fail":
-		// Not every failure is a test's: a package may not build, or panic.
+		// Not every failure is a test's: a package may fail to build, or panic.
 		said = c.take(e.FailedBuild) + c.unfinished(e.Package) + said
 		fmt.Fprintf(c.w, "FAIL %s\n%s", t, said)
 		if !slices.ContainsFunc(c.failures, func(f failure) bool { return f.pkg == e.Package }) {
@@ -186,7 +185,7 @@ func (c *count) fail(t test, said string) {
 	c.failures = append(c.failures, failure{t, said})
 }
 
-// take returns the output under a key, and forgets it.
+// take returns and removes the output stored under a key.
 func (c *count) take(key string) string {
 	said := c.output[key]
 	delete(c.output, key)
@@ -196,8 +195,8 @@ func (c *count) take(key string) string {
 	return said.String()
 }
 
-// unfinished returns the output of the package's tests that have no result: one
-// of them ended the process, or hung until something else did.
+// unfinished returns the output of the package's tests without a result: one of
+// them crashed the process or hung.
 func (c *count) unfinished(pkg string) string {
 	var said strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.output)) {
@@ -208,7 +207,7 @@ func (c *count) unfinished(pkg string) string {
 	return said.String()
 }
 
-// tally returns how many tests have a result.
+// tally returns the number of tests with a result.
 func (c *count) tally(result string) (n int) {
 	for _, r := range c.results {
 		if r == result {
@@ -218,7 +217,8 @@ func (c *count) tally(result string) (n int) {
 	return n
 }
 
-// good reports whether the run passes. needsAll says that no test may skip.
+// good reports whether the run passes. needsAll means that no test may be
+// skipped.
 func (c *count) good(needsAll bool) bool {
 	return c.tally("pass") > 0 && c.tally("fail") == 0 && len(c.flakyTests()) <= maxFlaky && (!needsAll || c.tally("skip") == 0)
 }
@@ -234,7 +234,7 @@ func (c *count) flakyTests() []test {
 	return tests
 }
 
-// sum prints the flaky tests, the counts, and why each failed test did.
+// sum prints the flaky tests, the counts, and the reason of each failure.
 func (c *count) sum() {
 	for _, f := range c.flaky {
 		fmt.Fprintf(c.w, "FLAKY %s: failed, then passed by itself\n%s", f.test, f.said)
@@ -243,7 +243,7 @@ func (c *count) sum() {
 		fmt.Fprintf(c.w, "%d flaky tests: more than %d fail the run\n", n, maxFlaky)
 	}
 	fmt.Fprintf(c.w, "%d passed, %d failed, %d skipped\n", c.tally("pass"), c.tally("fail"), c.tally("skip"))
-	// A test that failed only with its subtests has no reason of its own.
+	// A test that failed only because of its subtests has no reason of its own.
 	told := slices.DeleteFunc(slices.Clone(c.failures), func(f failure) bool { return len(reasons(f.said, 1)) == 0 })
 	for _, f := range told {
 		fmt.Fprintf(c.w, "FAIL %s\n%s\n", f.test, strings.Join(reasons(f.said, max(5, 18/len(told))), "\n"))

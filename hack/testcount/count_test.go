@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A test that fails is told of once more after the count, in few lines, and
-// neither its parent, which failed with it, nor what passed.
+// TestTheReasonComesLast checks that each failed test is summarized briefly
+// after the counts, without its parent and without passed tests.
 func TestTheReasonComesLast(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	var in strings.Builder
@@ -70,7 +70,7 @@ func TestTheReasonComesLast(t *testing.T) {
 	}
 }
 
-// flakes are tests that fail or panic in their first process only.
+// flakes is the source of tests that fail or panic only in their first process.
 const flakes = `package p
 
 import (
@@ -95,7 +95,7 @@ func TestFlaky(t *testing.T) {
 func TestGood(t *testing.T) {}
 `
 
-// runIn runs testcount's loop over real packages, one file each.
+// runIn runs testcount's main loop on real packages of one file each.
 func runIn(t *testing.T, files map[string]string, flags ...string) (*count, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -157,7 +157,8 @@ func TestFlagsHoldWhenRunAgain(t *testing.T) {
 	}
 }
 
-// A panic keeps the tests after it from running, so all of the package runs again.
+// TestPanicRunsThePackageAgain checks that the whole package is rerun after a
+// panic, which keeps later tests from running.
 func TestPanicRunsThePackageAgain(t *testing.T) {
 	body := strings.Replace(flakes, `t.Error("the first time")`, `panic("the first time")`, 1)
 	c, out := runIn(t, map[string]string{"p/p_test.go": body})
@@ -166,7 +167,8 @@ func TestPanicRunsThePackageAgain(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves tests without a result; their output says which.
+// TestOutputOfUnfinishedTestIsShown checks that the output of tests without a
+// result is shown when their process is killed.
 func TestOutputOfUnfinishedTestIsShown(t *testing.T) {
 	c, out := runIn(t, map[string]string{
 		"p/p_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestDies(t *testing.T) {\n\tos.Stdout.WriteString(\"my last words\\n\")\n\tp, _ := os.FindProcess(os.Getpid())\n\tp.Kill()\n\tselect {}\n}\n",

@@ -1,12 +1,13 @@
 // Testcount runs go test on the packages in its arguments, with the flags
-// before them. It prints a line per package, the output of each test that did not pass, and a closing line
-// with the counts of passed, failed and skipped tests.
+// before them. It prints a line per package, the output of each test that did
+// not pass, and a closing line with the counts of passed, failed and skipped
+// tests.
 //
-// A test that fails is run once more by itself. If it passes then, it counts
-// as passed and is listed as flaky, with its first output; more than maxFlaky
-// flaky tests fail the run. A skipped test fails the run when TEST_NEEDS is
-// "all". The last lines repeat, in short, what failed and why: logs are often
-// kept, or shown, by their end.
+// A failed test is rerun once by itself. If it then passes, it counts as passed
+// and is listed as flaky, with its first output; more than maxFlaky flaky tests
+// fail the run. A skipped test fails the run when TEST_NEEDS is "all". The last
+// lines summarize what failed and why, because logs are often shown by their
+// end.
 package main
 
 import (
@@ -25,13 +26,13 @@ import (
 )
 
 const (
-	maxFlaky  = 3  // flaky tests that a run may have and still pass
-	maxReruns = 10 // failures beyond which the code is broken, and nothing is run again
+	maxFlaky  = 3  // maximum of flaky tests in a passing run
+	maxReruns = 10 // with more failures, the code is broken and nothing is rerun
 )
 
 func main() {
-	// The shell that started this may ignore signals, as nohup does. What tests
-	// start must not inherit that.
+	// The parent shell may ignore signals, as nohup does. Tests must not inherit
+	// that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	seed()
 	start := time.Now()
@@ -48,8 +49,8 @@ func main() {
 	}
 }
 
-// seed picks the seed of the property tests, unless RAPID_SEED has one, and
-// prints it so that a failure can be repeated.
+// seed sets the seed of the property tests, unless RAPID_SEED is set, and
+// prints it so that a failure can be reproduced.
 func seed() {
 	if os.Getenv("RAPID_SEED") == "" {
 		os.Setenv("RAPID_SEED", strconv.FormatUint(rand.Uint64N(1<<31)+1, 10))
@@ -57,8 +58,8 @@ func seed() {
 	fmt.Printf("RAPID_SEED=%s repeats this run's property tests\n", os.Getenv("RAPID_SEED"))
 }
 
-// split returns the flags for go test and the packages that follow them.
-// A flag's value stands in the same argument: -timeout=60m.
+// split returns the flags for go test and the packages that follow them. A flag
+// and its value are one argument: -timeout=60m.
 func split(args []string) (flags, packages []string) {
 	n := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
 	if n < 0 {
@@ -67,9 +68,9 @@ func split(args []string) (flags, packages []string) {
 	return args[:n], args[n:]
 }
 
-// goTest returns a tester that runs go test in dir with flags, in the first run
-// and in reruns of failures. The tester returns go test's own error, which is
-// non-nil also when a test failed.
+// goTest returns a tester that runs go test in dir with flags, for the first
+// run and for reruns. The tester returns go test's own error, which is non-nil
+// also if a test failed.
 func goTest(dir string, flags ...string) tester {
 	return func(read func(io.Reader) error, args ...string) error {
 		cmd := exec.Command("go", slices.Concat([]string{"test", "-json", "-timeout=45m"}, flags, args)...)

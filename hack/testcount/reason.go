@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-const widest = 400 // bytes of a line of a reason
+const widest = 400 // bytes of a line
 
 var (
-	// says is how a test's own words begin, whether an error or a log.
+	// says matches the start of an error or log message of a test.
 	says = regexp.MustCompile(`^ {4,}[\w.-]+\.go:\d+: `)
-	// breaks begins what a test that has no more to say dies of.
+	// breaks matches the start of the message with which a process dies.
 	breaks = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|# |.*_?\w+\.go:\d+:\d+: )`)
-	// ours is a line of a stack that is in this repository's code, or a test that ran out of time.
+	// ours matches a stack frame in this repository's code, or a test that timed
+	// out.
 	ours = regexp.MustCompile(`^\s.*/(cmd|hack|internal|test|bench)/.*\.go:\d+ |^\t\tTest\S* \(`)
 )
 
-// reasons finds in what a test has said why it failed: its own words, the first
-// of them before the others, and of each the beginning and the end; or what it
-// panicked with, and where. A test that only failed with its subtests has none.
+// reasons extracts from a test's output why it failed: the beginning and end of
+// each of its messages, the first message first; or the panic and its location.
+// It returns nothing for a test that failed only because of its subtests.
 func reasons(said string, most int) []string {
 	var own [][]string
 	var broken []string
@@ -54,7 +55,7 @@ func reasons(said string, most int) []string {
 	return out
 }
 
-// ends leaves out the middle of what is longer than most lines.
+// ends removes the middle lines if there are more than most.
 func ends(lines []string, most int) []string {
 	if len(lines) <= most {
 		return lines

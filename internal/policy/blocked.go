@@ -2,25 +2,25 @@ package policy
 
 import "net/netip"
 
-// alwaysBlocked are the ranges that belong to the host, its networks, or
-// nobody. The embedded forms of IPv4 in IPv6 (6to4, NAT64, SIIT, Teredo) are among
-// them, since a router may turn them into what is blocked.
+// alwaysBlocked are the ranges of the host, its networks, and reserved
+// addresses. They include the IPv6 forms of IPv4 addresses (6to4, NAT64, SIIT,
+// Teredo), since a router may translate these to blocked addresses.
 var alwaysBlocked = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
 	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host, which answers with the machine's secrets
-	netip.MustParsePrefix("169.254.0.0/16"),   // the metadata address lies here
+	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host, which serves the machine's secrets
+	netip.MustParsePrefix("169.254.0.0/16"),   // contains the metadata address
 	netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.88.99.0/24"), // relays of 6to4
+	netip.MustParsePrefix("192.88.99.0/24"), // 6to4 relays
 	netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("198.18.0.0/15"),
 	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("240.0.0.0/4"),     // and the broadcast address
-	netip.MustParsePrefix("::/96"),           // unspecified, loopback, the old embedding of IPv4
-	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4 translated (SIIT)
+	netip.MustParsePrefix("240.0.0.0/4"),     // including the broadcast address
+	netip.MustParsePrefix("::/96"),           // unspecified, loopback, IPv4-compatible addresses
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4-translated (SIIT)
 	netip.MustParsePrefix("64:ff9b::/96"),
 	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("100::/64"),
@@ -61,5 +61,5 @@ func (m *Matcher) Opened(addr netip.Addr) bool {
 	return false
 }
 
-// plain is the address that a connection to addr reaches.
+// plain returns the address that a connection to addr reaches.
 func plain(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }

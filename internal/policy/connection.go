@@ -2,24 +2,24 @@ package policy
 
 import "time"
 
-// Connection is what is known of one connection that was judged, or of a name
-// that was not looked up.
+// Connection describes one connection that was judged, or one refused name
+// lookup.
 type Connection struct {
-	Seq       uint64    `json:"seq"` // in the order of their ends, from 1; 0 while it is open
+	Seq       uint64    `json:"seq"` // order of their ends, from 1; 0 while open
 	StartedAt time.Time `json:"startedAt"`
 	Network   string    `json:"network"`           // tcp, udp or dns
 	Address   string    `json:"address,omitempty"` // address:port
-	Domain    string    `json:"domain,omitempty"`  // what had been looked up for it, several with spaces
-	Sent      int64     `json:"sentBytes"`         // from inside
+	Domain    string    `json:"domain,omitempty"`  // names that resolved to it, separated by spaces
+	Sent      int64     `json:"sentBytes"`         // by the machine
 	Received  int64     `json:"receivedBytes"`
 	Duration  int64     `json:"durationMs"`
 	Allowed   bool      `json:"allowed"`
-	Rule      string    `json:"rule"`            // what decided
-	Error     string    `json:"error,omitempty"` // why an allowed one came to nothing, or was cut
+	Rule      string    `json:"rule"`            // the deciding rule
+	Error     string    `json:"error,omitempty"` // why an allowed connection failed or was cut
 }
 
-// Connections are those of one machine.
+// Connections are the connections of one machine.
 type Connections struct {
-	Open  []Connection `json:"open"`  // the oldest first
-	Ended []Connection `json:"ended"` // by Seq, which has no gaps but where old ones are forgotten
+	Open  []Connection `json:"open"`  // oldest first
+	Ended []Connection `json:"ended"` // sorted by Seq, without gaps except for forgotten old ones
 }

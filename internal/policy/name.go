@@ -7,23 +7,23 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// The errors of a name.
+// Errors of [CanonicalName].
 var (
 	errEmptyName = errors.New("it is empty")
 	errLongName  = errors.New("it has more than 253 characters, or a label with more than 63")
 	errBadName   = errors.New("it has characters that no domain has")
 )
 
-// CanonicalName is the one spelling of a domain: lower case, in ASCII
-// (punycode), without the final dot. Names with an underscore, as services
-// have, are domains too; addresses are not.
+// CanonicalName returns the canonical spelling of a domain: lower case, ASCII
+// (punycode), without a final dot. Names with underscores, as services use, are
+// accepted; addresses are not.
 func CanonicalName(domain string) (string, error) {
 	name := strings.TrimSuffix(domain, ".")
 	if name == "" {
 		return "", errEmptyName
 	}
 	if !isASCII(name) {
-		// The mapping makes one of what browsers take for the same name, such as
+		// This maps everything that browsers treat as the same name, such as
 		// full-width letters and dots.
 		mapped, err := idna.Lookup.ToASCII(name)
 		if err != nil {
@@ -66,8 +66,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// isNumber reports whether resolvers may take the last label of a name for a
-// part of an address: digits, or 0x and hexadecimal digits.
+// isNumber reports whether resolvers may take the last label of a name for part
+// of an address: digits, or 0x and hexadecimal digits.
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""

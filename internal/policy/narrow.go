@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Narrow returns the policy that allows what both allow. Nothing in child, its
-// Open and its mode least of all, allows what parent does not.
+// Narrow returns the policy that allows what both allow. Nothing in child, not
+// even its Open or mode, allows what parent refuses.
 func Narrow(parent, child Network) Network {
 	if parent.Narrower == nil {
 		parent.Narrower = &child
@@ -17,19 +17,20 @@ func Narrow(parent, child Network) Network {
 	return parent
 }
 
-// The network modes of an environment, which say what its list is added to.
+// The network modes of an environment, which say what its list is combined
+// with.
 const (
-	EnvironmentAllowAll     = "allow_all"                     // all that the parent allows
+	EnvironmentAllowAll     = "allow_all"                     // everything that the parent allows
 	EnvironmentParentPlus   = "parent_plus_network_settings"  // the parent's list and its own
 	EnvironmentDefaultPlus  = "default_with_network_settings" // the default list and its own
-	EnvironmentSettingsOnly = "network_settings_only"         // its own list alone
+	EnvironmentSettingsOnly = "network_settings_only"         // only its own list
 )
 
-// ForEnvironment returns what an environment asks for, by its mode and its list
-// of domains, addresses and ranges; "" is a mode that asks for nothing of its
-// own. It is meant to be the child of [Narrow]: who writes an environment is not
-// who may widen the network, so what is added to the parent's list is no more
-// than the parent allows anyway.
+// ForEnvironment returns the policy requested by an environment, given its mode
+// and its list of domains, addresses and ranges; the mode "" requests nothing.
+// The result is meant as the child of [Narrow]: the author of an environment
+// must not widen the network, so additions to the parent's list have an effect
+// only if the parent allows them anyway.
 func ForEnvironment(mode string, allow []string) (Network, error) {
 	n := Network{Mode: AllowAll}
 	switch mode {
@@ -42,16 +43,17 @@ func ForEnvironment(mode string, allow []string) (Network, error) {
 		return Network{}, fmt.Errorf("network mode %q: it is %s, %s, %s or %s", mode,
 			EnvironmentAllowAll, EnvironmentParentPlus, EnvironmentDefaultPlus, EnvironmentSettingsOnly)
 	}
-	// A wrong entry is an error in every mode, or it would wait for the mode to change.
+	// An invalid entry is an error in every mode, so that it does not go
+	// unnoticed until the mode changes.
 	if _, err := (Network{Mode: List, Allow: allow}).Compile(); err != nil {
 		return Network{}, err
 	}
 	return n, nil
 }
 
-// defaultHosts are where packages and sources come from.
+// defaultHosts are common sources of packages and source code.
 var defaultHosts = []string{
-	// Source.
+	// Source code.
 	"*.github.com", "*.githubusercontent.com", "*.githubassets.com", "*.ghcr.io", "*.gitlab.com", "*.bitbucket.org", "*.codeberg.org", "*.sr.ht",
 	// Debian, Ubuntu, Alpine, Fedora, Arch.
 	"*.debian.org", "*.ubuntu.com", "*.launchpad.net", "*.alpinelinux.org", "*.fedoraproject.org", "*.archlinux.org",

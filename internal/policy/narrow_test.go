@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What the tests draw from.
+// Values that the tests draw from.
 var (
 	drawDomain = rapid.SampledFrom([]string{"a.test", "b.a.test", "c.b.a.test", "x.test", "test", "packages.npmjs.org"})
 	drawAddr   = rapid.SampledFrom([]string{"8.8.8.8", "8.8.4.4", "127.0.0.1", "10.0.0.1", "::1", "2606:2800::1", "::ffff:8.8.8.8"})
@@ -25,8 +25,8 @@ var (
 	})
 )
 
-// TestNarrowIsBoth draws chains of policies and questions, and holds the chain
-// to each of its parts.
+// TestNarrowIsBoth draws chains of policies and queries, and compares each
+// chain with its parts.
 func TestNarrowIsBoth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,7 +46,7 @@ func TestNarrowIsBoth(t *testing.T) {
 			child.Open = parent.Open
 			parts = append(parts, child)
 		}
-		// As a gateway gets it.
+		// Serialized, as the egress process gets it.
 		data, err := json.Marshal(chain)
 		if err != nil {
 			t.Fatal(err)

@@ -1,12 +1,13 @@
-// Package policy says what a machine, or a command in its sandbox, may reach
-// on the network. It is a noun: a [Network] is compiled to a [Matcher], which
-// answers from its arguments alone and does no I/O. Whoever enforces it (the
-// gateway of a machine, the sandbox) brings the names and addresses.
+// Package policy decides what a machine, or a command in its sandbox, may
+// access on the network. A [Network] is compiled to a [Matcher], which decides
+// from its arguments alone. The package does no I/O: its callers (a machine's
+// egress process, the sandbox) supply names and addresses and enforce the
+// result.
 //
-// The order of the rules: an address that is always blocked is refused unless
-// the operator has opened it; then a denial wins; then what is allowed; then
-// the mode. Adding to Deny, taking from Allow or Open, or choosing a stricter
-// mode never permits anything more.
+// Rules apply in this order: an address that is always blocked is refused
+// unless the operator has opened it; then deny rules; then allow rules; then
+// the mode. Adding to Deny, removing from Allow or Open, or choosing a stricter
+// mode never permits more.
 package policy
 
 import (
@@ -17,35 +18,35 @@ import (
 	"strings"
 )
 
-// A Mode says what happens to what no rule names.
+// A Mode decides about everything that no rule matches.
 type Mode string
 
-// The modes, from the widest to the narrowest.
+// The modes, from the least to the most restrictive.
 const (
 	AllowAll Mode = "allow_all" // everything that is not denied
-	List     Mode = "list"      // what is allowed, and nothing else
+	List     Mode = "list"      // only what is allowed
 	None     Mode = "none"      // nothing at all
 )
 
-// Network is a policy as a person writes it. Each entry of Allow and Deny is a
-// domain ("example.com"), a domain with all below it ("*.example.com", which
-// holds for example.com too), an address, or a range of addresses in CIDR form.
+// Network is a policy as people write it. Each entry of Allow and Deny is a
+// domain ("example.com"), a domain with all subdomains ("*.example.com", which
+// also matches example.com), an address, or an address range in CIDR form.
 type Network struct {
 	Mode  Mode     `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
-	// Open are addresses and ranges that are always blocked and shall not be.
-	// Only an operator may say so. They are still judged like any other.
+	// Open lists always-blocked addresses and ranges that should not be blocked.
+	// Only an operator may set it. The other rules still apply to them.
 	Open []string `json:"open,omitempty"`
-	// Narrower, unless nil, has to allow what this one allows: see [Narrow]. Its
-	// own Open is not heeded.
+	// Narrower, unless nil, must also allow everything: see [Narrow]. Its own
+	// Open is ignored.
 	Narrower *Network `json:"narrower,omitempty"`
 }
 
-// A Verdict is what a policy says of one name or connection.
+// A Verdict is a policy's decision about one name or connection.
 type Verdict struct {
 	Allowed bool
-	Rule    string // what decided: an entry as it was written, or the mode
+	Rule    string // the deciding rule: an entry as written, or the mode
 }
 
 // Matcher is a compiled [Network]. It is safe for concurrent use.
@@ -53,13 +54,13 @@ type Matcher struct {
 	mode        Mode
 	allow, deny rules
 	open        []netip.Prefix
-	narrower    *Matcher // nil where there is none
+	narrower    *Matcher // nil if there is none
 }
 
-// rules are entries, sorted by kind.
+// rules are entries, grouped by kind.
 type rules struct {
-	exact  map[string]string // canonical domain → entry
-	below  map[string]string // canonical apex of a *. entry → entry
+	exact  map[string]string // entries by canonical domain
+	below  map[string]string // entries with *. by canonical parent domain
 	ranges []rangeRule
 }
 
@@ -68,8 +69,8 @@ type rangeRule struct {
 	entry  string
 }
 
-// Limits reports whether there is anything that the policy, or a narrower one
-// in it, refuses beside what is always blocked.
+// Limits reports whether the policy, or a narrower one in it, refuses anything
+// beyond what is always blocked.
 func (n Network) Limits() bool {
 	if cmp.Or(n.Mode, AllowAll) != AllowAll || len(n.Deny) > 0 {
 		return true
@@ -77,7 +78,7 @@ func (n Network) Limits() bool {
 	return n.Narrower != nil && n.Narrower.Limits()
 }
 
-// Compile checks a policy. The error names the entry that is wrong.
+// Compile validates and compiles a policy. The error names the invalid entry.
 func (n Network) Compile() (*Matcher, error) {
 	m := &Matcher{mode: cmp.Or(n.Mode, AllowAll)}
 	if !slices.Contains([]Mode{AllowAll, List, None}, m.mode) {
@@ -129,8 +130,8 @@ func compile(entries []string) (rules, error) {
 	return r, nil
 }
 
-// parseRange reads an address or a CIDR range. One of v4-mapped addresses is
-// the range of IPv4 that it maps.
+// parseRange parses an address or a CIDR range. A range of IPv4-mapped
+// addresses becomes the IPv4 range.
 func parseRange(entry string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(entry); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -142,7 +143,7 @@ func parseRange(entry string) (netip.Prefix, bool) {
 	}
 	if a := p.Addr(); a.Is4In6() {
 		if p.Bits() < 96 {
-			return netip.Prefix{}, false // it would be more than the mapped addresses
+			return netip.Prefix{}, false // it would exceed the mapped addresses
 		}
 		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
 	}
@@ -173,8 +174,8 @@ func (r rules) addr(addr netip.Addr) (entry string, ok bool) {
 	return "", false
 }
 
-// and is the verdict of two policies that both have to allow. A denial is told
-// before any other refusal.
+// and combines the verdicts of two policies that must both allow. A deny rule
+// takes precedence over other refusals.
 func (v Verdict) and(w Verdict) Verdict {
 	if v.Allowed || !w.Allowed && w.denial() && !v.denial() {
 		return w
@@ -184,7 +185,7 @@ func (v Verdict) and(w Verdict) Verdict {
 
 func (v Verdict) denial() bool { return strings.HasPrefix(v.Rule, "deny ") }
 
-// Name judges a domain: may it be looked up? A name that is none is refused.
+// Name decides whether a domain may be looked up. Invalid names are refused.
 func (m *Matcher) Name(domain string) Verdict {
 	v := m.name(domain)
 	if m.narrower == nil {
@@ -210,9 +211,9 @@ func (m *Matcher) name(domain string) Verdict {
 	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
 }
 
-// Address judges a connection to an address that the given names resolved to.
-// It is allowed where the address is, or where one of the names is and none of
-// them is denied.
+// Address decides about a connection to an address that the given names
+// resolved to. It is allowed if the address is allowed, or if one of the names
+// is allowed and none is denied.
 func (m *Matcher) Address(addr netip.Addr, names []string) Verdict {
 	v := m.address(plain(addr), names)
 	if m.narrower == nil {
@@ -250,14 +251,14 @@ func (m *Matcher) address(addr netip.Addr, names []string) Verdict {
 	return Verdict{Allowed: m.mode == AllowAll, Rule: "mode " + string(m.mode)}
 }
 
-// ByAddress reports whether a rule about addresses, and no name, allows addr:
-// what is said over such a connection need not name an allowed domain.
+// ByAddress reports whether a rule allows addr itself, independently of names:
+// such a connection need not name an allowed domain.
 func (m *Matcher) ByAddress(addr netip.Addr) bool {
 	v := m.Address(addr, nil)
 	return v.Allowed
 }
 
-// Mode returns the policy's mode, the strictest where it has several.
+// Mode returns the policy's mode, or the strictest one if it combines several.
 func (m *Matcher) Mode() Mode {
 	if m.narrower == nil {
 		return m.mode
@@ -274,9 +275,8 @@ func stricter(a, b Mode) Mode {
 	return AllowAll
 }
 
-// Named reports whether the policy speaks of domains in a way that what a
-// connection says of itself (the server's name in TLS, the host in HTTP) has to
-// be compared with it.
+// Named reports whether the policy has rules about domains that must be
+// compared with the host that a connection names (TLS server name, HTTP host).
 func (m *Matcher) Named() bool {
 	return m.mode == List || len(m.deny.exact)+len(m.deny.below) > 0 || m.narrower != nil && m.narrower.Named()
 }

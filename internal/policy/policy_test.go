@@ -117,7 +117,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// TestMoreRestrictionNeverAllowsMore draws policies and questions, adds a
+// TestMoreRestrictionNeverAllowsMore draws policies and queries, adds a
 // restriction, and compares.
 func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 	t.Parallel()

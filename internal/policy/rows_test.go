@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// The tables of this file are those of docs/reference/run-modes.md about hosts,
-// a test by the name of each row.
+// The tables of this file are those about hosts in docs/reference/run-modes.md,
+// with a test named after each row.
 
-// TestAlwaysBlocked holds that no list opens what is the host's, its networks'
-// or its cloud's.
+// TestAlwaysBlocked checks that no allow list opens addresses of the host, its
+// networks or its cloud.
 func TestAlwaysBlocked(t *testing.T) {
 	for name, addrs := range map[string][]string{
 		"RFC 1918":        {"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "::ffff:10.0.0.1"},

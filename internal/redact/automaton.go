@@ -6,24 +6,23 @@ import (
 	"slices"
 )
 
-// automaton is Aho and Corasick's: a tree of all patterns in which each state
-// knows where to go on when the text leaves its path. In front of it stands a
-// table in the manner of Wu and Manber, by which text that cannot begin a
-// pattern is passed over several bytes at a time.
+// automaton is an Aho–Corasick automaton: a trie of all patterns in which each
+// state knows where to continue on a mismatch. A Wu–Manber shift table in front
+// of it skips several bytes at a time where no pattern can start.
 type automaton struct {
 	states []state
-	tables [][256]int32 // of states with several children; 0 is no child
-	shift  []uint8      // by hash of block bytes: how far no pattern can begin
+	tables [][256]int32 // of states with several children; 0 means no child
+	shift  []uint8      // by hash of block bytes: how many bytes can be skipped
 	least  int          // length of the shortest pattern
 }
 
-// state is a prefix of a pattern; the first is the empty one.
+// state is a prefix of a pattern; the first state is the empty prefix.
 type state struct {
 	fail  int32 // the longest proper suffix that is also a state
 	next  int32 // the only child, or the index of a table
 	depth int32
 	match int32 // length of the longest pattern that ends here; 0 for none
-	char  byte  // of the only child
+	char  byte  // label of the only child
 	kids  kids
 }
 
@@ -35,7 +34,7 @@ const (
 	many
 )
 
-// block is how many bytes the table looks at; every pattern is longer.
+// block is how many bytes the shift table looks at; every pattern is longer.
 const block = 4
 
 const hashBits = 16
@@ -44,11 +43,11 @@ func hash(b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b) * 0x9E3779B1 >> (32 - hashBits)
 }
 
-// near is how deep a state may be for the scan to leave it and look at the
-// table again. It bounds how many bytes are read twice.
+// near is the maximum depth at which the scan leaves a state to use the shift
+// table again. It limits how many bytes are read twice.
 const near = 3
 
-// build makes the automaton of the patterns; nil if there are none.
+// build returns the automaton of the patterns, or nil if there are none.
 func build(patterns map[string]struct{}) *automaton {
 	if len(patterns) == 0 {
 		return nil
@@ -88,7 +87,7 @@ func (a *automaton) insert(pattern string) {
 	a.states[at].match = a.states[at].depth
 }
 
-// adopt gives the state a child.
+// adopt adds a child to the state.
 func (a *automaton) adopt(of int32, char byte, child int32) {
 	s := &a.states[of]
 	switch s.kids {
@@ -115,7 +114,7 @@ func (a *automaton) child(of int32, char byte) int32 {
 	return 0
 }
 
-// link sets where each state fails to, breadth first.
+// link sets the failure links, breadth first.
 func (a *automaton) link() {
 	queue := make([]int32, 1, len(a.states))
 	for i := 0; i < len(queue); i++ {
@@ -154,12 +153,12 @@ func (a *automaton) step(at int32, char byte) int32 {
 	}
 }
 
-// scan reads on in b from the state in which what came before ended, and tells
-// found of each match: where in b it ends, and its length, which may be longer
-// than what of it is in b. It stops where found returns false. It returns the
-// state at the end of b.
+// scan continues from a state with the bytes b. It calls found for each match,
+// with its end in b and its length, which may exceed end if the match started
+// earlier, and stops if found returns false. It returns the state at the end of
+// b.
 func (a *automaton) scan(at int32, b []byte, found func(end, length int) bool) int32 {
-	i := 0 // read so far
+	i := 0 // bytes read so far
 	for {
 		if at == 0 {
 			i += a.pass(b[i:])
@@ -175,7 +174,7 @@ func (a *automaton) scan(at int32, b []byte, found func(end, length int) bool) i
 			if s.match > 0 && !found(i, int(s.match)) {
 				return at
 			}
-			// Only what begins here or later can still match.
+			// Only matches that start here or later are still possible.
 			begin := i - int(s.depth)
 			if begin == start || begin < 0 || s.depth > near {
 				continue
@@ -191,7 +190,7 @@ func (a *automaton) scan(at int32, b []byte, found func(end, length int) bool) i
 	}
 }
 
-// pass returns how many bytes at the beginning of b begin no pattern.
+// pass returns how many bytes at the start of b cannot start a pattern.
 func (a *automaton) pass(b []byte) int {
 	i := 0
 	for end := a.least; i+end <= len(b); {

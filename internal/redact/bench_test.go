@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// BenchmarkStream measures text without a secret, in pieces of 32 KiB: source
-// code, base64, and text made to be slow, which nearly is a secret all the time.
+// BenchmarkStream measures text without secrets in pieces of 32 KiB: source
+// code, base64, and a worst case that almost contains a secret everywhere.
 func BenchmarkStream(b *testing.B) {
 	noise := make([]byte, 192<<10)
-	_, _ = rand.Read(noise) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(noise) // never fails: crypto/rand crashes the process instead
 	code := strings.Repeat("func (s *Stream) Next(piece []byte) []byte {\n\tif s.empty { return piece } // nothing to look for\n", 3000)
-	b.Run("OneByIndex", func(b *testing.B) { // what looking for one value costs
+	b.Run("OneByIndex", func(b *testing.B) { // the cost of searching for one value
 		b.SetBytes(int64(len(code)))
 		in, value := []byte(code), []byte("ghp_"+rand.Text())
 		for b.Loop() {
@@ -29,7 +29,7 @@ func BenchmarkStream(b *testing.B) {
 		for i := range n {
 			secrets[fmt.Sprint(i)] = "ghp_" + rand.Text() + rand.Text()[:10]
 		}
-		secrets["0"] = "pa55word" // short ones are dear
+		secrets["0"] = "pa55word" // short secrets are expensive
 		r := New(secrets)
 		for _, text := range []struct{ name, text string }{
 			{"Code", code}, {"Base64", base64.StdEncoding.EncodeToString(noise)}, {"Hostile", strings.Repeat("pa55wor", 30000)},

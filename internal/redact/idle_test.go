@@ -34,7 +34,7 @@ func TestIdleGivesOutNoSecret(t *testing.T) {
 			t.Run(name+form, func(t *testing.T) {
 				s := New(secrets).Stream()
 				var out strings.Builder
-				for _, c := range []byte("is " + text + " it") { // as slowly as can be
+				for _, c := range []byte("is " + text + " it") { // as slowly as possible
 					out.Write(s.Next([]byte{c}))
 					out.Write(s.Idle())
 				}
@@ -47,11 +47,12 @@ func TestIdleGivesOutNoSecret(t *testing.T) {
 	}
 }
 
-// Whenever nothing comes for a while: a secret shows no more than too little of
-// itself, and a text without one is as it was.
+// TestIdleAnywhere calls Idle at every point. Of a secret, at most a part too
+// short to be a secret may be shown, and a text without secrets must be
+// unchanged.
 func TestIdleAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		alphabet := rapid.SampledFrom([]rune("ab\n")) // nearly a secret all the time
+		alphabet := rapid.SampledFrom([]rune("ab\n")) // almost a secret everywhere
 		secret := rapid.StringOfN(rapid.SampledFrom([]rune("ab")), MinLength, 20, -1).Draw(t, "secret")
 		text := rapid.StringOf(alphabet).Draw(t, "before") + secret + rapid.StringOf(alphabet).Draw(t, "after")
 		if rapid.Bool().Draw(t, "without") {

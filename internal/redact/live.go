@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Live is a writer for somebody who watches: it takes the secrets that there
-// are at each write out of one text, and lets nobody wait for the end of a line
-// that might begin one. Its methods are safe for concurrent use. Close it at the
-// end of the text.
+// Live is a writer for somebody who watches the output: it redacts the secrets
+// known at the time of each write, and does not delay text for long because it
+// might be the start of a secret. Its methods are safe for concurrent use.
+// Close it at the end of the text.
 type Live struct {
 	secrets func() *Redactor
 	to      io.Writer
 
 	mu     sync.Mutex
-	of     *Redactor // of text
+	of     *Redactor // redacts the text
 	text   *Stream
-	quiet  *time.Timer // runs while something is held back; nil before
-	err    error       // of a write to to; nothing is written after it
+	quiet  *time.Timer // runs while text is held back; nil before the first time
+	err    error       // error of an earlier write; nothing is written after it
 	closed bool
 }
 
-// NewLive returns a writer to w. secrets may return another Redactor each time,
-// and nil; a nil secrets has none.
+// NewLive returns a writer to w. secrets is called for each write and may
+// return a different Redactor, or nil; a nil secrets means no secrets.
 func NewLive(w io.Writer, secrets func() *Redactor) *Live {
 	if secrets == nil {
 		secrets = func() *Redactor { return nil }
@@ -37,7 +37,7 @@ func NewLive(w io.Writer, secrets func() *Redactor) *Live {
 func (l *Live) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.secrets(); now != l.of { // what is held back may be the beginning of an old one
+	if now := l.secrets(); now != l.of { // the held-back text may be the start of an old secret
 		l.pass(l.text.Flush())
 		l.of, l.text = now, now.Stream()
 	}
@@ -63,7 +63,7 @@ func (l *Live) idle() {
 	}
 }
 
-// Close writes what is held back. It does not close the writer below.
+// Close writes the held-back text. It does not close the underlying writer.
 func (l *Live) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Live) Close() error {
 	return l.err
 }
 
-// pass writes on. l.mu is held.
+// pass writes to the underlying writer. The caller holds l.mu.
 func (l *Live) pass(p []byte) {
 	if l.err == nil && len(p) > 0 {
 		_, l.err = l.to.Write(p)

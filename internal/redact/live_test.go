@@ -30,7 +30,7 @@ func TestLive(t *testing.T) {
 		write("name: g")
 		want("name: ")
 		time.Sleep(Quiet - 1)
-		write("h") // it goes on
+		write("h") // the text continues
 		time.Sleep(Quiet - 1)
 		want("name: ")
 		time.Sleep(time.Nanosecond)
@@ -51,7 +51,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// lockedText is written by timers, too.
+// lockedText is a buffer that timers write to concurrently.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

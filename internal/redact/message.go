@@ -2,8 +2,8 @@ package redact
 
 import "google.golang.org/protobuf/reflect/protoreflect"
 
-// Strings replaces every string in m, keys of maps too, by what change makes of
-// it. Unknown fields go: nobody here could read them.
+// Strings applies change to every string in m, including map keys. Unknown
+// fields are dropped, since they cannot be checked.
 func Strings(m protoreflect.Message, change func(string) string) {
 	m.SetUnknown(nil)
 	text := func(v protoreflect.Value) protoreflect.Value { return protoreflect.ValueOfString(change(v.String())) }

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Maps, lists and messages are gone through, whatever they hold.
+// TestEveryStringOfAMessage checks that maps, lists and nested messages are
+// included.
 func TestEveryStringOfAMessage(t *testing.T) {
 	const key = "sk-the-key-of-keys"
 	of := func(v map[string]any) *structpb.Struct {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// addPlain adds the forms of a value that no program breaks into lines.
+// addPlain adds the encodings of a value that no program wraps into lines.
 func addPlain(to map[string]struct{}, value string) {
 	to[value] = struct{}{}
 	for _, escape := range urlEscapes {
@@ -24,7 +24,7 @@ func addPlain(to map[string]struct{}, value string) {
 	}
 }
 
-// addWrapped adds the forms that programs wrap into lines.
+// addWrapped adds the encodings that programs wrap into lines.
 func addWrapped(to map[string]struct{}, value string) {
 	digits := hex.EncodeToString([]byte(value))
 	to[digits] = struct{}{}
@@ -38,14 +38,14 @@ func addWrapped(to map[string]struct{}, value string) {
 	}
 }
 
-// base64Forms returns what of the base64 of a longer text depends on the value
-// alone, when the value begins so many bytes after a multiple of three; and the
-// same up to the end of the text, where the value ends it, with and without
-// padding.
+// base64Forms returns the parts of the base64 of a longer text that depend on
+// the value alone, if the value starts before bytes after a multiple of three.
+// It also returns the forms for a text that ends with the value, with and
+// without padding.
 func base64Forms(alphabet *base64.Encoding, value string, before int) []string {
 	text := alphabet.EncodeToString([]byte("\x00\x00"[:before] + value))
-	first := (before*8 + 5) / 6            // the first character that holds no bit of what came before
-	whole := (before*8 + len(value)*8) / 6 // likewise of what comes after
+	first := (before*8 + 5) / 6            // the first character without bits of the preceding text
+	whole := (before*8 + len(value)*8) / 6 // the end of the characters without bits of the following text
 	forms := []string{text[first:whole]}
 	if whole < len(text) {
 		pad := strings.Repeat("=", 3-(before+len(value))%3)
@@ -59,15 +59,15 @@ const (
 	upper = "0123456789ABCDEF"
 )
 
-// urlEscape is a habit of percent encoding: which bytes beside letters and
-// digits it leaves as they are, and what it makes of a space.
+// urlEscape is a variant of percent encoding: the bytes that it leaves
+// unchanged besides letters and digits, and its encoding of a space.
 type urlEscape struct {
 	kept  string
 	space string
 }
 
 var urlEscapes = []urlEscape{
-	{"-_.~", "+"},                   // forms: Go, JavaScript's URLSearchParams nearly
+	{"-_.~", "+"},                   // forms: Go, and almost JavaScript's URLSearchParams
 	{"-_.~", "%20"},                 // RFC 3986
 	{"-_.~/", "%20"},                // Python's quote
 	{"-_.*", "+"},                   // WHATWG forms, Java
@@ -93,12 +93,12 @@ func percent(value string, e urlEscape, digits string) string {
 	return out.String()
 }
 
-// jsonEscape is a habit of writing JSON strings.
+// jsonEscape is a variant of encoding JSON strings.
 type jsonEscape struct {
 	slash      bool   // / as \/
-	unicode    string // ASCII that is written \u00xx
-	ascii      bool   // all beyond ASCII is written \uxxxx
-	separators bool   // U+2028 and U+2029 are
+	unicode    string // ASCII characters written as \u00xx
+	ascii      bool   // all non-ASCII characters are written as \uxxxx
+	separators bool   // U+2028 and U+2029 are escaped
 }
 
 var jsonEscapes = []jsonEscape{

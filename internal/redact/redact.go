@@ -1,15 +1,15 @@
-// Package redact takes secrets out of bytes: wherever the value of a secret
-// stands, as it is or encoded, [Marker] is put in its place. It knows the value
-// itself, its base64 (both alphabets, at any place of a longer text, wrapped
-// into lines or not), its hex (likewise), its percent encodings and its escapes
-// in JSON strings. A value of several lines is also looked for line by line.
+// Package redact removes secrets from text: it replaces each occurrence of a
+// secret's value by [Marker], whether plain or encoded. It recognizes base64
+// (both alphabets, at any offset in a longer text, wrapped into lines or not),
+// hex (likewise), percent encodings and escapes in JSON strings. Values of
+// several lines are also searched for line by line.
 //
-// It guards against accidents, such as a command that prints its environment.
-// It is no wall against somebody who wants a secret out and encodes it in some
-// way of their own, or prints a part of it.
+// It prevents accidents, such as a command that prints its environment. It does
+// not stop anybody who deliberately encodes a secret in another way, or prints
+// parts of it.
 //
-// All values are looked for at once, in time linear in the text, whatever the
-// text. Memory is about 300 bytes for each byte of a secret.
+// All values are searched for at once, in time linear in the text. It uses
+// about 300 bytes of memory per byte of a secret.
 package redact
 
 import (
@@ -19,27 +19,28 @@ import (
 	"strings"
 )
 
-// Marker stands where a secret stood.
+// Marker replaces a secret.
 const Marker = "[REDACTED]"
 
-// MinLength is the least length of a secret, in bytes and without the white
-// space around it. Shorter values, such as "1" or "true", stand in so much
-// innocent text that taking them out would spoil more than it hides: they are
-// passed over, and [Redactor.Short] names them.
+// MinLength is the minimum length of a secret in bytes, without surrounding
+// white space. Shorter values, such as "1" or "true", occur in so much other
+// text that removing them would do more harm than good. They are ignored, and
+// [Redactor.Short] lists them.
 const MinLength = 8
 
-// minLine is the least length of a line that is looked for by itself, in bytes.
+// minLine is the minimum length in bytes of a line that is searched for by
+// itself.
 const minLine = 16
 
-// Redactor finds a set of secrets. It does not change, and is safe for
-// concurrent use. A nil Redactor has no secrets.
+// Redactor finds a set of secrets. It is immutable and safe for concurrent use.
+// A nil Redactor has no secrets.
 type Redactor struct {
 	plain   *automaton // values, percent encodings, JSON escapes
-	wrapped *automaton // base64 and hex, which may be broken into lines
+	wrapped *automaton // base64 and hex, which may be wrapped into lines
 	short   []string
 }
 
-// New makes a Redactor of secrets, by their names.
+// New returns a Redactor of secrets, keyed by name.
 func New(secrets map[string]string) *Redactor {
 	r := new(Redactor)
 	plain, wrapped := map[string]struct{}{}, map[string]struct{}{}
@@ -58,7 +59,7 @@ func New(secrets map[string]string) *Redactor {
 	return r
 }
 
-// parts returns the value and those of its lines that say something.
+// parts returns the value and its characteristic lines.
 func parts(value string) []string {
 	all := []string{value}
 	if !strings.ContainsAny(value, "\r\n") {
@@ -66,15 +67,15 @@ func parts(value string) []string {
 	}
 	for line := range strings.FieldsFuncSeq(value, func(c rune) bool { return c == '\r' || c == '\n' }) {
 		line = strings.TrimSpace(line)
-		if armour := strings.HasPrefix(line, "-----"); len(line) >= minLine && !armour { // every key has the same
+		if armour := strings.HasPrefix(line, "-----"); len(line) >= minLine && !armour { // PEM headers are the same in every key
 			all = append(all, line)
 		}
 	}
 	return all
 }
 
-// Short returns the names of the secrets that are too short to be looked for,
-// sorted.
+// Short returns the sorted names of the secrets that are too short to search
+// for.
 func (r *Redactor) Short() []string {
 	if r == nil {
 		return nil
@@ -82,12 +83,11 @@ func (r *Redactor) Short() []string {
 	return slices.Clone(r.short)
 }
 
-// Empty reports whether there is nothing to look for.
+// Empty reports whether there are no secrets to search for.
 func (r *Redactor) Empty() bool { return r == nil || r.plain == nil }
 
-// Screen returns what a terminal shows without secrets, where a line that is
-// too long for it goes on in the next: a secret is also found across the end of
-// a line.
+// Screen redacts the text of a terminal, where long lines continue on the next
+// line: it also finds secrets across line ends.
 func (r *Redactor) Screen(text string) string {
 	if r.Empty() {
 		return text
@@ -105,7 +105,7 @@ func (r *Redactor) Screen(text string) string {
 	return r.String(out.String())
 }
 
-// Bytes returns b without secrets: b itself where it has none.
+// Bytes returns b without secrets. It returns b itself if it contains none.
 func (r *Redactor) Bytes(b []byte) []byte {
 	if !r.Contains(b) {
 		return b
@@ -127,15 +127,15 @@ func (r *Redactor) String(s string) string {
 	return string(r.Bytes(b))
 }
 
-// Contains reports whether b holds a secret.
+// Contains reports whether b contains a secret.
 func (r *Redactor) Contains(b []byte) bool {
 	f := r.Finder()
 	return f.Found(b)
 }
 
-// Writer returns a writer that passes on what is written to it without secrets.
-// Each write is taken for a whole, as those of a logger are: a secret that is
-// split between two goes through. It is as safe for concurrent use as w.
+// Writer returns a writer that redacts what is written to it. Each write is
+// treated as a whole, like those of a logger: a secret split over two writes is
+// not found. It is as safe for concurrent use as w.
 func (r *Redactor) Writer(w io.Writer) io.Writer {
 	if r.Empty() {
 		return w

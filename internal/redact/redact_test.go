@@ -17,8 +17,8 @@ import (
 
 const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
-// encodings are how a secret may stand in a text, made by other code than this
-// package's own.
+// encodings are encodings of a secret, implemented independently of this
+// package.
 var encodings = map[string]func(secret string) string{
 	"Raw":         func(s string) string { return s },
 	"HexLower":    func(s string) string { return hex.EncodeToString([]byte(s)) },
@@ -40,7 +40,7 @@ func goJSON(s string, html bool) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(html)
 	if err := e.Encode(s); err != nil {
-		panic(err) // a string
+		panic(err) // a string always encodes
 	}
 	quoted := strings.TrimSuffix(b.String(), "\n")
 	return quoted[1 : len(quoted)-1]
@@ -96,7 +96,8 @@ func TestUnicodeEscapes(t *testing.T) {
 	}
 }
 
-// What base64 and xxd make of a long secret stands on several lines.
+// TestWrappedLines checks base64 and xxd output of long secrets, which is
+// wrapped into lines.
 func TestWrappedLines(t *testing.T) {
 	secret := strings.Repeat("0123456789abcdefghij", 10)
 	r := New(map[string]string{"S": secret})
@@ -165,7 +166,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A secret that goes on without end is held back no more than a short one.
+// TestHoldsBackLittle checks that a repeating secret holds back no more text
+// than a short one.
 func TestHoldsBackLittle(t *testing.T) {
 	r := New(map[string]string{"A": "aaaaaaaaaaaa", "T": token})
 	s := r.Stream()
@@ -181,8 +183,8 @@ func TestHoldsBackLittle(t *testing.T) {
 	}
 }
 
-// A word that is a prefix of a secret is given out as soon as the text says
-// that it is none.
+// TestGivesOutWhatIsNone checks that a prefix of a secret is passed on as soon
+// as the text turns out not to be one.
 func TestGivesOutWhatIsNone(t *testing.T) {
 	s := New(map[string]string{"T": token}).Stream()
 	if got := string(s.Next([]byte("say " + token[:30]))); got != "say " {
@@ -193,9 +195,9 @@ func TestGivesOutWhatIsNone(t *testing.T) {
 	}
 }
 
-// naive takes secrets out the slow and plain way.
+// naive is a slow and simple implementation.
 func naive(patterns []string, text string) string {
-	covered := make([]int, len(text)+1) // 1: the span goes on from the byte before
+	covered := make([]int, len(text)+1) // 1: the span continues from the previous byte
 	in := make([]bool, len(text))
 	for _, p := range patterns {
 		for at := 0; ; at++ {
@@ -224,7 +226,7 @@ func naive(patterns []string, text string) string {
 	return out.String()
 }
 
-// split cuts text at random places.
+// split cuts a text at random places.
 func split(t *rapid.T, text string) [][]byte {
 	var pieces [][]byte
 	for len(text) > 0 {
@@ -290,7 +292,7 @@ func TestAnySecretAnyTextAnyPieces(t *testing.T) {
 		if found := r.Contains([]byte(in)); found != (got != in) {
 			t.Fatalf("found: %v, but %q became %q", found, in, got)
 		}
-		// What is no line break is what the slow way makes of it.
+		// Without line breaks, the result must equal the naive one.
 		if !strings.ContainsAny(in, "\r\n") {
 			if want := naive(allPatterns(r), in); got != want {
 				t.Fatalf("%q became %q, want %q", in, got, want)
@@ -299,7 +301,7 @@ func TestAnySecretAnyTextAnyPieces(t *testing.T) {
 	})
 }
 
-// allPatterns reads the patterns back out of the automata.
+// allPatterns returns the patterns in the automata.
 func allPatterns(r *Redactor) []string {
 	var all []string
 	for _, a := range []*automaton{r.plain, r.wrapped} {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// span is a part of the text that is to be taken out, counted from the
-// beginning of the text.
+// span is a part of the text to be removed, in offsets from the start of the
+// text.
 type span struct{ start, end int64 }
 
-// spans are disjoint and in order.
+// spans are disjoint and sorted.
 type spans []span
 
-// add joins a match to the spans. Matches come in the order of their ends.
+// add merges a match into the spans. Matches come in the order of their ends.
 func (s *spans) add(m span) {
 	all := *s
 	for n := len(all); n > 0 && all[n-1].end > m.start; n-- {
@@ -24,7 +24,7 @@ func (s *spans) add(m span) {
 	*s = all
 }
 
-// forget drops the spans that end by then.
+// forget drops the spans that end at or before an offset.
 func (s *spans) forget(by int64) {
 	n := 0
 	for n < len(*s) && (*s)[n].end <= by {
@@ -33,7 +33,7 @@ func (s *spans) forget(by int64) {
 	*s = slices.Delete(*s, 0, n)
 }
 
-// union returns the spans of both, those that overlap as one.
+// union returns the spans of both, with overlapping ones merged.
 func union(a, b spans) spans {
 	if len(a) == 0 {
 		return b
@@ -57,7 +57,7 @@ func union(a, b spans) spans {
 	return out
 }
 
-// plainScan finds what stands in the text as it is.
+// plainScan searches the text itself.
 type plainScan struct {
 	of    *automaton
 	at    int32
@@ -74,23 +74,23 @@ func (p *plainScan) next(b []byte) {
 	p.read += int64(len(b))
 }
 
-// open returns where the earliest match that is not whole yet begins.
+// open returns the start of the earliest incomplete match.
 func (p *plainScan) open() int64 { return p.read - int64(p.of.states[p.at].depth) }
 
-// wrappedScan finds what stands in the text when its line breaks are left out.
+// wrappedScan searches the text with line breaks removed.
 type wrappedScan struct {
 	of     *automaton
 	at     int32
-	read   int64   // without line breaks
-	breaks []int64 // of each line break that counts: how much was read before it
-	before int64   // line breaks that came before those
+	read   int64   // bytes without line breaks
+	breaks []int64 // for each relevant line break: how many bytes were read before it
+	before int64   // number of earlier line breaks
 	text   []byte  // the last piece without its line breaks
-	run    int     // line breaks left out since the last other byte
+	run    int     // line breaks skipped since the last other byte
 	found  spans
 }
 
-// maxBreak is how many bytes of a line break are left out: after "\r\n" the next
-// line begins, and what is more is text, so that no more is held back for it.
+// maxBreak is how many bytes of a line break are skipped, enough for "\r\n".
+// Further line breaks count as text, so that they do not hold back more.
 const maxBreak = 2
 
 func (w *wrappedScan) next(b []byte) {
@@ -129,7 +129,7 @@ func (w *wrappedScan) add(text []byte) {
 	}
 }
 
-// leaveOut leaves out a byte of a line break, unless it is one too many.
+// leaveOut skips a byte of a line break, unless maxBreak is reached.
 func (w *wrappedScan) leaveOut(c byte) {
 	if w.run++; w.run > maxBreak {
 		w.text = append(w.text, c)
@@ -138,8 +138,8 @@ func (w *wrappedScan) leaveOut(c byte) {
 	w.breaks = append(w.breaks, w.read+int64(len(w.text)))
 }
 
-// position returns where in the text the byte stands of that number, which counts
-// no line breaks.
+// position returns the offset in the text of byte number n, which does not count
+// line breaks.
 func (w *wrappedScan) position(n int64) int64 {
 	i, _ := slices.BinarySearch(w.breaks, n+1) // breaks at or before n
 	return n + w.before + int64(i)
@@ -147,22 +147,22 @@ func (w *wrappedScan) position(n int64) int64 {
 
 func (w *wrappedScan) open() int64 { return w.position(w.read - int64(w.of.states[w.at].depth)) }
 
-// forget drops the line breaks that no later match can have in it.
+// forget drops the line breaks that no later match can include.
 func (w *wrappedScan) forget() {
 	i, _ := slices.BinarySearch(w.breaks, w.read-int64(w.of.states[w.at].depth)+1)
 	w.before += int64(i)
 	w.breaks = slices.Delete(w.breaks, 0, i)
 }
 
-// Stream takes the secrets out of a text that comes in pieces. It is not safe
-// for concurrent use.
+// Stream redacts a text that comes in pieces. It is not safe for concurrent
+// use.
 type Stream struct {
 	plain   plainScan
 	wrapped wrappedScan
 	empty   bool
-	held    []byte // what was read and not given out
-	done    int64  // how much of the text was given out or taken out
-	early   int64  // how much Idle has given out of what may yet become a secret
+	held    []byte // read but not passed on yet
+	done    int64  // offset up to which the text was passed on or removed
+	early   int64  // number of bytes that Idle has passed on although they may be the start of a secret
 	out     []byte
 }
 
@@ -174,9 +174,9 @@ func (r *Redactor) Stream() *Stream {
 	return &Stream{plain: plainScan{of: r.plain}, wrapped: wrappedScan{of: r.wrapped}}
 }
 
-// Next takes the next piece and returns what is known to be no part of a
-// secret, with the marker where one was. It holds back only what may yet become
-// one. The result is good until the next call.
+// Next processes the next piece and returns the text that is certainly not part
+// of a secret, with markers in place of secrets. It holds back only what may
+// still become a secret. The result is valid until the next call.
 func (s *Stream) Next(piece []byte) []byte {
 	if s.empty {
 		return piece
@@ -187,21 +187,20 @@ func (s *Stream) Next(piece []byte) []byte {
 	return s.give(min(s.plain.open(), s.wrapped.open()))
 }
 
-// Quiet is how long nothing comes before somebody who watches should be given
-// what [Stream.Idle] returns.
+// Quiet is how long the text must pause before a watcher should get the result
+// of [Stream.Idle].
 const Quiet = 100 * time.Millisecond
 
-// Idle returns what of the text that is held back nobody should wait for, when
-// nothing has come for a while: so much of it that it is too short to be a
-// secret. What comes after is still known for the rest of one. The result is
-// good until the next call.
+// Idle returns a part of the held-back text, for use when the text pauses: as
+// much as is too short to be a secret. If the following text completes a
+// secret, the rest is still redacted. The result is valid until the next call.
 func (s *Stream) Idle() []byte {
 	if s.empty {
 		return nil
 	}
 	upto := min(min(s.plain.open(), s.wrapped.open())+MinLength-1, s.plain.read)
 	for _, m := range union(s.plain.found, s.wrapped.found) {
-		if m.start < upto && m.end > upto { // a whole secret that may be the beginning of a longer one
+		if m.start < upto && m.end > upto { // a complete secret that may be the start of a longer one
 			upto = m.start
 		}
 	}
@@ -216,8 +215,8 @@ func (s *Stream) Idle() []byte {
 // Holds reports whether anything is held back.
 func (s *Stream) Holds() bool { return len(s.held) > 0 }
 
-// Flush returns what is held back, at the end of the text. The stream is then
-// as new.
+// Flush returns the held-back text at the end of the text. The stream can then
+// be reused.
 func (s *Stream) Flush() []byte {
 	if s.empty {
 		return nil
@@ -227,10 +226,10 @@ func (s *Stream) Flush() []byte {
 	return out
 }
 
-// give gives out the text up to that place.
+// give passes on the text up to an offset.
 func (s *Stream) give(upto int64) []byte {
 	s.out = s.out[:0]
-	begin := s.done // of held
+	begin := s.done // start of held
 	for _, m := range union(s.plain.found, s.wrapped.found) {
 		if m.start >= upto {
 			break
@@ -239,7 +238,7 @@ func (s *Stream) give(upto int64) []byte {
 		case m.start >= s.done:
 			s.out = append(s.out, s.held[s.done-begin:m.start-begin]...)
 			s.out = append(s.out, Marker...)
-		case s.done == s.early && m.end > s.done: // its first characters are out; else its marker is
+		case s.done == s.early && m.end > s.done: // its first characters have been passed on, or else its marker
 			s.out = append(s.out, Marker...)
 		}
 		s.done = max(s.done, min(m.end, upto))
@@ -254,8 +253,8 @@ func (s *Stream) give(upto int64) []byte {
 	return s.out
 }
 
-// Finder looks for secrets in a text that comes in pieces. It is not safe for
-// concurrent use.
+// Finder searches for secrets in a text that comes in pieces. It is not safe
+// for concurrent use.
 type Finder struct {
 	plain   plainScan
 	wrapped wrappedScan
@@ -271,8 +270,8 @@ func (r *Redactor) Finder() *Finder {
 	return &Finder{plain: plainScan{of: r.plain}, wrapped: wrappedScan{of: r.wrapped}}
 }
 
-// Found takes the next piece and reports whether a secret has ended in the text
-// so far.
+// Found processes the next piece and reports whether the text so far contains a
+// complete secret.
 func (f *Finder) Found(piece []byte) bool {
 	if f.empty || f.found {
 		return f.found

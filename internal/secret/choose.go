@@ -8,20 +8,20 @@ import (
 	"aloft/internal/fault"
 )
 
-// Use is what a machine is for.
+// Use is what a machine is used for.
 type Use int
 
 // Uses of machines.
 const (
 	ForAgent Use = iota
-	ForBuild     // of an environment: nobody's own secrets are there, as its result is shared
+	ForBuild     // for a build of an environment, without personal secrets, since its result is shared
 )
 
-// rank is the place of the owner in the order in which they count.
+// rank returns the precedence of the kind of owner, lowest first.
 func rank(k Kind) int { return slices.Index([]Kind{OfAgent, OfEnvironment, OfPerson, OfTeam}, k) }
 
-// Applies reports whether a machine of that use, with those repositories
-// (as [Repo] writes them), gets the secret.
+// Applies reports whether a machine with that use and those repositories (in
+// the form of [Repo]) gets the secret.
 func (s Secret) Applies(use Use, repos []string) bool {
 	switch {
 	case rank(s.Owner.Kind) < 0:
@@ -34,8 +34,8 @@ func (s Secret) Applies(use Use, repos []string) bool {
 	return len(s.Repos) == 0 || slices.ContainsFunc(s.Repos, func(r string) bool { return slices.Contains(repos, r) })
 }
 
-// Choose returns those of all that such a machine gets, by name: of several
-// with one name, whatever its case, the one whose owner counts first.
+// Choose returns the secrets that such a machine gets, sorted by name. If
+// several have the same name, ignoring case, the owner's precedence decides.
 func Choose(all []Sealed, use Use, repos []string) []Sealed {
 	chosen := map[string]Sealed{}
 	for _, s := range all {
@@ -50,8 +50,8 @@ func Choose(all []Sealed, use Use, repos []string) []Sealed {
 	return slices.SortedFunc(maps.Values(chosen), func(a, b Sealed) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// before reports whether a counts before b. What one owner cannot have, two of
-// one name, is settled all the same.
+// before reports whether a takes precedence over b. It gives a definite order
+// even for two secrets of one owner with the same name, which should not occur.
 func before(a, b Secret) bool {
 	if x, y := rank(a.Owner.Kind), rank(b.Owner.Kind); x != y {
 		return x < y
@@ -59,17 +59,17 @@ func before(a, b Secret) bool {
 	return a.ID < b.ID
 }
 
-// Set is what a machine gets: the variables of its environment, by name, and
-// which of them are secret.
+// Set is what a machine gets: environment variables by name, and which of them
+// are secret.
 type Set struct {
 	Vars   map[string]string
-	Hidden []string // names in Vars whose values are taken out of what the machine says; sorted
-	// Kept are values that are taken out likewise, by names that no variable has.
-	// The machine does not get them.
+	Hidden []string // sorted names in Vars whose values are redacted from the machine's output
+	// Kept are further values to redact, under names that no variable has. The
+	// machine does not get them.
 	Kept map[string]string
 }
 
-// Add adds a variable; one of that name, whatever its case, is replaced.
+// Add adds a variable, and replaces one of the same name, ignoring case.
 func (s *Set) Add(name, value string, hidden bool) {
 	if s.Vars == nil {
 		s.Vars = map[string]string{}
@@ -98,7 +98,7 @@ func (s Set) Environ() map[string]string {
 	return env
 }
 
-// Values returns what is secret, by name.
+// Values returns the secret values by name.
 func (s Set) Values() map[string]string {
 	values := make(map[string]string, len(s.Hidden)+len(s.Kept))
 	maps.Copy(values, s.Kept)
@@ -108,7 +108,7 @@ func (s Set) Values() map[string]string {
 	return values
 }
 
-// Check refuses a set that is too much for a machine's environment.
+// Check returns a fault if the set is too large for a machine's environment.
 func (s Set) Check() error {
 	total := 0
 	for name, value := range s.Vars {

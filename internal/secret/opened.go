@@ -1,6 +1,7 @@
 package secret
 
-// Opened is a secret with its value. It is never logged, and never kept.
+// Opened is a secret with its decrypted value. It must never be logged or
+// stored.
 type Opened struct {
 	Secret
 	Value string

@@ -1,7 +1,8 @@
-// Package secret is what people entrust to a server for their machines: what a
-// secret is called, whose it is, which of several with one name counts, and
-// what of all that a build or an agent gets. Values pass through here and are
-// kept nowhere: sealing and keeping them is the control plane's.
+// Package secret defines the secrets that users entrust to a server for their
+// machines: names and owners, which of several with the same name takes
+// precedence, and which of them a build or an agent gets. Values pass through
+// this package but are not stored here: package safe of the control plane
+// encrypts and stores them.
 package secret
 
 import (
@@ -15,105 +16,107 @@ import (
 	"aloft/internal/fault"
 )
 
-// Type is when a secret is in a machine, and whether it may be seen.
+// Type is where a secret is used, and whether it may be shown.
 type Type string
 
 // Types of secrets.
 const (
-	Runtime  Type = "runtime_secret"       // in builds and agents; taken out of whatever the machine says
-	Variable Type = "environment_variable" // in builds and agents; no secret to the agent: it may be shown
-	Build    Type = "build_secret"         // in builds only; taken out of what they say
+	Runtime  Type = "runtime_secret"       // in builds and agents; redacted from all output
+	Variable Type = "environment_variable" // in builds and agents; may be shown
+	Build    Type = "build_secret"         // only in builds; redacted from their output
 )
 
-// Kind is what kind of thing a secret belongs to.
+// Kind is the kind of a secret's owner.
 type Kind string
 
-// Kinds of owners, in the order in which they count: the first that has a name
-// decides what it is.
+// Kinds of owners, in order of precedence: the first one with a secret of a
+// name wins.
 const (
-	OfAgent       Kind = "agent" // the call's own envVars; gone with the agent
+	OfAgent       Kind = "agent" // the envVars of the API call; deleted with the agent
 	OfEnvironment Kind = "environment"
 	OfPerson      Kind = "personal"
 	OfTeam        Kind = "team"
 
-	// OfForked is for values that were secret of the agents from which this one was
-	// forked. They are in no variable of its machine, but may be on its disk.
+	// OfForked is for secrets of the agents from which this one was forked. Its
+	// machine does not get them as variables, but its disk may contain them.
 	OfForked Kind = "forked"
 
-	OfWebhook Kind = "webhook" // an agent's; it is in no machine
+	OfWebhook Kind = "webhook" // an agent's webhook; in no machine
 
-	// What MCP needs is in no machine either: servers as the team, a person or the
-	// request that made an agent name them, and what people's sign-ins gave.
+	// Secrets for MCP, which are in no machine either: servers configured by the
+	// team, a user, or the request that created an agent, and the results of
+	// users' sign-ins.
 	OfMCPTeam   Kind = "mcp_team"
 	OfMCPPerson Kind = "mcp_personal"
 	OfMCPAgent  Kind = "mcp_agent"
 	OfMCPSignIn Kind = "mcp_sign_in"
-	OfMCPVisit  Kind = "mcp_visit" // a sign-in under way
+	OfMCPVisit  Kind = "mcp_visit" // a sign-in in progress
 )
 
-// Owner is whose a secret is. ID is the agent's, the environment's, the user's
-// in decimal, or the team's.
+// Owner is the owner of a secret. ID is the agent's, the environment's, the
+// user's in decimal, or the team's.
 type Owner struct {
 	Kind Kind
 	ID   string
 }
 
-// TheTeam is the one team of a server.
+// TheTeam is the only team of a server.
 var TheTeam = Owner{OfTeam, "team"}
 
-// Secret is one secret without its value.
+// Secret is a secret without its value.
 type Secret struct {
-	ID        string // secv_…; another with each new value
+	ID        string // secv_…; changes with each new value
 	Name      string
 	Type      Type
-	Repos     []string // the repositories whose machines get it, as [Repo] writes them; none is all
+	Repos     []string // the repositories whose machines get it, in the form of [Repo]; none means all
 	Owner     Owner
 	CreatedAt time.Time
 }
 
-// Sealed is a secret as it is stored: its value under a key of its own, and
-// that key under the keeper's.
+// Sealed is a secret as stored: its value encrypted with a data key, and that
+// key wrapped by a keeper.
 type Sealed struct {
 	Secret
-	Keeper string // which keeper's
+	Keeper string // name of the keeper's key
 	Key    []byte
 	Box    []byte
 }
 
-// Bounds. A machine's total is small because each byte of a secret that is
-// looked for in what a machine says costs some 300 bytes of memory.
+// Limits. The total per machine is small because each byte of a secret to
+// redact costs about 300 bytes of memory.
 const (
 	MaxName     = 255       // bytes
 	MaxValue    = 32 << 10  // bytes
 	MaxPerOwner = 200       // secrets
 	MaxTotal    = 128 << 10 // bytes of all names and values in one machine
 	MaxRepos    = 100       // of one secret
-	MaxEnvVars  = 50        // of one call
-	MaxEnvVar   = 4096      // bytes of one value of them
+	MaxEnvVars  = 50        // of one API call
+	MaxEnvVar   = 4096      // bytes of one value of these
 )
 
-// NamesVariable lists, separated by commas, the secrets in a machine's
-// environment: exec-daemon takes their values out of what it says.
+// NamesVariable lists the names of the secrets in a machine's environment,
+// separated by commas. exec-daemon redacts their values from its output.
 const NamesVariable = "CLOUD_AGENT_INJECTED_SECRET_NAMES"
 
-// RoleVariable is the secret that names an AWS role for machines to have.
+// RoleVariable is the secret with the AWS role that machines should get.
 const RoleVariable = "CURSOR_AWS_ASSUME_IAM_ROLE_ARN"
 
-// NewID returns a fresh id.
+// NewID returns a new id.
 func NewID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand crashes the process instead
 	return "secv_" + hex.EncodeToString(b[:])
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Fold is the form of a name in which two that differ only in case are one.
+// Fold returns a form of a name that is the same for names that differ only in
+// case.
 func Fold(name string) string { return strings.ToUpper(name) }
 
-// CheckName refuses what cannot be a secret's name. What decides how machines
-// reach the network, and which of their secrets are hidden, is not to be had as
-// a secret.
+// CheckName returns a fault for an invalid name. Variables that control a
+// machine's network, or which of its secrets are hidden, cannot be set as
+// secrets.
 func CheckName(name string) error {
 	if len(name) > MaxName || !namePattern.MatchString(name) {
 		return fault.Invalid("%q is not the name of a secret", short(name)).At("name").
@@ -129,7 +132,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// short is a name that can be repeated in an error.
+// short returns a name in a form that is safe to repeat in an error.
 func short(name string) string {
 	const most = 60
 	if len(name) <= most {
@@ -138,7 +141,7 @@ func short(name string) string {
 	return strings.ToValidUTF8(name[:most], "") + "…"
 }
 
-// Check refuses a secret that cannot be, with its value. No error repeats the
+// Check returns a fault for an invalid secret or value. No error repeats the
 // value.
 func Check(s Secret, value string) error {
 	if err := CheckName(s.Name); err != nil {
@@ -177,7 +180,7 @@ func checkValue(value string, most int, at string) error {
 	return nil
 }
 
-// CheckEnvVars refuses a call's envVars that a machine cannot have.
+// CheckEnvVars returns a fault for envVars that a machine cannot have.
 func CheckEnvVars(vars map[string]string) error {
 	if len(vars) > MaxEnvVars {
 		return fault.Invalid("has %d variables; at most %d are accepted", len(vars), MaxEnvVars).At("envVars")
@@ -203,8 +206,8 @@ func CheckEnvVars(vars map[string]string) error {
 	return nil
 }
 
-// Repo is the form of a repository's URL in which one repository has one name:
-// host and path, without scheme, user, ".git" and what only looks different.
+// Repo returns the canonical form of a repository's URL: host and path, without
+// scheme, user, ".git" and other spelling differences.
 func Repo(url string) string {
 	s := strings.TrimSpace(url)
 	if _, rest, ok := strings.Cut(s, "://"); ok {

@@ -36,7 +36,7 @@ func TestSecrets(t *testing.T) {
 		name  string
 		with  func(*Secret)
 		value string
-		want  string // of the error; "" for none
+		want  string // expected error; "" for none
 	}{
 		{"right", func(*Secret) {}, "v", ""},
 		{"every type", func(s *Secret) { s.Type = Build }, strings.Repeat("v", MaxValue), ""},
@@ -113,7 +113,8 @@ func FuzzRepo(f *testing.F) {
 		if strings.Contains(url, "\x00") {
 			return
 		}
-		// What a secret is kept with is what is compared: it must be a fixed point.
+		// The stored form of a repository is compared with itself, so it must be a
+		// fixed point.
 		if s := (Secret{Name: "A", Type: Runtime, Repos: []string{once}}); Check(s, "v") == nil && Repo(once) != once {
 			t.Errorf("Repo(%q) = %q, and again %q", url, once, Repo(once))
 		}
@@ -139,7 +140,7 @@ func FuzzCheckName(f *testing.F) {
 
 var kinds = []Kind{OfAgent, OfEnvironment, OfPerson, OfTeam}
 
-// What Choose returns, held to the words of the specification one secret at a time.
+// TestChoose compares Choose with the specification, one secret at a time.
 func TestChoose(t *testing.T) {
 	repos := []string{"h/a", "h/b"}
 	rapid.Check(t, func(t *rapid.T) {

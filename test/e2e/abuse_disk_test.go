@@ -121,7 +121,7 @@ scripts:
 	need.Command(t, "buildah")
 	const write = "head -c 209715200 /dev/zero > /var/tmp/big; sleep 600"
 	for words, files := range map[string]map[string]string{
-		"the machine's disk holds": {".aloft/environment.json": `{"install": "` + write + `"}`},
+		"the machine uses": {".aloft/environment.json": `{"install": "` + write + `"}`},
 		"was stopped because of its disk usage": {
 			"busybox": string(busybox), ".aloft/environment.json": `{"build": {"dockerfile": "Dockerfile", "context": ".."}}`,
 			".aloft/Dockerfile": "FROM scratch\nCOPY --chmod=755 busybox /bin/busybox\nCOPY --chmod=755 busybox /bin/sh\nRUN busybox mkdir -p /var/tmp; busybox " + strings.ReplaceAll(write, "sleep", "busybox sleep") + "\n",

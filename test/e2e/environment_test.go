@@ -219,7 +219,7 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 		file string
 		want []string
 	}{
-		"hangs":    {`{"install": "echo begun; sleep 600"}`, []string{"install was ended after 6s\\nbegun"}},
+		"hangs":    {`{"install": "echo begun; sleep 600"}`, []string{"install timed out after 6s\\nbegun"}},
 		"daemon":   {`{"install": "echo begun; setsid sh -c 'trap \"\" TERM; sleep 600' & exit 0"}`, []string{`"layer":"bld-`}},
 		"prints":   {`{"install": "yes no end of it | head -c 60000000; echo; echo the last line; exit 4"}`, []string{"install ended with status 4", "the last line"}},
 		"fills":    {`{"install": "head -c 1G /dev/zero > /dev/shm/x; echo full; exit 5"}`, []string{"install ended with status 5"}},

@@ -103,7 +103,7 @@ func TestAllowAlwaysWritesThePermissions(t *testing.T) {
 	path := h.asks(id, runID, "Shell", "make && npm test", "npm test")
 	for body, want := range map[string]string{
 		`{"decision":"allow_always","entries":["npm publish"]}`: "would still not be allowed",
-		`{"decision":"allow_always","entries":[]}`:              "once only",
+		`{"decision":"allow_always","entries":[]}`:              "only once",
 		`{"decision":"allow_once","entries":["npm test"]}`:      "only be used with allow_agent and allow_always",
 		`{"decision":"allow_agent","entries":[" "]}`:            "entries[0]",
 		`{"decision":"yes"}`:                                    "must be one of",

@@ -234,7 +234,7 @@ func TestSnapshotExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.tidied(t)
-	if got := base(); got.Layer != "" || got.Image != "host" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], id+" is not there, has expired") {
+	if got := base(); got.Layer != "" || got.Image != "host" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], id+" does not exist, has expired") {
 		t.Errorf("after it has expired a machine starts from %+v", got)
 	}
 	if _, err := s.store.Snapshot(t.Context(), id); !errors.Is(err, store.ErrNotFound) {

@@ -106,7 +106,7 @@ func TestLargeFilesRefused(t *testing.T) {
 		w := newWorld(t, func(w *world) { w.cfg.MaxPack = 1 << 10 })
 		m, _ := largeFiles(t, w, mayPush)
 		m.commit("r", "mine", map[string]string{"b.bin": strings.Repeat("mine", 1000)})
-		m.fails("r", []string{"lfs", "push", "origin", "HEAD"}, "this server takes 1024")
+		m.fails("r", []string{"lfs", "push", "origin", "HEAD"}, "this server accepts at most 1024")
 	})
 	t.Run("Address", func(t *testing.T) {
 		w := newWorld(t)

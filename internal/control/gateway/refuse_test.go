@@ -165,7 +165,7 @@ func TestHostileRequests(t *testing.T) {
 		"PushCert":        {"POST", repo + "/git-receive-pack", "", pkt("push-cert\x00report-status") + "0000", 400, ""},
 		"PushOptions":     {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps+" push-options") + "0000", 400, "push options"},
 		"ShortID":         {"POST", repo + "/git-receive-pack", "", pkt("0 1 refs/heads/"+branch+caps) + "0000", 400, ""},
-		"OddRef":          {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/../x"+caps) + "0000", 400, "not the name"},
+		"OddRef":          {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/../x"+caps) + "0000", 400, "invalid ref name"},
 		"LineBreakInRef":  {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/a\nb"+caps) + "0000", 400, ""},
 		"DeleteOurs":      {"POST", repo + "/git-receive-pack", "", pkt(main+" "+none+" refs/heads/"+branch+caps) + "0000", 200, "ng refs/heads/" + branch + " deleting is not allowed"},
 		"SameRefTwice":    {"POST", repo + "/git-receive-pack", "", pkt(none+" "+main+" refs/heads/"+branch+caps) + pkt(none+" "+main+" refs/heads/"+branch) + "0000", 200, "refused with the rest"},

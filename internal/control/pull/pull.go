@@ -111,7 +111,7 @@ func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
 		return "", err
 	}
 	if !named.Same(of) {
-		return "", fault.Invalid("is of %s, and url is another repository", of).Hint("leave url out")
+		return "", fault.Invalid("belongs to %s, but url is another repository", of).Hint("leave url out")
 	}
 	return repoURL, nil
 }
@@ -222,7 +222,7 @@ func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, erro
 func base(a agent.Agent, n int, head string, info gateway.RefInfo, asked string) (string, error) {
 	if asked != "" {
 		if info.Branches[asked] == "" {
-			return "", fault.Invalid("the repository has no branch %s", forge.Line(asked, 200)).Named("ref_not_found").At("base").Hint("name a branch that is pushed, or none for the usual one")
+			return "", fault.Invalid("the repository has no branch %s", forge.Line(asked, 200)).Named("ref_not_found").At("base").Hint("name a pushed branch, or omit it for the default")
 		}
 		if asked == head {
 			return "", sameBranch(head)
@@ -396,7 +396,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 		out.PullRequest = known(p, asked.RepoURL)
 		return out, nil
 	case found && p.State == forge.Closed && asked.By == agent.PullByRun:
-		return out, fault.Conflict("%s was closed, and no other is opened by itself", p.URL).Named(codeClosed).
+		return out, fault.Conflict("%s was closed; no other is opened automatically", p.URL).Named(codeClosed).
 			Hint("reopen it at the forge, or open another by hand: `aloft agent pr %s --open`", a.ID)
 	}
 	p, err = f.Open(ctx, forge.NewPullRequest{Repo: r, Head: asked.Branch, Base: asked.Base, Title: asked.Title, Body: asked.Body, Draft: asked.Draft})

@@ -245,7 +245,7 @@ func TestKeyFile(t *testing.T) {
 	for words, spoil := range map[string]func(path string) error{
 		"chmod 600": func(p string) error { return os.Chmod(p, 0o644) },
 		"no key":    func(p string) error { return os.WriteFile(p, []byte("# nothing\n"), 0o600) },
-		":2: this":  func(p string) error { return os.WriteFile(p, []byte("#\nnonsense\n"), 0o600) },
+		":2: not":   func(p string) error { return os.WriteFile(p, []byte("#\nnonsense\n"), 0o600) },
 	} {
 		k := newKeyFile(t)
 		if err := spoil(k.path); err != nil {

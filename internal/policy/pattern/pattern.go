@@ -1,11 +1,12 @@
-// Package pattern holds the patterns of allowlists: of programs, of MCP servers
+// Package pattern matches the patterns of allow lists of programs, MCP servers
 // and their tools.
 package pattern
 
 import "strings"
 
-// Match reports whether s is of the pattern, in which only * is special: it
-// stands for any text, the empty one too. Its time is linear in s for each *.
+// Match reports whether s matches the pattern, in which only * is special: it
+// matches any text, including the empty one. Its time is linear in s for each
+// *.
 func Match(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

@@ -10,9 +10,9 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Add adds entries to a list of a permissions.json, terminalAllowlist or
-// mcpAllowlist. What stands in the file stays as it is, comments too, and an
-// entry that it has is not added again.
+// Add adds entries to a list in the text of a permissions.json:
+// terminalAllowlist or mcpAllowlist. The rest of the file, including comments,
+// stays unchanged. Existing entries are not added again.
 func Add(data []byte, list string, entries []string) ([]byte, error) {
 	p, err := Parse("permissions.json", data)
 	if err != nil {
@@ -36,7 +36,7 @@ func Add(data []byte, list string, entries []string) ([]byte, error) {
 		Value any    `json:"value"`
 	}
 	var changes []change
-	if have == nil { // not there, or null
+	if have == nil { // missing or null
 		changes = append(changes, change{"add", "/" + list, []string{}})
 	}
 	for i, e := range entries {

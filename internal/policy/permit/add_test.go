@@ -13,7 +13,7 @@ func TestAdd(t *testing.T) {
 		name, file, list string
 		entries          []string
 		want             []string // of the list
-		keeps            string   // that still stands in the file
+		keeps            string   // text that must remain in the file
 	}{
 		{"Empty", "", "terminalAllowlist", []string{"make"}, []string{"make"}, ""},
 		{"Comments", "{\n  // what we build with\n  \"terminalAllowlist\": [\"make\"], // more to come\n}", "terminalAllowlist", []string{"go test"}, []string{"make", "go test"}, "// what we build with"},

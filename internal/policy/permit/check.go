@@ -15,10 +15,10 @@ const (
 	RunEverything Mode = "run-everything"
 )
 
-// Modes are all run modes, the strictest first.
+// Modes lists all run modes, strictest first.
 var Modes = []Mode{Allowlist, AutoReview, RunEverything}
 
-// ParseMode returns the mode of that name, or an error that names them all.
+// ParseMode returns the mode of that name, or an error that lists all modes.
 func ParseMode(s string) (Mode, error) {
 	for _, m := range Modes {
 		if string(m) == s {
@@ -28,8 +28,8 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("run mode %q: it is one of %v", s, Modes)
 }
 
-// Strictest returns the mode that asks most. Modes that are "" do not count; ""
-// if none counts.
+// Strictest returns the strictest of the modes. It ignores "", and returns ""
+// if there is no other.
 func Strictest(modes ...Mode) Mode {
 	for _, m := range Modes {
 		for _, have := range modes {
@@ -41,8 +41,8 @@ func Strictest(modes ...Mode) Mode {
 	return ""
 }
 
-// ParseDenyAfter reads how long a question may wait before it counts as denied:
-// a duration such as 8h, not zero and at most a year.
+// ParseDenyAfter parses the timeout after which an unanswered approval counts
+// as denied: a duration such as 8h, greater than zero and at most a year.
 func ParseDenyAfter(s string) (time.Duration, error) {
 	const longest = 365 * 24 * time.Hour
 	d, err := time.ParseDuration(s)
@@ -55,55 +55,56 @@ func ParseDenyAfter(s string) (time.Duration, error) {
 // Kind is what a call does, as far as the run modes care.
 type Kind int
 
-// The kinds of calls. Every mode lets Other run: such a call reaches nothing
-// but the workspace, folders for temporary files, and the conversation.
+// The kinds of calls. Every mode runs Other without asking: such a call affects
+// only the workspace, folders for temporary files, and the conversation.
 const (
 	Other Kind = iota
 	Shell
 	MCP
 	Fetch
-	// Desktop is what is done with pointer and keyboard: what programs make of it is not known.
+	// Desktop is input by pointer and keyboard, whose effect on programs is
+	// unknown.
 	Desktop
-	// Config is a change to a file that holds rules for the agent, such as
-	// permissions.json. It is a proposal in every mode.
+	// Config is a change to a file with rules for the agent, such as
+	// permissions.json. Every mode asks first.
 	Config
 	// Protected is a change to a file that a command in the sandbox could not
-	// change: one that git, shells or editors run commands from, or that lies
-	// outside of the workspace.
+	// change: one from which git, shells or editors run commands, or one outside
+	// of the workspace.
 	Protected
 )
 
-// A Call is what is checked.
+// A Call is a tool call to check.
 type Call struct {
 	Kind   Kind
 	Line   string // of Shell
 	Server string // of MCP
 	Tool   string // of MCP
-	Rule   string // of Protected: what protects the file
-	// Unsandboxed asks for a shell command outside of the sandbox, because it
-	// needs more than that gives or has failed in it.
+	Rule   string // of Protected: the rule that protects the file
+	// Unsandboxed requests to run a shell command outside of the sandbox, because
+	// it needs more access or has failed inside.
 	Unsandboxed bool
-	// Allowed says that a person has allowed this call, or calls like it for
-	// this agent.
+	// Allowed means that a person has allowed this call, or such calls of this
+	// agent.
 	Allowed bool
 }
 
-// Setting is under what a call is checked.
+// Setting holds the conditions under which a call is checked.
 type Setting struct {
 	Mode        Mode
 	Permissions Permissions
-	// Sandbox says that commands are to run in the sandbox where they may. Under
-	// Auto-review they always are.
+	// Sandbox means that commands should run in the sandbox if possible. With
+	// Auto-review they always do.
 	Sandbox bool
-	// Enforced says that the sandbox can hold its policy in this machine. Where
-	// it cannot, nothing runs outside in its place.
+	// Enforced means that the sandbox can enforce its policy in this machine. If
+	// it cannot, sandboxed commands do not run outside instead.
 	Enforced bool
-	// Unreadable says that a file of rules could not be read: what it would have
-	// blocked is not known, so that nothing is allowed without asking.
+	// Unreadable means that a file of rules is invalid. Its deny rules are
+	// unknown, so nothing is allowed without asking.
 	Unreadable bool
 }
 
-// Treatment is what is done with a call.
+// Treatment is what happens to a call.
 type Treatment string
 
 // The treatments.
@@ -117,10 +118,11 @@ const (
 // A Decision is a treatment and its reason.
 type Decision struct {
 	Treatment Treatment
-	Why       string // for a person: which rule decided
+	Why       string // the deciding rule, for people
 }
 
-// Check decides, in the order that the run modes have.
+// Check decides about a call. It applies the checks in the order documented for
+// the run modes.
 func Check(c Call, s Setting) Decision {
 	switch {
 	case c.Allowed:
@@ -150,7 +152,7 @@ func Check(c Call, s Setting) Decision {
 	return Decision{Ask, why}
 }
 
-// listed reports whether an allowlist allows the call, and why or why not.
+// listed reports whether an allow list allows the call, with the reason.
 func (s Setting) listed(c Call) (bool, string) {
 	switch c.Kind {
 	case Shell:

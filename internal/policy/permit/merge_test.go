@@ -7,11 +7,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// freedom orders the treatments by how much the agent may do by itself.
+// freedom orders the treatments by how freely the agent can act.
 var freedom = map[Treatment]int{Ask: 0, Classify: 1, Sandboxed: 2, Run: 3}
 
-// TestMergeIsMonotone draws what files, modes and machines say, adds one
-// restriction, and wants no call to be treated more freely.
+// TestMergeIsMonotone draws files, modes and machine properties, adds one
+// restriction, and checks that no call is treated more freely.
 func TestMergeIsMonotone(t *testing.T) {
 	shell := rapid.SampledFrom([]string{"ls", "git status", "git", "wc", "ls:-l*", "rm", "echo", "make:*"})
 	mcp := rapid.SampledFrom([]string{"gh:get", "gh:*", "*:get", "db:*", "GH:Get"})
@@ -80,7 +80,7 @@ func TestMergeIsMonotone(t *testing.T) {
 	})
 }
 
-// without leaves one entry out.
+// without returns the list without one entry.
 func without(t *rapid.T, list []string) []string {
 	if len(list) == 0 {
 		return list

@@ -1,7 +1,7 @@
-// Package permit says how a tool call is to be treated before it is sent to a
-// machine: run, run in the sandbox, put to the classifier, or put to a person.
-// It reads permissions.json, and knows the order in which the run modes check.
-// It asks nobody and runs nothing.
+// Package permit decides how a tool call is treated before it is sent to a
+// machine: run it, run it in the sandbox, ask the classifier, or ask a person.
+// It parses permissions.json and implements the order of checks of the run
+// modes. It does no I/O.
 package permit
 
 import (
@@ -16,23 +16,23 @@ import (
 	"aloft/internal/policy/shell"
 )
 
-// MaxFile is the length, in bytes, of the longest permissions.json that is read.
+// MaxFile is the maximum size of a permissions.json in bytes.
 const MaxFile = 1 << 20
 
-// Permissions are what permissions.json says. A nil list was not in the file;
-// an empty one was, and holds nothing.
+// Permissions are the content of permissions.json. A nil list was missing in
+// the file; an empty list was present and has no entries.
 type Permissions struct {
-	MCPAllowlist      []string // server:tool, in any case, * for any text
+	MCPAllowlist      []string // server:tool, case-insensitive, * for any text
 	TerminalAllowlist []string // see [shell.Compile]
-	// Words for the classifier: what it should lean toward allowing and blocking.
+	// Instructions for the classifier: what it should lean towards allowing and
+	// blocking.
 	AllowInstructions []string
 	BlockInstructions []string
 }
 
-// Parse reads a permissions.json, which may have comments and trailing commas.
-// Keys that it does not know are ignored. A file that is not what it should be
-// is an error, which names the file and the key: whoever reads it must not go
-// on as if nothing had been blocked there.
+// Parse parses a permissions.json, which may contain comments and trailing
+// commas. Unknown keys are ignored. For an invalid file the error names the
+// file and the key: callers must not continue as if the file blocked nothing.
 func Parse(file string, data []byte) (Permissions, error) {
 	var p Permissions
 	if len(data) > MaxFile {
@@ -89,7 +89,7 @@ func list(file, key string, data json.RawMessage) ([]string, error) {
 	return out, nil
 }
 
-// Merge joins what several files say, those of a person and of a project.
+// Merge combines several files, such as those of a user and a project.
 func Merge(files ...Permissions) Permissions {
 	var all Permissions
 	for _, p := range files {
@@ -115,13 +115,14 @@ func join(to *[]string, more []string) {
 	}
 }
 
-// Restrictions are those of p that only ever narrow: the words for what to block.
+// Restrictions returns the part of p that can only restrict: the block
+// instructions.
 func (p Permissions) Restrictions() Permissions {
 	return Permissions{BlockInstructions: p.BlockInstructions}
 }
 
-// Effective is what holds: the team's permissions where it has any, and then
-// nothing else; else what the files say together.
+// Effective returns the permissions that apply: only the team's if it has any,
+// or else the combined files.
 func Effective(team *Permissions, files ...Permissions) Permissions {
 	if team != nil {
 		return *team
@@ -129,7 +130,7 @@ func Effective(team *Permissions, files ...Permissions) Permissions {
 	return Merge(files...)
 }
 
-// Encode writes p as a permissions.json that a person can read.
+// Encode formats p as a permissions.json for people.
 func (p Permissions) Encode() []byte {
 	type autoRun struct {
 		Allow []string `json:"allow_instructions,omitempty"`
@@ -150,7 +151,8 @@ func (p Permissions) Encode() []byte {
 	return append(data, '\n')
 }
 
-// AllowsMCP returns the entry that allows a tool of an MCP server, "" if none does.
+// AllowsMCP returns the entry that allows a tool of an MCP server, or "" if
+// there is none.
 func (p Permissions) AllowsMCP(server, tool string) string {
 	for _, e := range p.MCPAllowlist {
 		s, t, ok := strings.Cut(e, ":")
@@ -161,7 +163,7 @@ func (p Permissions) AllowsMCP(server, tool string) string {
 	return ""
 }
 
-// JudgeLine says what the allowlist says of a shell line.
+// JudgeLine judges a shell command line by the allow list.
 func (p Permissions) JudgeLine(line string) shell.Verdict {
 	return shell.Compile(p.TerminalAllowlist).Judge(line)
 }

@@ -74,7 +74,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestCheck is the table of the run modes: a row for each mode and way.
+// TestCheck is the table of the run modes, with a row for each mode and kind of
+// call.
 func TestCheck(t *testing.T) {
 	listed := Permissions{TerminalAllowlist: []string{"git status"}, MCPAllowlist: []string{"gh:get"}}
 	on, off := Setting{Permissions: listed, Sandbox: true, Enforced: true}, Setting{Permissions: listed, Enforced: true}
@@ -141,7 +142,8 @@ func TestStrictest(t *testing.T) {
 	}
 }
 
-// Taking an entry away never lets a call run that was asked about before.
+// TestFewerEntriesAllowNoMore checks that removing an entry never allows a call
+// that was asked about before.
 func TestFewerEntriesAllowNoMore(t *testing.T) {
 	lines := []string{"ls", "ls -l", "git status", "git status && ls", "rm x", "ls | wc"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,26 +8,26 @@ import (
 	"sync"
 )
 
-// errors that a program prints where the sandbox said no, and the access that
-// was wanted, if the words tell.
+// refusals maps the errors that programs print when the sandbox refuses an
+// access to the kind of access, if the text tells.
 var refusals = []string{
 	"permission denied", "read-only file system", "operation not permitted", "device or resource busy", "eacces", "erofs", "eperm", "ebusy",
 	"invalid cross-device link",
 }
 
-// quoted finds what may be a path in a line: between quotes, or a word.
-// It is made when it is needed: the sandbox's start does not.
+// quoted matches a possible path in a line: quoted text or a word. It is
+// compiled on first use, since starting the sandbox does not need it.
 var quoted = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("'([^']+)'|\"([^\"]+)\"|`([^`]+)`|‘([^’]+)’|([^\\s'\"`‘’]+)")
 })
 
-// maxDenials bounds what Explain returns.
+// maxDenials is how many denials Explain returns.
 const maxDenials = 5
 
-// Explain reads what a command that failed has printed, in the folder dir, and
-// says which of its complaints are the sandbox's doing, by which rule, and how
-// to ask. It is silent where the rules allow what was complained of: then
-// something else refused.
+// Explain reads the output of a failed command that ran in the folder dir, and
+// says which of its errors were caused by the sandbox, by which rule, and how
+// to ask for access. It is silent about accesses that the rules allow, since
+// something else refused them.
 func (r Rules) Explain(dir, output string) []string {
 	var found []string
 	for line := range strings.Lines(output) {
@@ -38,7 +38,7 @@ func (r Rules) Explain(dir, output string) []string {
 		if refused < 0 {
 			continue
 		}
-		// The word before the complaint is a name, though it may look like none.
+		// The word before the error is a path, even if it does not look like one.
 		name := ""
 		if words := strings.Fields(line[:min(refused, len(line))]); len(words) > 1 && strings.HasSuffix(words[len(words)-1], ":") {
 			name = words[len(words)-1]
@@ -53,7 +53,7 @@ func (r Rules) Explain(dir, output string) []string {
 	return found
 }
 
-// trimName takes off what stands around a name.
+// trimName removes quotes and punctuation around a name.
 func trimName(s string) string { return strings.Trim(s, "'\"`‘’,;:()[]") }
 
 func (r Rules) explainLine(dir, line, named string) (string, bool) {

@@ -14,11 +14,11 @@ import (
 	"aloft/internal/policy"
 )
 
-// Files are where a sandbox.json is looked for below the home folder and below
-// the repository: the first that is there counts.
+// Files are the paths of sandbox.json relative to the home folder and to the
+// repository. Only the first existing one is read.
 var Files = []string{".aloft/sandbox.json", ".cursor/sandbox.json"}
 
-// Layer is one sandbox.json. What is not set is nil or empty.
+// Layer is one sandbox.json. Unset fields are nil or empty.
 type Layer struct {
 	Type                   Type          `json:"type,omitempty"`
 	ReadWritePaths         []string      `json:"additionalReadwritePaths,omitempty"`
@@ -28,12 +28,12 @@ type Layer struct {
 	DisableTmpWrite        *bool         `json:"disableTmpWrite,omitempty"`
 	EnableSharedBuildCache *bool         `json:"enableSharedBuildCache,omitempty"`
 	Network                *NetworkRules `json:"networkPolicy,omitempty"`
-	// Unknown are keys that mean nothing here: a slip of the pen, or of a newer
-	// version. Whoever reads the file tells its owner.
+	// Unknown lists unknown keys, from typos or newer versions, so that the
+	// caller can warn about them.
 	Unknown []string `json:"-"`
 }
 
-// NetworkRules are what a file says of the network.
+// NetworkRules are a file's rules about the network.
 type NetworkRules struct {
 	Default string   `json:"default,omitempty"` // allow or deny
 	Allow   []string `json:"allow,omitempty"`
@@ -45,11 +45,11 @@ var known = []string{
 	"disableTmpWrite", "enableSharedBuildCache", "networkPolicy", "$schema",
 }
 
-// maxEntries bounds each list of a file.
+// maxEntries is the maximum length of each list in a file.
 const maxEntries = 10_000
 
-// Parse reads a sandbox.json, which may have comments and trailing commas. The
-// error says which key is wrong, and what it may be.
+// Parse parses a sandbox.json, which may contain comments and trailing commas.
+// The error names the invalid key and the valid values.
 func Parse(text []byte) (*Layer, error) {
 	plain, err := hujson.Standardize(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func Parse(text []byte) (*Layer, error) {
 	l := &Layer{}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if slices.Contains(known, key) {
-			exact[key] = keys[key] // the decoder would take a key in any case
+			exact[key] = keys[key] // the decoder would accept keys in any case
 		} else {
 			l.Unknown = append(l.Unknown, key)
 		}

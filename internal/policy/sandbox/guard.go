@@ -9,26 +9,27 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// TempFolders are the folders for temporary files of every machine.
+// TempFolders are the folders for temporary files in every machine.
 var TempFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// A Guard says which files a file tool may change without a review. File tools
-// run outside of the sandbox, so a file that changes what other programs run
-// would carry a command out of it. Its paths are absolute.
+// A Guard decides which files a file tool may change without a review. File
+// tools run outside of the sandbox, so changing a file that other programs
+// execute would be a way out of the sandbox. Its paths are absolute.
 type Guard struct {
 	Workspaces []string
-	Free       []string // other folders that need no review: for temporary files, for artifacts
+	Free       []string // other folders without review, for temporary files and artifacts
 }
 
-// Outside is what [Guard.Judge] says of a path in none of the guard's folders.
+// Outside is the result of [Guard.Judge] for a path in none of the guard's
+// folders.
 const Outside = "outside of the workspace and of the folders for temporary files"
 
-// guardedFolders are protected with all that is in them, in every folder of a
-// workspace: they hold what git, editors and ssh run.
+// guardedFolders are protected with all their content, in every folder of a
+// workspace: they contain what git, editors and ssh execute.
 var guardedFolders = []string{".git", ".vscode", ".idea", ".devcontainer", ".husky", ".githooks", ".ssh", ".gnupg"}
 
-// guardedFiles are protected in every folder of a workspace: programs that start
-// there, or for which that is the home folder, run commands that these name.
+// guardedFiles are protected in every folder of a workspace: programs that
+// start in that folder, or use it as their home, run commands from these files.
 var guardedFiles = []string{
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".inputrc",
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".pam_environment",
@@ -36,14 +37,14 @@ var guardedFiles = []string{
 	".envrc", ".vimrc", ".exrc", ".nvimrc", ".emacs", ".tmux.conf", ".screenrc", ".gdbinit", ".lldbinit", ".mcp.json", ".claude.json",
 }
 
-// gitDirFiles make their folder a repository of git's, or lead one elsewhere.
-// They are protected in this spelling.
+// gitDirFiles turn their folder into a git repository or redirect one. Their
+// spelling is case-sensitive.
 var gitDirFiles = []string{"HEAD", "commondir"}
 
-// Judge returns why a file tool needs a review to change name, an absolute path;
-// "" if it needs none. It looks at the path alone, so that who can follow
-// symbolic links judges the path that they lead to. Names are compared as file
-// systems do that fold case.
+// Judge returns why changing name, an absolute path, with a file tool needs a
+// review, or "" if it does not. It looks only at the path: callers that can
+// resolve symbolic links should pass the result. It compares names like
+// case-insensitive file systems do.
 func (g Guard) Judge(name string) string {
 	name = path.Clean("/" + strings.ReplaceAll(name, `\`, "/"))
 	for _, root := range slices.Concat(g.Workspaces, g.Free) {
@@ -54,7 +55,7 @@ func (g Guard) Judge(name string) string {
 	return Outside
 }
 
-// guarded judges a path below a root.
+// guarded judges a path relative to a root.
 func guarded(rel string) string {
 	parts := strings.Split(rel, "/")
 	for i, part := range parts {
@@ -74,14 +75,15 @@ func guarded(rel string) string {
 	return ""
 }
 
-// GuardedNames are the names that [Guard.Judge] protects in every folder, without
-// those that are patterns. Who can look at files compares them by identity too.
+// GuardedNames returns the names that [Guard.Judge] protects in every folder,
+// except patterns. Callers with access to the files also compare them by file
+// identity.
 func GuardedNames() []string {
 	return slices.Concat(guardedFolders, guardedFiles, []string{".cursor", ".aloft", ".claude", ".cursorignore"})
 }
 
-// fold is a name as file systems compare it that ignore case: ext4 and APFS
-// without characters that are not seen, NTFS without dots and spaces at the end.
+// fold normalizes a name like file systems that ignore case: ext4 and APFS
+// ignore invisible characters, NTFS dots and spaces at the end.
 func fold(name string) string {
 	name = strings.ReplaceAll(strings.ToLower(norm.NFKC.String(name)), "ß", "ss")
 	name = strings.Map(func(r rune) rune {

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Ignore holds the patterns of .cursorignore files, in the syntax of gitignore; a
-// question mark is one character, where git takes one byte.
-// The zero Ignore names nothing.
+// Ignore holds the patterns of .cursorignore files, with the syntax of
+// .gitignore. Unlike in git, a question mark matches a character and not a
+// byte. The zero Ignore matches nothing.
 type Ignore struct{ patterns []pattern }
 
 type pattern struct {
-	within  string // the folder of the file, relative to the root; "" is the root
+	within  string // folder of the file, relative to the root; "" is the root
 	match   *regexp.Regexp
 	negated bool
-	folder  bool // only folders
+	folder  bool // matches only folders
 }
 
-// Add reads a file that lies in the folder dir, relative to the root and ""
-// for the root itself. Files are added from the root down. What is no pattern
-// is passed over, as git does. A copy of g that was made before stays as it was.
+// Add adds the patterns of a file in the folder dir, relative to the root (""
+// is the root itself). Files must be added from the root down. Invalid patterns
+// are ignored, as in git. Earlier copies of g are not changed.
 func (g *Ignore) Add(dir, text string) {
 	g.patterns = slices.Clip(g.patterns)
 	for line := range strings.Lines(text) {
@@ -31,8 +31,8 @@ func (g *Ignore) Add(dir, text string) {
 	}
 }
 
-// Match reports whether a path, relative to the root, is named. Whoever walks a
-// tree does not enter a folder that is: what lies in it cannot be taken out.
+// Match reports whether a path, relative to the root, is ignored. When walking
+// a tree, do not enter an ignored folder: nothing in it can be re-included.
 func (g *Ignore) Match(name string, folder bool) bool {
 	for i := len(g.patterns) - 1; i >= 0; i-- {
 		p := g.patterns[i]
@@ -53,11 +53,11 @@ func (g *Ignore) Match(name string, folder bool) bool {
 // Empty reports whether there is no pattern.
 func (g *Ignore) Empty() bool { return len(g.patterns) == 0 }
 
-// maxPattern is the most bytes that a pattern may have.
+// maxPattern is the maximum size of a pattern in bytes.
 const maxPattern = 4096
 
 func parsePattern(line string) (p pattern, ok bool) {
-	// Spaces at the end do not count, unless the last is quoted.
+	// Ignore trailing spaces unless the last one is escaped.
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]
 	}
@@ -85,7 +85,7 @@ func parsePattern(line string) (p pattern, ok bool) {
 	return p, err == nil
 }
 
-// translate makes a regular expression of a glob.
+// translate converts a glob to a regular expression.
 func translate(glob string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(glob); {
@@ -126,7 +126,7 @@ func translate(glob string) (string, bool) {
 	return b.String(), true
 }
 
-// runeLen is the length of the first character of s.
+// runeLen returns the length of the first character of s.
 func runeLen(s string) int {
 	for i := range s {
 		if i > 0 {
@@ -136,13 +136,13 @@ func runeLen(s string) int {
 	return len(s)
 }
 
-// translateClass reads [a-z], [!a-z] or [[:digit:]] and says how long it is.
+// translateClass parses [a-z], [!a-z] or [[:digit:]] and returns its length.
 func translateClass(s string) (class string, n int, ok bool) {
 	var b strings.Builder
 	b.WriteByte('[')
 	i := 1
 	if i < len(s) && (s[i] == '!' || s[i] == '^') {
-		b.WriteString(`^/`) // no class holds a slash
+		b.WriteString(`^/`) // no class matches a slash
 		i++
 	}
 	for start := i; i < len(s); {

@@ -5,23 +5,25 @@ import (
 	"strings"
 )
 
-// Protection is a name that may not be changed in any root, whatever a file
-// says. Those of a folder hold for all in it but Open.
+// Protection is a name that must not be changed in any root, whatever a file
+// says. A folder's protection covers everything in it except Open.
 type Protection struct {
-	Name string   // relative to the root; the last part may be a pattern of package path
+	Name string   // relative to the root; the last element may be a pattern of package path
 	Dir  bool     // it is a folder
 	Open []string // names in it that may be changed
-	// Late says that the name cannot be held before it exists: any could be
-	// chosen, or git takes the mere file amiss. What appears is set aside.
+	// Late means that the name cannot be blocked before it exists, because it is
+	// a pattern, or because git would misread an empty file. It is moved away
+	// when it appears.
 	Late bool
 }
 
-// ownFolders are of people's working with agents, in what configures them.
+// ownFolders are the folders for people's work with agents within the
+// configuration folders.
 var ownFolders = []string{"rules", "commands", "worktrees", "skills", "agents"}
 
-// Protections are the built-in rules. In .cursor and its like all is protected
-// but the folders that are for the agent, which is more than the *.json that
-// must be.
+// Protections are the built-in rules. In .cursor and similar folders,
+// everything is protected except the folders meant for the agent. This covers
+// more than the *.json files, which are the minimum.
 var Protections = []Protection{
 	{Name: ".cursor", Dir: true, Open: ownFolders},
 	{Name: ".aloft", Dir: true, Open: ownFolders},
@@ -32,7 +34,7 @@ var Protections = []Protection{
 	{Name: ".git/info/attributes"},
 	{Name: ".cursorignore"},
 	{Name: "*.code-workspace", Late: true},
-	{Name: ".git/commondir", Late: true}, // would have git take its configuration from elsewhere
+	{Name: ".git/commondir", Late: true}, // it would make git read its configuration from elsewhere
 }
 
 // protecting returns the protection that covers name in root.
@@ -57,7 +59,7 @@ func protecting(root, name string) (string, bool) {
 				return p.Name, true
 			}
 		}
-		// The folder that holds a protected name cannot be moved or removed.
+		// The parent folder of a protected name cannot be moved or removed.
 		if dir := path.Dir(p.Name); dir != "." && rel == dir {
 			return p.Name, true
 		}

@@ -7,11 +7,12 @@ import (
 	"aloft/internal/policy"
 )
 
-// The tables of this file are those of docs/reference/run-modes.md about
-// sandbox.json, a test by the name of each row. What is asked here of the rules
-// is tried on a real kernel in cmd/sandbox.
+// The tables of this file are those about sandbox.json in
+// docs/reference/run-modes.md, with a test named after each row. Here they test
+// the rules; cmd/sandbox tests them on a real kernel.
 
-// deed is what a command tries: w: writes, r: reads a path, h: reaches a host.
+// allowed reports whether a deed is permitted: w: writes or r: reads a path, h:
+// connects to a host.
 func allowed(t *testing.T, p Policy, deed string) bool {
 	t.Helper()
 	name := deed[2:]
@@ -77,7 +78,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMergeRows is the table of how files come together.
+// TestMergeRows is the table of how files are merged.
 func TestMergeRows(t *testing.T) {
 	for _, c := range []struct {
 		name, home, repo, team string
@@ -116,13 +117,13 @@ func TestMergeRows(t *testing.T) {
 	}
 }
 
-// TestNetworkModes is the table of where the rules of the network come from.
+// TestNetworkModes is the table of where the network rules come from.
 func TestNetworkModes(t *testing.T) {
 	file := &Layer{Network: &NetworkRules{Allow: []string{"own.test"}, Deny: []string{"bad.test"}}}
 	for _, c := range []struct {
 		name                 string
 		mode                 NetworkMode
-		packages, other, bad bool // own.test is always reached
+		packages, other, bad bool // own.test is always allowed
 	}{
 		{"sandbox_json", FileOnly, false, false, false},
 		{"sandbox_json_and_defaults", WithDefaults, true, false, false},
@@ -145,7 +146,7 @@ func TestNetworkModes(t *testing.T) {
 	}
 }
 
-// TestProtected is the table of what may not be changed even inside of the
+// TestProtected is the table of what must not be changed even inside of the
 // workspace, whatever a file says.
 func TestProtected(t *testing.T) {
 	open := Layers{Home: &Layer{Type: ReadWrite, ReadWritePaths: []string{"/", "/w", "/w/.git", "/w/.cursor", "/w/.vscode"}}}.Merge()

@@ -6,46 +6,46 @@ import (
 	"strings"
 )
 
-// Scope is where a policy holds. Its paths are absolute and without symbolic
-// links.
+// Scope describes where a policy applies. Its paths are absolute and without
+// symbolic links.
 type Scope struct {
 	Workspaces []string
-	Home       string   // ~ of paths; "" if there is none
+	Home       string   // replaces ~ in paths; "" if there is none
 	Temp       []string // folders for temporary files
-	Hidden     []string // what .cursorignore names, and sockets that lead out
-	Nested     []string // repositories in the workspaces beside their own
+	Hidden     []string // paths matched by .cursorignore, and sockets that lead out of the sandbox
+	Nested     []string // repositories within the workspaces
 }
 
-// Grant is a path that is open, with all below it, and what opened it.
+// Grant is an accessible path, including everything below it, and its reason.
 type Grant struct {
 	Path, Rule string
 }
 
-// Rules are a policy in its place: every path absolute and clean.
+// Rules are a policy applied to a place: every path is absolute and clean.
 type Rules struct {
 	Policy     Policy
 	Writable   []Grant
-	Readable   []Grant // nil: everything
-	ReadOnly   []Grant // inside what is writable
+	Readable   []Grant // nil means everything
+	ReadOnly   []Grant // inside writable paths
 	Hidden     []string
 	Workspaces []string
-	Nested     []string // repositories in workspaces: what is git's is protected there too
+	Nested     []string // repositories in workspaces, whose git files are protected too
 }
 
-// SystemPaths may be read within the narrowest boundary: the programs, and what
+// SystemPaths are readable even with the boundary Workspace: programs, and what
 // they need to start.
 var SystemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
 	"/dev", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/var/lib/dpkg", "/var/cache/fontconfig", "/exec-daemon",
 }
 
-// buildCaches are below the home folder.
+// buildCaches are relative to the home folder.
 var buildCaches = []string{
 	".cache", "go/pkg", ".npm", ".yarn", ".bun/install/cache", ".local/share/pnpm/store", ".cargo/registry", ".cargo/git",
 	".gradle/caches", ".m2/repository", ".nuget/packages", ".ivy2", ".sbt", ".gem", ".bundle/cache", ".composer/cache", ".pub-cache",
 }
 
-// In makes the rules of a policy for a place.
+// In returns the rules of a policy for a place.
 func (p Policy) In(place Scope) Rules {
 	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested}
 	full := place.path
@@ -90,8 +90,8 @@ func (p Policy) In(place Scope) Rules {
 	return r
 }
 
-// path makes a path of a file absolute: ~ is the home folder, and what is
-// relative is so to the first workspace.
+// path makes a path from a file absolute: ~ is the home folder, and relative
+// paths are relative to the first workspace.
 func (p Scope) path(name string) string {
 	switch {
 	case p.Home != "" && (name == "~" || strings.HasPrefix(name, "~/")):
@@ -102,24 +102,24 @@ func (p Scope) path(name string) string {
 	return path.Join(p.Workspaces[0], name)
 }
 
-// Access is a way to touch a path.
+// Access is a kind of access to a path.
 type Access int
 
-// The ways.
+// The kinds of access.
 const (
 	Read Access = iota
 	Write
 )
 
-// Verdict is what the rules say of one path.
+// Verdict is the decision about one path.
 type Verdict struct {
 	Allowed bool
-	Rule    string // what decided
-	Ask     string // how to be allowed it; empty where nothing gives it
+	Rule    string // the deciding rule
+	Ask     string // how to get permission; "" if that is impossible
 }
 
-// Judge judges a path that is absolute and has no symbolic links. It compares
-// protected names in any case, as some file systems do.
+// Judge judges a path, which must be absolute and without symbolic links. It
+// compares protected names case-insensitively, as some file systems do.
 func (r Rules) Judge(access Access, name string) Verdict {
 	name = path.Clean("/" + name)
 	if r.Policy.Type == InsecureNone {
@@ -163,9 +163,9 @@ func (r Rules) Judge(access Access, name string) Verdict {
 	return Verdict{Allowed: true, Rule: g.Rule}
 }
 
-// Changeable are the grants of what is writable that no read-only path covers:
-// what may only be read stays so in all of it, / too. The paths are compared as
-// real gives them.
+// Changeable returns the writable grants that no read-only path covers: a
+// read-only path, even /, is read-only in all of it. real resolves paths before
+// they are compared.
 func (r Rules) Changeable(real func(string) string) []Grant {
 	var open []Grant
 	for _, w := range r.Writable {
@@ -181,14 +181,15 @@ func (r Rules) Changeable(real func(string) string) []Grant {
 	return open
 }
 
-// nearer reports whether what is writable lies inside what is only read because
-// of the type: a folder for temporary files in a workspace that may only be read.
+// nearer reports whether a writable path is inside one that is read-only
+// because of the type, such as a folder for temporary files in a read-only
+// workspace.
 func nearer(writable, readonly Grant, p Policy) bool {
 	return readonly.Rule == "type "+string(ReadOnly) && Below(readonly.Path, writable.Path) && writable.Path != readonly.Path && p.Type == ReadOnly
 }
 
-// Roots are the folders in which names are protected: each workspace, and each
-// folder that was added to what is writable.
+// Roots returns the folders in which names are protected: each workspace, and
+// each added writable folder.
 func (r Rules) Roots() []string {
 	roots := slices.Clone(r.Workspaces)
 	for _, g := range r.Writable {
@@ -202,7 +203,7 @@ func (r Rules) Roots() []string {
 // Devices may be written to in every sandbox.
 var Devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"}
 
-// Below reports whether name is dir or lies in it.
+// Below reports whether name is dir or inside it.
 func Below(dir, name string) bool {
 	return name == dir || dir == "/" || strings.HasPrefix(name, dir+"/")
 }

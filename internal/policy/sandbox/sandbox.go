@@ -1,10 +1,11 @@
-// Package sandbox says what a command in its sandbox may touch: the noun behind
-// sandbox.json. Files are parsed to a [Layer] each, the layers are merged to one
-// [Policy], and a policy in a [Place] becomes [Rules], which judge paths. It does
-// no I/O: who enforces it (internal/guest/sandbox) brings the files and the host.
+// Package sandbox defines what a command in its sandbox may access, the policy of
+// sandbox.json. Each file is parsed to a [Layer], the layers are merged to one
+// [Policy], and a policy in a [Place] becomes [Rules], which judge paths. The
+// package does no I/O: its caller (internal/guest/sandbox) reads the files,
+// inspects the host and enforces the rules.
 //
-// What a layer adds as a restriction never permits more, and nothing weakens
-// the built-in rules of [Protections].
+// A restriction added by a layer never permits more, and nothing weakens the
+// built-in rules in [Protections].
 package sandbox
 
 import (
@@ -17,67 +18,67 @@ import (
 // Type is how much of the workspace may be changed.
 type Type string
 
-// The types, from the widest to the narrowest.
+// The types, from the least to the most restrictive.
 const (
-	InsecureNone Type = "insecure_none" // no sandbox at all
+	InsecureNone Type = "insecure_none" // no sandbox
 	ReadWrite    Type = "workspace_readwrite"
 	ReadOnly     Type = "workspace_readonly"
 )
 
-// Boundary is how far reading goes.
+// Boundary is which files may be read.
 type Boundary string
 
 // The boundaries.
 const (
-	System    Boundary = "system"    // all that the user may read
-	Workspace Boundary = "workspace" // the workspace, the system's programs, and what is added
+	System    Boundary = "system"    // everything that the user can read
+	Workspace Boundary = "workspace" // the workspace, the system's programs, and added paths
 )
 
-// NetworkMode says where the network's rules come from.
+// NetworkMode says where the network rules come from.
 type NetworkMode string
 
-// The modes. The empty one is WithDefaults.
+// The modes. "" means WithDefaults.
 const (
 	FileOnly     NetworkMode = "sandbox_json"
-	WithDefaults NetworkMode = "sandbox_json_and_defaults" // and DefaultHosts
+	WithDefaults NetworkMode = "sandbox_json_and_defaults" // sandbox.json plus DefaultHosts
 	AllowAll     NetworkMode = "allow_all"
 )
 
-// NetworkModes are all modes.
+// NetworkModes lists all modes.
 var NetworkModes = []NetworkMode{FileOnly, WithDefaults, AllowAll}
 
-// DefaultHosts are where packages and sources come from.
+// DefaultHosts are common sources of packages and source code.
 var DefaultHosts = []string{
 	"*.npmjs.org", "*.yarnpkg.com", "*.pypi.org", "*.pythonhosted.org", "*.crates.io", "*.rust-lang.org", "*.golang.org",
 	"*.rubygems.org", "*.maven.org", "*.gradle.org", "*.nuget.org", "*.packagist.org", "*.hex.pm", "*.debian.org", "*.ubuntu.com",
 	"*.alpinelinux.org", "*.github.com", "*.githubusercontent.com", "*.gitlab.com", "*.bitbucket.org", "*.nodejs.org",
 }
 
-// Policy is what was made of the layers.
+// Policy is the result of merging layers.
 type Policy struct {
 	Type              Type
-	ReadWrite         []string // beside the workspace; as written, see Place
-	ReadOnly          []string // may be read, and not changed even inside what may be
-	Read              []string // may be read beyond the boundary
+	ReadWrite         []string // in addition to the workspace; as written, see Place
+	ReadOnly          []string // readable, but not writable even inside a writable path
+	Read              []string // readable beyond the boundary
 	ReadBoundary      Boundary
 	DisableTmpWrite   bool
-	SharedBuildCache  bool // the caches of build tools may be changed
+	SharedBuildCache  bool // the caches of build tools are writable
 	Network           policy.Network
-	UnrestrictedHosts bool // the network is the host's own: allow all, and nothing denied
+	UnrestrictedHosts bool // all hosts are allowed and none denied, so the command uses the host's network directly
 }
 
-// Default is the policy that no file has changed, without network.
+// Default returns the policy without any file, and without network.
 func Default() Policy { return Layers{Mode: FileOnly}.Merge() }
 
-// Strictest is the policy that allows least: what has to hold where nobody can
-// say which one does.
+// Strictest returns the most restrictive policy, for when the policy cannot be
+// determined.
 func Strictest() Policy {
 	p := Policy{Type: ReadOnly, ReadBoundary: Workspace, DisableTmpWrite: true}
 	p.Network.Mode = policy.None
 	return p
 }
 
-// Layers are the files that count, nil where there is none.
+// Layers are the files to merge; nil for missing ones.
 type Layers struct {
 	Home, Repository, Team *Layer
 	Mode                   NetworkMode
@@ -93,9 +94,9 @@ func stricter(a, b Type) Type {
 	return a
 }
 
-// Merge makes one policy: the repository's word over the home's, and the team's
-// over both where it is the narrower. Paths and denials are united, and so is
-// what is allowed unless the team has a list of its own.
+// Merge combines the layers. The repository's values override the home
+// folder's, and the team's override both if they are stricter. Paths and deny
+// rules are united, and so are allow rules unless the team has its own list.
 func (l Layers) Merge() Policy {
 	home, repo, team := orEmpty(l.Home), orEmpty(l.Repository), orEmpty(l.Team)
 	p := Policy{Type: cmp.Or(repo.Type, home.Type, ReadWrite), ReadBoundary: cmp.Or(repo.ReadBoundary, home.ReadBoundary, System)}
@@ -129,7 +130,7 @@ func (l Layers) network(home, repo, team *NetworkRules) policy.Network {
 			continue
 		}
 		deny = deny || rules.Default == "deny"
-		// Beside the team's allow list only the team may open the network.
+		// If the team has an allow list, only the team can open the network.
 		allow = allow || rules.Default == "allow" && (rules == team || !listed)
 		n.Allow, n.Deny = unite(n.Allow, rules.Allow), unite(n.Deny, rules.Deny)
 	}
@@ -159,7 +160,7 @@ func orEmpty(l *Layer) Layer {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// unite appends what is not there yet.
+// unite appends the elements of more that are missing.
 func unite(to, more []string) []string {
 	there := make(map[string]bool, len(to)+len(more))
 	for _, s := range to {

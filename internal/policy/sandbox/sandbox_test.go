@@ -69,7 +69,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Each default of the specification.
+// TestDefaults checks each default of the specification.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	if p := Default(); !equal(p, Policy{Type: ReadWrite, ReadBoundary: System, Network: policy.Network{Mode: policy.None}}) {
@@ -124,7 +124,7 @@ func TestJudge(t *testing.T) {
 		policy Policy
 		access Access
 		name   string
-		rule   string // begins with "no " where it is denied
+		rule   string // starts with "no " if the access is denied
 	}{
 		{Default(), Write, "/w/a", "type workspace_readwrite"},
 		{Default(), Write, "/w/../etc/x", "no outside of what type workspace_readwrite lets change"},
@@ -187,7 +187,7 @@ func TestExplain(t *testing.T) {
 		"Error: EROFS: read-only file system, open '/home/u/.npmrc'\n":             "/home/u/.npmrc may not be changed",
 		"PermissionError: [Errno 13] Permission denied: '/root/x'\n":               "/root/x may not be changed",
 		"/dev/shm/run/script: line 1: .git/config: Read-only file system\n":        "/w/.git/config may not be changed",
-		"cat: /w/unreadable: Permission denied\n":                                  "", // the rules allow it: something else refused
+		"cat: /w/unreadable: Permission denied\n":                                  "", // the rules allow it, so something else refused it
 		"fatal: something else\n/etc/x is nice\n":                                  "",
 		"ls: cannot open directory 'hidden': Permission denied\n":                  "/w/hidden may not be read",
 		"mv: cannot move '.git' to 'g': Device or resource busy\n":                 "/w/.git may not be changed",
@@ -199,8 +199,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestMoreRestrictionNeverAllowsMore draws layers, adds a restriction to one,
-// and asks both.
+// TestMoreRestrictionNeverAllowsMore draws random layers, adds a restriction to
+// one, and compares the rules of both.
 func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 	t.Parallel()
 	hosts := rapid.SampledFrom([]string{"a.test", "*.a.test", "b.a.test", "8.8.8.0/24", "10.0.0.0/8"})
@@ -281,7 +281,7 @@ func TestMoreRestrictionNeverAllowsMore(t *testing.T) {
 		for _, name := range []string{"/w/x", "/w/a", "/w/a/b/c", "/w/.git/config", "/w/.git/index", "/etc/x", "/home/u/x/y", "/home/u/.npm/x", "/tmp/x", "/data", "/usr/x"} {
 			for _, access := range []Access{Read, Write} {
 				if access == Read && how == 1 {
-					continue // what may only be read may be read
+					continue // a readable path may stay readable
 				}
 				if rr.Judge(access, name).Allowed && !wr.Judge(access, name).Allowed {
 					t.Fatalf("%v of %s: allowed by %+v, and not by %+v", access, name, r, w)
@@ -331,12 +331,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestIgnoreIsAsGitHasIt asks git the same.
+// TestIgnoreIsAsGitHasIt compares with git.
 func TestIgnoreIsAsGitHasIt(t *testing.T) {
 	t.Parallel()
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Fatal(err) // the repository itself needs it
+		t.Fatal(err) // the repository needs it
 	}
 	names := []string{"a", "b.key", "d/a", "d/b.key", "d/e/a", "d/e/f/b.key", "x y", "#c", "!n", "d/x[1]", "caf\u00e9", "d/e/x1", "z/d/a"}
 	for _, patterns := range []string{
@@ -363,14 +363,14 @@ func TestIgnoreIsAsGitHasIt(t *testing.T) {
 		cmd := exec.Command(git, "-C", dir, "check-ignore", "--stdin", "-z")
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 		cmd.Stdin = strings.NewReader(strings.Join(names, "\x00") + "\x00")
-		out, _ := cmd.Output() // exit 1 where none is
+		out, _ := cmd.Output() // exit status 1 means no match
 		want := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 		var g Ignore
 		g.Add("", patterns)
 		for _, n := range names {
 			got := false
 			parts := strings.Split(n, "/")
-			for i := range parts { // as a walk from the root does
+			for i := range parts { // parents first, as in a walk from the root
 				got = got || g.Match(strings.Join(parts[:i+1], "/"), i < len(parts)-1)
 				if got {
 					break

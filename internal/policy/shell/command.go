@@ -9,7 +9,7 @@ import (
 // command judges one simple command.
 func (j *judge) command(text string, words []word) {
 	entry, why := j.judgeCommand(words)
-	if why == "-" { // a wrapper: what it runs has been judged in its place
+	if why == "-" { // a wrapper: the command that it runs has been judged instead
 		return
 	}
 	j.commands = append(j.commands, Command{Text: text, Allowed: why == "", Entry: entry, Why: why})
@@ -19,7 +19,7 @@ func (j *judge) command(text string, words []word) {
 }
 
 // judgeCommand returns the entry that allows the command, or why it is not
-// allowed; "-" if it only runs another, which was judged.
+// allowed; "-" if it only runs another command, which was judged.
 func (j *judge) judgeCommand(words []word) (entry, why string) {
 	name := words[0]
 	switch {
@@ -57,7 +57,7 @@ func (j *judge) judgeCommand(words []word) (entry, why string) {
 	return e.text, ""
 }
 
-// innerLine is the line of bash -c.
+// innerLine returns the command line of bash -c.
 func innerLine(words []word) (string, bool) {
 	if len(words) < 3 || words[0].value != "bash" || words[1].value != "-c" || words[1].kind != literal || words[2].kind != literal {
 		return "", false
@@ -65,7 +65,7 @@ func innerLine(words []word) (string, bool) {
 	return words[2].value, true
 }
 
-// inner judges a line that another holds.
+// inner judges a command line inside another.
 func (j *judge) inner(line string) {
 	v := j.list.Judge(line)
 	j.commands = append(j.commands, v.Commands...)
@@ -74,7 +74,7 @@ func (j *judge) inner(line string) {
 	}
 }
 
-// spoken writes words out as they stood on the line.
+// spoken returns words as written on the line.
 func spoken(words []word) string {
 	var out []string
 	for _, w := range words {
@@ -83,9 +83,9 @@ func spoken(words []word) string {
 	return strings.Join(out, " ")
 }
 
-// danger says why a command that an entry allows is not allowed after all:
-// what the entry does not spell out would have the program start another one,
-// write where it is told to, or cannot be read. "" if nothing is wrong with it.
+// danger returns why a command that matches an entry is not allowed after all,
+// or "": the arguments beyond the entry could start another program or write a
+// file, or are unknown. spelled is how many words the entry spells out.
 func danger(name string, words []word, spelled int) string {
 	p := programs[path.Base(name)]
 	switch {
@@ -134,23 +134,23 @@ func values(words []word) []string {
 	return out
 }
 
-// program is what is known of a program that may start others.
+// program describes a program that may start others.
 type program struct {
-	inert      bool     // none of its arguments starts a program, or writes a file
-	afterFirst bool     // the same, if the first of them is no option
-	runner     bool     // its arguments are another program's name and arguments
-	spelled    bool     // it runs whatever its arguments say: an entry must spell all of them
-	stdin      bool     // it runs what it reads, unless it is given a file
-	long       []string // long options that start a program or write a file, without dashes
-	short      string   // the same as letters, also among others
-	words      []string // the same, as whole arguments
-	begins     []string // the same, as beginnings of an argument
-	// check is for what the lists cannot say. from is the first argument that no
-	// entry has spelled out.
+	inert      bool     // none of its arguments starts a program or writes a file
+	afterFirst bool     // like inert, if its first argument is not an option
+	runner     bool     // its arguments are another command
+	spelled    bool     // it can run arbitrary things, so an entry must spell out all arguments
+	stdin      bool     // it executes its standard input unless it gets a file
+	long       []string // long options, without dashes, that start a program or write a file
+	short      string   // such short options, also combined with others
+	words      []string // such whole arguments
+	begins     []string // such prefixes of an argument
+	// check handles what the lists cannot express. from is the index of the first
+	// argument that the entry does not spell out.
 	check func(args []string, from int) string
 }
 
-// option says what is wrong with one argument.
+// option returns what is wrong with one argument, or "".
 func (p program) option(arg string) string {
 	for _, w := range p.words {
 		if arg == w {
@@ -165,7 +165,7 @@ func (p program) option(arg string) string {
 	if name, ok := strings.CutPrefix(arg, "--"); ok {
 		name, _, _ = strings.Cut(name, "=")
 		for _, l := range p.long {
-			if name != "" && strings.HasPrefix(l, name) { // GNU takes abbreviations
+			if name != "" && strings.HasPrefix(l, name) { // GNU programs accept abbreviations
 				return "--" + l + " may start a program, or write a file"
 			}
 		}

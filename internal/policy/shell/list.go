@@ -8,22 +8,22 @@ import (
 	"aloft/internal/policy/pattern"
 )
 
-// A List is what may run. It is safe for concurrent use.
+// A List is a list of allowed commands. It is safe for concurrent use.
 type List struct {
 	entries []entry
 }
 
-// entry is one line of a list: either the first words of a command, or a
+// entry is one entry of a list: either the first words of a command, or a
 // program with a glob for its arguments, base:args-glob.
 type entry struct {
 	text  string
 	words []string
-	glob  string // of the arguments, where globs is true
+	glob  string // of the arguments, if globs is set
 	globs bool
 }
 
-// Compile makes a list of the entries of terminalAllowlist. An entry that names
-// no program, or that holds more than words, allows nothing.
+// Compile compiles the entries of terminalAllowlist. An entry that names no
+// program, or contains more than plain words, allows nothing.
 func Compile(entries []string) *List {
 	l := &List{}
 	for _, text := range entries {
@@ -42,7 +42,8 @@ func Compile(entries []string) *List {
 	return l
 }
 
-// literalWords are the words of a command that holds nothing else; nil for any other text.
+// literalWords returns the words of a command that contains nothing else, or
+// nil for any other text.
 func literalWords(text string) []string {
 	if unreadable(text) != "" {
 		return nil
@@ -65,8 +66,8 @@ func literalWords(text string) []string {
 	return words
 }
 
-// match returns the entry that allows the command, and how many of its words
-// the entry spells out. Of several, the one that spells the most.
+// match returns the entry that allows the command, and how many words it spells
+// out. If several match, it returns the one that spells out the most.
 func (l *List) match(words []word) (best entry, spelled int) {
 	for _, e := range l.entries {
 		if len(e.words) <= spelled || !e.covers(words) {
@@ -91,7 +92,7 @@ func (e entry) covers(words []word) bool {
 	}
 	var args []string
 	for _, w := range words[1:] {
-		if w.kind != literal { // what is not known matches nothing but everything
+		if w.kind != literal { // unknown words match only a glob for everything
 			return e.glob == "*"
 		}
 		args = append(args, w.value)

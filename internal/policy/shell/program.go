@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// changesShell are the builtins of bash that change what later words mean, or
-// that run text which the line does not show.
+// changesShell are the builtins of bash that change the meaning of later words,
+// or that run text which is not on the line.
 var changesShell = set(`. source eval exec alias unalias enable hash trap set shopt declare typeset local export readonly unset let read mapfile
 	readarray getopts bind complete compgen compopt history fc jobs disown suspend coproc wait caller return shift
 	ulimit umask logout pushd popd dirs [[`)
 
-// inert programs have no argument that starts a program or writes a file, so
-// that any argument will do.
+// inert programs have no arguments that start a program or write a file, so any
+// arguments are allowed.
 const inert = `echo true false : pwd cat head tail wc ls basename dirname realpath readlink stat du df whoami id groups uname nl tac rev cut tr
 	cmp comm join paste expand unexpand fold fmt seq sleep expr grep egrep fgrep md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum
 	b2sum base64 base32 od hexdump jq which printenv diff nproc arch tty users uptime free lscpu numfmt factor strings cd`
 
-// runners run what their arguments name. An entry has to spell out at least
-// which program that is; what comes after is then judged as that program's.
+// runners run the command in their arguments. An entry must spell out at least
+// the program; its remaining arguments are then judged as that program's.
 const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter strace ltrace gdb gdbserver lldb script expect watch parallel flock entr
 	tmux screen at batch crontab systemd-run taskset chrt numactl unbuffer rlwrap dbus-run-session xvfb-run fakeroot proot bwrap firejail
 	busybox toybox ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 start-stop-daemon daemonize npx bunx uvx pipx capsh setarch linux32 linux64
@@ -26,15 +26,15 @@ const runners = `sudo su doas pkexec runuser setpriv chroot unshare nsenter stra
 	nodemon concurrently cross-env gosu su-exec tini dumb-init valgrind perf rr heaptrack prlimit choom sshpass autossh mosh torsocks proxychains
 	proxychains4 tsocks eatmydata faketime cpulimit chronic sg runcon ssh-agent dbus-launch systemd-inhibit systemd-cat systemd-nspawn wine catchsegv`
 
-// spelledOut programs run text in languages, or on hosts, of their own: an
-// entry has to spell all of it.
+// spelledOut programs run text in their own languages or on other hosts: an
+// entry must spell out everything.
 const spelledOut = `socat nc ncat netcat telnet ssh vi vim nvim view ex ed emacs nano pico ksh zsh fish csh tcsh ash rbash
 	tclsh wish osascript m4 dc bc sqlite3 mysql psql mongosh redis-cli ftp lftp sftp irb pry ghci iex erl scala groovy jshell gnuplot ip deno bun
 	ts-node tsx mutt mail sendmail crash logrotate`
 
-// programs are those whose arguments matter. It is looked up by the last part
-// of a path. A program that is not here is taken to do what its entry's author
-// knows it to do.
+// programs are those whose arguments matter, keyed by the last element of their
+// path. Any other program is trusted to do what the author of its entry
+// expects.
 var programs = func() map[string]program {
 	m := map[string]program{
 		"printf":   {afterFirst: true, begins: []string{"-v"}, check: printf},
@@ -93,7 +93,7 @@ var programs = func() map[string]program {
 	same(program{spelled: true}, spelledOut)
 	same(program{stdin: true}, "sh bash dash")
 	same(program{check: script}, "perl ruby php lua luajit Rscript")
-	same(program{check: script, words: []string{"-v"}}, "python python2 python3 pypy3") // -v reads on
+	same(program{check: script, words: []string{"-v"}}, "python python2 python3 pypy3") // -v takes no value
 	same(program{check: awk}, "awk gawk mawk nawk")
 	same(program{long: []string{"log-file", "lesskey-file", "lesskey-src", "lesskey-content"}, short: "oOk", begins: []string{"+"}}, "less more")
 	same(program{long: []string{"exec", "exec-batch"}, short: "xX"}, "fd fdfind")
@@ -118,7 +118,8 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// dashes are options of programs that take them with one dash and with two.
+// dashes returns options of programs that accept them with one dash and with
+// two.
 func dashes(names ...string) []string {
 	var out []string
 	for _, n := range names {
@@ -127,8 +128,8 @@ func dashes(names ...string) []string {
 	return out
 }
 
-// script demands that an interpreter is given a file of code, and not text that
-// stands on the line or that it reads.
+// script requires that an interpreter gets a file of code, and not code on the
+// line or on its standard input.
 func script(args []string, from int) string {
 	switch {
 	case len(args) == 0 || args[0] == "-":
@@ -143,10 +144,10 @@ func script(args []string, from int) string {
 	return ""
 }
 
-// standardInput matches what may be a name of the interpreter's own input.
+// standardInput matches names that may mean the interpreter's own input.
 var standardInput = regexp.MustCompile(`(^|/)(dev/(stdin|fd/)|proc/)`)
 
-// counts matches what has bash's printf set a variable.
+// counts matches a format with which bash's printf sets a variable.
 var counts = regexp.MustCompile(`%[^a-zA-Z%\\]*[hlLjzt]*n`)
 
 func printf(args []string, _ int) string {
@@ -161,7 +162,7 @@ func printf(args []string, _ int) string {
 	return ""
 }
 
-// curl refuses the words of --write-out that have it write a file.
+// curl refuses --write-out formats that write a file.
 func curl(args []string, _ int) string {
 	for i, a := range args {
 		if strings.Contains(a, "%output{") || strings.HasPrefix(a, "-w@") || strings.HasPrefix(a, "@") && i > 0 && (args[i-1] == "-w" || strings.HasPrefix(args[i-1], "--w")) {
@@ -171,10 +172,10 @@ func curl(args []string, _ int) string {
 	return ""
 }
 
-// awkDanger is what a program in awk starts others and writes files by.
+// awkDanger matches constructs with which awk starts programs or writes files.
 var awkDanger = regexp.MustCompile(`system|getline|[|>@]|printf?\s*\(?.*>`)
 
-// awk lets pass programs that only compute and print.
+// awk allows programs that only compute and print.
 func awk(args []string, from int) string {
 	for i := 0; i < len(args); i++ {
 		switch a := args[i]; {
@@ -186,13 +187,13 @@ func awk(args []string, from int) string {
 		case i >= from && awkDanger.MatchString(a):
 			return "a program in awk may start programs and write files"
 		default:
-			return "" // what comes after are files
+			return "" // the rest are files
 		}
 	}
 	return "an interpreter without a script runs what it reads"
 }
 
-// oneFile refuses a second file name: that one is written.
+// oneFile refuses a second file name, since it is an output file.
 func oneFile(args []string, from int) string {
 	files := 0
 	for i, a := range args {
@@ -225,7 +226,8 @@ func containers(args []string, from int) string {
 	return ""
 }
 
-// gitCommands are git's own that neither run text nor rewrite its configuration.
+// gitCommands are git's own commands that neither run text nor change its
+// configuration.
 var gitCommands = set(`add am annotate apply archive blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout
 	cherry cherry-pick clean clone commit count-objects describe diff diff-files diff-index diff-tree fetch for-each-ref format-patch fsck gc grep
 	hash-object init log ls-files ls-remote ls-tree merge merge-base merge-tree mv name-rev notes pack-refs prune pull push range-diff rebase
@@ -248,13 +250,13 @@ var tarProgram = program{
 
 var gitGlobals = set("--no-pager --no-optional-locks --literal-pathspecs --no-replace-objects --version -P -v --help -h")
 
-// git refuses options before the command that have it run or read what is not
-// the repository's, commands that are aliases, and those that run text.
+// git refuses options that make it run or read things outside of the
+// repository, aliases, and commands that run text.
 func git(args []string, from int) string {
 	for i, a := range args {
 		switch {
 		case i < from:
-			if !strings.HasPrefix(a, "-") { // the entry names the command
+			if !strings.HasPrefix(a, "-") { // the entry spells out the command
 				return gitCommand(a, args[i+1:], max(0, from-i-1))
 			}
 		case gitGlobals[a]:
@@ -288,7 +290,7 @@ func gitCommand(name string, args []string, from int) string {
 	return ""
 }
 
-// tar refuses letters of its old style, which has no dash.
+// tar refuses the old style of options without a dash.
 func tar(args []string, from int) string {
 	if from == 0 && len(args) > 0 && !strings.HasPrefix(args[0], "-") && strings.ContainsAny(args[0], "IFTX") {
 		return args[0] + " may start a program"
@@ -301,10 +303,11 @@ func tar(args []string, from int) string {
 	return ""
 }
 
-// tarColons are the options whose values may have colons and are no archives.
+// tarColons are the options whose values may contain colons but are not
+// archives.
 var tarColons = set("--exclude --transform --xform --owner --group --mtime --newer")
 
-// sedSafe is a script of sed that only prints, drops and substitutes.
+// sedSafe matches sed scripts that only print, delete and substitute.
 var sedSafe = regexp.MustCompile(`^(\d+|\$|\d+,(\d+|\$))?[pdq=]$|^(\d+(,(\d+|\$))?)?s(/[^/\\\n]*/[^/\\\n]*/|\|[^|\\\n]*\|[^|\\\n]*\||#[^#\\\n]*#[^#\\\n]*#)[gpiI0-9]*$|^/[^/\\\n]*/[pd]$`)
 
 func sed(args []string, from int) string {
@@ -328,7 +331,7 @@ func sed(args []string, from int) string {
 	return ""
 }
 
-// setsVariable refuses the variables of make: they may name the shell.
+// setsVariable refuses variables of make, which could set the shell.
 func setsVariable(args []string, from int) string {
 	for _, a := range args[from:] {
 		if strings.Contains(a, "=") && !strings.HasPrefix(a, "-j") {

@@ -2,9 +2,9 @@ package shell
 
 import "testing"
 
-// TestConstructs is the table of docs/reference/run-modes.md about what of a
-// line counts, a test by the name of each row: git status is on the list, and
-// rm is not. What is more of each is in testdata/lines.tsv.
+// TestConstructs is the table in docs/reference/run-modes.md about the parts of
+// a line, with a test named after each row: git status is on the list, and rm
+// is not. testdata/lines.tsv has more examples.
 func TestConstructs(t *testing.T) {
 	list := Compile([]string{"git status", "echo", "cat", "npm:install*"})
 	for _, c := range []struct{ name, allowed, not string }{

@@ -1,14 +1,14 @@
-// Package shell judges lines of bash: whether every program that a line would
-// start is on a list that a person wrote. A wrong yes is the worst mistake that
-// it can make, so it reads a line as bash's grammar has it, and says no to
-// whatever it cannot read: words that are known only when the line runs,
-// redirections into files, changes to the shell itself, options that have a
-// program start another.
+// Package shell judges command lines of bash: whether every program that a line
+// would start is on an allow list written by a person. A wrong yes is its worst
+// possible error, so it parses the line with bash's grammar and refuses
+// everything that it cannot decide: words known only at run time, redirections
+// into files, changes to the shell itself, and options that make a program
+// start another.
 //
-// It looks at a line and at nothing else. It does not know what a program on
-// the list does by its own configuration (git's hooks, npm's scripts), nor what
-// an earlier line has done to the session; the sandbox is there for that. It
-// runs nothing and reads no file.
+// It looks at the line alone. It does not know what an allowed program does
+// because of its own configuration (git's hooks, npm's scripts), nor what
+// earlier lines did to the session; the sandbox covers these. It runs nothing
+// and reads no files.
 package shell
 
 import (
@@ -21,31 +21,31 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// MaxLine is the length, in bytes, of the longest line that is judged.
+// MaxLine is the maximum size in bytes of a line that is judged.
 const MaxLine = 64 << 10
 
-// A Verdict is what a list says of a line.
+// A Verdict is the decision about a line.
 type Verdict struct {
-	// Allowed is true where every command of the line is allowed. A line without
-	// any command, such as a comment, is not.
+	// Allowed is true if every command of the line is allowed. A line without
+	// commands, such as a comment, is not allowed.
 	Allowed bool
-	// Commands are the simple commands of the line in their order, those of
-	// substitutions and wrappers too.
+	// Commands are the simple commands of the line in order, including those in
+	// substitutions and wrappers.
 	Commands []Command
-	// Why says, where the line is not allowed, what stands against it first.
+	// Why is the first reason against a line that is not allowed.
 	Why string
 }
 
 // A Command is one simple command of a line.
 type Command struct {
-	Text    string // as it was written
+	Text    string // as written
 	Allowed bool
-	Entry   string // of the list that allows it
-	Why     string // it is not allowed
+	Entry   string // the entry that allows it
+	Why     string // why it is not allowed
 }
 
-// Judge says whether the list allows the line. It never fails: what is not
-// bash is not allowed.
+// Judge reports whether the list allows the line. It never fails: what is not
+// valid bash is not allowed.
 func (l *List) Judge(line string) Verdict {
 	if why := unreadable(line); why != "" {
 		return Verdict{Why: why}
@@ -64,15 +64,15 @@ func (l *List) Judge(line string) Verdict {
 	return v
 }
 
-// commentGoesOn finds what may be a comment that ends in a backslash.
+// commentGoesOn matches what may be a comment that ends in a backslash.
 var commentGoesOn = regexp.MustCompile(`#[^\n]*\\\n`)
 
-// wordGoesOn finds a continuation in the middle of a word, such as of $ and (,
-// and one at the beginning of a line, which may end a here-document.
+// wordGoesOn matches a line continuation in the middle of a word, such as
+// between $ and (, or at the start of a line, where it may end a here-document.
 var wordGoesOn = regexp.MustCompile(`(?:^|[^ \t])\\\n`)
 
-// unreadable says why a line is not to be given to the parser: where bash and
-// the parser may differ about what a character means.
+// unreadable returns why a line must not be parsed, or "": bash and the parser
+// may disagree about the meaning of a character.
 func unreadable(line string) string {
 	switch {
 	case len(line) > MaxLine:
@@ -104,7 +104,7 @@ type judge struct {
 	line     string
 	commands []Command
 	why      string // the first reason against the line
-	inside   int    // how many substitutions it is in
+	inside   int    // nesting depth of substitutions
 }
 
 // substitution judges the commands of $(…), `…` and <(…).
@@ -114,14 +114,14 @@ func (j *judge) substitution(list []*syntax.Stmt) {
 	j.inside--
 }
 
-// refuse notes a reason against the line. Only the first is kept.
+// refuse records a reason against the line. Only the first is kept.
 func (j *judge) refuse(format string, args ...any) {
 	if j.why == "" {
 		j.why = fmt.Sprintf(format, args...)
 	}
 }
 
-// text is what the line says at a node.
+// text returns the source text of a node.
 func (j *judge) text(n syntax.Node) string {
 	from, to := n.Pos().Offset(), n.End().Offset()
 	if from > to || to > uint(len(j.line)) {

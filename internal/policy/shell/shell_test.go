@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLines holds the judge to a table of lines.
+// TestLines tests a table of lines.
 func TestLines(t *testing.T) {
 	f, err := os.Open("testdata/lines.tsv")
 	if err != nil {
@@ -58,8 +58,8 @@ func TestCommandsAreTold(t *testing.T) {
 	}
 }
 
-// pieces are what random lines are made of: words, and all that bash takes for
-// syntax.
+// pieces are the building blocks of random lines: words, and everything that
+// bash treats as syntax.
 var pieces = []string{
 	"ok", "evil", "ok", "echo", "x", "-v", "-c", "bash", "env", "command", "xargs", "timeout 1", "find . -exec", "{}", `\;`, "+", "a=b", "PATH=.", "x=", "*", "~",
 	" ", " ", " ", " ", "\n", ";", ";", "&", "&&", "||", "|", "|&", "(", ")", "{", "}", "$(", "`", "$((", "))", "<(", ">(", "\"", "'", "$'", "$\"", `\`, "#", "!",
@@ -68,11 +68,11 @@ var pieces = []string{
 	"\"${y:-", "${y:+", "}", "'}", "$(cat <<E\n", "\nE)", "\n\\\nE\n", "\\`", "\\$(", "cat", "nice -n", "xargs -I", "xargs -n", "-s", "$y", "\"$@\"", "printf %n PATH",
 }
 
-// linesPerCheck makes of rapid's 100 checks some thousand lines.
+// linesPerCheck multiplies rapid's 100 checks to a few thousand lines.
 const linesPerCheck = 60
 
-// TestRandomLines runs every random line that is allowed, in a place where any
-// program but the allowed one leaves a mark.
+// TestRandomLines runs every random line that is allowed, in an environment
+// where any program except the allowed one leaves a mark.
 func TestRandomLines(t *testing.T) {
 	place := newWorkDir(t)
 	list := Compile([]string{"ok", "echo", "cat", "printf"})
@@ -104,11 +104,11 @@ func TestRandomLines(t *testing.T) {
 	t.Logf("%d random lines were allowed and run", allowed)
 }
 
-// real are the programs that a place has as they are.
+// real are the real programs available in a place.
 var real = []string{"bash", "env", "timeout", "xargs", "find", "nice", "cat"}
 
-// workDir is a folder in which lines run: its programs are ok, which does
-// nothing, and others, which say that they ran.
+// workDir is a folder in which lines run. Its programs are ok, which does
+// nothing, and others, which record that they ran.
 type workDir struct{ dir string }
 
 func newWorkDir(t testing.TB) workDir {
@@ -142,7 +142,7 @@ func newWorkDir(t testing.TB) workDir {
 	return p
 }
 
-// run runs the line, and returns which programs left a mark.
+// run runs the line and returns the programs that left a mark.
 func (p workDir) run(line string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -151,13 +151,13 @@ func (p workDir) run(line string) string {
 	cmd.Env = []string{"PATH=" + filepath.Join(p.dir, "bin"), "x=$(evil)", "LC_ALL=C.UTF-8"}
 	_ = cmd.Run() // most lines fail
 	mark := filepath.Join(p.dir, "mark")
-	said, _ := os.ReadFile(mark) // no file is no mark
+	said, _ := os.ReadFile(mark) // without a file there is no mark
 	_ = os.Remove(mark)
 	return strings.Join(strings.Fields(string(said)), " ")
 }
 
-// A line that is allowed is not allowed any more when a command is added that
-// is not, wherever it is added.
+// FuzzJudge checks that an allowed line is no longer allowed when a command
+// that is not on the list is added anywhere.
 func FuzzJudge(f *testing.F) {
 	for _, s := range []string{"git status", "echo 'x' \"$y\" | wc -l", "for f in a b; do echo $f; done", "cat <<E\nx\nE", "bash -c 'ok'", "find . -exec ok {} +", "echo ${x:-y}"} {
 		f.Add(s)

@@ -78,12 +78,13 @@ func (j *judge) cases(c *syntax.CaseClause) {
 	}
 }
 
-// delimiter matches the ends of here-documents about which nobody disagrees. In
-// a substitution, bash takes the E of "E)" for one, too.
+// delimiter matches here-document ends that all parsers read alike. In a
+// substitution, bash also takes the E of "E)" for one.
 var delimiter = regexp.MustCompile(`^(\w+|'\w+'|"\w+"|\\\w+)$`)
 
-// endsEarly reports whether a line of a here-document is its end to bash, which
-// looks at nothing but lines, and not to the parser, for which an expansion goes on.
+// endsEarly reports whether bash would end a here-document earlier than the
+// parser: bash looks only at lines, and the parser continues through an
+// expansion.
 func (j *judge) endsEarly(r *syntax.Redirect) bool {
 	end := strings.Trim(j.text(r.Word), `'"\`)
 	lines := strings.Split(strings.TrimSuffix(j.text(r.Hdoc), "\n"), "\n")
@@ -92,7 +93,7 @@ func (j *judge) endsEarly(r *syntax.Redirect) bool {
 
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
-// redirect lets pass what reads, and what joins or drops output.
+// redirect allows redirections that read, join outputs, or discard output.
 func (j *judge) redirect(r *syntax.Redirect) {
 	if r.N != nil && !digits.MatchString(r.N.Value) {
 		j.refuse("a redirection sets the variable %s", r.N.Value)
@@ -131,24 +132,24 @@ func (j *judge) redirect(r *syntax.Redirect) {
 	}
 }
 
-// harmless are variables that no program takes for a program, a path, an option
-// or a library.
+// harmless are variables that no program interprets as a program, a path, an
+// option or a library.
 var harmless = map[string]bool{
 	"CI": true, "NODE_ENV": true, "NO_COLOR": true, "FORCE_COLOR": true, "CLICOLOR": true, "TZ": true, "LC_ALL": true, "LANG": true,
 	"COLUMNS": true, "LINES": true, "PYTHONUNBUFFERED": true, "PYTHONDONTWRITEBYTECODE": true, "GOOS": true, "GOARCH": true,
 	"CGO_ENABLED": true, "RUST_BACKTRACE": true, "RUST_LOG": true,
 }
 
-// plainName matches what people name the variables of a line. No variable that
-// is commonly in the environment is named so.
+// plainName matches typical names of local variables. Common environment
+// variables do not match.
 var plainName = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}$`)
 
 func harmlessName(name string) bool {
 	return harmless[name] || plainName.MatchString(name) && name != "histchars"
 }
 
-// harmlessValue reports whether a variable that is harmless by its name is so with
-// this value: of a locale and a time zone it may be the path of a file.
+// harmlessValue reports whether a value is harmless too: a locale or a time
+// zone may be the path of a file.
 func harmlessValue(name string, w word) bool {
 	if name != "LC_ALL" && name != "LANG" && name != "TZ" {
 		return true
@@ -156,7 +157,7 @@ func harmlessValue(name string, w word) bool {
 	return w.kind == literal && !strings.HasPrefix(w.value, "/") && !strings.HasPrefix(w.value, ":") && !strings.Contains(w.value, "..")
 }
 
-// call judges a simple command, and the variables that are set before it.
+// call judges a simple command, and the variables set before it.
 func (j *judge) call(c *syntax.CallExpr) {
 	for _, a := range c.Assigns {
 		switch {

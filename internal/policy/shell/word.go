@@ -11,18 +11,18 @@ type kind int
 
 const (
 	literal  kind = iota // all of it
-	filename             // it becomes names of files, none of which begins with a dash
+	filename             // expands to file names, none of which starts with a dash
 	dynamic              // nothing
 )
 
-// word is a word of a command after quotes are taken away.
+// word is a word of a command after quote removal.
 type word struct {
 	kind  kind
-	value string // of a literal
-	text  string // as it was written
+	value string // value of a literal
+	text  string // as written
 }
 
-// word reads a word, and judges the commands in it.
+// word evaluates a word, and judges the commands in it.
 func (j *judge) word(w *syntax.Word) word {
 	r := wordReader{judge: j}
 	for _, p := range w.Parts {
@@ -32,25 +32,25 @@ func (j *judge) word(w *syntax.Word) word {
 	switch {
 	case r.dynamic:
 		out.kind = dynamic
-	case out.text == "[" || out.text == "]": // test's other name, and its end
+	case out.text == "[" || out.text == "]": // the other name of test, and its end
 	case r.glob && r.dashFree:
 		out.kind = filename
 	case r.glob:
 		out.kind = dynamic
 	case strings.Contains(r.bare.String(), "{") && strings.ContainsAny(r.bare.String(), ",."):
-		out.kind = dynamic // a brace may become several words
+		out.kind = dynamic // a brace expansion may become several words
 	}
 	return out
 }
 
-// wordReader puts the parts of a word together.
+// wordReader assembles the parts of a word.
 type wordReader struct {
 	judge    *judge
 	value    strings.Builder
-	bare     strings.Builder // what was not quoted
+	bare     strings.Builder // the unquoted text
 	dynamic  bool
 	glob     bool
-	dashFree bool // what comes before the first glob is there, and is no dash
+	dashFree bool // the text before the first glob is not empty and does not start with a dash
 }
 
 func (r *wordReader) part(p syntax.WordPart, quoted bool) {
@@ -63,7 +63,7 @@ func (r *wordReader) part(p syntax.WordPart, quoted bool) {
 		}
 	case *syntax.SglQuoted:
 		if p.Dollar && strings.Contains(p.Value, `\`) {
-			r.dynamic = true // the escapes of $'…' are bash's own
+			r.dynamic = true // bash's own escapes in $'…'
 		}
 		r.value.WriteString(p.Value)
 	case *syntax.DblQuoted:
@@ -94,7 +94,8 @@ func (r *wordReader) part(p syntax.WordPart, quoted bool) {
 	}
 }
 
-// unquoted reads text outside of quotes, where a backslash quotes any character.
+// unquoted reads text outside of quotes, where a backslash quotes any
+// character.
 func (r *wordReader) unquoted(s string) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -142,7 +143,7 @@ func (j *judge) backquotes(p *syntax.CmdSubst) {
 	}
 }
 
-// parameter lets pass the forms of ${…} that start nothing and set nothing.
+// parameter allows the forms of ${…} that start nothing and set nothing.
 func (j *judge) parameter(p *syntax.ParamExp) {
 	if p.Param == nil || p.Excl || p.Width || p.IsSet || p.Flags != nil || p.NestedParam != nil || p.Index != nil ||
 		len(p.Modifiers) > 0 || p.Slice != nil || p.Repl != nil || p.Names != 0 {

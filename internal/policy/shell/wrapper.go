@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A wrapper is a program that runs another one, named by its arguments, and
-// does nothing else of note. It returns the words of that other; none where
-// there is no other, and then the wrapper is judged as any program.
+// A wrapper is a program that runs the command in its arguments and has no
+// other relevant effect. It returns the words of that command, or none if there
+// is no command; the wrapper is then judged like any program.
 type wrapper func(args []word) (inner []word, why string)
 
 var wrappers map[string]wrapper
 
-func init() { // for the wrappers in it judge by way of it
+func init() { // set in init, because these wrappers refer to the map themselves
 	wrappers = map[string]wrapper{
 		"env":     env,
 		"nohup":   plain(),
@@ -35,11 +35,13 @@ func init() { // for the wrappers in it judge by way of it
 
 const unknownOption = "has an option that is not judged"
 
-// plain is a wrapper with only these options, none of which takes a value.
+// plain returns a wrapper that accepts only these options, none of which takes
+// a value.
 func plain(options ...string) wrapper { return valued("", options...) }
 
-// valued is a wrapper whose options have values: letters, joined or apart, and
-// long ones, joined by = or apart. A long one that begins with one dash has none.
+// valued returns a wrapper whose options take values: letters with an attached
+// or separate value, and long options with = or a separate value. A long option
+// that starts with a single dash takes no value.
 func valued(letters string, long ...string) wrapper {
 	return func(args []word) ([]word, string) {
 		for len(args) > 0 {
@@ -65,7 +67,7 @@ func valued(letters string, long ...string) wrapper {
 	}
 }
 
-// optionLength is how many words the option takes; 0 if it is unknown.
+// optionLength returns how many words the option takes, or 0 if it is unknown.
 func optionLength(arg, letters string, long []string) int {
 	for _, l := range long {
 		switch {
@@ -86,7 +88,8 @@ func optionLength(arg, letters string, long []string) int {
 	return 1
 }
 
-// env sets variables, of which only harmless ones pass, and runs a program.
+// env sets variables, of which only harmless ones are allowed, and runs a
+// program.
 func env(args []word) ([]word, string) {
 	for i, a := range args {
 		if a.kind != literal {
@@ -116,7 +119,7 @@ func timeout(args []word) ([]word, string) {
 	return rest[1:], ""
 }
 
-// dropFlags takes the flags away that begin the arguments.
+// dropFlags removes leading flags from the arguments.
 func dropFlags(args []word, flags ...string) []word {
 	for len(args) > 0 && args[0].kind == literal && contains(flags, args[0].value) {
 		args = args[1:]
@@ -133,7 +136,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// command is bash's way round functions.
+// command is bash's builtin that bypasses functions.
 func command(args []word) ([]word, string) {
 	if len(args) > 0 && (args[0].value == "-v" || args[0].value == "-V") {
 		return nil, ""
@@ -141,10 +144,10 @@ func command(args []word) ([]word, string) {
 	return plain()(args)
 }
 
-// xargs runs a program with arguments that it reads.
+// xargs runs a program with arguments from its input.
 func xargs(args []word) ([]word, string) {
 	flags := []string{"-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "--exit"}
-	var replaced []string // what stands for what it reads
+	var replaced []string // placeholders for its input
 	for {
 		before := len(args)
 		args = dropFlags(args, flags...)
@@ -176,7 +179,8 @@ func xargs(args []word) ([]word, string) {
 	return append(standIns(inner, replaced...), word{kind: dynamic, text: "what xargs reads"}), ""
 }
 
-// standIns makes the words that hold one of the texts known only when they run.
+// standIns marks the words that contain one of the texts as known only at run
+// time.
 func standIns(words []word, texts ...string) []word {
 	out := slices.Clone(words)
 	for i, w := range out {
@@ -187,8 +191,8 @@ func standIns(words []word, texts ...string) []word {
 	return out
 }
 
-// shellLine is a shell that is not bash -c: other shells read a line in ways of
-// their own.
+// shellLine refuses shells other than bash -c, which may parse a line
+// differently.
 func shellLine(args []word) ([]word, string) {
 	if len(args) == 0 {
 		return nil, "a shell runs what it reads"
@@ -202,7 +206,7 @@ func shellLine(args []word) ([]word, string) {
 	return nil, ""
 }
 
-// find runs programs by -exec and its like.
+// find runs programs with -exec and similar actions.
 func find(args []word) ([]word, string) {
 	for i, a := range args {
 		switch {
@@ -224,11 +228,11 @@ func find(args []word) ([]word, string) {
 
 var execs = []string{"-exec", "-execdir", "-ok", "-okdir"}
 
-// namesFile matches a pattern that can become no operator of find's.
+// namesFile matches an argument that cannot become an operator of find.
 var namesFile = regexp.MustCompile(`^[./~\w]`)
 
-// findExec are the words up to the ; or + that ends them. What comes after
-// must not run another.
+// findExec returns the words up to the ; or + that ends them. The rest must not
+// run another command.
 func findExec(args []word) ([]word, string) {
 	for i, a := range args {
 		if a.kind == literal && (a.value == ";" || a.value == "+") {

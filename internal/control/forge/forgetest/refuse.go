@@ -33,15 +33,15 @@ func refused(t *testing.T, s *Server, h Host) {
 		Answer
 		code, hint string
 	}{
-		"401":             {Answer{401, nil, `{"message": "Bad credentials ` + Token + `"}`}, forge.CodeUnauthorized, "make a new one"},
+		"401":             {Answer{401, nil, `{"message": "Bad credentials ` + Token + `"}`}, forge.CodeUnauthorized, "create a new one"},
 		"403":             {Answer{403, nil, `{"message": "no ` + Token + `"}`}, forge.CodeDenied, "needs to write pull requests"},
-		"403, a limit":    {Answer{403, map[string]string{"X-RateLimit-Remaining": "0"}, ""}, forge.CodeRateLimited, "tried again"},
+		"403, a limit":    {Answer{403, map[string]string{"X-RateLimit-Remaining": "0"}, ""}, forge.CodeRateLimited, "retried automatically"},
 		"404":             {Answer{404, nil, page}, forge.CodeNotFound, "token reaches the repository"},
-		"409":             {Answer{409, nil, `{"message": "it exists"}`}, forge.CodeConflict, "look at it there"},
+		"409":             {Answer{409, nil, `{"message": "it exists"}`}, forge.CodeConflict, "resolve it there"},
 		"422":             {Answer{422, nil, `{"message": "Validation Failed"}`}, forge.CodeRefused, "change what it names"},
-		"429":             {Answer{429, map[string]string{"Retry-After": "7"}, page}, forge.CodeRateLimited, "tried again"},
-		"500":             {Answer{500, nil, page}, forge.CodeUnreachable, "tried again"},
-		"503":             {Answer{503, map[string]string{"Retry-After": "7"}, ""}, forge.CodeUnreachable, "tried again"},
+		"429":             {Answer{429, map[string]string{"Retry-After": "7"}, page}, forge.CodeRateLimited, "retried automatically"},
+		"500":             {Answer{500, nil, page}, forge.CodeUnreachable, "retried automatically"},
+		"503":             {Answer{503, map[string]string{"Retry-After": "7"}, ""}, forge.CodeUnreachable, "retried automatically"},
 		"garbage":         {Answer{200, nil, `{"number": `}, forge.CodeUnreachable, "its kind is right"},
 		"another's JSON":  {Answer{200, nil, `[[1], "x"]`}, forge.CodeUnreachable, "its kind is right"},
 		"a page":          {Answer{200, map[string]string{"Content-Type": "text/html"}, page}, forge.CodeUnreachable, "its kind is right"},

@@ -1,8 +1,8 @@
 // Package filter compiles the seccomp filters of the sandbox and of the egress
-// gateway, for each architecture, to code that internal/guest/sandbox and
-// internal/control/egress embed (go test ./internal/policy/calls/filter -update
-// writes it). So nothing is compiled when a command starts. No program links
-// this package.
+// process, for each architecture, to code that internal/guest/sandbox and
+// internal/control/egress embed (written by go test
+// ./internal/policy/calls/filter -update). So nothing needs compiling when a
+// command starts. No program links this package.
 package filter
 
 import (
@@ -16,30 +16,30 @@ import (
 	"aloft/internal/policy/calls"
 )
 
-// A Filter refuses system calls; several on one process all count.
+// A Filter refuses system calls. A process with several filters must pass all.
 type Filter struct {
-	Name    string   // "egress" is the gateway's; the others are the sandbox's
-	Refused []string // with EPERM, whatever the arguments
+	Name    string   // "egress" is for the egress process; the others are for the sandbox
+	Refused []string // with EPERM, regardless of arguments
 	Absent  []string // with ENOSYS, so that libraries use an older call
 	Judged  []Judged
 }
 
-// Judged is a call whose arguments decide. The first test that holds counts; a
-// call that none holds for passes on to the rest.
+// Judged is a call for which arguments decide. The first matching test counts;
+// without a match, the rest of the filter decides.
 type Judged struct {
 	Call  string
 	Tests []Test
 }
 
-// Test compares the low 32 bits of arguments, for the kernel takes no more of
-// them; all parts have to hold.
+// Test compares arguments. Only the low 32 bits are compared, since the kernel
+// ignores the others. All parts must match.
 type Test struct {
 	Parts  []Part
 	Refuse bool
 }
 
-// Part is one comparison: (argument & Mask) is one of Values, or is not zero if
-// there are none.
+// Part is one comparison: (argument & Mask) is one of Values or, without
+// Values, is not zero.
 type Part struct {
 	Argument int
 	Mask     uint32
@@ -48,15 +48,15 @@ type Part struct {
 
 const all = 0xffffffff
 
-// newTime is a flag of unshare's only.
+// newTime is a flag of unshare only.
 const newTime = unix.CLONE_NEWTIME
 
-// Filters are all that there are.
+// Filters lists all filters.
 var Filters = []Filter{
 	{
 		Name:    "always",
 		Refused: calls.RefusedTo(calls.Sandbox),
-		Absent:  []string{"clone3"}, // its flags are in memory, where no filter sees them
+		Absent:  []string{"clone3"}, // its flags are in memory, where a filter cannot see them
 		Judged: []Judged{
 			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}}},
 			{"unshare", []Test{{Parts: []Part{{0, calls.Namespaces | newTime, nil}}, Refuse: true}}},
@@ -68,14 +68,14 @@ var Filters = []Filter{
 	{Name: "no_inet", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_INET, unix.AF_INET6}}}, Refuse: true}}}}},
 	{Name: "no_unix", Judged: []Judged{{"socket", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}, Refuse: true}}}}},
 	{Name: "no_ptrace", Refused: []string{"ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"}},
-	// gVisor lets attributes be changed through a mount that is read only.
+	// gVisor allows changing attributes through a read-only mount.
 	{Name: "no_xattr", Refused: []string{"setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"}},
 	{
 		Name:    "egress",
 		Refused: calls.RefusedTo(calls.Egress),
 		Absent:  []string{"clone3"},
 		Judged: []Judged{
-			// Threads are started, and processes are not.
+			// Threads may be started, but not processes.
 			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces, nil}}, Refuse: true}, {Parts: []Part{{0, unix.CLONE_THREAD, []uint32{0}}}, Refuse: true}}},
 			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
 			{"socket", sockets(calls.Egress)},
@@ -83,7 +83,7 @@ var Filters = []Filter{
 	},
 }
 
-// sockets are the tests of the call socket for a kind of process.
+// sockets returns the tests of the call socket for a kind of process.
 func sockets(p calls.Process) (tests []Test) {
 	values := func(list []int) (out []uint32) {
 		for _, v := range list {
@@ -104,7 +104,7 @@ func sockets(p calls.Process) (tests []Test) {
 	return append(tests, Test{Refuse: true})
 }
 
-// Architectures by Go's name.
+// Architectures are keyed by GOARCH.
 var Architectures = map[string]*arch.Info{"amd64": arch.X86_64, "arm64": arch.AARCH64}
 
 const (
@@ -112,15 +112,15 @@ const (
 	enosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// Where seccomp's data has what.
+// Offsets in seccomp_data.
 const (
 	numberAt       = 0
 	architectureAt = 4
-	argumentsAt    = 16 // eight bytes each, the low half first
+	argumentsAt    = 16 // eight bytes each, low half first
 )
 
-// Compile makes the code of a filter. A call that an architecture does not have
-// is passed over; one that none has is a slip.
+// Compile returns the code of a filter. A call that this architecture lacks is
+// skipped; one that no architecture has is an error.
 func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: architectureAt, Size: 4},
@@ -128,7 +128,7 @@ func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
 		bpf.RetConstant{Val: enosys}, // 32-bit calls on a 64-bit kernel
 		bpf.LoadAbsolute{Off: numberAt, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: uint32(arch.X32.SeccompMask), SkipTrue: 1},
-		bpf.RetConstant{Val: enosys}, // x32, which other architectures have not
+		bpf.RetConstant{Val: enosys}, // x32, which only amd64 has
 	}
 	for _, j := range f.Judged {
 		number, ok := on.SyscallNames[j.Call]
@@ -177,8 +177,9 @@ func (f Filter) Compile(on *arch.Info) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(program, rest...))
 }
 
-// compile makes code that returns where the test holds and refuses, jumps on to
-// the calls' list where it holds and lets pass, and else falls through.
+// compile returns code that refuses the call if the test matches and says so,
+// continues with the list of refused calls if it matches otherwise, and falls
+// through if it does not match.
 func (t Test) compile() []bpf.Instruction {
 	verdict := bpf.Instruction(bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
 	if t.Refuse {

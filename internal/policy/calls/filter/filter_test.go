@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the code that package sandbox embeds")
 
-// TestFilterBytes holds the embedded code to the rules, for each architecture.
+// TestFilterBytes compares the embedded code with the rules, for each
+// architecture.
 func TestFilterBytes(t *testing.T) {
 	t.Parallel()
 	for goarch, info := range Architectures {
@@ -62,7 +63,7 @@ func TestFilterBytes(t *testing.T) {
 	}
 }
 
-// run runs a filter in a virtual machine that is not the kernel's.
+// run runs a filter in a BPF virtual machine in user space.
 func run(t *testing.T, f Filter, on *arch.Info, audit uint32, number int, args ...uint64) int {
 	t.Helper()
 	raw, err := f.Compile(on)
@@ -77,7 +78,7 @@ func run(t *testing.T, f Filter, on *arch.Info, audit uint32, number int, args .
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The virtual machine reads as from the network, word by word.
+	// The virtual machine reads words in network byte order.
 	data := make([]byte, 64)
 	binary.BigEndian.PutUint32(data[numberAt:], uint32(number))
 	binary.BigEndian.PutUint32(data[architectureAt:], audit)
@@ -161,7 +162,8 @@ func TestFilter(t *testing.T) {
 				t.Errorf("%s %s: %s%#x: %#x, want %#x", goarch, Filters[tt.filter].Name, tt.call, tt.args, got, tt.want)
 			}
 		}
-		// Every refused call by its number, and its neighbours by the table.
+		// Test every refused call by its number, and neighbouring numbers by the
+		// table.
 		for _, f := range Filters {
 			for _, name := range f.Refused {
 				if number, ok := on.SyscallNames[name]; ok {
