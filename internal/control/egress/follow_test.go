@@ -226,7 +226,9 @@ func TestHiddenName(t *testing.T) {
 		t.Errorf("without a hidden name: %v", err)
 	}
 	_ = shake(&tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfig(key.PublicKey().Bytes(), "a.good.test")}) // the ledger has the result
-	gu.await(func(c policy.Connection) bool { return !c.Allowed && strings.Contains(c.Rule, "TLS hides the server name") })
+	gu.await(func(c policy.Connection) bool {
+		return !c.Allowed && strings.Contains(c.Rule, "TLS hides the server name")
+	})
 }
 
 // echConfig returns an ECHConfigList with one configuration (RFC 9849, section

@@ -136,7 +136,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			_, _ = w.Write([]byte(`[1]`))
 		}
 	})
-	for path, says := range map[string]string{"large": "16 MiB", "page": "its API", "cut": "could not be reached"} {
+	for path, says := range map[string]string{"large": "16 MiB", "page": "the expected API", "cut": "could not be reached"} {
 		var v any
 		if err := w.Do(t.Context(), forge.Ask{Repo: r, Path: []string{path}, Out: &v}); !forge.Retryable(err) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", path, err)
