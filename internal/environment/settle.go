@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// recordPosition is a location in the file.
+// position is a location in the file.
 type position struct {
 	key string // the key as written in the file
 	at  int

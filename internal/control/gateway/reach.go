@@ -32,7 +32,7 @@ type Source struct {
 	Ref string // branch, tag or commit; "" means the default branch
 }
 
-// Reached is the result for a [Wish].
+// Reached is the result for a [ReachRequest].
 type Reached struct {
 	Read    []string // URLs that are granted
 	Hosts   []string // hosts of all named repositories, granted or not
@@ -103,7 +103,7 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 	return out
 }
 
-// allows applies the rules of the wish.
+// allows applies the rules of the request.
 func (w ReachRequest) allows(own []mirror.Repo, r mirror.Repo) bool {
 	if r.Scheme() == "file" {
 		return false
