@@ -128,8 +128,8 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	return writeLayout(dir, archive, o.Time)
 }
 
-// devices are created by the machine's runtime, so they are left out of the
-// image, with these other paths.
+// writeLayout writes an archive as an OCI layout. Devices are left out, since the
+// machine's runtime creates them.
 func writeLayout(dir, archive string, at time.Time) error {
 	blobs := filepath.Join(dir, "blobs", "sha256")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
