@@ -181,7 +181,7 @@ func TestSignInOfARepositorysServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Foreign = func(agent.Egress) (*outbound.Client, error) { return closed, nil }
-	if _, _, err := s.EndSignIn(t.Context(), state, state, "code", ""); err == nil || !strings.Contains(err.Error(), "does not speak to") {
+	if _, _, err := s.EndSignIn(t.Context(), state, state, "code", ""); err == nil || !strings.Contains(err.Error(), "must not contact") {
 		t.Errorf("it ends with %v", err)
 	}
 	s.Foreign = func(agent.Egress) (*outbound.Client, error) { return nil, nil }

@@ -157,7 +157,7 @@ func TestReach(t *testing.T) {
 		if _, err := s.Add(t.Context(), 1, false, remote(url)); fault.Of(err).Code != "address_blocked" {
 			t.Errorf("%s is kept: %v", url, err)
 		}
-		if _, err := s.Test(t.Context(), remote(url), User{}); err == nil || !strings.Contains(err.Error(), "does not speak to") {
+		if _, err := s.Test(t.Context(), remote(url), User{}); err == nil || !strings.Contains(err.Error(), "must not contact") {
 			t.Errorf("%s is asked: %v", url, err)
 		}
 	}

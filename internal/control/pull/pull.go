@@ -1,11 +1,12 @@
-// Package pull makes pull requests of what agents have pushed: it says which
-// forge a repository is at, what a pull request is to be called and to say, asks
-// for it, and looks how it stands. That one is asked for is journaled before it
-// is, and what came of it after: a forge gives the one there is to whoever asks
-// again, so that no crash opens a second.
+// Package pull opens pull requests for the branches that agents have pushed: it
+// finds the forge of a repository, composes title and body, opens or updates
+// the pull request, and queries its state. A request is journaled before it is
+// sent and its result afterwards. Forges return the existing pull request to a
+// repeated request, so no crash opens a second one.
 //
-// An agent has no word in which branches these are: its own, as the journal has
-// it, into the one that it began with, unless its person names another.
+// An agent does not choose the branches: the head is its own branch from the
+// journal, and the base the branch that it started from, unless its user names
+// another.
 package pull
 
 import (
@@ -24,31 +25,31 @@ import (
 	"aloft/internal/redact"
 )
 
-// Config is what a Desk works with. All fields but App, Shown, Privacy, Reviewers
-// and Logger must be set.
+// Config holds a Desk's dependencies. All fields but App, Shown, Privacy,
+// Reviewers and Logger are required.
 type Config struct {
 	Forges forge.Set
-	// App returns the forge of a repository as the GitHub App speaks to it that is
-	// configured for it; nil where there is none.
+	// App returns the forge of a repository as accessed by the configured GitHub
+	// App, or nil if there is none.
 	App     func(r forge.Repo) forge.Forge
 	Git     Git
 	Journal store.Journal
-	Link    func(agentID string) string // for a browser
-	// Secrets are, by names, what must not be in the words of a pull request.
+	Link    func(agentID string) string // address of the agent in the dashboard
+	// Secrets are values, by name, that must not appear in a pull request's text.
 	Secrets func(agentID string) map[string]string
-	// Shown reports whether what the agent says in a run may be told outside; nil is
-	// yes.
+	// Shown reports whether the agent's messages in a run may be shown outside;
+	// nil means always.
 	Shown func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
-	// Privacy reports whether a run is in privacy mode, in which the words of a pull
-	// request are general unless a person gives them; nil is never.
+	// Privacy reports whether a run is in privacy mode, in which pull requests
+	// get a general text unless a person writes one; nil means never.
 	Privacy func(ctx context.Context, r agent.Run) (bool, error)
-	// Reviewers returns who is asked to review an agent's pull request, as the host
-	// knows them; nil asks nobody.
+	// Reviewers returns the users, by their names at the host, to request reviews
+	// from; nil means none.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
 	Logger    *slog.Logger
 }
 
-// Git is what is asked of the agent's repository.
+// Git provides access to the agent's repository.
 type Git interface {
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
 	Log(ctx context.Context, repoURL, base, tip string, most int) ([]gateway.Commit, error)
@@ -56,7 +57,7 @@ type Git interface {
 	Contents(ctx context.Context, repoURL string, b gateway.Blob, limit int64) ([]byte, error)
 }
 
-// Codes of faults, beside those of package forge and [agent.CodeNoChanges].
+// Fault codes, in addition to those of package forge and [agent.CodeNoChanges].
 const (
 	codeNotPushed  = "branch_not_pushed"
 	codeSameBranch = "same_branch"
@@ -64,7 +65,7 @@ const (
 	codeFork       = "pull_request_of_fork"
 )
 
-// Desk is where pull requests are asked for. Its methods are safe for concurrent
+// Desk opens and updates pull requests. Its methods are safe for concurrent
 // use.
 type Desk struct {
 	Config
@@ -91,8 +92,8 @@ func (d *Desk) CanAsApp(repoURL string) error {
 	return err
 }
 
-// RepoOf returns the repository of a pull request, to clone: repoURL, unless that
-// is "". The error says which of the two does not fit.
+// RepoOf returns the repository of a pull request, for cloning: repoURL, unless
+// that is "". If the two do not match, the error says so.
 func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
 	of, _, err := forge.ParsePullRequestURL(prURL)
 	if err != nil {
@@ -124,7 +125,7 @@ func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
 	return d.Forges.Of(r)
 }
 
-// forgeFor returns the forge as it is asked for pull requests.
+// forgeFor returns the forge through which to request pull requests.
 func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge, forge.Repo, error) {
 	f, r, err := d.forge(repoURL)
 	if err != nil || !w.AsApp {
@@ -139,8 +140,8 @@ func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge
 		Hint("add the App's id and key to git.credentials in the configuration, or leave openAsCursorGithubApp out")
 }
 
-// Found returns the pull request at an address, for an agent that is to go on
-// with it in that repository.
+// Found returns the pull request at an address, for an agent that continues it
+// in the given repository.
 func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error) {
 	named, number, err := forge.ParsePullRequestURL(prURL)
 	if err != nil {
@@ -165,24 +166,24 @@ func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequ
 	return known(p, repoURL), nil
 }
 
-// known is what the journal has of a pull request that is somebody else's.
+// known returns the journal's form of somebody else's pull request.
 func known(p forge.PullRequest, repoURL string) agent.PullRequest {
 	return agent.PullRequest{
 		RepoURL: repoURL, Branch: p.Head, Base: p.Base, URL: p.URL, Number: int64(p.Number), Title: p.Title, Draft: p.Draft, State: string(p.State),
 	}
 }
 
-// Options is what is asked for by somebody; what is empty is chosen.
+// Options is a request for a pull request; empty fields get defaults.
 type Options struct {
 	Title, Body, Base string
 	Draft             bool
-	Said              string // for the body, where there is none: the agent's last words
-	Person            bool   // Title and Body are a person's, who may write what they like
+	Said              string // default for the body: the agent's last message
+	Person            bool   // Title and Body were written by a person, and are not restricted
 }
 
-// Propose returns what to ask of the forge for the agent's n-th repository, of
-// which commit is pushed. It asks nothing of the forge. The error is a fault that
-// says why there is nothing to be asked.
+// Propose returns what to request from the forge for the agent's n-th
+// repository, whose pushed head is commit. It does not contact the forge. The
+// error is a fault that says why there is nothing to request.
 func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string, opts Options) (agent.PullRequestAsked, error) {
 	a, was := s.Agent, s.Checkout(n)
 	url := a.Repos[n].URL
@@ -208,7 +209,8 @@ func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string
 	return asked, nil
 }
 
-// refs are those of the repository. A ref that the agent began with may be gone.
+// refs returns the repository's refs. If ref no longer exists, it falls back to
+// the default branch.
 func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, error) {
 	info, err := d.Git.Check(ctx, url, ref)
 	if err != nil && ref != "" && fault.Of(err).Code == "ref_not_found" {
@@ -217,8 +219,8 @@ func (d *Desk) refs(ctx context.Context, url, ref string) (gateway.RefInfo, erro
 	return info, err
 }
 
-// base is the branch to merge into: the one asked for, or of the pull request
-// there is, or that the agent began with, or the repository's default.
+// base returns the target branch: the requested one, that of the existing pull
+// request, the one that the agent started from, or the repository's default.
 func base(a agent.Agent, n int, head string, info gateway.RefInfo, asked string) (string, error) {
 	if asked != "" {
 		if info.Branches[asked] == "" {
@@ -245,7 +247,7 @@ func sameBranch(head string) error {
 		Hint("name another base, or start an agent with a branch of its own")
 }
 
-// words are those of the pull request.
+// words returns the title and body of the pull request.
 func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base string, opts Options) (Words, error) {
 	a := s.Agent
 	link := d.Link(a.ID)
@@ -257,11 +259,11 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 	unhooked := s.Unhooked
 	if private {
 		a.Name, opts.Said = a.ID, ""
-		if len(unhooked) > 0 { // hooks may have said anything
+		if len(unhooked) > 0 { // hooks may have printed anything
 			unhooked = []string{"the agent's page tells why"}
 		}
 		if p := a.PullRequest(a.Repos[n].URL, s.Checkout(n).Branch); !opts.Person && p != nil && p.URL != "" {
-			return Words{p.Title, p.Body}, nil // as they are
+			return Words{p.Title, p.Body}, nil // unchanged
 		}
 		if !opts.Person {
 			opts.Title, opts.Body = "", ""
@@ -283,7 +285,7 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 			return Words{}, err
 		}
 	}
-	if !shown { // commits are pushed; the rest stays here
+	if !shown { // commits are pushed anyway; nothing else may be shown
 		src.Task, src.Said, src.Name = generalTitle, "", a.ID
 	}
 	if from := cmp.Or(base, s.Checkout(n).BaseCommit); from != "" && !private {
@@ -310,8 +312,8 @@ func (d *Desk) privacy(ctx context.Context, r agent.Run) (bool, error) {
 	return d.Privacy(ctx, r)
 }
 
-// template is the project's, as the base has it. That it cannot be read is no
-// reason not to open a pull request.
+// template returns the project's pull request template on the base branch, or
+// "" if it cannot be read.
 func (d *Desk) template(ctx context.Context, url, commit string) string {
 	tree, err := d.Git.Files(ctx, url, commit, Templates)
 	if err == nil {
@@ -330,14 +332,16 @@ func (d *Desk) template(ctx context.Context, url, commit string) string {
 	return ""
 }
 
-// A host that is away, or asks to wait, is asked again after these times.
+// waits are the delays before retries when a host is unreachable or asks to
+// wait.
 var waits = []time.Duration{time.Second, 4 * time.Second}
 
-// maxWait is as long as a host may ask to wait for a try to be made at once.
+// maxWait is the longest wait that a host may ask for; otherwise Open fails at
+// once.
 const maxWait = 15 * time.Second
 
-// Open asks the forge to open the pull request, or to change the one there is.
-// Once it is asked a repeat opens no other. The error is a fault.
+// Open opens the requested pull request, or updates the existing one. Repeating
+// it never opens another. The error is a fault.
 func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
 	var opened agent.PullRequestOpened
 	err := retry(ctx, waits, maxWait, func() (err error) {
@@ -350,8 +354,8 @@ func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	return opened, err
 }
 
-// retry calls ask until it succeeds, fails for good, or has failed once more than
-// there are waits. A host that asks to wait longer than most is not asked again.
+// retry calls ask until it succeeds, fails permanently, or all waits are used
+// up. It gives up at once if a host asks to wait longer than most.
 func retry(ctx context.Context, waits []time.Duration, most time.Duration, ask func() error) error {
 	for try := 0; ; try++ {
 		err := ask()
@@ -409,7 +413,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	return out, nil
 }
 
-// pick is the open one, or the newest of the others.
+// pick returns the open pull request, or else the newest.
 func pick(all []forge.PullRequest) (forge.PullRequest, bool) {
 	for _, p := range all {
 		if p.State == forge.Open {
@@ -422,8 +426,9 @@ func pick(all []forge.PullRequest) (forge.PullRequest, bool) {
 	return all[0], true
 }
 
-// change puts what is asked for into a pull request that is there. What a person
-// has written stays, unless it is they, or the agent on purpose, who asks.
+// change applies a request to an existing pull request. Text written by a
+// person is kept, unless that person, or the agent explicitly, asks for the
+// change.
 func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) (agent.PullRequest, error) {
 	was := a.PullRequest(asked.RepoURL, asked.Branch)
 	ours := was != nil && was.Body != "" && same(was.Body, p.Body) && was.Title == p.Title
@@ -452,13 +457,13 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 	return out, nil
 }
 
-// same compares bodies as a host may have kept them.
+// same compares bodies, ignoring differences that a host may introduce.
 func same(a, b string) bool {
 	plain := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
 	return plain(a) == plain(b)
 }
 
-// FailureOf is a fault in the words of the journal.
+// FailureOf converts a fault to its form in the journal.
 func FailureOf(err error) agent.Failure {
 	f := fault.Of(err)
 	return agent.Failure{Code: cmp.Or(f.Code, "internal"), Message: f.Message, Hint: f.Advice}
