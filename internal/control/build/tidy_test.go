@@ -16,7 +16,7 @@ import (
 	"aloft/internal/secret"
 )
 
-// later makes everything look d older to the site, for longer than the grace.
+// later makes the site see everything as older by d, for longer than the grace.
 func (s *site) later(t *testing.T, d time.Duration) {
 	t.Helper()
 	all, err := s.builder.allBuilds(t.Context(), "")

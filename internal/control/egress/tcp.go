@@ -149,8 +149,8 @@ type connection struct {
 	outside *net.TCPConn
 	once    sync.Once
 
-	replied  *answerer                   // the remote end's output; set if followed is
-	followed bool                        // the machine's input is judged
+	replied  *answerer                   // the first bytes from the remote end; set if followed is
+	followed bool                        // what the machine sends is judged
 	said     atomic.Pointer[clientHello] // the last greeting that was judged
 }
 

@@ -22,7 +22,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// underPolicy has the gateway judge servers by the outbound policy, with the
+// underPolicy makes the gateway apply the outbound policy to git servers, with the
 // given addresses opened.
 func underPolicy(t *testing.T, open ...string) func(*world) {
 	t.Helper()
@@ -33,7 +33,7 @@ func underPolicy(t *testing.T, open ...string) func(*world) {
 	return func(w *world) { w.cfg.Network = network }
 }
 
-// canary is a server that nobody is to ask anything.
+// canary is a server that must not receive any request.
 func canary(t *testing.T, host string) (at string, asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -123,7 +123,8 @@ func TestSpellingsBehindAProxy(t *testing.T) {
 	}
 }
 
-// What the operator has named is used wherever it is.
+// TestUpstreamThatTheOperatorHasNamed checks that a server which the operator has
+// configured may be at any address.
 func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 	t.Run("Opened", func(t *testing.T) {
 		w := newWorld(t, underPolicy(t, "127.0.0.1/32"))
@@ -164,7 +165,7 @@ func TestUpstreamThatTheOperatorHasNamed(t *testing.T) {
 
 const hostKey = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 
-// pinned is a network in which names have the addresses that it says.
+// pinned is a network that resolves names to fixed addresses.
 type pinned map[string]string
 
 // Resolve implements [gateway.Network].
@@ -175,8 +176,8 @@ func (p pinned) Resolve(_ context.Context, host string) ([]netip.Addr, error) {
 // Dial implements [gateway.Network].
 func (pinned) Dial(context.Context, string, string) (net.Conn, error) { panic("git dials by itself") }
 
-// Git connects to the address that was judged, and does not look the name up
-// again.
+// TestUpstreamIsPinned checks that git connects to the address that was judged,
+// and does not resolve the name again.
 func TestUpstreamIsPinned(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.cfg.Network = pinned{"forge.invalid": "127.0.0.1"} })
 	url := strings.Replace(w.Repo("r", map[string]string{"a": "a"}), "127.0.0.1", "forge.invalid", 1)
@@ -185,7 +186,7 @@ func TestUpstreamIsPinned(t *testing.T) {
 	}
 }
 
-// A redirect to another server is not followed, whether anybody listens there.
+// A redirect to another server is not followed, even if something listens there.
 func TestRedirectElsewhere(t *testing.T) {
 	open, asked := canary(t, "127.0.0.1")
 	closed := loopbacktest.Closed(t)
@@ -282,8 +283,8 @@ func TestDumbAlternates(t *testing.T) {
 	}
 }
 
-// Large files are under the policy as git is: the git server's own address, and
-// where that server says they are.
+// TestLargeFilesUnderThePolicy checks that the policy also applies to large files:
+// to the git server's address, and to the addresses that it returns.
 func TestLargeFilesUnderThePolicy(t *testing.T) {
 	at, asked := canary(t, "127.0.0.2")
 	w := newWorld(t, underPolicy(t, "127.0.0.1/32"))
