@@ -103,8 +103,8 @@ func TestProbeForges(t *testing.T) {
 	for _, want := range []struct{ at, detail, fix string }{
 		{good.URL, "for ada", ""},
 		{poor.URL, "may not push", "write:repository and write:issue"},
-		{bad.URL, "does not accept", "make a new one"},
-		{down.URL, "answers 502", "tried again"},
+		{bad.URL, "does not accept", "create a new one"},
+		{down.URL, "status 502", "retried automatically"},
 		{"https://git.example.com", "the kind of forge is unknown", "forge: github"},
 	} {
 		i := slices.IndexFunc(checks, func(c container.Check) bool { return strings.HasPrefix(c.Name, "forge "+bareURL(want.at)) })

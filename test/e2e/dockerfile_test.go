@@ -221,7 +221,7 @@ func TestMachineOfAnImage(t *testing.T) {
 	wants(run(url, "branch"), "differs from the default branch", `of the branch\nof 18 bytes\nof the branch`)
 	// A failing step is named, and the previous build stays active.
 	git.Commit("built", "main", "Break", map[string]string{".cursor/Dockerfile": dockerfile("USER root\nRUN echo about to fail; exit 3\n")})
-	wants(run(url, ""), "could not be built (bld-", "Dockerfile:3: RUN echo about to fail; exit 3: exit status 3", "about to fail", "starts from the build before it", layer)
+	wants(run(url, ""), "could not be built (bld-", "Dockerfile:3: RUN echo about to fail; exit 3: exit status 3", "about to fail", "starts from the previous build", layer)
 	// The server is killed in a step: nothing of it goes on, and nothing is left.
 	hang := fmt.Sprintf("sleep 6%d", os.Getpid())
 	git.Commit("built", "main", "Hang", map[string]string{".cursor/Dockerfile": dockerfile("RUN echo it hangs; exec " + hang + "\n")})

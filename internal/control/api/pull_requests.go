@@ -42,16 +42,16 @@ const (
 
 // PullRequest is the pull request of one of an agent's branches.
 type PullRequest struct {
-	_       struct{}        `json:"-" additionalProperties:"true"`
-	RepoURL string          `json:"repoUrl" doc:"without its scheme"`
-	Branch  string          `json:"branch"`
-	Base    string          `json:"base,omitempty" doc:"branch to merge into"`
-	URL     string          `json:"url,omitempty" format:"uri" doc:"absent if there is none"`
-	Number  int64           `json:"number,omitempty"`
-	Title   string          `json:"title,omitempty"`
-	State   string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as last fetched"`
-	Draft   bool            `json:"draft,omitempty"`
-	Error   *errorInnerJSON `json:"error,omitempty" doc:"why the last attempt to open or update it failed; the branch is pushed"`
+	_           struct{}        `json:"-" additionalProperties:"true"`
+	RepoURL     string          `json:"repoUrl" doc:"without its scheme"`
+	Branch      string          `json:"branch"`
+	Base        string          `json:"base,omitempty" doc:"branch to merge into"`
+	URL         string          `json:"url,omitempty" format:"uri" doc:"absent if there is none"`
+	Number      int64           `json:"number,omitempty"`
+	Title       string          `json:"title,omitempty"`
+	State       string          `json:"state,omitempty" enum:"open,closed,merged" doc:"as last fetched"`
+	Draft       bool            `json:"draft,omitempty"`
+	Error       *errorInnerJSON `json:"error,omitempty" doc:"why the last attempt to open or update it failed; the branch is pushed"`
 	ReviewError *errorInnerJSON `json:"reviewError,omitempty" doc:"why no reviewer could be asked; the next run that pushes asks again"`
 }
 
