@@ -59,7 +59,7 @@ start.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 			if link := s.FirstLink(cmd.Context()); link != "" {
-				fmt.Fprint(cmd.OutOrStdout(), o.SignInText(link))
+				fmt.Fprint(cmd.OutOrStdout(), o.SignInText(link, getenv("JOURNAL_STREAM") != ""))
 			}
 			fmt.Fprint(cmd.OutOrStdout(), config.Missing(configFile))
 			return s.Run(cmd.Context())

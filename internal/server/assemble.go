@@ -324,7 +324,7 @@ func (a *assembly) openAPI(context.Context) error {
 }
 
 // openHTTP begins to listen.
-func (a *assembly) openHTTP(context.Context) error {
+func (a *assembly) openHTTP(ctx context.Context) error {
 	files, err := fs.Sub(a.options.Embedded, "web")
 	if err != nil {
 		return err
@@ -336,7 +336,7 @@ func (a *assembly) openHTTP(context.Context) error {
 	if a.previews != nil {
 		handler = a.previews.Handler(handler)
 	}
-	if a.listener, a.URL, err = listen(a.options.Listen); err != nil {
+	if a.listener, a.URL, err = listen(ctx, a.options.Listen); err != nil {
 		return err
 	}
 	if err := os.WriteFile(a.dataFile("server.url"), []byte(a.URL+"\n"), 0o600); err != nil {

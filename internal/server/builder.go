@@ -129,7 +129,7 @@ func findBuildKit(c imagesConfig) (engineDetail, error) {
 	buildkitd, daemonErr := exec.LookPath("buildkitd")
 	address := ""
 	if c.Builder == "buildkit" {
-		address = cmp.Or(c.BuilderAt, os.Getenv("BUILDKIT_HOST"))
+		address = c.BuilderAt
 	}
 	if err != nil || address == "" && daemonErr != nil {
 		return engineDetail{}, errors.New("images.builder is buildkit, but buildctl and either buildkitd or an address are missing: build them with hack/build-buildkit.sh")
@@ -142,11 +142,8 @@ func findBuildKit(c imagesConfig) (engineDetail, error) {
 
 // dockerAddress returns the address of a Docker or Podman daemon, or "".
 func dockerAddress(c imagesConfig) string {
-	if c.Builder == "docker" && c.BuilderAt != "" {
+	if c.BuilderAt != "" {
 		return c.BuilderAt
-	}
-	if at := os.Getenv("DOCKER_HOST"); at != "" {
-		return at
 	}
 	for _, path := range []string{"/run/docker.sock", "/run/podman/podman.sock"} {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {

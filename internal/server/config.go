@@ -205,6 +205,12 @@ func (c imagesConfig) recheck() time.Duration {
 }
 
 func (c *imagesConfig) check(getenv func(string) string) error {
+	switch c.Builder { // the variables that the engines' own programs read
+	case "buildkit":
+		c.BuilderAt = cmp.Or(c.BuilderAt, getenv("BUILDKIT_HOST"))
+	case "docker":
+		c.BuilderAt = cmp.Or(c.BuilderAt, getenv("DOCKER_HOST"))
+	}
 	seen := map[string]bool{}
 	for i := range c.Credentials {
 		r := &c.Credentials[i]

@@ -9,7 +9,6 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/store"
-	"aloft/internal/fault"
 )
 
 // limitsConfig limits API requests.
@@ -43,7 +42,7 @@ func (c runLimits) check(models []ModelConfig) error {
 			continue
 		}
 		if err := m.Price.price().Unpriced(m.ID); err != nil {
-			return fmt.Errorf("limits.cost: models[%d]: %w: %s", i, err, fault.Of(err).Advice)
+			return fmt.Errorf("limits.cost: models[%d]: %w", i, err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,8 +12,8 @@ import (
 )
 
 // listen listens on address, and returns the URL for programs on this host.
-func listen(address string) (net.Listener, string, error) {
-	l, err := net.Listen("tcp", address)
+func listen(ctx context.Context, address string) (net.Listener, string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		hint := "use an address of this host and a port, such as 127.0.0.1:8080; 0.0.0.0 means all addresses"
 		switch {

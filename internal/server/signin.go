@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -121,12 +120,12 @@ func (s *Server) FirstLink(ctx context.Context) string {
 	return ""
 }
 
-// SignInText returns what to print of the owner's sign-in link. Where the output goes to
-// the journal of systemd, which other users may read, the link is written to a file
-// of the data folder instead.
-func (o Options) SignInText(link string) string {
+// SignInText returns what to print about the owner's sign-in link. If the output goes to
+// the journal of systemd, which other users may read, the link is written to a file in
+// the data folder instead.
+func (o Options) SignInText(link string, journal bool) string {
 	const rules = "The link works once, within three days. Until somebody can sign in, every start makes a new link.\n"
-	if os.Getenv("JOURNAL_STREAM") == "" {
+	if !journal {
 		return "Sign in at " + link + "\n" + rules
 	}
 	file := filepath.Join(o.Data, "sign-in-link")

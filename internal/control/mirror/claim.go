@@ -52,7 +52,7 @@ func (c claim) tryingAlso(commit string) claim {
 func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error {
 	switch {
 	case err != nil:
-		return nil
+		return nil //nolint:nilerr // the outcome is unknown
 	case out.Reason != "":
 		return m.writeClaim(u, was)
 	}

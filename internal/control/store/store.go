@@ -126,10 +126,10 @@ func (f AgentFilter) IsZero() bool {
 	return f.Search == "" && f.Repository == "" && f.PullRequest == "" && f.From.IsZero() && f.To.IsZero() && len(f.Statuses) == 0
 }
 
-// A Standing is an agent's state as a person sees it.
+// A ListStatus is an agent's status as a person sees it in lists.
 type ListStatus string
 
-// Standings. An archived agent has only the standing Archived.
+// List statuses. An archived agent has only the status Archived.
 const (
 	Asks     ListStatus = "asks"      // it has a pending request
 	NeedsYou ListStatus = "needs-you" // it has a pending request, or failed recently
@@ -140,7 +140,7 @@ const (
 	Archived ListStatus = "archived"
 )
 
-// ListStatuses lists all standings.
+// ListStatuses are all of them.
 var ListStatuses = []ListStatus{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
 // Leases let one server at a time own something. Its methods are safe for
