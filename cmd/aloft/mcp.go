@@ -80,7 +80,7 @@ func (a *app) mcpServer(cmd *cobra.Command, name string, team bool) (*client.Cli
 	}
 	var found *client.MCPServer
 	for _, s := range all {
-		if mcp.Same(s.Name, name) && (found == nil || s.Owner == "personal") && (!team || s.Owner == "team") {
+		if mcp.SameName(s.Name, name) && (found == nil || s.Owner == "personal") && (!team || s.Owner == "team") {
 			found = &s
 		}
 	}

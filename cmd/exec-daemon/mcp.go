@@ -31,7 +31,7 @@ func useServers(cfg config, servers *guest.Manager, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("%w: --http-mcp-tools-file: %w", errUsage, err)
 		}
-		servers.Elsewhere(told)
+		servers.SetElsewhere(told)
 	}
 	if cfg.MCPConfig == "" {
 		return nil

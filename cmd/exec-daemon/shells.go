@@ -124,7 +124,7 @@ func (b *shells) tool(name string, of func(*shell.Session) tool.Tool) tool.Tool 
 	t.Run = func(ctx context.Context, call *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
 		in, done := b.use(shellOf(call))
 		defer done()
-		return execd.Late(name, func() (tool.Tool, error) {
+		return execd.LoadLater(name, func() (tool.Tool, error) {
 			session, err := in.get()
 			return of(session), err
 		}).Run(ctx, call, emit)

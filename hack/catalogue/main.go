@@ -129,7 +129,7 @@ func catalogue(all files) ([]tool.Spec, error) {
 // descriptors were parsed without the option's type, so it is decoded again.
 func toolOptions(m protoreflect.MessageDescriptor) (*agentv1.ToolOptions, error) {
 	var options descriptorpb.MessageOptions
-	if err := again(m.Options(), &options); err != nil {
+	if err := convert(m.Options(), &options); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.FullName(), err)
 	}
 	if !proto.HasExtension(&options, agentv1.E_Tool) {
@@ -138,7 +138,7 @@ func toolOptions(m protoreflect.MessageDescriptor) (*agentv1.ToolOptions, error)
 	return proto.GetExtension(&options, agentv1.E_Tool).(*agentv1.ToolOptions), nil
 }
 
-func again(from protoreflect.ProtoMessage, to proto.Message) error {
+func convert(from protoreflect.ProtoMessage, to proto.Message) error {
 	raw, err := proto.Marshal(from)
 	if err != nil {
 		return err

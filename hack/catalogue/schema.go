@@ -74,7 +74,7 @@ func schemaOf(m protoreflect.MessageDescriptor, depth int) (*schema, error) {
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
 		var options descriptorpb.FieldOptions
-		if err := again(f.Options(), &options); err != nil {
+		if err := convert(f.Options(), &options); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.FullName(), err)
 		}
 		if isSet(&options, agentv1.E_Internal) {

@@ -33,15 +33,15 @@ func (c *Clock) apply(e Event, status Status) {
 	switch b := e.Body.(type) {
 	case *RunStarted:
 		if b.Paused {
-			c.hold(pauseHold, e.Time)
+			c.pause(pauseHold, e.Time)
 		}
 		status = Running
 	case *Paused:
-		c.hold(pauseHold, e.Time)
+		c.pause(pauseHold, e.Time)
 	case *Resumed:
 		c.release(pauseHold)
 	case *ApprovalAsked:
-		c.hold(b.Approval.ID, e.Time)
+		c.pause(b.Approval.ID, e.Time)
 	case *ApprovalAnswered:
 		c.release(b.ApprovalID)
 	case *RunEnded:
@@ -53,7 +53,7 @@ func (c *Clock) apply(e Event, status Status) {
 	}
 }
 
-func (c *Clock) hold(why string, now time.Time) {
+func (c *Clock) pause(why string, now time.Time) {
 	if !slices.Contains(c.Holds, why) {
 		c.Holds = append(slices.Clip(c.Holds), why)
 	}

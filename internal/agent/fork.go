@@ -54,7 +54,7 @@ func (s *State) forked(b *Forked) {
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
 	s.Memory, s.Mode = b.Memory, b.Mode
 	for _, sub := range b.Subagents {
-		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Asked: sub.asked(), Thread: Thread{Messages: slices.Clone(sub.Messages), Todos: slices.Clone(sub.Todos), Memory: sub.Memory}})
+		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Asked: sub.prompts(), Thread: Thread{Messages: slices.Clone(sub.Messages), Todos: slices.Clone(sub.Todos), Memory: sub.Memory}})
 	}
 }
 

@@ -31,8 +31,8 @@ var next = map[Status][]Status{
 	Running:  {Finished, Failed, Cancelled, Expired},
 }
 
-// To reports whether s can be followed by to.
-func (s Status) To(to Status) bool { return slices.Contains(next[s], to) }
+// CanBecome reports whether s can be followed by to.
+func (s Status) CanBecome(to Status) bool { return slices.Contains(next[s], to) }
 
 // Ended reports whether s is final.
 func (s Status) Ended() bool { return len(next[s]) == 0 }

@@ -214,7 +214,7 @@ func (s *State) tasks(e Event) {
 			s.touch(sub.Changed...)
 		}
 		if b.Told != "" {
-			s.later(b.Told)
+			s.queueText(b.Told)
 		}
 		s.keepFew()
 	case *Notice:
@@ -230,7 +230,7 @@ func (s *State) tasks(e Event) {
 func (s *State) noticed(b *Notice) {
 	tell := (*Thread).notice
 	if len(s.Background()) > 0 && b.ofMachine() {
-		tell = (*Thread).later
+		tell = (*Thread).queueText
 	}
 	tell(&s.Thread, b.Text)
 	for i := range s.Subagents {
@@ -251,7 +251,7 @@ func (s *State) stopTasks(why string) {
 		}
 		sub.Messages, sub.Calls = slices.Clip(sub.Messages), slices.Clone(sub.Calls) // a mark may share them
 		if sub.ended(why); sub.Background {
-			s.later(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. What it has done in the machine is there; go on with it by resume.", sub.ID, sub.Type, sub.Description, why))
+			s.queueText(fmt.Sprintf("The subagent %s (%s: %s) has not finished: %s. What it has done in the machine is there; go on with it by resume.", sub.ID, sub.Type, sub.Description, why))
 		}
 		sub.Busy = false
 	}
@@ -330,9 +330,9 @@ type Resumable struct {
 	Memory   Memory                 `json:"memory,omitzero"`
 }
 
-// asked returns the prompts of the subagent. Older journals have only the last
+// prompts returns the prompts of the subagent. Older journals have only the last
 // one.
-func (r Resumable) asked() []string {
+func (r Resumable) prompts() []string {
 	if len(r.Asked) == 0 {
 		return []string{r.Prompt}
 	}

@@ -113,9 +113,9 @@ func (t *Thread) notice(text string) {
 	t.say(conversation.User, conversation.Block{Text: text})
 }
 
-// later adds a message after the pending reply, if there is one: the model may
+// queueText adds a message after the pending reply, if there is one: the model may
 // already have been asked without it.
-func (t *Thread) later(text string) {
+func (t *Thread) queueText(text string) {
 	if n := len(t.Messages); n > 0 && t.Messages[n-1].Role == conversation.User {
 		t.notices = append(slices.Clip(t.notices), text)
 		return

@@ -30,7 +30,7 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{Turns, Tokens, Cost, Time}
 
-func (a *Amount) of(k Kind) *int64 {
+func (a *Amount) field(k Kind) *int64 {
 	switch k {
 	case Turns:
 		return &a.Turns
@@ -42,13 +42,13 @@ func (a *Amount) of(k Kind) *int64 {
 	return &a.Seconds
 }
 
-// Of returns the amount of a kind: a number, billionths of a dollar, or
+// Value returns the amount of a kind: a number, billionths of a dollar, or
 // seconds.
-func (a Amount) Of(k Kind) int64 { return *a.of(k) }
+func (a Amount) Value(k Kind) int64 { return *a.field(k) }
 
 // Text formats the amount of a kind.
 func (a Amount) Text(k Kind) string {
-	switch n := a.Of(k); k {
+	switch n := a.Value(k); k {
 	case Cost:
 		return fmt.Sprintf("$%.2f", float64(n)/Dollar)
 	case Time:
@@ -72,7 +72,7 @@ const Dollar = 1e9
 func Strictest(limits ...Amount) (out Amount) {
 	for _, l := range limits {
 		for _, k := range Kinds {
-			if n, is := l.Of(k), out.of(k); n > 0 && (*is == 0 || n < *is) {
+			if n, is := l.Value(k), out.field(k); n > 0 && (*is == 0 || n < *is) {
 				*is = n
 			}
 		}
@@ -80,11 +80,11 @@ func Strictest(limits ...Amount) (out Amount) {
 	return out
 }
 
-// Within returns the first kind in which a exceeds limit, or "" if it is within
+// FirstAbove returns the first kind in which a exceeds limit, or "" if it is within
 // the limit. In both, 0 means unlimited.
-func (a Amount) Within(limit Amount) Kind {
+func (a Amount) FirstAbove(limit Amount) Kind {
 	for _, k := range Kinds {
-		if most := limit.Of(k); most > 0 && a.Of(k) > most {
+		if most := limit.Value(k); most > 0 && a.Value(k) > most {
 			return k
 		}
 	}
@@ -95,7 +95,7 @@ func (a Amount) Within(limit Amount) Kind {
 // there is none.
 func (a Amount) Spent(used Amount) Kind {
 	for _, k := range Kinds {
-		if most := a.Of(k); most > 0 && used.Of(k) >= most {
+		if most := a.Value(k); most > 0 && used.Value(k) >= most {
 			return k
 		}
 	}

@@ -29,7 +29,7 @@ func TestSpent(t *testing.T) {
 func TestWithin(t *testing.T) {
 	most := Amount{Tokens: 100}
 	for asked, want := range map[Amount]Kind{{}: "", {Turns: 1e6}: "", {Tokens: 100}: "", {Tokens: 101}: Tokens} {
-		if got := asked.Within(most); got != want {
+		if got := asked.FirstAbove(most); got != want {
 			t.Errorf("%+v: %q, want %q", asked, got, want)
 		}
 	}

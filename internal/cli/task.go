@@ -26,9 +26,9 @@ func (t *Transcript) taskEnded(b body) {
 	}
 }
 
-// within shows a subagent's event, indented below its tool call. Messages are shown
+// printSubagent shows a subagent's event, indented below its tool call. Messages are shown
 // whole rather than streamed, because several subagents may write at once.
-func (t *Transcript) within(outer body, at time.Time) {
+func (t *Transcript) printSubagent(outer body, at time.Time) {
 	var b body
 	if json.Unmarshal(outer.Data, &b) != nil {
 		return
@@ -52,7 +52,7 @@ func (t *Transcript) within(outer body, at time.Time) {
 	case "call.done":
 		t.done(b, at)
 	case "model.retry":
-		t.line(Yellow, "~", "retry", t.why(b), 0)
+		t.line(Yellow, "~", "retry", t.retryReason(b), 0)
 	case "compacted":
 		t.line(Dim, "~", "note", "the subagent's conversation was long: summarized its beginning", 0)
 	}

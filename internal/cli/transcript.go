@@ -136,9 +136,9 @@ func (t *Transcript) Show(e client.Event) {
 	case "task.ended":
 		t.taskEnded(b)
 	case "task.event":
-		t.within(b, e.Time)
+		t.printSubagent(b, e.Time)
 	case "approval.asked":
-		t.asked(b)
+		t.printRequest(b)
 	case "approval.answered":
 		t.line(Yellow, "!", "answer", answers[b.Decision]+detail(text(b.Message)), 0)
 		t.doing.set("thinking", e.Time)
@@ -148,7 +148,7 @@ func (t *Transcript) Show(e client.Event) {
 		t.done(b, e.Time)
 	case "model.retry":
 		t.told.Reset()
-		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; retrying in %s", t.why(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
+		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; retrying in %s", t.retryReason(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
 	case "machine.hibernated":
@@ -235,8 +235,8 @@ var answers = map[string]string{
 	client.AllowOnce: "allowed", client.AllowAgent: "allowed for this agent", client.AllowAlways: "allowed for all your agents", client.Deny: "denied", client.Answered: "answered",
 }
 
-// asked prints a request in full, and how to answer it.
-func (t *Transcript) asked(b body) {
+// printRequest prints a request in full, and how to answer it.
+func (t *Transcript) printRequest(b body) {
 	q := b.Approval
 	t.doing.set("", q.AskedAt) // no animation while somebody types
 	by := ""
@@ -352,8 +352,8 @@ func (t *Transcript) ended(b body, e client.Event) {
 	t.order = nil
 }
 
-// why returns the reason for a model retry.
-func (t *Transcript) why(b body) string {
+// retryReason returns the reason for a model retry.
+func (t *Transcript) retryReason(b body) string {
 	if s := text(b.Message); s != "" {
 		return s
 	}

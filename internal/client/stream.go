@@ -71,7 +71,7 @@ func (c *Client) Stream(ctx context.Context, agentID, runID, lastID string) iter
 				return false, err
 			}
 			defer reply.Body.Close()
-			in := newFrames(&heard{reply.Body, alive})
+			in := newFrames(&readWatcher{reply.Body, alive})
 			news := false
 			for {
 				f, err := in.next()
@@ -137,7 +137,7 @@ func (c *Client) EventsIn(ctx context.Context, agentID string, part Part, follow
 				return false, err
 			}
 			defer reply.Body.Close()
-			in := newLines(&heard{reply.Body, alive})
+			in := newLines(&readWatcher{reply.Body, alive})
 			news := false
 			for {
 				line, err := in.next()
@@ -220,13 +220,13 @@ func mendable(err error) bool {
 	return !errors.Is(err, errLongLine)
 }
 
-// heard is a reader that calls alive after every read.
-type heard struct {
+// readWatcher is a reader that calls alive after every read.
+type readWatcher struct {
 	r     io.Reader
 	alive func()
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *readWatcher) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
 	if n > 0 {
 		h.alive()

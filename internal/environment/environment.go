@@ -192,6 +192,6 @@ func Parse(name string, data []byte) (Environment, Findings) {
 	if err != nil {
 		panic(fmt.Sprintf("environment: the table of keys and the type differ: %v", err))
 	}
-	d.settle(&e, path.Dir(name))
+	d.validate(&e, path.Dir(name))
 	return e, d.sorted()
 }

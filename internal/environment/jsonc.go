@@ -56,12 +56,12 @@ func readJSONC(text string) (n node, err *syntaxError) {
 	}()
 	r.skip()
 	if !r.at('{') && !r.at('[') {
-		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "this is no JSON object: it begins with %s", r.here())
+		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "this is no JSON object: it begins with %s", r.context())
 	}
 	n = r.read()
 	r.skip()
 	if r.pos < len(r.text) {
-		r.fail(r.pos, "remove it; the file holds one object, from { to }", "%s after the end", r.here())
+		r.fail(r.pos, "remove it; the file holds one object, from { to }", "%s after the end", r.context())
 	}
 	return n, nil
 }
@@ -95,8 +95,8 @@ func (r *reader) skip() {
 	}
 }
 
-// here describes the text at the reader's position.
-func (r *reader) here() string {
+// context describes the text at the reader's position.
+func (r *reader) context() string {
 	if r.pos >= len(r.text) {
 		return "the end of the file"
 	}
@@ -135,7 +135,7 @@ func (r *reader) read() node {
 	case r.at('\''):
 		r.fail(start, "put text between double quotes: \"…\"", "text between single quotes")
 	case word == "":
-		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.here())
+		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.context())
 	}
 	r.fail(start, fmt.Sprintf("put text between double quotes: %q", word), "%s is no value", word)
 	return node{}
@@ -169,7 +169,7 @@ func (r *reader) next(open int, end byte, first bool) bool {
 	case r.at(','):
 		r.fail(r.pos, "write one comma between two values", "a comma too many")
 	case !first && !comma:
-		r.fail(r.pos, fmt.Sprintf("put a comma before %s", r.here()), "a comma is missing")
+		r.fail(r.pos, fmt.Sprintf("put a comma before %s", r.context()), "a comma is missing")
 	}
 	return true
 }
@@ -183,14 +183,14 @@ func (r *reader) object() []member {
 		if !r.at('"') {
 			word := r.word()
 			if word == "" {
-				r.fail(m.at, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.here())
+				r.fail(m.at, "write a key in double quotes, as in \"install\": \"npm ci\"", "%s where a key belongs", r.context())
 			}
 			r.fail(m.at, fmt.Sprintf("put the key between double quotes: %q", word), "the key %s has no quotes", word)
 		}
 		m.key = r.str()
 		r.skip()
 		if !r.at(':') {
-			r.fail(r.pos, fmt.Sprintf("write %q: and then the value", m.key), "%s where a colon belongs", r.here())
+			r.fail(r.pos, fmt.Sprintf("write %q: and then the value", m.key), "%s where a colon belongs", r.context())
 		}
 		r.pos++
 		m.value = r.read()

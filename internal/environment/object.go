@@ -144,7 +144,7 @@ var others = map[string]string{
 func (o object) suggest(key string) string {
 	lower := strings.ToLower(key)
 	for _, k := range o.keys {
-		if known := strings.ToLower(k.Name); known == lower || near(known, lower) {
+		if known := strings.ToLower(k.Name); known == lower || isSimilar(known, lower) {
 			return fmt.Sprintf("write %q", k.Name)
 		}
 	}
@@ -154,9 +154,9 @@ func (o object) suggest(key string) string {
 	return "remove it"
 }
 
-// near reports whether one slip of the hand makes b of a: a letter too much, too
+// isSimilar reports whether one slip of the hand makes b of a: a letter too much, too
 // few, another, or two exchanged. Short words are never near.
-func near(a, b string) bool {
+func isSimilar(a, b string) bool {
 	if len(a) < 4 || len(b) > 64 || max(len(a), len(b))-min(len(a), len(b)) > 1 {
 		return false
 	}

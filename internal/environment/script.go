@@ -14,12 +14,12 @@ const MaxScript = 64 << 10
 // WithInstall returns the text of an environment.json with install replaced.
 // Everything else, including comments, stays unchanged. An empty text counts as
 // an empty file.
-func WithInstall(text, install string) (string, error) { return with(text, "install", install) }
+func WithInstall(text, install string) (string, error) { return withKey(text, "install", install) }
 
 // WithSnapshot is like WithInstall for the key snapshot.
-func WithSnapshot(text, id string) (string, error) { return with(text, "snapshot", id) }
+func WithSnapshot(text, id string) (string, error) { return withKey(text, "snapshot", id) }
 
-func with(text, key, is string) (string, error) {
+func withKey(text, key, is string) (string, error) {
 	if strings.TrimSpace(text) == "" {
 		text = "{}"
 	}

@@ -60,9 +60,9 @@ func (d *decoder) open(data []byte) (node, bool) {
 	return n, true
 }
 
-// settle validates combinations of keys and makes the environment usable. dir
+// validate validates combinations of keys and makes the environment usable. dir
 // is the folder of the file.
-func (d *decoder) settle(e *Environment, dir string) {
+func (d *decoder) validate(e *Environment, dir string) {
 	d.settleBase(e, dir)
 	d.settleTerminals(e.Terminals)
 	seen := map[int]bool{}
@@ -105,7 +105,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 		at := d.positions["build"]
 		ok := true
 		if b.Dockerfile != "" {
-			b.Dockerfile, ok = d.within(at, "dockerfile", dir, b.Dockerfile)
+			b.Dockerfile, ok = d.pathInside(at, "dockerfile", dir, b.Dockerfile)
 		}
 		switch b.Context {
 		case "":
@@ -114,7 +114,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 			b.Context = "."
 		default:
 			var fine bool
-			b.Context, fine = d.within(at, "context", dir, b.Context)
+			b.Context, fine = d.pathInside(at, "context", dir, b.Context)
 			ok = ok && fine
 		}
 		if !ok {
@@ -135,9 +135,9 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 	}
 }
 
-// within resolves a path relative to the file's folder, and rejects one that
+// pathInside resolves a path relative to the file's folder, and rejects one that
 // leaves the repository.
-func (d *decoder) within(at position, key, dir, p string) (string, bool) {
+func (d *decoder) pathInside(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
 		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is no path in the repository", clean(p, 100))
 		return "", false

@@ -199,7 +199,7 @@ func clean(s string, most int) string {
 		switch {
 		case unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp):
 			r = ' '
-		case unseen(r):
+		case isInvisible(r):
 			continue
 		}
 		if n++; n > most {
@@ -216,7 +216,7 @@ func cleanText(s string, most int) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range strings.ToValidUTF8(s, "�") {
-		if unseen(r) || unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if isInvisible(r) || unicode.IsControl(r) && r != '\n' && r != '\t' {
 			continue
 		}
 		if n++; n > most {
@@ -228,8 +228,8 @@ func cleanText(s string, most int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// unseen reports whether a character shows nothing, and so can carry words past
+// isInvisible reports whether a character shows nothing, and so can carry words past
 // a person who reads: format characters, tags, and selectors of variants.
-func unseen(r rune) bool {
+func isInvisible(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs) || r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef
 }

@@ -192,9 +192,9 @@ type toldServer struct {
 	LeftOut      string     `json:"left_out,omitempty"`
 }
 
-// Told parses a text that Tell returned, as far as it is complete. It skips
+// ParseTold parses a text that Tell returned, as far as it is complete. It skips
 // truncated lines.
-func Told(text string) []Listing {
+func ParseTold(text string) []Listing {
 	var all []Listing
 	for line := range strings.Lines(text) {
 		var t toldServer

@@ -141,14 +141,14 @@ func (s Server) String() string { return s.Name }
 // GoString is [Server.String].
 func (s Server) GoString() string { return s.Name }
 
-// Same reports whether two server names are equal, ignoring case as
+// SameName reports whether two server names are equal, ignoring case as
 // mcpAllowlist does.
-func Same(a, b string) bool { return strings.EqualFold(a, b) }
+func SameName(a, b string) bool { return strings.EqualFold(a, b) }
 
 // Find returns the server with that name.
 func Find(servers []Server, name string) (Server, bool) {
 	for _, s := range servers {
-		if Same(s.Name, name) {
+		if SameName(s.Name, name) {
 			return s, true
 		}
 	}

@@ -42,12 +42,12 @@ type Result struct {
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // Tool is [Result.Within] for a result that nothing else truncates.
-func (r Result) Tool() tool.Result { return r.Within(MaxText) }
+func (r Result) Tool() tool.Result { return r.Truncate(MaxText) }
 
-// Within converts the result for the model, limited in size: text beyond most
+// Truncate converts the result for the model, limited in size: text beyond most
 // bytes is cut in the middle, and images that are too large or of another type
 // are mentioned but not shown.
-func (r Result) Within(most int) tool.Result {
+func (r Result) Truncate(most int) tool.Result {
 	var text strings.Builder
 	out := tool.Result{Error: r.IsError}
 	said := false

@@ -31,8 +31,8 @@ type (
 		questions []client.Approval
 		err       error
 	}
-	tick     struct{}
-	happened struct {
+	tick          struct{}
+	eventsArrived struct {
 		feed   *feed
 		events []client.Event
 	}
@@ -45,7 +45,7 @@ type (
 		diff    client.Diff
 		err     error
 	}
-	acted struct {
+	actionDone struct {
 		act act
 		err error
 	}
@@ -118,12 +118,12 @@ func (m *Model) perform(a act) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, pollWithin)
 		defer cancel()
-		return acted{act: a, err: a.do(ctx, c)}
+		return actionDone{act: a, err: a.do(ctx, c)}
 	}
 }
 
-// acted shows the result of an action.
-func (m *Model) acted(msg acted) tea.Cmd {
+// showAction shows the result of an action.
+func (m *Model) showAction(msg actionDone) tea.Cmd {
 	m.said, m.bad = msg.act.did, false
 	if msg.err != nil {
 		p := m.Problem(msg.err)
@@ -190,10 +190,10 @@ func (f *feed) next() tea.Msg {
 		case e := <-f.events:
 			batch = append(batch, e)
 		default:
-			return happened{f, batch}
+			return eventsArrived{f, batch}
 		}
 	}
-	return happened{f, batch}
+	return eventsArrived{f, batch}
 }
 
 func (m *Model) readDiff(agentID string) tea.Cmd {
@@ -215,6 +215,6 @@ func (m *Model) attach(agentID string) tea.Cmd {
 		if words := strings.TrimSpace(said.String()); err != nil && words != "" {
 			err = &cli.Problem{Message: strings.TrimPrefix(cli.Line(words, 0), "error: "), Err: err}
 		}
-		return acted{act: act{agentID: agentID, did: "Detached; the terminal keeps running."}, err: err}
+		return actionDone{act: act{agentID: agentID, did: "Detached; the terminal keeps running."}, err: err}
 	})
 }

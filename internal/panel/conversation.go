@@ -54,8 +54,8 @@ func (m *Model) leave() {
 	m.open = nil
 }
 
-// happened shows new events. Events that change the agent's state trigger a poll.
-func (m *Model) happened(events []client.Event) tea.Cmd {
+// showEvents shows new events. Events that change the agent's state trigger a poll.
+func (m *Model) showEvents(events []client.Event) tea.Cmd {
 	c := m.open
 	cmds := []tea.Cmd{c.feed.next}
 	c.heard = true
@@ -254,7 +254,7 @@ func (m *Model) head(a *client.Agent) string {
 	if of := a.Limited(); of != "" {
 		s += m.paint.Style(cli.Dim, "  "+of)
 	}
-	if doing := clean(m.doing(*a)); doing != "" {
+	if doing := clean(m.activity(*a)); doing != "" {
 		s += m.paint.Style(cli.Dim, "  "+doing)
 	}
 	return s

@@ -104,9 +104,9 @@ func (l *line) word() int {
 	return at
 }
 
-// drawn returns the part of the line around the cursor that fits into wide columns, and
+// render returns the part of the line around the cursor that fits into wide columns, and
 // the cursor's column in it.
-func (l *line) drawn(wide int) (string, int) {
+func (l *line) render(wide int) (string, int) {
 	shown := []rune(strings.NewReplacer("\n", "⏎", "\t", " ").Replace(string(l.text)))
 	from := 0
 	for from < l.at && width(string(shown[from:l.at])) >= wide {

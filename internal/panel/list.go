@@ -46,7 +46,7 @@ func (m *Model) listed() []client.Agent {
 	var out []client.Agent
 	for _, a := range m.agents {
 		word, _ := agentStatus(a)
-		text := []string{a.ID, a.Name, word, m.doing(a)}
+		text := []string{a.ID, a.Name, word, m.activity(a)}
 		for _, r := range a.Repos {
 			text = append(text, r.URL)
 		}
@@ -155,22 +155,22 @@ func (m *Model) listLines(high int) []string {
 		if i == at {
 			mark, called = m.paint.Style(cli.Cyan, "> "), m.paint.Style(cli.Bold, called)
 		}
-		out = append(out, mark+m.paint.Style(style, fit(word, 11))+called+"  "+m.paint.Style(cli.Dim, fit(clean(m.doing(a)), doing)+"  "+cli.Ago(m.Now().Sub(a.CreatedAt))))
+		out = append(out, mark+m.paint.Style(style, fit(word, 11))+called+"  "+m.paint.Style(cli.Dim, fit(clean(m.activity(a)), doing)+"  "+cli.Ago(m.Now().Sub(a.CreatedAt))))
 	}
 	return out
 }
 
-// doing returns what an agent is doing or asking.
-func (m *Model) doing(a client.Agent) string {
+// activity returns what an agent is doing or asking.
+func (m *Model) activity(a client.Agent) string {
 	if q := m.asks(a.ID); q != nil {
-		return asked(*q)
+		return requestSummary(*q)
 	}
 	return a.Doing
 }
 
-// asked returns a request on one line. It is only the tool's name if the team hides
+// requestSummary returns a request on one line. It is only the tool's name if the team hides
 // summaries in lists.
-func asked(q client.Approval) string {
+func requestSummary(q client.Approval) string {
 	if q.Hidden {
 		return q.Tool
 	}

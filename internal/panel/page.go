@@ -86,8 +86,8 @@ func (m *Model) pageLines(high int) []string {
 	return lines[top:min(top+high, len(lines))]
 }
 
-// seen reports whether the end of the page is on the screen.
-func (m *Model) seen() bool { return m.page.top+m.room() >= len(m.page.lines(m.wide)) }
+// endVisible reports whether the end of the page is on the screen.
+func (m *Model) endVisible() bool { return m.page.top+m.room() >= len(m.page.lines(m.wide)) }
 
 // showDiff fills the changes page.
 func (m *Model) showDiff(msg diffRead) {
@@ -196,7 +196,7 @@ func (m *Model) onQuestion(key string) tea.Cmd {
 	}
 	switch key {
 	case "y", "Y", "A":
-		if !m.seen() {
+		if !m.endVisible() {
 			m.said = "Read to the end first (press space)."
 			return nil
 		}

@@ -132,9 +132,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.polled(msg)
 	case tick:
 		return m, m.poll(true)
-	case happened:
+	case eventsArrived:
 		if m.open != nil && m.open.feed == msg.feed {
-			return m, m.happened(msg.events)
+			return m, m.showEvents(msg.events)
 		}
 	case feedEnded:
 		if m.open != nil && m.open.feed == msg.feed {
@@ -146,8 +146,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case questionRead:
 		m.questionRead(msg)
-	case acted:
-		return m, m.acted(msg)
+	case actionDone:
+		return m, m.showAction(msg)
 	}
 	return m, nil
 }

@@ -226,7 +226,7 @@ func TestScreens(t *testing.T) {
 		"new-agent":     func(p *panelTest) { p.loaded().press("G", "n", "enter", "d", "o") },
 		"failed": func(p *panelTest) {
 			p.loaded().press("down", "enter")
-			p.Update(happened{p.open.feed, []client.Event{journal()[0], {Seq: 2, Time: noon, RunID: "run-4", Kind: "run.ended", Data: json.RawMessage(
+			p.Update(eventsArrived{p.open.feed, []client.Event{journal()[0], {Seq: 2, Time: noon, RunID: "run-4", Kind: "run.ended", Data: json.RawMessage(
 				`{"status":"ERROR","failure":{"code":"ref_not_found","message":"there is no ref \u001b[2Jnosuch","hint":"name another"}}`)}}})
 		},
 		"sixty":   func(p *panelTest) { p.loaded().Update(tea.WindowSizeMsg{Width: 60, Height: 12}) },
@@ -248,7 +248,7 @@ func TestScreens(t *testing.T) {
 		"opening":     func(p *panelTest) { p.loaded().press("enter") },
 		"conversation": func(p *panelTest) {
 			p.loaded().press("down", "down", "enter")
-			p.Update(happened{p.open.feed, journal()})
+			p.Update(eventsArrived{p.open.feed, journal()})
 		},
 		"follow-up": func(p *panelTest) {
 			p.loaded().press("down", "down", "enter", "f", "n", "o", "w")
@@ -261,7 +261,7 @@ func TestScreens(t *testing.T) {
 		"tiny": func(p *panelTest) { p.loaded().Update(tea.WindowSizeMsg{Width: 20, Height: 5}) },
 		"narrow": func(p *panelTest) {
 			p.loaded().press("down", "down", "enter")
-			p.Update(happened{p.open.feed, journal()})
+			p.Update(eventsArrived{p.open.feed, journal()})
 			p.Update(tea.WindowSizeMsg{Width: 40, Height: 12})
 		},
 	} {
@@ -455,7 +455,7 @@ func TestConversationScrolls(t *testing.T) {
 	p.press("enter")
 	say := func(words string) {
 		data, _ := json.Marshal(map[string]string{"text": words})
-		p.Update(happened{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
+		p.Update(eventsArrived{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
 	}
 	say(strings.Repeat("old\n", 100) + "last")
 	if !strings.Contains(p.screen(), "last") {
@@ -484,7 +484,7 @@ func TestLateEventsAreDropped(t *testing.T) {
 	p.press("enter")
 	old := p.open.feed
 	p.press("esc", "down", "enter")
-	p.Update(happened{old, journal()})
+	p.Update(eventsArrived{old, journal()})
 	if old.ctx.Err() == nil || p.open.heard {
 		t.Error("the journal of the agent that was left goes on")
 	}
@@ -518,7 +518,7 @@ func FuzzScreen(f *testing.F) {
 		clean()
 		p.press("esc", "enter")
 		data, _ := json.Marshal(map[string]string{"text": text})
-		p.Update(happened{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
+		p.Update(eventsArrived{p.open.feed, []client.Event{{Kind: "text.delta", Data: data}}})
 		clean()
 	})
 }

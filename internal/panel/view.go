@@ -28,7 +28,7 @@ func (m *Model) View() tea.View {
 	v.AltScreen = true
 	v.WindowTitle = "aloft"
 	if m.typed != nil && m.wide >= leastWide && m.high >= leastHigh {
-		_, at := m.typed.drawn(m.wide - 3)
+		_, at := m.typed.render(m.wide - 3)
 		v.Cursor = tea.NewCursor(2+at, m.high-2)
 	}
 	return v
@@ -67,7 +67,7 @@ func (m *Model) Lines() []string {
 func (m *Model) saying() string {
 	switch {
 	case m.typed != nil:
-		text, _ := m.typed.drawn(m.wide - 3)
+		text, _ := m.typed.render(m.wide - 3)
 		return m.paint.Style(cli.Cyan, "> ") + text
 	case m.sure != nil:
 		return m.paint.Style(cli.Yellow, m.sure.ask)
@@ -79,7 +79,7 @@ func (m *Model) saying() string {
 		return m.paint.Style(cli.Red, "! ") + "Reconnecting; this may be out of date. " + clean(m.trouble.Message)
 	case m.page == nil && m.open != nil && m.asks(m.open.agentID) != nil:
 		q := m.asks(m.open.agentID)
-		return m.paint.Style(cli.Yellow, "? ") + clean(asked(*q))
+		return m.paint.Style(cli.Yellow, "? ") + clean(requestSummary(*q))
 	case m.page == nil && m.open != nil && m.open.up > 0:
 		return m.paint.Style(cli.Dim, "G: jump to the newest")
 	}

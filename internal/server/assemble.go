@@ -206,7 +206,7 @@ func (a *assembly) openPulls(context.Context) error {
 	}
 	a.pulls = pull.New(pull.Config{
 		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
-		Link:  func(id string) string { return strings.TrimSuffix(named(a.publicURL()), "/") + "/agents/" + id },
+		Link:  func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
 		Shown: shownOutside(a.store), Privacy: privacyOf(a.store), Reviewers: reviewers, Logger: a.logger,
 	})
 	return nil
@@ -282,7 +282,7 @@ func (a *assembly) openSignIn(context.Context) (err error) {
 		Store: a.store, Owner: a.store.ServerID(), Webhook: a.vault.Webhook, Shown: shownOutside(a.store), Post: a.outbound.Post, PublicURL: a.publicURL, Logger: a.logger,
 	})
 	a.desk, err = signin.New(signin.Config{
-		Store: a.store, PublicURL: func() string { return named(a.publicURL()) }, Provider: a.config.SignIn.OIDC.provider(), Logger: a.logger,
+		Store: a.store, PublicURL: func() string { return localhostName(a.publicURL()) }, Provider: a.config.SignIn.OIDC.provider(), Logger: a.logger,
 	})
 	return err
 }

@@ -93,7 +93,7 @@ func (s *Server) newBuilder(o Options, c Config, network policy.Network, secrets
 // diskHolders returns everything that uses disk: machines and Dockerfile builds.
 func (s *Server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
 	all, err := disk.Machines(ctx, s.runtime)
-	for _, u := range s.dockerfiles.underWay() {
+	for _, u := range s.dockerfiles.running() {
 		all = append(all, u)
 	}
 	return all, err
@@ -156,10 +156,10 @@ func (d *dockerfiles) open() (*dockerfile.Builder, error) {
 	return d.builder, nil
 }
 
-// underWay returns the running builds.
-func (d *dockerfiles) underWay() []*dockerfile.UnderWay {
+// running returns the running builds.
+func (d *dockerfiles) running() []*dockerfile.RunningBuild {
 	if b := d.opened(); b != nil {
-		return b.UnderWay()
+		return b.RunningBuilds()
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (d *dockerfiles) stop(id string, why error) bool {
 // prune removes the engine's build cache, unless a build is running. The next builds
 // run all their steps.
 func (d *dockerfiles) prune(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(d.options.Data, "build")); err != nil || d.Ready() != nil || len(d.underWay()) > 0 {
+	if _, err := os.Stat(filepath.Join(d.options.Data, "build")); err != nil || d.Ready() != nil || len(d.running()) > 0 {
 		return nil //nolint:nilerr // there is no cache, or it is in use
 	}
 	b, err := d.open()

@@ -19,7 +19,6 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
-	"aloft/internal/control/image/registry"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
 	"aloft/internal/control/store"
@@ -165,84 +164,6 @@ func retentionOf(rules store.Rules, most time.Duration) func(context.Context, ag
 		h, err := store.Settings(ctx, rules)
 		return h.At(a.CreatedAt).KeepMachines(most), err
 	}
-}
-
-// imagesConfig configures how images are pulled, built and removed.
-type imagesConfig struct {
-	Credentials  []registryConfig `yaml:"credentials"`
-	Insecure     []string         `yaml:"insecure"`      // host:port of registries without TLS
-	Recheck      string           `yaml:"recheck"`       // how long a resolved tag is cached; default 1h
-	Unused       string           `yaml:"unused"`        // how long an unused image is kept; default 168h, but 1h while the disk is nearly full
-	Builder      string           `yaml:"builder"`       // auto (default), buildkit, buildah, docker
-	BuilderAt    string           `yaml:"builder_at"`    // address of a BuildKit or Docker daemon
-	BuildNetwork string           `yaml:"build_network"` // network of RUN and ADD: machine (default), host or none
-}
-
-// registryConfig is a credential for one registry.
-type registryConfig struct {
-	Host     string `yaml:"host"`
-	Username string `yaml:"username"`
-	Token    string `yaml:"token"`
-	TokenEnv string `yaml:"token_env"`
-}
-
-// registry returns the configuration of the registry client.
-func (c Config) registry() registry.Config {
-	out := registry.Config{Insecure: c.Images.Insecure, Credentials: map[string]registry.Credential{}, Outbound: c.Outbound.Network()}
-	for _, r := range c.Images.Credentials {
-		out.Credentials[r.Host] = registry.Credential{Username: r.Username, Token: r.Token}
-	}
-	if host, ok := registry.Host(c.Machine.Image); ok {
-		out.Named = append(out.Named, host)
-	}
-	return out
-}
-
-// recheck returns the duration of the key recheck, which check has validated.
-func (c imagesConfig) recheck() time.Duration {
-	d, _ := time.ParseDuration(c.Recheck)
-	return d
-}
-
-func (c *imagesConfig) check(getenv func(string) string) error {
-	switch c.Builder { // the variables that the engines' own programs read
-	case "buildkit":
-		c.BuilderAt = cmp.Or(c.BuilderAt, getenv("BUILDKIT_HOST"))
-	case "docker":
-		c.BuilderAt = cmp.Or(c.BuilderAt, getenv("DOCKER_HOST"))
-	}
-	seen := map[string]bool{}
-	for i := range c.Credentials {
-		r := &c.Credentials[i]
-		at := fmt.Sprintf("images.credentials[%d]", i)
-		if r.Host == "" || strings.Contains(r.Host, "/") {
-			return fmt.Errorf("%s.host: invalid host %q: use a name such as ghcr.io or registry.example.com:5000", at, r.Host)
-		}
-		if seen[r.Host] {
-			return fmt.Errorf("%s.host: duplicate host %q", at, r.Host)
-		}
-		seen[r.Host] = true
-		if err := fromEnv(&r.Token, r.TokenEnv, at+".token", getenv); err != nil {
-			return err
-		}
-	}
-	if d, err := time.ParseDuration(c.Recheck); err != nil || d < 0 {
-		return fmt.Errorf("images.recheck: invalid duration %q: use a value such as 1h, or 0s to check every time", c.Recheck)
-	}
-	if d, err := time.ParseDuration(c.Unused); err != nil || d < 0 {
-		return fmt.Errorf("images.unused: invalid duration %q: use a value such as 168h, or 0s to keep images forever", c.Unused)
-	}
-	switch c.Builder {
-	case "auto", "buildkit", "buildah", "docker":
-	default:
-		return fmt.Errorf("images.builder: invalid value %q: must be auto, buildkit, buildah or docker", c.Builder)
-	}
-	switch c.BuildNetwork {
-	case dockerfile.Machine, dockerfile.Host, dockerfile.None:
-	default:
-		return fmt.Errorf("images.build_network: invalid value %q: must be machine, host or none", c.BuildNetwork)
-	}
-	return nil
 }
 
 // egressConfig configures what machines may connect to.

@@ -63,7 +63,7 @@ func TestGitHubAppOfTheConfiguration(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
-	f, r, err := forges.Of(github.Repo)
+	f, r, err := forges.Find(github.Repo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (e *emitter) settle(private bool) {
 	e.t.Helper()
 	h, err := store.Settings(e.t.Context(), e.store)
 	if err == nil {
-		err = store.Settle(e.t.Context(), e.store, h.With(account.Settings{Privacy: private}, time.Now()))
+		err = store.PutSettings(e.t.Context(), e.store, h.With(account.Settings{Privacy: private}, time.Now()))
 	}
 	if err != nil {
 		e.t.Fatal(err)

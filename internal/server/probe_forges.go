@@ -43,7 +43,7 @@ func ProbeForges(ctx context.Context, c gitConfig) (checks []container.Check, er
 		// The credential with the longest matching URL wins, so a repository below this URL
 		// uses this token.
 		r, err := forge.ParseURL(strings.TrimRight(cred.URL, "/") + "/owner/name")
-		f, r, unknown := forges.Of(r)
+		f, r, unknown := forges.Find(r)
 		switch {
 		case cred.Forge == noForge:
 			continue

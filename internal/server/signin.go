@@ -74,9 +74,9 @@ func loopback(u *url.URL) bool {
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// named replaces a loopback IP address by localhost, because browsers support passkeys
+// localhostName replaces a loopback IP address by localhost, because browsers support passkeys
 // only for host names.
-func named(address string) string {
+func localhostName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || !loopback(u) {
 		return address

@@ -151,7 +151,7 @@ func (g *getter) link(remote, local string) error {
 	if err != nil {
 		return fmt.Errorf("%s in the machine: %w", remote, err)
 	}
-	if !g.within(local, to) {
+	if !g.isInside(local, to) {
 		g.r.skip(remote, "a link that leads out of the copied folder")
 		return nil
 	}
@@ -166,8 +166,8 @@ func (g *getter) link(remote, local string) error {
 	return g.root.Symlink(to, local)
 }
 
-// within reports whether a link at local points inside the copied folder.
-func (g *getter) within(local, to string) bool {
+// isInside reports whether a link at local points inside the copied folder.
+func (g *getter) isInside(local, to string) bool {
 	// After another link, ".." may lead elsewhere, so it is only allowed at the
 	// beginning.
 	if path.IsAbs(to) || filepath.IsAbs(to) || strings.ContainsRune(to, 0) || path.Clean(to) != strings.TrimSuffix(to, "/") {
@@ -219,7 +219,7 @@ func Put(c *sftp.Client, local, remote string) (Report, error) {
 			if there, err := c.Stat(to); err == nil && there.IsDir() {
 				return nil
 			}
-			return there(to, c.Mkdir(to))
+			return remoteError(to, c.Mkdir(to))
 		case info.Mode().IsRegular():
 			return put(c, file, to, info, &r)
 		case info.Mode()&fs.ModeSymlink != 0:
@@ -229,17 +229,17 @@ func Put(c *sftp.Client, local, remote string) (Report, error) {
 			}
 			if old, err := c.Lstat(to); err == nil && old.Mode()&fs.ModeSymlink != 0 {
 				if err := c.Remove(to); err != nil {
-					return there(to, err)
+					return remoteError(to, err)
 				}
 			}
-			return there(to, c.Symlink(filepath.ToSlash(target), to))
+			return remoteError(to, c.Symlink(filepath.ToSlash(target), to))
 		}
 		r.skip(file, "a special file")
 		return nil
 	})
 	for to, mode := range modes {
 		if err == nil {
-			err = there(to, c.Chmod(to, mode&modeBits))
+			err = remoteError(to, c.Chmod(to, mode&modeBits))
 		}
 	}
 	return r, err
@@ -253,19 +253,19 @@ func put(c *sftp.Client, local, remote string, info fs.FileInfo, r *Report) erro
 	defer in.Close()
 	out, err := c.OpenFile(remote, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
-		return there(remote, err)
+		return remoteError(remote, err)
 	}
 	n, err := io.Copy(out, in)
 	r.Bytes += n
 	if err = errors.Join(err, out.Chmod(info.Mode()&modeBits), out.Close()); err != nil {
-		return there(remote, err)
+		return remoteError(remote, err)
 	}
 	r.Files++
 	return nil
 }
 
-// there marks an error as one of the machine's file.
-func there(remote string, err error) error {
+// remoteError marks an error as one of the machine's file.
+func remoteError(remote string, err error) error {
 	if err == nil {
 		return nil
 	}

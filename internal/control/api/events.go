@@ -151,7 +151,7 @@ func lineOf(e agent.Event) ([]byte, error) {
 // lastLines returns the lines of the last events before a number, the newest
 // first. It reads backwards, and no more than needed.
 func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before int64) (lines [][]byte, err error) {
-	whole := wholes{}
+	whole := assembler{}
 	size, read := 0, 0
 	if !q.pieces { // the event at the page's border may make the last deltas of this page redundant
 		border, err := s.Journal.Read(ctx, id, before-1, 1)
@@ -187,15 +187,15 @@ func (s *server) lastLines(ctx context.Context, id string, q eventsQuery, before
 	return lines, nil
 }
 
-// wholes finds, reading events from the last to the first, the deltas whose
+// assembler finds, reading events from the last to the first, the deltas whose
 // content a later event repeats in full.
-type wholes struct {
+type assembler struct {
 	reply bool // earlier deltas belong to a reply that was completed or restarted
 	calls map[string]bool
-	subs  map[string]*wholes // state of each subagent, by the id of its call
+	subs  map[string]*assembler // state of each subagent, by the id of its call
 }
 
-func (w *wholes) leftOut(e agent.Event) bool {
+func (w *assembler) leftOut(e agent.Event) bool {
 	switch b := e.Body.(type) {
 	case *agent.TurnReplied, *agent.ModelRetry:
 		w.reply = true
@@ -212,10 +212,10 @@ func (w *wholes) leftOut(e agent.Event) bool {
 		return w.calls[b.CallID]
 	case *agent.Within:
 		if w.subs == nil {
-			w.subs = map[string]*wholes{}
+			w.subs = map[string]*assembler{}
 		}
 		if w.subs[b.CallID] == nil {
-			w.subs[b.CallID] = &wholes{}
+			w.subs[b.CallID] = &assembler{}
 		}
 		e.Body = b.Body
 		return w.subs[b.CallID].leftOut(e)

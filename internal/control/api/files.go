@@ -245,7 +245,7 @@ func (s *server) readFile(w http.ResponseWriter, r *http.Request, files Files) e
 	}
 	if size > 0 { // files in /proc report size 0
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
-		contents = exactly{io.LimitReader(contents, size), contents}
+		contents = exactReader{io.LimitReader(contents, size), contents}
 	}
 	return s.passOn(w, r, path.Base(name), fileMedia, contents)
 }
@@ -267,8 +267,8 @@ func (s *server) readFolder(w http.ResponseWriter, r *http.Request, files Files)
 	return s.passOn(w, r, base+".tar", tarMedia, packed)
 }
 
-// exactly reads at most the promised number of bytes.
-type exactly struct {
+// exactReader reads at most the promised number of bytes.
+type exactReader struct {
 	io.Reader
 	io.Closer
 }
@@ -328,7 +328,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, files Files) 
 		return tooLongUpload()
 	}
 	rc := http.NewResponseController(w)
-	body := patiently{http.MaxBytesReader(w, r.Body, maxUpload), rc, s.patience}
+	body := patientWriter{http.MaxBytesReader(w, r.Body, maxUpload), rc, s.patience}
 	size, sha256, err := files.Write(r.Context(), name, body, r.ContentLength, strings.Trim(ifMatch, `"`), ifNone != "")
 	if err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body was not read
@@ -346,15 +346,15 @@ func tooLongUpload() error {
 	return fault.Invalid("files larger than %d GiB cannot be uploaded", maxUpload>>30).Named(codeTooLong).Hint("use aloft agent cp")
 }
 
-// patiently reads a body with a deadline that moves as long as data arrives.
-type patiently struct {
+// patientWriter reads a body with a deadline that moves as long as data arrives.
+type patientWriter struct {
 	io.Reader
 	rc       *http.ResponseController
 	patience time.Duration
 }
 
 // Read implements [io.Reader].
-func (p patiently) Read(b []byte) (int, error) {
+func (p patientWriter) Read(b []byte) (int, error) {
 	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // fails only in tests, whose writers have no deadlines
 	n, err := p.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {

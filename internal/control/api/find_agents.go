@@ -69,10 +69,10 @@ func agentQuery(q url.Values, who account.APIKey, now time.Time) (out store.Agen
 			return out, fault.Invalid("must be a comma-separated list of %s", statusNames()).At("status")
 		}
 	}
-	if out.From, err = moment(q.Get("from"), "from", 0); err != nil {
+	if out.From, err = parseTime(q.Get("from"), "from", 0); err != nil {
 		return out, err
 	}
-	if out.To, err = moment(q.Get("to"), "to", 1); err != nil {
+	if out.To, err = parseTime(q.Get("to"), "to", 1); err != nil {
 		return out, err
 	}
 	switch q.Get("order") {
@@ -147,9 +147,9 @@ func owner(q url.Values, who account.APIKey) (int64, error) {
 	return who.UserID, nil
 }
 
-// moment parses a time, or a date, which means the start of that day plus the
+// parseTime parses a time, or a date, which means the start of that day plus the
 // given number of days. Empty text gives the zero time.
-func moment(text, field string, days int) (time.Time, error) {
+func parseTime(text, field string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

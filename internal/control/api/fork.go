@@ -49,8 +49,8 @@ type forkResponseJSON struct {
 	Items []createAgentResponseJSON `json:"items" nullable:"false"`
 }
 
-// forking is a validated fork request.
-type forking struct {
+// forkPlan is a validated fork request.
+type forkPlan struct {
 	prompts []conversation.Message
 	turn    int
 	model   *string
@@ -183,8 +183,8 @@ func (s *server) mayForkAlive(ctx context.Context, who account.APIKey, a agent.A
 }
 
 // forking validates the whole request.
-func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forking, error) {
-	var f forking
+func (s *server) forking(ctx context.Context, in *forkRequestJSON) (forkPlan, error) {
+	var f forkPlan
 	n := 1
 	switch {
 	case in.Prompt != nil && in.Prompts != nil:

@@ -60,7 +60,7 @@ func (s *server) limit(ctx context.Context, in *amountJSON, a agent.Agent) (aske
 		return nil, err
 	}
 	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
-	if k := a.Limit.Within(allowed); asked != nil && k != "" {
+	if k := a.Limit.FirstAbove(allowed); asked != nil && k != "" {
 		return nil, fault.Invalid("%s exceeds the limit of %s per run", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
 			Hint("use a lower limit, or ask an admin to raise it: see aloft settings, or limits in the server's configuration").At("limits")
 	}
@@ -97,7 +97,7 @@ func (s *server) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON)
 	if err != nil {
 		return err
 	}
-	if k := limit.Within(s.Limit); k != "" {
+	if k := limit.FirstAbove(s.Limit); k != "" {
 		return fault.Invalid("exceeds the server's limit of %s per run", s.Limit.Text(k)).At(fields[k]).
 			Hint("use a lower value, or 0 for the server's, or ask the operator to raise limits in the configuration")
 	}

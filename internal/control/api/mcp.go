@@ -152,7 +152,7 @@ func (s *server) listMCPServers(w http.ResponseWriter, r *http.Request, who acco
 	return writeJSON(w, http.StatusOK, out)
 }
 
-func (s *server) mcpServerOf(ctx context.Context, k controlmcp.Kept, who account.APIKey) (mcpServerJSON, error) {
+func (s *server) mcpServerOf(ctx context.Context, k controlmcp.StoredServer, who account.APIKey) (mcpServerJSON, error) {
 	signIn, err := s.MCP.SignIn(ctx, k.Server, controlmcp.User{ID: who.UserID})
 	out := mcpServerJSON{
 		ID: k.ID, Name: k.Name, Owner: string(secret.OfPerson), Type: string(k.Type), Command: k.Command, Args: k.Args,
@@ -213,9 +213,9 @@ func mayTeam(who account.APIKey) error {
 }
 
 // mcpServer returns the server in the request's path, if the caller may see it.
-func (s *server) mcpServer(r *http.Request, who account.APIKey) (controlmcp.Kept, error) {
+func (s *server) mcpServer(r *http.Request, who account.APIKey) (controlmcp.StoredServer, error) {
 	if err := s.keepsMCP(); err != nil {
-		return controlmcp.Kept{}, err
+		return controlmcp.StoredServer{}, err
 	}
 	return s.MCP.Find(r.Context(), who.UserID, r.PathValue("serverId"))
 }

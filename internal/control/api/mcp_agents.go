@@ -17,7 +17,7 @@ type AgentMCP interface {
 	Show(ctx context.Context, s *agent.State) ([]controlmcp.Shown, []mcp.LeftOut, error)
 	// BeginSignIn starts a sign-in at one of them on behalf of the agent's
 	// owner.
-	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.Back) (address, state string, err error)
+	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.ReturnTo) (address, state string, err error)
 }
 
 type agentMCPServerJSON struct {

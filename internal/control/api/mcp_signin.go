@@ -28,7 +28,7 @@ func (s *server) beginMCPSignIn(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
-	address, state, err := s.MCP.BeginSignIn(r.Context(), nil, k.Server, controlmcp.User{ID: who.UserID}, controlmcp.Back{Home: s.home(r), Server: k.Name})
+	address, state, err := s.MCP.BeginSignIn(r.Context(), nil, k.Server, controlmcp.User{ID: who.UserID}, controlmcp.ReturnTo{Home: s.home(r), Server: k.Name})
 	return s.sendToSignIn(w, address, state, err)
 }
 
@@ -92,7 +92,7 @@ func (s *server) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ acc
 }
 
 // answerSignIn resolves the approval that requested this sign-in.
-func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp.Back) error {
+func (s *server) answerSignIn(ctx context.Context, userID int64, back controlmcp.ReturnTo) error {
 	if back.AgentID == "" || back.ApprovalID == "" {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who
 	if err != nil {
 		return err
 	}
-	address, cookie, err := s.AgentMCP.BeginSignIn(r.Context(), state, r.PathValue("name"), controlmcp.Back{Home: s.home(r), ApprovalID: in.ApprovalID})
+	address, cookie, err := s.AgentMCP.BeginSignIn(r.Context(), state, r.PathValue("name"), controlmcp.ReturnTo{Home: s.home(r), ApprovalID: in.ApprovalID})
 	return s.sendToSignIn(w, address, cookie, err)
 }
 

@@ -104,7 +104,7 @@ func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ accoun
 		return err
 	}
 	if now != h.Now() {
-		if err := store.Settle(r.Context(), s.Rules, h.With(now, time.Now())); err != nil {
+		if err := store.PutSettings(r.Context(), s.Rules, h.With(now, time.Now())); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// young reports whether less than age has passed since at by the wall clock. A
+// isYoung reports whether less than age has passed since at by the wall clock. A
 // time more than age in the future is not young: otherwise a clock that was
 // once set wrong would keep things alive until that time came.
-func young(at time.Time, age time.Duration) bool {
+func isYoung(at time.Time, age time.Duration) bool {
 	return time.Since(at).Abs() < age
 }
 

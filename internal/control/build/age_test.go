@@ -19,7 +19,7 @@ func TestYoung(t *testing.T) {
 		"NoAgeAtAll":      {now, 0, false},
 		"BeforeAllClocks": {time.Time{}, time.Hour, false},
 	} {
-		if got := young(c.at, c.age); got != c.want {
+		if got := isYoung(c.at, c.age); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

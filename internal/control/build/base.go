@@ -106,7 +106,7 @@ func (b *Builder) stands(ctx context.Context, id string) bool {
 // usedSnapshot records that a machine is about to start from a snapshot.
 func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 	n, err := b.Snapshots.Snapshot(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (young(n.CreatedAt, usedStep) || young(n.UsedAt, usedStep)) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (isYoung(n.CreatedAt, usedStep) || isYoung(n.UsedAt, usedStep)) {
 		return nil // there is no record, as for an operator's snapshot, or it is recent enough
 	}
 	if err != nil {

@@ -122,7 +122,7 @@ type Builder struct {
 
 	mu      sync.Mutex
 	ctx     context.Context // context of builds; nil until Run
-	flights map[string]*flight
+	flights map[string]*runningBuild
 	ends    map[string]context.CancelCauseFunc // cancels the build in a machine, by machine id
 	wrecks  map[string]*failedBuild            // failed machines with visitors, by build id
 	saving  map[string]bool                    // snapshots being saved, by id
@@ -140,7 +140,7 @@ func New(c Config) *Builder {
 		c.InstallLimit = time.Hour
 	}
 	return &Builder{
-		Config: c, tidied: make(chan struct{}), flights: map[string]*flight{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*failedBuild{}, saving: map[string]bool{}, step: func(string) {},
+		Config: c, tidied: make(chan struct{}), flights: map[string]*runningBuild{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*failedBuild{}, saving: map[string]bool{}, step: func(string) {},
 	}
 }
 
@@ -187,7 +187,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		if err := b.used(ctx, active); err != nil {
 			return base, err
 		}
-		if !young(active.CheckedAt, b.StaleAfter) {
+		if !isYoung(active.CheckedAt, b.StaleAfter) {
 			b.refresh(p)
 		}
 		return base, nil

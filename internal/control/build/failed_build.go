@@ -213,7 +213,7 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 		b.mu.Unlock()
 		switch {
 		case visited, err == nil && r.Status == environment.InProgress:
-		case err == nil && r.Status == environment.Failed && young(r.CreatedAt, b.FailedBuildsFor) && b.isLast(ctx, r):
+		case err == nil && r.Status == environment.Failed && isYoung(r.CreatedAt, b.FailedBuildsFor) && b.isLast(ctx, r):
 			kept = append(kept, r)
 		default:
 			errs = append(errs, b.destroy(ctx, id))

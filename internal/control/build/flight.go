@@ -13,8 +13,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// flight is a build in progress that several callers may wait for.
-type flight struct {
+// runningBuild is a build in progress that several callers may wait for.
+type runningBuild struct {
 	plan   Plan
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when record and err are set
@@ -25,7 +25,7 @@ type flight struct {
 }
 
 // serves reports whether a flight builds what the plan asks for.
-func (f *flight) serves(p Plan) bool {
+func (f *runningBuild) serves(p Plan) bool {
 	return slices.Equal(f.plan.urls(), p.urls()) && f.plan.digest() == p.digest()
 }
 
@@ -76,7 +76,7 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 
 // await waits for a flight and returns its result. tell receives its progress
 // messages.
-func (b *Builder) await(ctx context.Context, f *flight, tell func(string)) (environment.Record, error) {
+func (b *Builder) await(ctx context.Context, f *runningBuild, tell func(string)) (environment.Record, error) {
 	var told string
 	var next time.Time // when to call tell again: progress is throttled
 	for {
@@ -103,7 +103,7 @@ func (b *Builder) await(ctx context.Context, f *flight, tell func(string)) (envi
 
 // join returns the flight of the plan's environment, and starts one if there is
 // none.
-func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
+func (b *Builder) join(p Plan, why environment.Trigger) (*runningBuild, error) {
 	id := p.environmentID()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +114,7 @@ func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 		return nil, fault.Unavailable("the server is not ready to build").Named("builder_stopped").Hint("try again in a moment")
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
-	f := &flight{plan: p, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
+	f := &runningBuild{plan: p, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
 	b.flights[id] = f
 	b.running.Go(func() {
 		defer cancel(nil)
@@ -130,7 +130,7 @@ func (b *Builder) join(p Plan, why environment.Trigger) (*flight, error) {
 	return f, nil
 }
 
-func (b *Builder) say(f *flight, words string) {
+func (b *Builder) say(f *runningBuild, words string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f.last = words
@@ -198,7 +198,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		if err != nil {
 			return record, err
 		}
-		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && last[0].Base == from.layer && young(last[0].CreatedAt, failedFor) {
+		if len(last) == 1 && last[0].Status == environment.Failed && same(last[0]) && last[0].Base == from.layer && isYoung(last[0].CreatedAt, failedFor) {
 			return last[0], nil
 		}
 	}

@@ -107,7 +107,7 @@ func (b *Builder) tidySnapshots(ctx context.Context) error {
 			continue
 		}
 		last := lastBegun(n)
-		if b.SnapshotFor == 0 || !b.expired.due(n.ID, !young(last, b.SnapshotFor)) {
+		if b.SnapshotFor == 0 || !b.expired.due(n.ID, !isYoung(last, b.SnapshotFor)) {
 			continue
 		}
 		b.Logger.Info("removed an unused snapshot", "snapshot", n.ID, "repository", n.Repo, "used", last)

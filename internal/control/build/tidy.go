@@ -57,8 +57,8 @@ func (b *Builder) tidy(ctx context.Context) error {
 		if builds[r.EnvironmentID]++; builds[r.EnvironmentID] == 1 {
 			gone[r.EnvironmentID] = b.isGone(ctx, r.EnvironmentID)
 		}
-		old := b.expired.due(r.ID, b.KeepFor > 0 && !young(lastUse(r), b.KeepFor))
-		if r.Status == environment.InProgress || r.EndedAt != nil && young(*r.EndedAt, keptFor) && !gone[r.EnvironmentID] {
+		old := b.expired.due(r.ID, b.KeepFor > 0 && !isYoung(lastUse(r), b.KeepFor))
+		if r.Status == environment.InProgress || r.EndedAt != nil && isYoung(*r.EndedAt, keptFor) && !gone[r.EnvironmentID] {
 			continue
 		}
 		isActive := slices.ContainsFunc(active, func(a environment.Record) bool { return a.ID == r.ID })
@@ -124,7 +124,7 @@ const usedStep = time.Hour
 
 // used records that a machine is about to start from a build.
 func (b *Builder) used(ctx context.Context, r environment.Record) error {
-	if young(r.UsedAt, usedStep) {
+	if isYoung(r.UsedAt, usedStep) {
 		return nil
 	}
 	r.UsedAt = time.Now().UTC()

@@ -69,7 +69,7 @@ func (b *Builder) endUnfinished(ctx context.Context) error {
 }
 
 func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
-	if b.flies(r.EnvironmentID) {
+	if b.isBuilding(r.EnvironmentID) {
 		return nil // another server holds it, perhaps for this very build
 	}
 	name := "build/" + r.EnvironmentID
@@ -77,7 +77,7 @@ func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 		return err
 	}
 	defer func() {
-		if !b.flies(r.EnvironmentID) { // otherwise the lease belongs to a build of this server
+		if !b.isBuilding(r.EnvironmentID) { // otherwise the lease belongs to a build of this server
 			_ = b.Leases.Release(context.WithoutCancel(ctx), name, b.Owner) // if this fails, the lease expires
 		}
 	}()
@@ -93,8 +93,8 @@ func (b *Builder) endOne(ctx context.Context, r environment.Record) error {
 	return errors.Join(b.destroy(ctx, r.MachineID), b.drop(r.ID), b.Builds.UpdateBuild(ctx, r, false))
 }
 
-// flies reports whether this server is making a build of the environment.
-func (b *Builder) flies(environmentID string) bool {
+// isBuilding reports whether this server is making a build of the environment.
+func (b *Builder) isBuilding(environmentID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.flights[environmentID] != nil

@@ -75,7 +75,7 @@ func TestUnfinishedBuildsEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = st.Close() })
 	b := New(Config{Builds: st, Leases: st, Owner: "one", Layers: noLayers{}})
-	b.flights["own"] = &flight{}
+	b.flights["own"] = &runningBuild{}
 	if ok, err := st.Acquire(t.Context(), "build/other", "two", leaseTTL); err != nil || !ok {
 		t.Fatal(ok, err)
 	}

@@ -47,7 +47,7 @@ func (b *Builder) watch(ctx context.Context) {
 // look rebuilds an environment if its branch has changed it or its build is too
 // old.
 func (b *Builder) look(ctx context.Context, r environment.Record) error {
-	if len(r.Commits) == 0 || !young(lastUse(r), usedFor) {
+	if len(r.Commits) == 0 || !isYoung(lastUse(r), usedFor) {
 		return nil
 	}
 	p, ok, err := b.planOf(ctx, r)
@@ -59,7 +59,7 @@ func (b *Builder) look(ctx context.Context, r environment.Record) error {
 	switch {
 	case b.WatchEvery > 0 && p.digest() != r.Digest:
 		why = environment.ConfigChange
-	case b.RebuildEvery > 0 && !young(r.CheckedAt, b.RebuildEvery):
+	case b.RebuildEvery > 0 && !isYoung(r.CheckedAt, b.RebuildEvery):
 		why = environment.Recurring
 	default:
 		return nil
@@ -69,7 +69,7 @@ func (b *Builder) look(ctx context.Context, r environment.Record) error {
 		return err
 	}
 	if len(last) == 1 && last[0].Status == environment.Failed && last[0].Digest == p.digest() && last[0].Inputs == p.Inputs &&
-		young(last[0].CreatedAt, cmp.Or(b.RebuildEvery, usedFor)) {
+		isYoung(last[0].CreatedAt, cmp.Or(b.RebuildEvery, usedFor)) {
 		return nil // retrying is useless until somebody fixes it
 	}
 	_, err = b.Ensure(ctx, p, why, func(string) {})

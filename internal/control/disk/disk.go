@@ -210,7 +210,7 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 		return false
 	}
 	for _, m := range machines {
-		if g.measure(ctx, m, low) && g.over(m.ID()) {
+		if g.measure(ctx, m, low) && g.isOver(m.ID()) {
 			used := g.uses[m.ID()].bytes
 			stopped = g.stop(ctx, m, fault.Exhausted("the machine uses %d MiB of disk, and its limit is %d MiB", used>>20, g.Limit>>20).Named("disk_limit").
 				Hint("send a follow-up that asks to remove what is not needed, or raise machine.disk_bytes")) || stopped
@@ -262,16 +262,16 @@ func (g *Guard) running(ctx context.Context) (running []Holder, err error) {
 		if m.Running() {
 			running, u.ran = append(running, m), true
 		} else if u.ran {
-			g.rest(ctx, m, u)
+			g.allowAgain(ctx, m, u)
 		}
 	}
 	g.uses = known
 	return running, nil
 }
 
-// rest measures a stopped machine: this is its initial usage when it is started
+// allowAgain measures a stopped machine: this is its initial usage when it is started
 // again.
-func (g *Guard) rest(ctx context.Context, m Holder, u *use) {
+func (g *Guard) allowAgain(ctx context.Context, m Holder, u *use) {
 	u.ran = false
 	began := time.Now()
 	n, err := m.DiskBytes(ctx)
@@ -337,7 +337,7 @@ func (g *Guard) allowed(u *use) int64 {
 	return max(g.Limit, u.began+g.Limit/slack)
 }
 
-func (g *Guard) over(id string) bool {
+func (g *Guard) isOver(id string) bool {
 	u := g.uses[id]
 	return g.Limit > 0 && u.bytes > g.allowed(u)
 }
@@ -377,6 +377,6 @@ func (g *Guard) stop(ctx context.Context, m Holder, why error) bool {
 		g.Logger.Error("cannot stop a machine", "machine", m.ID(), "error", err)
 		return false
 	}
-	g.rest(ctx, m, g.uses[m.ID()])
+	g.allowAgain(ctx, m, g.uses[m.ID()])
 	return true
 }

@@ -110,7 +110,7 @@ type Builder struct {
 	MaxBase  int64 // maximum size in bytes of one base image as stored in the registry; 0 means no limit
 
 	mu       sync.Mutex
-	underWay map[string]*UnderWay
+	underWay map[string]*RunningBuild
 }
 
 // A Failure is a failed step of a Dockerfile.
@@ -237,7 +237,7 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	if (spec.Dockerfile == "") == (spec.Contents == "") {
 		return fail(fault.Invalid("give either the path of a Dockerfile or its text"))
 	}
-	contextDir, err := within(root, spec.Context)
+	contextDir, err := resolveFolder(root, spec.Context)
 	if err != nil {
 		return fail(err)
 	}
@@ -358,8 +358,8 @@ func simple(s string) bool {
 	})
 }
 
-// within returns the real path of a folder of the repository.
-func within(root *os.Root, name string) (string, error) {
+// resolveFolder returns the real path of a folder of the repository.
+func resolveFolder(root *os.Root, name string) (string, error) {
 	name = path.Clean(name)
 	dir, err := root.OpenRoot(name) // follows links, but not out of root
 	if err != nil {

@@ -100,7 +100,7 @@ func platform() map[string]string {
 // instruction returns one instruction as the engine gets it.
 func (g gate) instruction(text string, seen *stages, out *passed) (string, error) {
 	in := instruction{text: text}
-	word, rest := in.word(), in.rest()
+	word, rest := in.word(), in.arguments()
 	switch word {
 	case "FROM", "RUN", "COPY", "ADD":
 	case "ARG":
@@ -109,7 +109,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 		}
 		return word + " " + rest, nil
 	case "ONBUILD":
-		return g.later(rest)
+		return g.checkOnbuild(rest)
 	default:
 		if word != "MAINTAINER" && word != "ARG" && seen.count == 0 {
 			return "", errors.New("there is no FROM before it")
@@ -121,7 +121,7 @@ func (g gate) instruction(text string, seen *stages, out *passed) (string, error
 		return "", err
 	}
 	if word == "FROM" {
-		return g.from(flags, rest, seen, out)
+		return g.checkFrom(flags, rest, seen, out)
 	}
 	if seen.count == 0 {
 		return "", errors.New("there is no FROM before it")
@@ -170,8 +170,8 @@ var flagsOf = map[string][]string{
 
 var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
 
-// from handles FROM, which starts a stage.
-func (g gate) from(flags []string, rest string, seen *stages, out *passed) (string, error) {
+// checkFrom handles FROM, which starts a stage.
+func (g gate) checkFrom(flags []string, rest string, seen *stages, out *passed) (string, error) {
 	for _, f := range flags {
 		name, value, _ := strings.Cut(f, "=")
 		value, err := expand(value, seen.values)
@@ -261,9 +261,9 @@ func (g gate) base(text string, out *passed) (string, error) {
 	return as, nil
 }
 
-// later checks an ONBUILD instruction, which runs when another build is based
+// checkOnbuild checks an ONBUILD instruction, which runs when another build is based
 // on the image. It must not name images.
-func (g gate) later(rest string) (string, error) {
+func (g gate) checkOnbuild(rest string) (string, error) {
 	in := instruction{text: rest}
 	switch word := in.word(); {
 	case !known[word] || word == "FROM" || word == "ONBUILD" || word == "MAINTAINER":
@@ -285,7 +285,7 @@ func (g gate) trigger(text string) error {
 	if strings.ContainsAny(text, "\n\r\\") || strings.Contains(text, "<<") {
 		return errors.New("it has more than one line")
 	}
-	line, err := g.later(text)
+	line, err := g.checkOnbuild(text)
 	if err == nil && squeeze(line) != "ONBUILD "+squeeze(text) {
 		err = errors.New("it mounts or names something that depends on the build")
 	}

@@ -15,7 +15,7 @@ func Reads(text string) (paths []string, all bool) {
 		return nil, true // the build will report why
 	}
 	for _, in := range steps {
-		flags, rest, err := cutFlags(in.rest())
+		flags, rest, err := cutFlags(in.arguments())
 		if err != nil {
 			return nil, true
 		}
@@ -74,6 +74,6 @@ func sources(s string) (paths []string, ok bool) {
 func FromNetwork(text string) bool {
 	steps, err := instructions(text)
 	return err != nil || slices.ContainsFunc(steps, func(in instruction) bool {
-		return (in.word() == "ADD" || in.word() == "ONBUILD") && strings.ContainsAny(in.rest(), ":$")
+		return (in.word() == "ADD" || in.word() == "ONBUILD") && strings.ContainsAny(in.arguments(), ":$")
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// An UnderWay is a running build whose disk usage can be measured. Its methods
+// An RunningBuild is a running build whose disk usage can be measured. Its methods
 // are safe for concurrent use.
-type UnderWay struct {
+type RunningBuild struct {
 	id    string
 	dirs  []string // folders of the engine and of the build
 	stop  context.CancelCauseFunc
@@ -27,15 +27,15 @@ type UnderWay struct {
 }
 
 // ID returns the id of the build.
-func (u *UnderWay) ID() string { return u.id }
+func (u *RunningBuild) ID() string { return u.id }
 
 // Running returns true: a build that has ended is no longer an UnderWay.
-func (u *UnderWay) Running() bool { return true }
+func (u *RunningBuild) Running() bool { return true }
 
 // DiskBytes returns how many bytes more the engine and this build use on the
 // disk than at the first measurement. It includes the writes of concurrent
 // builds with the same engine, since they share its folders.
-func (u *UnderWay) DiskBytes(ctx context.Context) (int64, error) {
+func (u *RunningBuild) DiskBytes(ctx context.Context) (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sum, files := int64(0), map[file]bool{}
@@ -53,11 +53,11 @@ func (u *UnderWay) DiskBytes(ctx context.Context) (int64, error) {
 	return max(0, sum-u.began), nil
 }
 
-// UnderWay returns the running builds.
-func (b *Builder) UnderWay() []*UnderWay {
+// RunningBuilds returns the running builds.
+func (b *Builder) RunningBuilds() []*RunningBuild {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := make([]*UnderWay, 0, len(b.underWay))
+	all := make([]*RunningBuild, 0, len(b.underWay))
 	for _, u := range b.underWay {
 		all = append(all, u)
 	}
@@ -82,12 +82,12 @@ func (b *Builder) Stop(id string, why error) (ours bool) {
 // ends when the build is stopped.
 func (b *Builder) begin(ctx context.Context, work string) (_ context.Context, done func()) {
 	ctx, stop := context.WithCancelCause(ctx)
-	u := &UnderWay{id: filepath.Base(work), dirs: append([]string{filepath.Join(work, "work"), filepath.Join(work, "context"), b.basesDir()}, b.Engine.Keeps()...), stop: stop}
+	u := &RunningBuild{id: filepath.Base(work), dirs: append([]string{filepath.Join(work, "work"), filepath.Join(work, "context"), b.basesDir()}, b.Engine.Keeps()...), stop: stop}
 	_, _ = u.DiskBytes(ctx) // record the initial usage; on error, the next measurement does
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay == nil {
-		b.underWay = map[string]*UnderWay{}
+		b.underWay = map[string]*RunningBuild{}
 	}
 	b.underWay[u.id] = u
 	return ctx, func() {

@@ -30,8 +30,8 @@ func (in instruction) word() string {
 	return strings.ToUpper(word)
 }
 
-// rest returns the text after the name.
-func (in instruction) rest() string {
+// arguments returns the text after the name.
+func (in instruction) arguments() string {
 	i := strings.IndexAny(in.text, " \t")
 	if i < 0 {
 		return ""

@@ -77,8 +77,8 @@ func (n *names) makeRoom(now time.Time) {
 	}
 }
 
-// of returns the names that resolved to addr, most recent first.
-func (n *names) of(addr netip.Addr) []string {
+// lookup returns the names that resolved to addr, most recent first.
+func (n *names) lookup(addr netip.Addr) []string {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -47,10 +47,10 @@ func TestResolve(t *testing.T) {
 	gu.await(func(c policy.Connection) bool {
 		return c.Network == "dns" && c.Domain == "bad.good.test" && c.Rule == "deny bad.good.test"
 	})
-	if got := gu.g.names.of(netip.MustParseAddr("::ffff:93.184.216.34")); len(got) != 1 || got[0] != "a.good.test" {
+	if got := gu.g.names.lookup(netip.MustParseAddr("::ffff:93.184.216.34")); len(got) != 1 || got[0] != "a.good.test" {
 		t.Errorf("the address has the names %v", got)
 	}
-	if got := gu.g.names.of(netip.MustParseAddr("10.0.0.1")); got != nil {
+	if got := gu.g.names.lookup(netip.MustParseAddr("10.0.0.1")); got != nil {
 		t.Errorf("a blocked address has the names %v", got)
 	}
 }
@@ -288,7 +288,7 @@ func TestNamesAreBounded(t *testing.T) {
 	for i := range 10 * maxNamesPerAddr {
 		n.learn(fmt.Sprintf("n%d.test", i), []netip.Addr{addr})
 	}
-	if got := n.of(addr); len(got) != maxNamesPerAddr || got[0] != fmt.Sprintf("n%d.test", 10*maxNamesPerAddr-1) {
+	if got := n.lookup(addr); len(got) != maxNamesPerAddr || got[0] != fmt.Sprintf("n%d.test", 10*maxNamesPerAddr-1) {
 		t.Errorf("%d names, first %q", len(got), got[0])
 	}
 	for i := range 3 * maxAddresses {

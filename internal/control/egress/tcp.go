@@ -74,7 +74,7 @@ func (g *Gateway) acceptTCP(r *tcp.ForwarderRequest) {
 		}
 		return
 	}
-	names := g.names.of(to.Addr())
+	names := g.names.lookup(to.Addr())
 	verdict := g.judge(to.Addr(), names)
 	rec := newRecord("tcp", to, names, verdict)
 	if !verdict.Allowed {

@@ -27,7 +27,7 @@ const maxDatagram = 64 << 10
 // stack reports the port as closed.
 func (g *Gateway) acceptUDP(r *udp.ForwarderRequest) bool {
 	to := destination(r.ID())
-	names := g.names.of(to.Addr())
+	names := g.names.lookup(to.Addr())
 	verdict := g.judgeDatagrams(to.Addr(), names)
 	rec := newRecord("udp", to, names, verdict)
 	dns := to.Port() == dnsPort
@@ -85,7 +85,7 @@ func (g *Gateway) flow(inside *gonet.UDPConn, to netip.AddrPort, rec *record) {
 	g.ledger.begin(rec)
 	var last atomic.Int64
 	last.Store(time.Now().UnixNano())
-	allowed := func() bool { return g.judgeDatagrams(to.Addr(), g.names.of(to.Addr())).Allowed }
+	allowed := func() bool { return g.judgeDatagrams(to.Addr(), g.names.lookup(to.Addr())).Allowed }
 	var both sync.WaitGroup
 	both.Go(func() { g.pump(inside, conn, &rec.received, &last, allowed) })
 	g.pump(conn, inside, &rec.sent, &last, allowed)

@@ -24,7 +24,7 @@ func TestWholeIsNeverCut(t *testing.T) {
 	}
 	r := Repo{Host: strings.TrimPrefix(server.URL, "http://"), Path: "o/r"}
 	got := 0
-	err = Whole(t.Context(), w, Ask{Repo: r, Path: []string{"list"}}, func(items []int) { got += len(items) })
+	err = AllPages(t.Context(), w, Ask{Repo: r, Path: []string{"list"}}, func(items []int) { got += len(items) })
 	if err == nil || got != maxWholePages || pages != maxWholePages {
 		t.Errorf("%d items of %d pages, %v", got, pages, err)
 	}

@@ -137,10 +137,10 @@ func KindOf(host string) (Kind, bool) {
 // complete.
 type Set map[string]Forge
 
-// Of returns the forge of a repository, and the repository with the host as
+// Find returns the forge of a repository, and the repository with the host as
 // configured. A host configured with a port is also found by its name alone, as
 // in ssh URLs.
-func (s Set) Of(r Repo) (Forge, Repo, error) {
+func (s Set) Find(r Repo) (Forge, Repo, error) {
 	r.Host = strings.ToLower(r.Host)
 	if f, ok := s[r.Host]; ok {
 		return f, r, nil

@@ -98,7 +98,7 @@ func TestSet(t *testing.T) {
 	one, two := Forge(nil), Forge(nil)
 	s := Set{"github.com": one, "git.example.com:3000": two, "x.test:1": one, "x.test:2": two}
 	for host, want := range map[string]string{"GitHub.com": "github.com", "git.example.com": "git.example.com:3000", "git.example.com:3000": "git.example.com:3000", "x.test": "", "evil.test": "", "": ""} {
-		_, r, err := s.Of(Repo{host, "a/b"})
+		_, r, err := s.Find(Repo{host, "a/b"})
 		if (err == nil) != (want != "") || err == nil && r.Host != want || err != nil && fault.Of(err).Code != CodeNotConfigured {
 			t.Errorf("%q: %v, %v", host, r, err)
 		}

@@ -124,9 +124,9 @@ func Pages[T any](ctx context.Context, w *Wire, a Ask, page func([]T) (enough bo
 	return err
 }
 
-// Whole requests all pages of a list, and calls page with each. A list of more
+// AllPages requests all pages of a list, and calls page with each. A list of more
 // than 200 pages is an error, so that a part is never taken for the whole.
-func Whole[T any](ctx context.Context, w *Wire, a Ask, page func(T)) error {
+func AllPages[T any](ctx context.Context, w *Wire, a Ask, page func(T)) error {
 	more, err := pages(ctx, w, a, maxWholePages, func(answer T) bool {
 		page(answer)
 		return false

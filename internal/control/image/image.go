@@ -73,7 +73,7 @@ type Store struct {
 	room func() error // see SetRoom
 
 	holding sync.Mutex
-	held    map[string]held // locks on the layers handed out, by key
+	held    map[string]heldLayer // locks on the layers handed out, by key
 }
 
 // Open returns the store on dir, and creates the folder if needed.
@@ -94,7 +94,7 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 		opts.MaxBytes = int64(fs.Blocks) * fs.Bsize / 2
 	}
-	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]held{}}
+	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]heldLayer{}}
 	if err := s.sweep(); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}

@@ -20,8 +20,8 @@ const unfinished = "making-"
 
 func (s *Store) layerDir(key string) string { return filepath.Join(s.dir, "layers", key) }
 
-// held is a layer that this process protects from removal.
-type held struct {
+// heldLayer is a layer that this process protects from removal.
+type heldLayer struct {
 	fd   int       // descriptor that holds the lock
 	last time.Time // when it was last handed out
 }
@@ -40,13 +40,13 @@ func (s *Store) letGo(key string, unused time.Duration) {
 	}
 }
 
-// hold locks a layer against removal until [Store.Prune] finds it unused or
+// protectLayer locks a layer against removal until [Store.Prune] finds it unused or
 // this process ends. It reports whether the layer exists.
-func (s *Store) hold(key string) bool {
+func (s *Store) protectLayer(key string) bool {
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	if h, ok := s.held[key]; ok {
-		s.held[key] = held{h.fd, time.Now()}
+		s.held[key] = heldLayer{h.fd, time.Now()}
 		return true
 	}
 	fd, err := unix.Open(s.layerDir(key), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -58,7 +58,7 @@ func (s *Store) hold(key string) bool {
 		_ = unix.Close(fd)
 		return false
 	}
-	s.held[key] = held{fd, time.Now()}
+	s.held[key] = heldLayer{fd, time.Now()}
 	return true
 }
 
@@ -73,7 +73,7 @@ func isAt(fd int, path string) bool {
 // fill; the later result is discarded.
 func (s *Store) layer(ctx context.Context, key string, fill func(ctx context.Context, dir string) error) (string, error) {
 	for range rounds {
-		if s.hold(key) {
+		if s.protectLayer(key) {
 			return s.layerDir(key), nil
 		}
 		if err := s.makeLayer(ctx, key, fill); err != nil {

@@ -54,7 +54,7 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 		}
 	}
 	for _, r := range records {
-		if time.Since(r.Used) >= o.Unused && !imported(r.Name) && !s.kept(r.Name, keep) {
+		if time.Since(r.Used) >= o.Unused && !imported(r.Name) && !s.isKept(r.Name, keep) {
 			if err := s.Remove(r.Name); err == nil {
 				out.Images = append(out.Images, r.Name)
 				continue
@@ -94,8 +94,8 @@ func imported(name string) bool {
 	return strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, builtPrefix) && !strings.Contains(name, "@")
 }
 
-// kept reports whether keep contains the name of a record, in any spelling.
-func (s *Store) kept(name string, keep []string) bool {
+// isKept reports whether keep contains the name of a record, in any spelling.
+func (s *Store) isKept(name string, keep []string) bool {
 	return slices.ContainsFunc(keep, func(k string) bool {
 		if k == name {
 			return true

@@ -111,7 +111,7 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 // fetch downloads a layer's blob, continuing an earlier partial download, and
 // unpacks it. The blob is verified before it is unpacked.
 func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.Layer, digest, diff string, blob *os.File, dir string, all *budget, tell *teller) error {
-	if s.hold(layerKey(diff)) {
+	if s.protectLayer(layerKey(diff)) {
 		return errMadeByOther
 	}
 	if err := download(ctx, remote, l, digest, blob, tell); err != nil {

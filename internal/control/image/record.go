@@ -74,7 +74,7 @@ func (s *Store) find(name string) (Record, bool) {
 		return Record{}, false
 	}
 	for _, key := range r.Layers {
-		if !s.hold(key) {
+		if !s.protectLayer(key) {
 			return Record{}, false
 		}
 	}

@@ -64,7 +64,7 @@ func (u *unpacker) special(name string, h *tar.Header) (done bool, err error) {
 	default:
 		return false, nil
 	}
-	if err := u.at(path.Dir(name), func(fd int) error { return unix.Mknodat(fd, path.Base(name), mode|0o600, int(dev)) }); err != nil {
+	if err := u.inDir(path.Dir(name), func(fd int) error { return unix.Mknodat(fd, path.Base(name), mode|0o600, int(dev)) }); err != nil {
 		return true, err
 	}
 	return true, u.attributes(name, h)
@@ -76,7 +76,7 @@ func (u *unpacker) time(name string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	return u.at(path.Dir(name), func(fd int) error {
+	return u.inDir(path.Dir(name), func(fd int) error {
 		return unix.UtimesNanoAt(fd, path.Base(name), []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
@@ -96,7 +96,7 @@ func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 		if !ok || !savedXattr(attr) {
 			continue
 		}
-		err := u.at(path.Dir(name), func(fd int) error {
+		err := u.inDir(path.Dir(name), func(fd int) error {
 			return unix.Lsetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", fd, path.Base(name)), attr, []byte(value), 0)
 		})
 		if err != nil && !errors.Is(err, unix.ENOTSUP) {

@@ -21,7 +21,7 @@ type entry struct {
 	data []byte      // a file's content or a link's target
 }
 
-func (t *tree) put(name string, e entry) {
+func (t *tree) addEntry(name string, e entry) {
 	if t.entries == nil {
 		t.entries = map[string]entry{}
 	}
@@ -32,23 +32,23 @@ func (t *tree) put(name string, e entry) {
 // 0755.
 func (t *tree) dir(name string, mode fs.FileMode, id int) {
 	t.parents(name)
-	t.put(name, entry{mode: fs.ModeDir | mode, id: id})
+	t.addEntry(name, entry{mode: fs.ModeDir | mode, id: id})
 }
 
 func (t *tree) file(name string, mode fs.FileMode, id int, data []byte) {
 	t.parents(name)
-	t.put(name, entry{mode: mode, id: id, data: data})
+	t.addEntry(name, entry{mode: mode, id: id, data: data})
 }
 
 func (t *tree) link(name, target string) {
 	t.parents(name)
-	t.put(name, entry{mode: fs.ModeSymlink | 0o777, data: []byte(target)})
+	t.addEntry(name, entry{mode: fs.ModeSymlink | 0o777, data: []byte(target)})
 }
 
 func (t *tree) parents(name string) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if _, ok := t.entries[dir]; !ok {
-			t.put(dir, entry{mode: fs.ModeDir | 0o755})
+			t.addEntry(dir, entry{mode: fs.ModeDir | 0o755})
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 	keys := make([]string, 0, len(parts))
 	for _, p := range parts {
 		key := layerKey(p.diff)
-		if !slices.Contains(keys, key) && !s.hold(key) {
+		if !slices.Contains(keys, key) && !s.protectLayer(key) {
 			missing = append(missing, p)
 			tell.update(false, func(now *Progress) { now.Layers++; now.Total += p.size })
 		}

@@ -159,7 +159,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return u.hardLink(name, h.Linkname)
 	case tar.TypeFifo:
-		if err := u.at(path.Dir(name), func(fd int) error { return unix.Mkfifoat(fd, path.Base(name), 0o600) }); err != nil {
+		if err := u.inDir(path.Dir(name), func(fd int) error { return unix.Mkfifoat(fd, path.Base(name), 0o600) }); err != nil {
 			return err
 		}
 	case tar.TypeChar, tar.TypeBlock:
@@ -248,7 +248,7 @@ func (u *unpacker) hardLink(name, target string) error {
 // whiteout records that the layer deletes a name of lower layers.
 func (u *unpacker) whiteout(dir, base string) error {
 	if base == whiteoutOpaque {
-		return u.at(dir, func(fd int) error {
+		return u.inDir(dir, func(fd int) error {
 			return unix.Fsetxattr(fd, opaqueAttr, []byte("y"), 0)
 		})
 	}
@@ -268,7 +268,7 @@ func (u *unpacker) whiteout(dir, base string) error {
 const OriginAttr = "trusted.overlay.origin"
 
 func (u *unpacker) putWhiteout(dir, name string) error {
-	return u.at(dir, func(fd int) error {
+	return u.inDir(dir, func(fd int) error {
 		if err := unix.Mknodat(fd, name, unix.S_IFCHR, 0); err != nil {
 			return err
 		}
@@ -276,8 +276,8 @@ func (u *unpacker) putWhiteout(dir, name string) error {
 	})
 }
 
-// at calls do with a descriptor of a directory of the layer.
-func (u *unpacker) at(dir string, do func(fd int) error) error {
+// inDir calls do with a descriptor of a directory of the layer.
+func (u *unpacker) inDir(dir string, do func(fd int) error) error {
 	f, err := u.root.Open(dir)
 	if err != nil {
 		return err
@@ -304,7 +304,7 @@ func (u *unpacker) attributes(name string, h *tar.Header) error {
 			if !ok || !allowedXattr(attr) {
 				continue
 			}
-			err := u.at(name, func(fd int) error { return unix.Fsetxattr(fd, attr, []byte(value), 0) })
+			err := u.inDir(name, func(fd int) error { return unix.Fsetxattr(fd, attr, []byte(value), 0) })
 			if err != nil && !errors.Is(err, unix.ENOTSUP) {
 				return fmt.Errorf("attribute %s: %w", attr, err)
 			}

@@ -275,9 +275,9 @@ func (s *Store) workDir() (dir string, done func(), err error) {
 	}, nil
 }
 
-// put turns the folder tree of a work folder into the layer l. The caller holds
+// moveInto turns the folder tree of a work folder into the layer l. The caller holds
 // the store's lock.
-func (s *Store) put(l Layer, tree string) error {
+func (s *Store) moveInto(l Layer, tree string) error {
 	if l.Parent != "" && !s.Has(l.Parent) {
 		return fmt.Errorf("layer %s: the layer below it was removed meanwhile: %w", l.ID, notFound(l.Parent))
 	}

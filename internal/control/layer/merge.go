@@ -82,7 +82,7 @@ func (s *Store) flatten(ctx context.Context, id string) error {
 		if err != nil || l.Parent != stack[1].ID {
 			return err // another process has merged it meanwhile
 		}
-		if err := s.put(below, merged); err != nil {
+		if err := s.moveInto(below, merged); err != nil {
 			return err
 		}
 		l.Parent = below.ID

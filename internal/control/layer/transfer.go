@@ -266,7 +266,7 @@ func (s *Store) settle(layers []Layer, dir string) (top Layer, err error) {
 			if s.Has(l.ID) {
 				continue
 			}
-			if err := s.put(l, filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			if err := s.moveInto(l, filepath.Join(dir, strconv.Itoa(i))); err != nil {
 				return err
 			}
 		}

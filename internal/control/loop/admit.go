@@ -51,7 +51,7 @@ func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, err
 		if err := t.await(ctx, &c); err != nil {
 			return c, false, err
 		}
-		t.heard(&c)
+		t.applyAnswer(&c)
 	}
 	if c.Judged.Treatment == agent.CallRefused {
 		if err := t.record(ctx, t.unjournaled(c)...); err != nil {
@@ -196,7 +196,7 @@ func (t *thread) switching(ctx context.Context, c *agent.Call) (ask func() error
 	in, wrong := controltool.ReadSwitch(c.Args)
 	if wrong == nil && in.Target == agent.ModeAgent && t.state().Mode == agent.ModePlan {
 		return func() error {
-			return t.put(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "the agent makes no changes until you allow it"})
+			return t.askPerson(ctx, c, agent.Approval{Subject: "end plan mode", Reason: in.Explanation, Why: "the agent makes no changes until you allow it"})
 		}
 	}
 	t.judged(c, agent.CallRun, "policy", "", "")
@@ -214,11 +214,11 @@ func (t *thread) question(ctx context.Context, c *agent.Call, v review.Verdict) 
 	if v.Subject == "" { // a call that only a hook wants approved
 		v.Subject = string(c.Args)
 	}
-	return t.put(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Folder: v.Folder, Why: v.Why, Entries: v.Entries, Change: v.Change})
+	return t.askPerson(ctx, c, agent.Approval{Subject: v.Subject, Reason: v.Reason, Folder: v.Folder, Why: v.Why, Entries: v.Entries, Change: v.Change})
 }
 
-// put completes an approval request and journals it.
-func (t *thread) put(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
+// askPerson completes an approval request and journals it.
+func (t *thread) askPerson(ctx context.Context, c *agent.Call, q agent.Approval, before ...agent.Body) error {
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil {
 		q.Task, q.By = t.task, sub.Type+": "+sub.Description
 	}
@@ -245,7 +245,7 @@ func (t *thread) consult(ctx context.Context, c agent.Call) error {
 		if err != nil {
 			return t.done(ctx, c.ID, tool.Failed("%v", err), 0)
 		}
-		if err := t.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
+		if err := t.askPerson(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
 			return err
 		}
 	}
@@ -287,8 +287,8 @@ func (t *thread) await(ctx context.Context, c *agent.Call) error {
 	return nil
 }
 
-// heard decides about a call by a person's answer.
-func (t *thread) heard(c *agent.Call) {
+// applyAnswer decides about a call by a person's answer.
+func (t *thread) applyAnswer(c *agent.Call) {
 	if c.Answer.Decision.Allows() {
 		t.judged(c, agent.CallRun, "person", "", "")
 		return

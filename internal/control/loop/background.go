@@ -69,7 +69,7 @@ func (b *background) stop(why error) {
 // journal.
 func (l *Loop) startBackground() {
 	for _, sub := range l.rec.snapshot().Background() {
-		work := l.own.to(&sub)
+		work := l.own.subagentThread(&sub)
 		l.background.begin(sub.CallID, work.runInBackground)
 	}
 }

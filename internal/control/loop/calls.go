@@ -57,7 +57,7 @@ func (t *thread) calls(ctx context.Context) error {
 				return err
 			}
 			if !c.Sent { // a call that is already running is not paused
-				if err := t.hold(each); err != nil {
+				if err := t.holdWhilePaused(each); err != nil {
 					return err
 				}
 			}

@@ -64,7 +64,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 		ended.Failure = failure(cause)
 		l.Logger.Warn("run ended in error", "code", ended.Failure.Code, "error", cause)
 	}
-	if err := l.settle(ctx); err != nil {
+	if err := l.settleCalls(ctx); err != nil {
 		return err
 	}
 	if ended.Status == agent.Cancelled {
@@ -79,9 +79,9 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	return nil
 }
 
-// settle aborts the calls that still run in the machine and journals their
+// settleCalls aborts the calls that still run in the machine and journals their
 // results. An unreachable machine does not prevent the run from ending.
-func (l *Loop) settle(ctx context.Context) error {
+func (l *Loop) settleCalls(ctx context.Context) error {
 	if l.own.machine == nil {
 		return nil
 	}

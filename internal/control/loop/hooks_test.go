@@ -17,12 +17,12 @@ import (
 	"aloft/internal/tool"
 )
 
-// told collects the hook events that the machine gets, in order.
-type told []loop.HookEvent
+// transcriptProgress collects the hook events that the machine gets, in order.
+type transcriptProgress []loop.HookEvent
 
 // listen gives the machine hooks for every event that do nothing.
-func (r *rig) listen() *told {
-	all := &told{}
+func (r *rig) listen() *transcriptProgress {
+	all := &transcriptProgress{}
 	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
 		out := loop.HookOutcome{}
 		for _, e := range call.Events {
@@ -39,7 +39,7 @@ func (r *rig) listen() *told {
 
 // fields returns the fields of the first event of that name as JSON, with
 // values that vary between runs made constant.
-func (all told) fields(t *testing.T, name string) string {
+func (all transcriptProgress) fields(t *testing.T, name string) string {
 	t.Helper()
 	i := slices.IndexFunc(all, func(e loop.HookEvent) bool { return e.Name == name })
 	if i < 0 {

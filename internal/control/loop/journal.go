@@ -77,8 +77,8 @@ func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
 	return events, nil
 }
 
-// over reports whether the run has ended. The caller holds r.turn or r.mu.
-func (r *recorder) over() bool {
+// hasEnded reports whether the run has ended. The caller holds r.turn or r.mu.
+func (r *recorder) hasEnded() bool {
 	return r.closed || r.state.Run.ID != r.runID || r.state.Run.Status.Ended()
 }
 
@@ -86,7 +86,7 @@ func (r *recorder) over() bool {
 func (r *recorder) ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.over()
+	return r.hasEnded()
 }
 
 // decide appends the events that choose returns for the current state. If other
@@ -114,7 +114,7 @@ func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, err
 // retries, so the events are written once. After the run's end it writes
 // nothing. The caller holds r.turn.
 func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
-	if r.over() {
+	if r.hasEnded() {
 		return nil, errEnded
 	}
 	lost, given := false, a.IfHead

@@ -12,13 +12,13 @@ import (
 	"aloft/internal/fault"
 )
 
-// spent is the error that ends a run which has used up one of its limits.
-type spent struct {
+// limitError is the error that ends a run which has used up one of its limits.
+type limitError struct {
 	kind        allowance.Kind
 	used, limit allowance.Amount
 }
 
-func (s *spent) Error() string {
+func (s *limitError) Error() string {
 	return fmt.Sprintf("the run has used %s; its limit is %s", s.used.Text(s.kind), s.limit.Text(s.kind))
 }
 
@@ -26,26 +26,26 @@ func (s *spent) Error() string {
 // that case running calls in the machine are aborted; otherwise another server
 // continues them.
 func Aborts(cause error) bool {
-	_, ok := errors.AsType[*spent](cause)
+	_, ok := errors.AsType[*limitError](cause)
 	return ok || errors.Is(cause, ErrCancel)
 }
 
 // failure returns the error in the form that users see.
-func (s *spent) failure() *agent.Failure {
+func (s *limitError) failure() *agent.Failure {
 	return &agent.Failure{
 		Code: "limit_" + string(s.kind), Message: s.Error(),
 		Hint: "its work is saved; send a follow-up to continue with new or higher limits",
 	}
 }
 
-// within returns a *spent once the run has used up a limit. It is called before
+// checkLimits returns a *spent once the run has used up a limit. It is called before
 // each request to a model, so a run exceeds its limits by at most one reply of
 // each of its conversations.
-func (l *Loop) within() error {
+func (l *Loop) checkLimits() error {
 	run := l.rec.snapshot().Run
 	used := run.Used(time.Now())
 	if kind := run.Limit.Spent(used); kind != "" {
-		return &spent{kind, used, run.Limit}
+		return &limitError{kind, used, run.Limit}
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc
 	}
 	stop := l.rec.watchClock(func() {
 		run := l.rec.snapshot().Run
-		end(&spent{allowance.Time, run.Used(time.Now()), run.Limit})
+		end(&limitError{allowance.Time, run.Used(time.Now()), run.Limit})
 	})
 	return ctx, func() { stop(); end(nil) }
 }
@@ -136,7 +136,7 @@ func (r *recorder) left() (time.Duration, bool) {
 
 // expire ends a run that has used up a limit. What it has done is committed and
 // pushed as at any end, and a follow-up continues from there.
-func (l *Loop) expire(ctx context.Context, why *spent) error {
+func (l *Loop) expire(ctx context.Context, why *limitError) error {
 	for {
 		err := l.keepWork(ctx, why)
 		if !errors.Is(err, ErrMachineLost) {
@@ -148,7 +148,7 @@ func (l *Loop) expire(ctx context.Context, why *spent) error {
 	}
 }
 
-func (l *Loop) keepWork(ctx context.Context, why *spent) error {
+func (l *Loop) keepWork(ctx context.Context, why *limitError) error {
 	s := l.rec.snapshot()
 	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 { // it was about to end anyway
 		if err := l.finish(ctx); err != nil || l.rec.closed {

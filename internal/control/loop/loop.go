@@ -144,7 +144,7 @@ type Loop struct {
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
 	present atomic.Pointer[map[string]bool]
-	told    told
+	told    transcriptProgress
 	offers  offers // of MCP servers
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
@@ -194,7 +194,7 @@ func (l *Loop) work(ctx context.Context) error {
 	if up != nil {
 		err = up
 	}
-	if s, ok := errors.AsType[*spent](err); ok {
+	if s, ok := errors.AsType[*limitError](err); ok {
 		return l.expire(ctx, s)
 	}
 	return err
@@ -221,7 +221,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := l.hold(ctx); err != nil {
+		if err := l.holdWhilePaused(ctx); err != nil {
 			return err
 		}
 		s := l.rec.snapshot()
@@ -252,9 +252,9 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	}
 }
 
-// hold waits while the agent is paused. A person may pause it at any time;
+// holdWhilePaused waits while the agent is paused. A person may pause it at any time;
 // calls that are already running finish first.
-func (l *Loop) hold(ctx context.Context) error {
+func (l *Loop) holdWhilePaused(ctx context.Context) error {
 	for {
 		paused, head, err := l.rec.news(ctx)
 		if err != nil || !paused {

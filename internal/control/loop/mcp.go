@@ -20,7 +20,7 @@ type Servers interface {
 	// project's file is read from the default branch as of the agent's start:
 	// State.Agent.RulesAt. Variables of stdio servers are not expanded; the
 	// machine does that.
-	Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
+	ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
 	// List returns what a remote server offers. A server that cannot be used is
 	// not an error: its State and Error say why.
 	List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error)

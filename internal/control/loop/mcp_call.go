@@ -57,7 +57,7 @@ func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
 	if l.offers.known {
 		return l.offers.servers, nil
 	}
-	servers, left, err := l.MCP.Of(ctx, l.rec.snapshot())
+	servers, left, err := l.MCP.ServersOf(ctx, l.rec.snapshot())
 	if err != nil {
 		return nil, err
 	}

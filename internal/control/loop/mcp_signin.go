@@ -20,7 +20,7 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 			return t.signedIn(ctx, c, server, err, "no sign-in is needed for "+server.Name)
 		}
 		q := agent.Approval{Subject: server.Name, Why: "the MCP server requires you to sign in: " + where}
-		if err := t.put(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
+		if err := t.askPerson(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type network struct {
 	signedIn bool // signed in before SignIn is called a second time
 }
 
-func (n *network) Of(context.Context, *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
+func (n *network) ServersOf(context.Context, *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
 	return n.servers, n.left, nil
 }
 

@@ -256,7 +256,7 @@ func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
 	defer r.give()
 	var next []agent.Event
 	written, err := r.decide(ctx, func() ([]agent.Event, error) {
-		if r.over() {
+		if r.hasEnded() {
 			return nil, nil
 		}
 		var err error

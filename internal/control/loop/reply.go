@@ -31,7 +31,7 @@ const (
 // reply asks the model for one reply and journals it completely before any of
 // its tool calls runs.
 func (t *thread) reply(ctx context.Context) error {
-	if err := t.within(); err != nil {
+	if err := t.checkLimits(); err != nil {
 		return err
 	}
 	if err := t.compactIfFull(ctx); err != nil {
@@ -154,7 +154,7 @@ func (t *thread) ask(ctx context.Context) error {
 	}
 	var whole []agent.Body
 	if err == nil {
-		whole, err = t.whole(reply)
+		whole, err = t.checkReply(reply)
 	}
 	if err != nil {
 		return cmp.Or(t.record(ctx, rest...), err)
@@ -183,9 +183,9 @@ const goOn = "Your reply was cut off because it was too long. Continue where it 
 // modelRefused is the error code for a reply that declines to answer.
 const modelRefused = "model_refused"
 
-// whole returns the events of a complete reply, in a form that every provider
+// checkReply returns the events of a complete reply, in a form that every provider
 // accepts as input.
-func (t *thread) whole(r *model.Reply) ([]agent.Body, error) {
+func (t *thread) checkReply(r *model.Reply) ([]agent.Body, error) {
 	s := t.state()
 	if r.Stop == model.StopRefusal {
 		return nil, fault.Denied("the model declined to answer: %s", r.Message.PlainText()).Named(modelRefused).

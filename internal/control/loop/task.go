@@ -120,27 +120,27 @@ func (t *thread) delegate(ctx context.Context, c agent.Call) error {
 			return err
 		}
 		if refused != nil {
-			return t.back(ctx, c, *refused, 0)
+			return t.finishTask(ctx, c, *refused, 0)
 		}
 		sub = t.state().Subagent(c.ID)
 	}
 	if sub.Background {
 		t.startBackground()
-		return t.back(ctx, c, begunOf(sub), 0)
+		return t.finishTask(ctx, c, begunOf(sub), 0)
 	}
-	work := t.to(sub)
+	work := t.subagentThread(sub)
 	ended, result, err := work.ended(ctx, work.converse(ctx))
 	if err != nil {
 		return err
 	}
-	return t.back(ctx, c, result, time.Since(sub.Began), ended)
+	return t.finishTask(ctx, c, result, time.Since(sub.Began), ended)
 }
 
-// to returns the conversation with a subagent.
-func (t *thread) to(sub *agent.Subagent) *thread {
+// subagentThread returns the conversation with a subagent.
+func (t *thread) subagentThread(sub *agent.Subagent) *thread {
 	work := &thread{Loop: t.Loop, machine: t.machine, lacks: t.lacks, task: sub.CallID}
 	var err error
-	if work.model, work.info, err = t.named(sub.Model); err != nil {
+	if work.model, work.info, err = t.findModel(sub.Model); err != nil {
 		work.model, work.info = t.model, t.info // the model is no longer configured
 	}
 	return work
@@ -201,18 +201,18 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if in.Model != "" {
 		id = in.Model
 	}
-	if _, info, err := t.named(id); err == nil {
+	if _, info, err := t.findModel(id); err == nil {
 		b.Model = info.Name()
 	} else if in.Model != "" {
 		return no("there is no model %q: leave model empty, or use fast", in.Model)
 	} else {
 		b.Model = t.info.Name() // a file in the repository cannot know which models are configured
 	}
-	if _, info, err := t.named(b.Model); err == nil && t.payable(info) != nil {
+	if _, info, err := t.findModel(b.Model); err == nil && t.payable(info) != nil {
 		return no("the price of the model %q is not known, and the user has set a cost limit: leave model empty", info.ID)
 	}
 	if looks := (subagent.Definition{Name: b.Type}).Looks(); looks && b.Words == "" {
-		if _, info, err := t.named(b.Model); err != nil || !info.Images {
+		if _, info, err := t.findModel(b.Model); err != nil || !info.Images {
 			return no("%s is not available: needs a model that accepts images, which %q does not; choose another model", b.Type, b.Model)
 		}
 	}
@@ -228,9 +228,9 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
 }
 
-// named returns the model that a subagent's definition asks for. For "", and
+// findModel returns the model that a subagent's definition asks for. For "", and
 // for "fast" if no fast model is configured, it is the agent's model.
-func (t *thread) named(id string) (model.Model, model.Info, error) {
+func (t *thread) findModel(id string) (model.Model, model.Info, error) {
 	if id == subagent.Fast {
 		id = t.Fast
 	}
@@ -250,7 +250,7 @@ func (t *thread) converse(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := t.hold(ctx); err != nil {
+		if err := t.holdWhilePaused(ctx); err != nil {
 			return err
 		}
 		if t.state().Cancel != "" {
@@ -312,9 +312,9 @@ func begunOf(sub *agent.Subagent) tool.Result {
 		"if nothing else is left to do, end your turn, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
 }
 
-// back journals the result of a Task call, together with the end of the
+// finishTask journals the result of a Task call, together with the end of the
 // subagent.
-func (t *thread) back(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
+func (t *thread) finishTask(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
 	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err
 	}

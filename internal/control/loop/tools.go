@@ -75,7 +75,7 @@ func (t *thread) withheld(spec tool.Spec) string {
 // subagents returns Aloft's own subagents that can work. Those that look at
 // images need a model that accepts images.
 func (t *thread) subagents() []subagent.Definition {
-	_, fast, err := t.named(subagent.Fast)
+	_, fast, err := t.findModel(subagent.Fast)
 	sees := t.info.Images || err == nil && fast.Images
 	return slices.DeleteFunc(slices.Clone(subagent.Offered), func(d subagent.Definition) bool { return d.Looks() && !sees })
 }

@@ -10,15 +10,15 @@ import (
 	"aloft/internal/conversation"
 )
 
-// told tracks how much of the transcript for hooks the machine has.
-type told struct {
+// transcriptProgress tracks how much of the transcript for hooks the machine has.
+type transcriptProgress struct {
 	mu    sync.Mutex
 	lines []byte // as sent; the machine has a prefix of them
 }
 
 // has records how many bytes the machine reports to have. If that is not what
 // was sent, everything will be sent again.
-func (t *told) has(size int64) {
+func (t *transcriptProgress) has(size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if size != int64(len(t.lines)) {
@@ -27,7 +27,7 @@ func (t *told) has(size int64) {
 }
 
 // next returns the part of the lines to send, and its offset.
-func (t *told) next(lines []byte) (more []byte, at int64) {
+func (t *transcriptProgress) next(lines []byte) (more []byte, at int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !bytes.HasPrefix(lines, t.lines) { // the conversation was compacted or rewound

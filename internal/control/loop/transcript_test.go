@@ -36,7 +36,7 @@ func TestTranscriptOf(t *testing.T) {
 // grows, is compacted, and is lost.
 func TestTranscriptIsSentOnce(t *testing.T) {
 	t.Parallel()
-	var to told
+	var to transcriptProgress
 	var has string
 	send := func(lines string, pieces int) {
 		t.Helper()

@@ -128,9 +128,9 @@ func repository(a agent.Agent) string {
 	return secret.Repo(a.Repos[0].URL)
 }
 
-// Of returns the servers that the agent gets in its current run, and those that
+// ServersOf returns the servers that the agent gets in its current run, and those that
 // are left out. Variables in remote servers are expanded.
-func (g *Agents) Of(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
+func (g *Agents) ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
 	var all []mcp.Server
 	var left []mcp.LeftOut
 	kept, err := g.Servers.List(ctx, s.Agent.UserID)
@@ -288,11 +288,11 @@ type Shown struct {
 
 // Show returns the agent's servers, and those that are left out.
 func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftOut, error) {
-	servers, left, err := g.Of(ctx, s)
+	servers, left, err := g.ServersOf(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	told := mcp.Told(conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs))
+	told := mcp.ParseTold(conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs))
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
 		if out[i], err = g.shown(ctx, s.Agent, server, told); err != nil {
@@ -315,8 +315,8 @@ func (g *Agents) shown(ctx context.Context, a agent.Agent, server mcp.Server, to
 
 // BeginSignIn starts a sign-in to one of the agent's servers for its user; see
 // [Servers.BeginSignIn].
-func (g *Agents) BeginSignIn(ctx context.Context, s *agent.State, name string, back Back) (address, state string, err error) {
-	servers, _, err := g.Of(ctx, s)
+func (g *Agents) BeginSignIn(ctx context.Context, s *agent.State, name string, back ReturnTo) (address, state string, err error) {
+	servers, _, err := g.ServersOf(ctx, s)
 	if err != nil {
 		return "", "", err
 	}

@@ -67,7 +67,7 @@ func provided(t *testing.T, others answers) mcp.Server {
 // the server and its provider is requested.
 func goThrough(t *testing.T, s *Servers, server mcp.Server) error {
 	t.Helper()
-	_, state, err := s.BeginSignIn(t.Context(), nil, server, ada, Back{})
+	_, state, err := s.BeginSignIn(t.Context(), nil, server, ada, ReturnTo{})
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func TestSignInOfARepositorysServer(t *testing.T) {
 	server := provided(t, nil)
 	server.Source = mcp.Project
 	user := User{ID: ada.ID, Repository: "https://example.com/r"}
-	_, state, err := s.BeginSignIn(t.Context(), &agent.Egress{}, server, user, Back{})
+	_, state, err := s.BeginSignIn(t.Context(), &agent.Egress{}, server, user, ReturnTo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestSignInOfARepositorysServer(t *testing.T) {
 		t.Errorf("it ends with %v", err)
 	}
 	s.Foreign = func(agent.Egress) (*outbound.Client, error) { return nil, nil }
-	if _, _, err := s.BeginSignIn(t.Context(), &agent.Egress{}, server, user, Back{}); !fault.Is(err, fault.KindDenied) {
+	if _, _, err := s.BeginSignIn(t.Context(), &agent.Egress{}, server, user, ReturnTo{}); !fault.Is(err, fault.KindDenied) {
 		t.Errorf("without a network: %v", err)
 	}
 }

@@ -30,8 +30,8 @@ type Vault interface {
 	Drop(ctx context.Context, owner secret.Owner, name string) error
 }
 
-// Kept is a server configured by the team or a user.
-type Kept struct {
+// StoredServer is a server configured by the team or a user.
+type StoredServer struct {
 	ID        string // stays the same while the owner has a server of that name
 	Owner     secret.Owner
 	CreatedAt time.Time // of the current version
@@ -58,19 +58,19 @@ func visitsOf(userID int64) secret.Owner {
 }
 
 // Team reports whether the server belongs to the team.
-func (k Kept) Team() bool { return k.Owner.Kind == secret.OfMCPTeam }
+func (k StoredServer) Team() bool { return k.Owner.Kind == secret.OfMCPTeam }
 
 // List returns the servers of the team and of the user, sorted by name,
 // including Headers, Env and Auth.
-func (s *Servers) List(ctx context.Context, userID int64) ([]Kept, error) {
-	var out []Kept
+func (s *Servers) List(ctx context.Context, userID int64) ([]StoredServer, error) {
+	var out []StoredServer
 	for _, owner := range []secret.Owner{teamsOwner, personsOwner(userID)} {
 		all, err := s.Vault.Kept(ctx, owner)
 		if err != nil {
 			return nil, err
 		}
 		for _, one := range all {
-			k := Kept{ID: keptID(owner, one.Name), Owner: owner, CreatedAt: one.CreatedAt}
+			k := StoredServer{ID: keptID(owner, one.Name), Owner: owner, CreatedAt: one.CreatedAt}
 			if err := json.Unmarshal([]byte(one.Value), &k.Server); err != nil {
 				return nil, fmt.Errorf("MCP server %s: %w", one.ID, err)
 			}
@@ -89,20 +89,20 @@ func keptID(owner secret.Owner, name string) string {
 }
 
 // Find returns the server with that id if the user can see it.
-func (s *Servers) Find(ctx context.Context, userID int64, id string) (Kept, error) {
+func (s *Servers) Find(ctx context.Context, userID int64, id string) (StoredServer, error) {
 	all, err := s.List(ctx, userID)
 	if err != nil {
-		return Kept{}, err
+		return StoredServer{}, err
 	}
-	if at := slices.IndexFunc(all, func(k Kept) bool { return k.ID == id }); at >= 0 {
+	if at := slices.IndexFunc(all, func(k StoredServer) bool { return k.ID == id }); at >= 0 {
 		return all[at], nil
 	}
-	return Kept{}, fault.NotFound("there is no such MCP server").Hint("list them with `aloft mcp list`")
+	return StoredServer{}, fault.NotFound("there is no such MCP server").Hint("list them with `aloft mcp list`")
 }
 
 // Add stores a server for the user or the team. The error is a fault.
-func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.Server) (Kept, error) {
-	k := Kept{Owner: personsOwner(userID), Server: server}
+func (s *Servers) Add(ctx context.Context, userID int64, team bool, server mcp.Server) (StoredServer, error) {
+	k := StoredServer{Owner: personsOwner(userID), Server: server}
 	k.Source = mcp.User
 	if team {
 		k.Owner, k.Source = teamsOwner, mcp.Team
@@ -160,7 +160,7 @@ func (s *Servers) check(server *mcp.Server, at string) error {
 }
 
 // Remove removes a server of the user or the team.
-func (s *Servers) Remove(ctx context.Context, k Kept) error {
+func (s *Servers) Remove(ctx context.Context, k StoredServer) error {
 	return s.Vault.Drop(ctx, k.Owner, k.Name)
 }
 

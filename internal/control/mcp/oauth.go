@@ -79,14 +79,14 @@ type visit struct {
 	Verifier string    `json:"verifier"`
 	Iss      bool      `json:"iss,omitempty"` // the provider includes its issuer when it redirects back
 	Until    time.Time `json:"until"`
-	Back     Back      `json:"back"`
+	Back     ReturnTo  `json:"back"`
 	// Foreign is the network policy of the agent whose repository configures the
 	// server; nil for a server configured by people.
 	Foreign *agent.Egress `json:"foreign,omitempty"`
 }
 
-// Back says where a sign-in was started.
-type Back struct {
+// ReturnTo says where a sign-in was started.
+type ReturnTo struct {
 	// Home is the address under which the browser uses Aloft, without a trailing
 	// slash; "" means the public URL. It matters because a cookie for 127.0.0.1
 	// is not sent to localhost.
@@ -272,7 +272,7 @@ var errClient = fault.Unavailable("the provider does not recognize Aloft's clien
 // the state in that browser's cookie.
 func (v visit) end(ctx context.Context, hc *http.Client, state, kept, code, iss string) (grant, error) {
 	switch {
-	case v.State == "", !same(v.State, state), !same(v.State, kept):
+	case v.State == "", !constantTimeEqual(v.State, state), !constantTimeEqual(v.State, kept):
 		return grant{}, fault.Invalid("this sign-in was not started in this browser").Named("visit_unknown").Hint("begin it again")
 	case time.Now().After(v.Until):
 		return grant{}, fault.Gone("this sign-in has taken too long").Named("visit_over").Hint("begin it again")
@@ -290,13 +290,15 @@ func (v visit) end(ctx context.Context, hc *http.Client, state, kept, code, iss 
 		}
 		return grant{}, tokenFault(err, v.Grant.ClientSecret, code, v.Verifier)
 	}
-	return v.Grant.with(token)
+	return v.Grant.withToken(token)
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func constantTimeEqual(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
 
-// with returns the grant with a new token.
-func (g grant) with(t *oauth2.Token) (grant, error) {
+// withToken returns the grant with a new token.
+func (g grant) withToken(t *oauth2.Token) (grant, error) {
 	if !strings.EqualFold(t.Type(), "bearer") {
 		return g, tokenFault(errors.New("its token has an unknown type"))
 	}
@@ -372,7 +374,7 @@ func (g grant) renew(ctx context.Context, hc *http.Client) (grant, error) {
 	case err != nil:
 		return g, tokenFault(err, g.ClientSecret, g.Refresh)
 	}
-	return g.with(token)
+	return g.withToken(token)
 }
 
 // signInKey returns the storage key of a user's sign-in to a server. A server

@@ -81,8 +81,8 @@ func (c *connection) drop() {
 	}
 }
 
-// with returns the entry for the server.
-func (p *Party) with(server mcp.Server) *connection {
+// connectionTo returns the entry for the server.
+func (p *Party) connectionTo(server mcp.Server) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.open[server.Name]
@@ -96,7 +96,7 @@ func (p *Party) with(server mcp.Server) *connection {
 // session returns the open session, or a new one if there is none or fresh is
 // set.
 func (p *Party) session(ctx context.Context, server mcp.Server, fresh bool) (*session, *redact.Redactor, error) {
-	c := p.with(server)
+	c := p.connectionTo(server)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fresh || c.session != nil && !equal(c.server, server) {

@@ -115,7 +115,7 @@ func (s *Servers) reach(foreign *agent.Egress) (*outbound.Client, error) {
 // BeginSignIn returns the address to send the user's browser to, and the state
 // that it must come back with. foreign is set if a repository configures the
 // server.
-func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server mcp.Server, user User, back Back) (address, state string, err error) {
+func (s *Servers) BeginSignIn(ctx context.Context, foreign *agent.Egress, server mcp.Server, user User, back ReturnTo) (address, state string, err error) {
 	if !server.Remote() {
 		return "", "", fault.Invalid("the server runs in machines and needs no sign-in")
 	}
@@ -170,24 +170,24 @@ func (s *Servers) challenge(ctx context.Context, reach *outbound.Client, server 
 // EndSignIn finishes a sign-in when the user's browser comes back. state and
 // code are from its address, kept from its cookie. It returns the user, and
 // where the sign-in was started.
-func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) (userID int64, back Back, err error) {
+func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) (userID int64, back ReturnTo, err error) {
 	unknown := fault.Invalid("this sign-in was not started in this browser").Named("visit_unknown").Hint("begin it again")
 	before, _, _ := strings.Cut(state, ".")
-	if userID, err = strconv.ParseInt(before, 10, 64); err != nil || !same(state, kept) {
-		return 0, Back{}, unknown
+	if userID, err = strconv.ParseInt(before, 10, 64); err != nil || !constantTimeEqual(state, kept) {
+		return 0, ReturnTo{}, unknown
 	}
 	all, err := s.Vault.Kept(ctx, visitsOf(userID))
 	if err != nil {
-		return 0, Back{}, err
+		return 0, ReturnTo{}, err
 	}
 	for _, one := range all {
 		var v visit
-		if json.Unmarshal([]byte(one.Value), &v) != nil || !same(v.State, state) {
+		if json.Unmarshal([]byte(one.Value), &v) != nil || !constantTimeEqual(v.State, state) {
 			continue
 		}
 		// A visit can be used only once, whatever the result.
 		if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil {
-			return 0, Back{}, unknown
+			return 0, ReturnTo{}, unknown
 		}
 		reach, err := s.reach(v.Foreign)
 		if err != nil {
@@ -206,7 +206,7 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 		}
 		return userID, v.Back, s.keepGrant(ctx, userID, v.Key, g)
 	}
-	return 0, Back{}, unknown
+	return 0, ReturnTo{}, unknown
 }
 
 // SignOut deletes the user's sign-in to the server.

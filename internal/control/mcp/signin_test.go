@@ -28,7 +28,7 @@ var ada = User{ID: 7}
 
 func signIn(t *testing.T, s *Servers, server mcp.Server, user User) {
 	t.Helper()
-	address, state, err := s.BeginSignIn(t.Context(), nil, server, user, Back{Server: server.Name})
+	address, state, err := s.BeginSignIn(t.Context(), nil, server, user, ReturnTo{Server: server.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestSignInForged(t *testing.T) {
 	server := remote(p.Guard(streamable(tickets(&calls))))
 	begin := func(user User) (url.Values, string) {
 		t.Helper()
-		address, state, err := s.BeginSignIn(t.Context(), nil, server, user, Back{})
+		address, state, err := s.BeginSignIn(t.Context(), nil, server, user, ReturnTo{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestSignInElsewhere(t *testing.T) {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
 			}))
-			address, _, err := s.BeginSignIn(t.Context(), nil, remote(at+"/mcp"), ada, Back{})
+			address, _, err := s.BeginSignIn(t.Context(), nil, remote(at+"/mcp"), ada, ReturnTo{})
 			if err == nil {
 				t.Errorf("the browser is sent to %s", address)
 			}

@@ -62,8 +62,8 @@ func parseCredential(c Credential) (credential, error) {
 
 func oneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
-// now returns the credential with its current token.
-func (c *credential) now(ctx context.Context, r Repo) (*credential, error) {
+// withCurrentToken returns the credential with its current token.
+func (c *credential) withCurrentToken(ctx context.Context, r Repo) (*credential, error) {
 	if c == nil || c.source == nil {
 		return c, nil
 	}
@@ -123,7 +123,7 @@ func (s *Mirrors) credentialFor(r Repo) *credential {
 // Login returns the user name and token for a repository's server, or empty
 // strings if none is configured. The error is a fault.
 func (s *Mirrors) Login(ctx context.Context, r Repo) (username, token string, err error) {
-	c, err := s.credentialFor(r).now(ctx, r)
+	c, err := s.credentialFor(r).withCurrentToken(ctx, r)
 	if c == nil || err != nil {
 		return "", "", err
 	}

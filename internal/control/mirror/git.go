@@ -190,7 +190,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 		if i := slices.Index(moved.args, r.String()); i >= 0 {
 			moved.args[i] = at.String()
 		}
-		return m.once(ctx, at, moved)
+		return m.runOnce(ctx, at, moved)
 	}
 	at := m.movedTo(r)
 	stdout, stderr, err = run(at)
@@ -210,13 +210,13 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	return stdout, stderr, err
 }
 
-// once runs a git command against the server at r. It follows no redirect.
-func (m *Mirror) once(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
+// runOnce runs a git command against the server at r. It follows no redirect.
+func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	to, err := m.all.route(ctx, r)
 	if err != nil {
 		return nil, "", err
 	}
-	cred, err := m.all.credentialFor(r).now(ctx, r)
+	cred, err := m.all.credentialFor(r).withCurrentToken(ctx, r)
 	if err != nil {
 		return nil, "", noToken(r, err)
 	}

@@ -53,7 +53,7 @@ func folders(c Config) (files []root, private []string, err error) {
 			return nil, nil, fmt.Errorf("git.allow_file: %w", err)
 		case plain == "/":
 			return nil, nil, fmt.Errorf("git.allow_file: %q is the whole disk; name the folder that the repositories are in", named)
-		case slices.ContainsFunc(private, func(p string) bool { return within(plain, p) }):
+		case slices.ContainsFunc(private, func(p string) bool { return isInside(plain, p) }):
 			return nil, nil, fmt.Errorf("git.allow_file: %s is in the server's data folder, which machines write to", named)
 		}
 		files = append(files, root{filepath.Clean(named), plain})
@@ -61,8 +61,8 @@ func folders(c Config) (files []root, private []string, err error) {
 	return files, private, nil
 }
 
-// within reports whether path is dir or below it. Both must be clean.
-func within(path, dir string) bool {
+// isInside reports whether path is dir or below it. Both must be clean.
+func isInside(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
@@ -72,7 +72,7 @@ func (s *Mirrors) rootOf(r Repo) (root, string, bool) {
 	path := "/" + r.path
 	for _, at := range s.files {
 		for _, dir := range []string{at.named, at.path} {
-			if within(path, dir) {
+			if isInside(path, dir) {
 				return at, "." + path[len(dir):], true
 			}
 		}
@@ -158,7 +158,7 @@ func (s *Mirrors) mayUse(v *service, r Repo) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(s.private, func(p string) bool { return within(path, p) }) {
+	if slices.ContainsFunc(s.private, func(p string) bool { return isInside(path, p) }) {
 		return fault.Denied("repository %s is in the server's data folder", r).Named("repo_url_invalid").Hint("name a repository that is elsewhere")
 	}
 	var info unix.Stat_t
@@ -198,8 +198,8 @@ func (s *Mirrors) below(from, folder string) bool {
 	folder = filepath.Clean(folder)
 	plain, err := filepath.EvalSymlinks(folder)
 	return err == nil && plain == folder &&
-		slices.ContainsFunc(s.files, func(f root) bool { return within(plain, f.path) }) &&
-		!slices.ContainsFunc(s.private, func(p string) bool { return within(plain, p) })
+		slices.ContainsFunc(s.files, func(f root) bool { return isInside(plain, f.path) }) &&
+		!slices.ContainsFunc(s.private, func(p string) bool { return isInside(plain, p) })
 }
 
 // read returns a small regular file of the repository, or "" if it does not

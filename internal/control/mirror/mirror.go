@@ -207,7 +207,7 @@ type Mirror struct {
 	write chan struct{} // held while changing refs; unlike a mutex, waiting can be cancelled
 
 	mu            sync.Mutex
-	running, next *flight
+	running, next *refresh
 	prepared      bool // this process has created it, or removed stale locks
 	headKnown     bool // this process has asked the upstream for its default branch
 	snapshot      Snapshot

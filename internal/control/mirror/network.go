@@ -167,7 +167,7 @@ func (m *Mirror) follow(ctx context.Context, r Repo) (Repo, error) {
 	at := r
 	for range maxRedirects {
 		// Git tells the header in its trace alone.
-		_, stderr, err := m.once(ctx, at, invocation{
+		_, stderr, err := m.runOnce(ctx, at, invocation{
 			args: []string{"ls-remote", "--quiet", "--", at.String(), "HEAD"},
 			env:  []string{"GIT_TRACE_CURL=1", "GIT_TRACE_CURL_NO_DATA=1"},
 		})

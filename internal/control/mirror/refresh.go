@@ -18,8 +18,8 @@ import (
 // upstream's HEAD.
 const upstreamHead = "refs/aloft/head"
 
-// flight is one refresh, shared by any number of waiting callers.
-type flight struct {
+// refresh is one refresh, shared by any number of waiting callers.
+type refresh struct {
 	done    chan struct{}
 	err     error
 	waiting int
@@ -45,11 +45,11 @@ func (m *Mirror) Refresh(ctx context.Context, r Repo) (Snapshot, error) {
 }
 
 // join joins the next flight that has not started, and creates it if needed.
-func (m *Mirror) join(r Repo) *flight {
+func (m *Mirror) join(r Repo) *refresh {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.next == nil {
-		m.next = &flight{done: make(chan struct{})}
+		m.next = &refresh{done: make(chan struct{})}
 		if m.running == nil {
 			m.begin(r)
 			m.running.waiting++
@@ -96,7 +96,7 @@ func (m *Mirror) begin(r Repo) {
 
 // leave stops waiting for a flight. When the last waiter leaves, the refresh is
 // cancelled.
-func (m *Mirror) leave(f *flight) {
+func (m *Mirror) leave(f *refresh) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f.waiting--

@@ -95,7 +95,7 @@ func (m *meters) event(ctx context.Context, e agent.Event) {
 }
 
 // runEvent counts an event of a run, and stores in r what later events need.
-func (m *meters) runEvent(ctx context.Context, e agent.Event, r *underWay) {
+func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 	switch b := e.Inner().(type) {
 	case *agent.RunCreated:
 		m.runsStarted.Add(ctx, 1)

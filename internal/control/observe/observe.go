@@ -47,23 +47,23 @@ type Observer struct {
 	tracing  sync.WaitGroup
 
 	mu   sync.Mutex
-	runs map[string]*underWay // by run id; only runs with data
+	runs map[string]*runningRun // by run id; only runs with data
 }
 
-// underWay is data about a run that is needed to interpret later events.
-type underWay struct {
+// runningRun is data about a run that is needed to interpret later events.
+type runningRun struct {
 	calls   map[string]string // tool names by call id
 	booting time.Time         // when the boot of the machine began; zero if it is ready
 }
 
 // empty reports whether there is no data.
-func (r *underWay) empty() bool { return len(r.calls) == 0 && r.booting.IsZero() }
+func (r *runningRun) empty() bool { return len(r.calls) == 0 && r.booting.IsZero() }
 
 // New returns an observer. The caller must call Close.
 func New(c Config) (*Observer, error) {
 	o := &Observer{
 		journal: c.Journal, agents: c.Agents, log: c.Logger, privacy: c.Privacy,
-		reader: sdkmetric.NewManualReader(), runs: map[string]*underWay{},
+		reader: sdkmetric.NewManualReader(), runs: map[string]*runningRun{},
 	}
 	if c.Telemetry != nil {
 		o.tracer = c.Telemetry.Tracer()
@@ -113,7 +113,7 @@ func (o *Observer) saw(ctx context.Context, agentID string, events []agent.Event
 		}
 		r := o.runs[e.RunID]
 		if r == nil {
-			r = &underWay{calls: map[string]string{}}
+			r = &runningRun{calls: map[string]string{}}
 		}
 		o.meters.runEvent(ctx, e, r)
 		if o.runs[e.RunID] = r; r.empty() {

@@ -99,7 +99,7 @@ func (d *Desk) RepoOf(repoURL, prURL string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, of, err = d.Forges.Of(of)
+	_, of, err = d.Forges.Find(of)
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +122,7 @@ func (d *Desk) forge(repoURL string) (forge.Forge, forge.Repo, error) {
 	if err != nil {
 		return nil, r, err
 	}
-	return d.Forges.Of(r)
+	return d.Forges.Find(r)
 }
 
 // forgeFor returns the forge through which to request pull requests.
@@ -147,7 +147,7 @@ func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequ
 	if err != nil {
 		return agent.PullRequest{}, err
 	}
-	f, r, err := d.Forges.Of(named)
+	f, r, err := d.Forges.Find(named)
 	if err != nil {
 		return agent.PullRequest{}, err
 	}

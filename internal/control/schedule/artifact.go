@@ -58,7 +58,7 @@ func (s *Scheduler) keepLast(ctx context.Context, agentID string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepLastWithin)
 	defer cancel()
-	if err := s.idle(ctx, state, func(conn *pod.Conn) error { return s.keep(ctx, state, state.MachineID, conn) }); err != nil {
+	if err := s.withRunningMachine(ctx, state, func(conn *pod.Conn) error { return s.keep(ctx, state, state.MachineID, conn) }); err != nil {
 		s.Logger.Info("cannot copy the last artifacts", "agent", agentID, "why", err)
 	}
 }

@@ -60,7 +60,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	if err != nil {
 		return nil, err
 	}
-	if err := w.settle(ctx, h, ready, base, plan.Environment, state, record); err != nil {
+	if err := w.setUp(ctx, h, ready, base, plan.Environment, state, record); err != nil {
 		h.close()
 		return nil, err
 	}
@@ -269,8 +269,8 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 	return env
 }
 
-// settle sets up a machine that has booted, and journals that it is ready.
-func (w *worker) settle(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
+// setUp sets up a machine that has booted, and journals that it is ready.
+func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID {
 		if bodies := wakingOf(state); len(bodies) > 0 {
@@ -350,9 +350,9 @@ func whatIsLost(state *agent.State) string {
 	return "The machine was restarted. Files are as they were when it stopped." + gone
 }
 
-// idle calls do with the connection to the machine of an idle agent. It does
+// withRunningMachine calls do with the connection to the machine of an idle agent. It does
 // not start a stopped machine.
-func (s *Scheduler) idle(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
+func (s *Scheduler) withRunningMachine(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
 	m, err := s.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
 		return err

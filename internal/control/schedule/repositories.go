@@ -234,7 +234,7 @@ func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff
 		return "", false, nil
 	}
 	if w == nil && state.MachineID != "" {
-		err := s.idle(ctx, state, func(conn *pod.Conn) (err error) {
+		err := s.withRunningMachine(ctx, state, func(conn *pod.Conn) (err error) {
 			diff, truncated, err = conn.Diff(ctx, n, was.BaseCommit)
 			return err
 		})

@@ -27,7 +27,7 @@ func (s *Scheduler) token(purpose, id string) string {
 
 // secrets returns the values that must not come out of the agent's machine.
 func (s *Scheduler) secrets(agentID string) map[string]string {
-	secrets, _ := s.given.of(agentID)
+	secrets, _ := s.given.secretsOf(agentID)
 	if s.Secrets == nil {
 		return secrets
 	}

@@ -51,8 +51,8 @@ func (g *given) addOf(agentID, other string, values map[string]string) {
 	g.add(agentID, renamed)
 }
 
-// of returns a copy of the agent's secrets, and whether they are known at all.
-func (g *given) of(agentID string) (map[string]string, bool) {
+// secretsOf returns a copy of the agent's secrets, and whether they are known at all.
+func (g *given) secretsOf(agentID string) (map[string]string, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	known, ok := g.byAgent[agentID]
@@ -104,7 +104,7 @@ func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
 // know makes sure that an agent's secrets are known before anything is read
 // from its machine, even if an earlier server has given them to it.
 func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
-	if _, ok := s.given.of(a.ID); ok {
+	if _, ok := s.given.secretsOf(a.ID); ok {
 		return nil
 	}
 	_, _, err := s.variables(ctx, a)

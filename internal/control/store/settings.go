@@ -23,8 +23,8 @@ func Settings(ctx context.Context, rules Rules) (account.History, error) {
 	return account.ParseHistory(text)
 }
 
-// Settle stores the history of the team's settings.
-func Settle(ctx context.Context, rules Rules, h account.History) error {
+// PutSettings stores the history of the team's settings.
+func PutSettings(ctx context.Context, rules Rules, h account.History) error {
 	return rules.SetRule(ctx, TeamRules, settingsRule, h.String())
 }
 

@@ -313,7 +313,7 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, 
 		q := asked.Approval
 		p.Timestamp, p.Status, p.Summary = q.AskedAt.UTC().Truncate(time.Millisecond), string(agent.Running), q.Why
 		p.Approval = &question{
-			ID: q.ID, RunID: q.RunID, Tool: q.Tool, Subject: beginning(q.Subject), Reason: q.Reason, Why: q.Why, Entries: append([]string{}, q.Entries...), Questions: q.Questions,
+			ID: q.ID, RunID: q.RunID, Tool: q.Tool, Subject: cut(q.Subject), Reason: q.Reason, Why: q.Why, Entries: append([]string{}, q.Entries...), Questions: q.Questions,
 		}
 		if !q.Until.IsZero() {
 			p.Approval.Until = &q.Until
@@ -327,7 +327,7 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, 
 	return nil, fault.NotFound("the question is not in the journal of %s", d.AgentID)
 }
 
-func beginning(s string) string {
+func cut(s string) string {
 	if len(s) <= maxSubject {
 		return s
 	}

@@ -70,24 +70,24 @@ func (r *Repository) owns(lock string) bool {
 		return false
 	}
 	info, err := os.Lstat(lock)
-	return err == nil && info.Mode().IsRegular() && within(dir, filepath.Join(real(r.Path), ".git"))
+	return err == nil && info.Mode().IsRegular() && isInside(dir, filepath.Join(realPath(r.Path), ".git"))
 }
 
 // busy reports whether a git process is working in the clone, or any process
 // has the lock open.
 func (r *Repository) busy(lock string) bool {
-	clone := real(r.Path)
-	lock = filepath.Join(real(filepath.Dir(lock)), filepath.Base(lock))
+	clone := realPath(r.Path)
+	lock = filepath.Join(realPath(filepath.Dir(lock)), filepath.Base(lock))
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, process := range processes { // a process that has ended yields nothing
 		comm, _ := os.ReadFile(process + "/comm")
 		git := strings.HasPrefix(string(comm), "git")
-		if git && slices.ContainsFunc(foldersOf(process), func(at string) bool { return within(at, clone) || within(cloneOf(at), clone) }) {
+		if git && slices.ContainsFunc(foldersOf(process), func(at string) bool { return isInside(at, clone) || isInside(cloneOf(at), clone) }) {
 			return true
 		}
 		open, _ := filepath.Glob(process + "/fd/*")
 		for _, fd := range open {
-			if at, err := os.Readlink(fd); err == nil && (at == lock || git && within(at, clone)) {
+			if at, err := os.Readlink(fd); err == nil && (at == lock || git && isInside(at, clone)) {
 				return true
 			}
 		}
@@ -117,7 +117,7 @@ func foldersOf(process string) []string {
 			word = at
 		}
 		if filepath.IsAbs(word) {
-			all = append(all, real(word))
+			all = append(all, realPath(word))
 		}
 	}
 	return all
@@ -132,20 +132,20 @@ func cloneOf(dir string) string {
 			if !filepath.IsAbs(at) {
 				at = filepath.Join(dir, at)
 			}
-			return real(at)
+			return realPath(at)
 		}
 	}
 	return ""
 }
 
-// within reports whether path is folder or is inside it.
-func within(path, folder string) bool {
+// isInside reports whether path is folder or is inside it.
+func isInside(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// real resolves the symbolic links of a path; it returns the path unchanged if
+// realPath resolves the symbolic links of a path; it returns the path unchanged if
 // it cannot.
-func real(path string) string {
+func realPath(path string) string {
 	if at, err := filepath.EvalSymlinks(path); err == nil {
 		return at
 	}

@@ -225,13 +225,13 @@ func (c *calls) stop(grace time.Duration) {
 	c.mu.Lock()
 	c.cancel(errStopping)
 	c.mu.Unlock()
-	if !within(grace, c.running.Wait) {
+	if !finishesWithin(grace, c.running.Wait) {
 		c.log.Error("calls did not end in time", "grace", grace)
 	}
 }
 
-// within runs wait and reports whether it returned within limit.
-func within(limit time.Duration, wait func()) bool {
+// finishesWithin runs wait and reports whether it returned within limit.
+func finishesWithin(limit time.Duration, wait func()) bool {
 	over := make(chan struct{})
 	go func() {
 		wait()

@@ -181,7 +181,7 @@ func (s *Server) Handler() http.Handler {
 // message in bytes.
 func (s *Server) options(limit int) []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithInterceptors(s.tracing, leaving{s.secrets}, faults{s.log}),
+		connect.WithInterceptors(s.tracing, outgoing{s.secrets}, faults{s.log}),
 		connect.WithReadMaxBytes(limit),
 		// Do not compress: requests never leave the host, so it would only cost
 		// CPU time.
@@ -213,7 +213,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler
 	case err = <-ended:
 	case <-ctx.Done():
 		s.calls.stop(stopGrace)
-		within(sendGrace, s.following.Wait) // clients that are cut off here can attach again later
+		finishesWithin(sendGrace, s.following.Wait) // clients that are cut off here can attach again later
 		_ = server.Close()
 		err = <-ended
 	}

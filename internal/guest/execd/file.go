@@ -149,7 +149,7 @@ func replaceFile(path string, mode fs.FileMode) (*replacement, error) {
 func (r *replacement) commit(must condition) error {
 	err := r.Close()
 	if err == nil {
-		err = must.holds(r.path)
+		err = must.check(r.path)
 	}
 	switch {
 	case err != nil:
@@ -171,8 +171,8 @@ type condition struct {
 	absent bool
 }
 
-// holds returns nil if the file at path meets the condition.
-func (c condition) holds(path string) error {
+// check returns nil if the file at path meets the condition.
+func (c condition) check(path string) error {
 	if c.absent {
 		if _, err := os.Lstat(path); err == nil {
 			return fault.Conflict("%s already exists", path).At("path")

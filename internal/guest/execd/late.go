@@ -7,10 +7,10 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// Late returns a tool that is initialized on demand. Each call asks get for the
+// LoadLater returns a tool that is initialized on demand. Each call asks get for the
 // real tool; get may block, and the call can be aborted meanwhile. An error of
 // get becomes the call's error.
-func Late(name string, get func() (tool.Tool, error)) tool.Tool {
+func LoadLater(name string, get func() (tool.Tool, error)) tool.Tool {
 	type ready struct {
 		tool tool.Tool
 		err  error

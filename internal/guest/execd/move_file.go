@@ -42,14 +42,14 @@ func (s *Server) ownPath(given string) (string, error) {
 		return "", err
 	}
 	for _, kept := range []string{s.workspace, s.home, "/"} {
-		if kept != "" && holds(path, filepath.Clean(kept)) {
+		if kept != "" && isInside(path, filepath.Clean(kept)) {
 			return "", fault.Invalid("%s cannot be moved or removed: the agent works there", path).At("path")
 		}
 	}
 	return path, nil
 }
 
-// holds reports whether path is folder or is below it.
-func holds(folder, path string) bool {
+// isInside reports whether path is folder or is below it.
+func isInside(folder, path string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

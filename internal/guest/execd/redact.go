@@ -240,12 +240,12 @@ func (d *deltas) flush() {
 	clear(d.streams)
 }
 
-// leaving redacts responses other than results of calls: all errors, the diff
+// outgoing redacts responses other than results of calls: all errors, the diff
 // (which nobody writes back), and terminal contents.
-type leaving struct{ secrets *Secrets }
+type outgoing struct{ secrets *Secrets }
 
 // WrapUnary implements [connect.Interceptor].
-func (l leaving) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (l outgoing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		res, err := next(ctx, req)
 		if err != nil {
@@ -264,12 +264,12 @@ func (l leaving) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements [connect.Interceptor]; there is no client here.
-func (leaving) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (outgoing) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements [connect.Interceptor].
-func (l leaving) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (l outgoing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		if err := next(ctx, conn); err != nil {
 			return l.fault(err)
@@ -278,7 +278,7 @@ func (l leaving) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 	}
 }
 
-func (l leaving) fault(err error) error {
+func (l outgoing) fault(err error) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok || l.secrets.Redactor().Empty() {
 		return err

@@ -83,7 +83,7 @@ func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error
 	}
 	event := hook.Event(e.GetName())
 	if path, ok := fields["file_path"].(string); ok && event == hook.BeforeReadFile {
-		fields["content"] = s.beginning(path)
+		fields["content"] = s.firstCommit(path)
 	}
 	if _, told := fields["cwd"]; told && e.GetOfShell() && s.folder != nil {
 		fields["cwd"] = s.folder(e.GetShell())
@@ -103,13 +103,13 @@ func (s *Server) changed(in *hook.Input, args json.RawMessage) {
 		in.Fields["command"], in.Subject = *of.Command, *of.Command
 	}
 	if of.Path != nil && in.Event == hook.BeforeReadFile {
-		in.Fields["file_path"], in.Fields["content"] = *of.Path, s.beginning(*of.Path)
+		in.Fields["file_path"], in.Fields["content"] = *of.Path, s.firstCommit(*of.Path)
 	}
 }
 
-// beginning returns the beginning of a file, whose path may be relative to the
+// firstCommit returns the beginning of a file, whose path may be relative to the
 // workspace, or "" if it cannot be read.
-func (s *Server) beginning(path string) string {
+func (s *Server) firstCommit(path string) string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(s.workspace, path)
 	}

@@ -39,7 +39,7 @@ func (s *Server) WriteFile(_ context.Context, stream *connect.ClientStream[agent
 		return nil, err
 	}
 	must := condition{sha256: strings.ToLower(first.GetIfSha256()), absent: first.GetIfAbsent()}
-	if err := must.holds(path); err != nil { // fail early, before all of it is received
+	if err := must.check(path); err != nil { // fail early, before all of it is received
 		return nil, err
 	}
 	file, err := replaceFile(path, mode)

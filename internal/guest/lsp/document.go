@@ -36,12 +36,12 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	s.mu.Unlock()
 	moved, err := s.tell(ctx, changed)
 	if err != nil {
-		return nil, "", s.because(err)
+		return nil, "", s.explain(err)
 	}
 	for _, f := range moved { // the server prefers an open document to the file on disk
 		if s.open[f] != nil && !slices.Contains(files, f) {
 			if _, err := s.show(ctx, f, false); err != nil {
-				return nil, "", s.because(err)
+				return nil, "", s.explain(err)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	for _, f := range files {
 		ok, err := s.show(ctx, f, len(moved) > 0 && s.linter.rereads)
 		if err != nil {
-			return nil, "", s.because(err)
+			return nil, "", s.explain(err)
 		}
 		if ok {
 			here = append(here, f)
@@ -61,7 +61,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 	case s.pulls:
 		found, err = s.askAll(ctx, here, pull)
 	default:
-		err = s.settle(ctx, here)
+		err = s.waitUntilSettled(ctx, here)
 		s.mu.Lock()
 		for _, f := range here {
 			found = append(found, s.said[f]...)
@@ -79,7 +79,7 @@ func (s *server) lint(ctx context.Context, files, changed []string) (found []Dia
 		s.mu.Unlock()
 	}
 	if err != nil {
-		return found, "", s.because(err)
+		return found, "", s.explain(err)
 	}
 	return found, "", s.forget(ctx)
 }
@@ -279,12 +279,12 @@ func (s *server) forget(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the server has published diagnostics for every file and
+// waitUntilSettled waits until the server has published diagnostics for every file and
 // has then been silent for a while.
-func (s *server) settle(ctx context.Context, files []string) error {
+func (s *server) waitUntilSettled(ctx context.Context, files []string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for !s.settled(files) {
+	for !s.hasSettled(files) {
 		select {
 		case <-tick.C:
 		case <-s.conn.done:
@@ -296,7 +296,7 @@ func (s *server) settle(ctx context.Context, files []string) error {
 	return nil
 }
 
-func (s *server) settled(files []string) bool {
+func (s *server) hasSettled(files []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range files {

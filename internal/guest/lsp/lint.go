@@ -162,7 +162,7 @@ func byRoot(files []string, top string, l *linter) func(func(string, []string) b
 // ask runs one linter on files of one root.
 func (p *Pool) ask(ctx context.Context, l *linter, command, root string, files, changed []string) ([]Diagnostic, string, error) {
 	if !l.serves() {
-		found, err := once(ctx, l, command, root, p.env(), files)
+		found, err := runOnce(ctx, l, command, root, p.env(), files)
 		return found, "", err
 	}
 	key := serverKey{l.name, root}

@@ -26,8 +26,8 @@ type run struct {
 	read func(stdout, stderr []byte) []Diagnostic
 }
 
-// once runs a linter on files and returns its diagnostics.
-func once(ctx context.Context, l *linter, command, root string, env, files []string) ([]Diagnostic, error) {
+// runOnce runs a linter on files and returns its diagnostics.
+func runOnce(ctx context.Context, l *linter, command, root string, env, files []string) ([]Diagnostic, error) {
 	var all []Diagnostic
 	for _, r := range l.run(root, files) {
 		stdout, stderr, status, err := output(ctx, command, r.args, root, append(slices.Clone(env), l.env...))
@@ -119,7 +119,7 @@ func readGoVet(stdout, stderr []byte) []Diagnostic {
 				in := json.NewDecoder(bytes.NewReader(text))
 				var packages map[string]map[string]json.RawMessage
 				if in.Decode(&packages) == nil {
-					found = append(found, vetted(packages)...)
+					found = append(found, parseVet(packages)...)
 					text = text[in.InputOffset():]
 					continue
 				}
@@ -133,7 +133,7 @@ func readGoVet(stdout, stderr []byte) []Diagnostic {
 	return found
 }
 
-func vetted(packages map[string]map[string]json.RawMessage) (found []Diagnostic) {
+func parseVet(packages map[string]map[string]json.RawMessage) (found []Diagnostic) {
 	for _, analyzers := range packages {
 		for name, raw := range analyzers {
 			var said []struct{ Posn, End, Message string }

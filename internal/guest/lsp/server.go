@@ -101,13 +101,13 @@ func start(ctx context.Context, l *linter, path, root string, env []string) (*se
 	}()
 	if err := s.initialize(ctx); err != nil {
 		s.kill()
-		return nil, s.because(err)
+		return nil, s.explain(err)
 	}
 	return s, nil
 }
 
-// because adds the server's last error output to an error.
-func (s *server) because(err error) error {
+// explain adds the server's last error output to an error.
+func (s *server) explain(err error) error {
 	if words := s.stderr.lastLine(); words != "" {
 		return fmt.Errorf("%w (%s)", err, words)
 	}

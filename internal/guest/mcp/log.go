@@ -45,7 +45,7 @@ func newStderrLog(dir, name string, secrets func() *redact.Redactor) *stderrLog 
 	if secrets == nil {
 		secrets = func() *redact.Redactor { return nil }
 	}
-	l.live = redact.NewLive(kept{l}, secrets)
+	l.live = redact.NewLive(redactedLog{l}, secrets)
 	return l
 }
 
@@ -56,10 +56,10 @@ func (l *stderrLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// kept receives the output after redaction.
-type kept struct{ *stderrLog }
+// redactedLog receives the output after redaction.
+type redactedLog struct{ *stderrLog }
 
-func (k kept) Write(p []byte) (int, error) {
+func (k redactedLog) Write(p []byte) (int, error) {
 	l := k.stderrLog
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -124,10 +124,10 @@ func keyOf(s mcp.Server, env []string, policy string) string {
 	return policy + "\x00" + string(text) + "\x00" + string(values)
 }
 
-// Elsewhere sets the servers that the control plane connects to. They are
+// SetElsewhere sets the servers that the control plane connects to. They are
 // listed here, but calls to them are refused, because only the control plane
 // can make them.
-func (m *Manager) Elsewhere(told []mcp.Listing) {
+func (m *Manager) SetElsewhere(told []mcp.Listing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.others = told
@@ -137,7 +137,7 @@ func (m *Manager) elsewhere(name string) (mcp.Listing, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.others {
-		if mcp.Same(l.Server, name) {
+		if mcp.SameName(l.Server, name) {
 			return l, true
 		}
 	}

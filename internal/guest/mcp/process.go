@@ -157,8 +157,8 @@ func (p *process) transport() sdk.Transport {
 	return &sdk.IOTransport{Reader: p.stdout, Writer: p.stdin, MaxLineLength: maxMessage + 1}
 }
 
-// because adds to an error why the process ended, if known.
-func (p *process) because(ctx context.Context, err error) error {
+// explain adds to an error why the process ended, if known.
+func (p *process) explain(ctx context.Context, err error) error {
 	if broken := p.stdout.broken(); broken != nil {
 		return broken
 	}

@@ -72,7 +72,7 @@ func (s *server) keep(ctx context.Context) {
 	wait := s.m.Backoff
 	for starts := 1; ; starts++ {
 		began := time.Now()
-		err := s.live(ctx)
+		err := s.runOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -80,7 +80,7 @@ func (s *server) keep(ctx context.Context) {
 		if time.Since(began) > healthyAfter {
 			starts, wait = 1, s.m.Backoff
 		}
-		s.set(nil, mcp.Listing{Server: s.conf.Name, State: mcp.Failed, Error: s.why(err)})
+		s.set(nil, mcp.Listing{Server: s.conf.Name, State: mcp.Failed, Error: s.failureText(err)})
 		timer := time.NewTimer(wait)
 		next := timer.C
 		if starts >= maxStarts {
@@ -101,8 +101,8 @@ func (s *server) keep(ctx context.Context) {
 	}
 }
 
-// why returns an error message about a failed server, for people and the model.
-func (s *server) why(err error) string {
+// failureText returns an error message about a failed server, for people and the model.
+func (s *server) failureText(err error) string {
 	words := mcp.Clean(s.redact(err.Error()), 300)
 	if last := s.log.last(); last != "" {
 		words += "; it printed: " + mcp.Clean(last, 500)
@@ -120,8 +120,8 @@ func (s *server) redact(text string) string {
 	return s.m.Secrets().String(text)
 }
 
-// live starts the server, and returns when it has exited.
-func (s *server) live(ctx context.Context) error {
+// runOnce starts the server, and returns when it has exited.
+func (s *server) runOnce(ctx context.Context) error {
 	p, err := s.start()
 	if err != nil {
 		return err
@@ -141,12 +141,12 @@ func (s *server) live(ctx context.Context) error {
 	defer cancel()
 	session, err := client.Connect(starting, p.transport(), &sdk.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
-		return p.because(starting, fmt.Errorf("it did not start: %w", err))
+		return p.explain(starting, fmt.Errorf("it did not start: %w", err))
 	}
 	defer func() { _ = session.Close() }() // it is killed in any case
 	listing, err := s.ask(starting, session)
 	if err != nil {
-		return p.because(starting, fmt.Errorf("its tools could not be listed: %w", err))
+		return p.explain(starting, fmt.Errorf("its tools could not be listed: %w", err))
 	}
 	s.set(session, listing)
 	ended := make(chan error, 1)
@@ -155,13 +155,13 @@ func (s *server) live(ctx context.Context) error {
 		select {
 		case <-moved:
 			if err := s.relist(ctx, session); err != nil {
-				return p.because(ctx, fmt.Errorf("its tools could not be listed again: %w", err))
+				return p.explain(ctx, fmt.Errorf("its tools could not be listed again: %w", err))
 			}
 		case err := <-ended:
 			if err == nil {
 				err = errors.New("it closed its output")
 			}
-			return p.because(ctx, err)
+			return p.explain(ctx, err)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -222,7 +222,7 @@ func (s *server) set(session *sdk.ClientSession, l mcp.Listing) {
 	s.changed = make(chan struct{})
 }
 
-func (s *server) now() (*sdk.ClientSession, mcp.Listing, <-chan struct{}) {
+func (s *server) current() (*sdk.ClientSession, mcp.Listing, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session, s.list, s.changed
@@ -231,7 +231,7 @@ func (s *server) now() (*sdk.ClientSession, mcp.Listing, <-chan struct{}) {
 // listing waits until the server has started or failed, or ctx ends.
 func (s *server) listing(ctx context.Context) mcp.Listing {
 	for {
-		_, l, changed := s.now()
+		_, l, changed := s.current()
 		if l.State != mcp.Starting {
 			return l
 		}
@@ -249,7 +249,7 @@ func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, er
 	defer cancel()
 	nudged := false
 	for {
-		session, l, changed := s.now()
+		session, l, changed := s.current()
 		switch {
 		case session != nil:
 			return session, l, nil
@@ -272,9 +272,9 @@ func (s *server) ready(ctx context.Context) (*sdk.ClientSession, mcp.Listing, er
 	}
 }
 
-// within makes a request with the timeout of a call, and puts its error in
+// withSession makes a request with the timeout of a call, and puts its error in
 // words for the model.
-func (s *server) within(ctx context.Context, do func(context.Context, *sdk.ClientSession, mcp.Listing) error) error {
+func (s *server) withSession(ctx context.Context, do func(context.Context, *sdk.ClientSession, mcp.Listing) error) error {
 	session, l, err := s.ready(ctx)
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ type noToolError string
 func (e noToolError) Error() string { return string(e) }
 
 func (s *server) call(ctx context.Context, tool string, args json.RawMessage) (out mcp.Result, err error) {
-	err = s.within(ctx, func(ctx context.Context, session *sdk.ClientSession, l mcp.Listing) error {
+	err = s.withSession(ctx, func(ctx context.Context, session *sdk.ClientSession, l mcp.Listing) error {
 		if _, ok := l.Find(tool); !ok {
 			var names []string
 			for _, t := range l.Tools {
@@ -328,7 +328,7 @@ func (s *server) call(ctx context.Context, tool string, args json.RawMessage) (o
 }
 
 func (s *server) resources(ctx context.Context) (out []mcp.Resource, err error) {
-	err = s.within(ctx, func(ctx context.Context, session *sdk.ClientSession, _ mcp.Listing) error {
+	err = s.withSession(ctx, func(ctx context.Context, session *sdk.ClientSession, _ mcp.Listing) error {
 		if has := session.InitializeResult().Capabilities; has == nil || has.Resources == nil {
 			return nil
 		}
@@ -352,7 +352,7 @@ func (s *server) resources(ctx context.Context) (out []mcp.Resource, err error) 
 }
 
 func (s *server) read(ctx context.Context, uri string) (out []mcp.Content, err error) {
-	err = s.within(ctx, func(ctx context.Context, session *sdk.ClientSession, _ mcp.Listing) error {
+	err = s.withSession(ctx, func(ctx context.Context, session *sdk.ClientSession, _ mcp.Listing) error {
 		res, err := session.ReadResource(ctx, &sdk.ReadResourceParams{URI: uri})
 		if err != nil {
 			return err

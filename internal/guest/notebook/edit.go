@@ -31,7 +31,7 @@ func (n *Notebook) SetSource(at int, source, kind, language string) ([]byte, err
 	if id := n.languageChange(c, kind, language); id != "" {
 		old := "{}"
 		if hasMeta {
-			old = string(meta.value.of(n.text))
+			old = string(meta.value.slice(n.text))
 		}
 		values["metadata"] = n.setLanguage(old, id)
 	}
@@ -105,7 +105,7 @@ func (n *Notebook) rebuild(c Cell, values map[string]string, drop []string) stri
 		}
 		value, ok := values[m.name]
 		if !ok {
-			value = string(m.value.of(n.text))
+			value = string(m.value.slice(n.text))
 		}
 		all = append(all, [2]string{m.name, value})
 	}
@@ -209,7 +209,7 @@ func (n *Notebook) setLanguage(meta, id string) string {
 	}
 	var members [][2]string
 	for _, m := range all {
-		members = append(members, [2]string{m.name, string(m.value.of(text))})
+		members = append(members, [2]string{m.name, string(m.value.slice(text))})
 	}
 	return n.style.object(append(members, [2]string{"vscode", value}), 4)
 }

@@ -90,19 +90,19 @@ func parseCell(text []byte, at span) Cell {
 	c.Kind = stringOf(text, c.members, "cell_type")
 	c.ID = stringOf(text, c.members, "id")
 	if m, ok := find(c.members, "source"); ok {
-		c.Source = joined(m.value.of(text))
+		c.Source = joined(m.value.slice(text))
 	}
 	var meta struct {
 		VSCode struct {
 			LanguageID string `json:"languageId"`
 		} `json:"vscode"`
 	}
-	if m, ok := find(c.members, "metadata"); ok && json.Unmarshal(m.value.of(text), &meta) == nil {
+	if m, ok := find(c.members, "metadata"); ok && json.Unmarshal(m.value.slice(text), &meta) == nil {
 		c.Language = meta.VSCode.LanguageID
 	}
 	if m, ok := find(c.members, "outputs"); ok && text[m.value.from] == '[' {
 		for _, o := range elementsOf(text, m.value.from) {
-			c.Outputs = append(c.Outputs, parseOutput(o.of(text)))
+			c.Outputs = append(c.Outputs, parseOutput(o.slice(text)))
 		}
 	}
 	return c
@@ -160,7 +160,7 @@ func kernelLanguage(text []byte, top []member) string {
 			Name string `json:"name"`
 		} `json:"language_info"`
 	}
-	if json.Unmarshal(m.value.of(text), &meta) != nil {
+	if json.Unmarshal(m.value.slice(text), &meta) != nil {
 		return ""
 	}
 	if meta.Info.Name != "" {

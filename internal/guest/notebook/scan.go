@@ -14,7 +14,7 @@ import (
 // span is a range of bytes of a text.
 type span struct{ from, to int }
 
-func (s span) of(text []byte) []byte { return text[s.from:s.to] }
+func (s span) slice(text []byte) []byte { return text[s.from:s.to] }
 
 // member is a member of an object.
 type member struct {
@@ -114,7 +114,7 @@ func stringOf(text []byte, all []member, name string) string {
 		return ""
 	}
 	var s string
-	_ = json.Unmarshal(m.value.of(text), &s) // empty if it is not a string
+	_ = json.Unmarshal(m.value.slice(text), &s) // empty if it is not a string
 	return s
 }
 
@@ -123,7 +123,7 @@ func number(text []byte, all []member, name string) int {
 	if !ok {
 		return 0
 	}
-	n, _ := strconv.Atoi(string(m.value.of(text))) // 0 if it is not a number
+	n, _ := strconv.Atoi(string(m.value.slice(text))) // 0 if it is not a number
 	return n
 }
 

@@ -143,7 +143,7 @@ func keptProgram(p desktop.Program) processSpec {
 
 // keep starts a program unless it is already running.
 func (s *screen) keep(spec processSpec) error {
-	if p, err := s.d.kept.find(spec.name); err == nil && !p.over() {
+	if p, err := s.d.kept.find(spec.name); err == nil && !p.isFinished() {
 		return nil
 	}
 	_, err := s.d.kept.start(spec)

@@ -105,7 +105,7 @@ func OwnEnviron(environ []string, user User, workspace string) []string {
 		switch {
 		case name == "PATH":
 			dirs := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool {
-				return !filepath.IsAbs(dir) || within(user.Home, dir) || within(workspace, dir) || within("/tmp", dir) || within("/var/tmp", dir)
+				return !filepath.IsAbs(dir) || isInside(user.Home, dir) || isInside(workspace, dir) || isInside("/tmp", dir) || isInside("/var/tmp", dir)
 			})
 			own = append(own, "PATH="+strings.Join(dirs, string(os.PathListSeparator)))
 		case slices.Contains(ownNames, name):
@@ -115,8 +115,8 @@ func OwnEnviron(environ []string, user User, workspace string) []string {
 	return own
 }
 
-// within reports whether dir is folder or is inside it.
-func within(folder, dir string) bool {
+// isInside reports whether dir is folder or is inside it.
+func isInside(folder, dir string) bool {
 	rel, err := filepath.Rel(folder, dir)
 	return folder != "" && folder != "/" && err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }

@@ -127,7 +127,7 @@ func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1
 		return err
 	}
 	for from := req.Msg.GetOffset(); ; {
-		over := p.over() // read this first, so that no output printed before the end is missed
+		over := p.isFinished() // read this first, so that no output printed before the end is missed
 		text, next, skipped := p.service.printed.read(from)
 		if text != "" || from == req.Msg.GetOffset() && !req.Msg.GetFollow() {
 			if err := stream.Send(&podv1.ProcessLogsResponse{Text: text, NextOffset: next, SkippedBytes: skipped}); err != nil {
@@ -181,7 +181,7 @@ func (u usage) message() *podv1.Usage {
 
 // message converts the process to its message.
 func (p *keptProcess) message() *podv1.Process {
-	over := p.over()
+	over := p.isFinished()
 	s := p.service
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ const (
 	restartAlways
 )
 
-func (p restartPolicy) again(status syscall.WaitStatus) bool {
+func (p restartPolicy) shouldRestart(status syscall.WaitStatus) bool {
 	return p == restartAlways || p == restartOnFailure && exitCode(status) != 0
 }
 
@@ -122,7 +122,7 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 	switch {
 	case r.closed:
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the machine is stopping"))
-	case at >= 0 && !r.list[at].over():
+	case at >= 0 && !r.list[at].isFinished():
 		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("a process %s is already running: stop it first", spec.name))
 	case at < 0 && len(r.list) >= maxKept:
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d processes already, which is the limit", maxKept))
@@ -134,7 +134,7 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 	}
 	p.service = &service{
 		name: spec.name, mark: spec.name, reaper: r.d.reaper, log: r.d.cfg.Log,
-		again: spec.policy.again, printed: printed,
+		again: spec.policy.shouldRestart, printed: printed,
 		command: func() *exec.Cmd { return r.d.keptCommand(spec) },
 	}
 	if err := p.service.launch(); err != nil {
@@ -154,8 +154,8 @@ func (p *keptProcess) stop(grace time.Duration) {
 	p.service.bury()
 }
 
-// over reports whether the process has ended and will not be restarted.
-func (p *keptProcess) over() bool {
+// isFinished reports whether the process has ended and will not be restarted.
+func (p *keptProcess) isFinished() bool {
 	select {
 	case <-p.service.stopped:
 		return p.service.running() == nil

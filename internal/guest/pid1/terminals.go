@@ -30,7 +30,7 @@ func (b *boot) terminals(_ context.Context, _ func(string)) (string, error) {
 	if lookPath("tmux", d.environ()) == "" {
 		return "no terminals: tmux is not installed", nil
 	}
-	if p, err := d.kept.find(terminalsName); err == nil && !p.over() {
+	if p, err := d.kept.find(terminalsName); err == nil && !p.isFinished() {
 		return "already running", nil
 	}
 	if err := d.tmuxFolder(); err != nil {

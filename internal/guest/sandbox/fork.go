@@ -96,7 +96,7 @@ func (e *CallError) Error() string { return e.What + ": " + e.Err.Error() }
 // moved reports whether the files have changed since the plan was made.
 func (e *CallError) moved() bool {
 	errno, ok := errors.AsType[syscall.Errno](e.Err)
-	return ok && e.path && vanished(errno)
+	return ok && e.path && isMissing(errno)
 }
 
 // Unwrap returns the errno.
@@ -120,9 +120,9 @@ func afterForkInChild()
 // program, as fork does, would take longer than all of the sandbox's mounts.
 func vfork(flags uintptr) (pid int, errno uintptr)
 
-// birth is a child that has its namespaces and waits for its program. This lets
+// child is a child that has its namespaces and waits for its program. This lets
 // the kernel create the namespaces while the parent makes the plan.
-type birth struct {
+type child struct {
 	program *program // set before ready is
 	ready   uint32   // 1 once program is set
 	parent  uintptr  // process id of the parent
@@ -137,18 +137,18 @@ type birth struct {
 	done chan struct{}
 }
 
-// bear creates a child that waits. Until [birth.run] returns, nothing may stop
+// startChild creates a child that waits. Until [birth.run] returns, nothing may stop
 // the world (no garbage collection, no change of GOMAXPROCS), because that
 // would wait for the thread on which the child sleeps. GOMAXPROCS must be at
 // least 2.
-func bear(flags uintptr) *birth {
-	b := &birth{parent: uintptr(os.Getpid()), done: make(chan struct{})}
-	go b.live(flags)
+func startChild(flags uintptr) *child {
+	b := &child{parent: uintptr(os.Getpid()), done: make(chan struct{})}
+	go b.waitExec(flags)
 	return b
 }
 
-// live returns when the child has called exec or exited.
-func (b *birth) live(flags uintptr) {
+// waitExec returns when the child has called exec or exited.
+func (b *child) waitExec(flags uintptr) {
 	syscall.ForkLock.Lock()
 	b.pid, b.err = b.fork(flags)
 	syscall.ForkLock.Unlock()
@@ -157,7 +157,7 @@ func (b *birth) live(flags uintptr) {
 
 // run makes the child run the program's calls, of which the last is its exec,
 // and returns when it has.
-func (b *birth) run(p *program) (pid int, err error) {
+func (b *child) run(p *program) (pid int, err error) {
 	b.program = p
 	atomic.StoreUint32(&b.ready, 1)
 	_, _, _ = unix.Syscall(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&b.ready)), futexWake, 1) // the child may not be waiting yet
@@ -166,7 +166,7 @@ func (b *birth) run(p *program) (pid int, err error) {
 }
 
 // end returns the child's process id, or the error that made it fail.
-func (b *birth) end() (pid int, err error) {
+func (b *child) end() (pid int, err error) {
 	if b.err != 0 {
 		return 0, &CallError{What: "make namespaces", Err: b.err}
 	}
@@ -179,7 +179,7 @@ func (b *birth) end() (pid int, err error) {
 }
 
 // abandon makes a child exit that gets no program.
-func (b *birth) abandon() {
+func (b *child) abandon() {
 	p := &program{}
 	p.add("end", unix.SYS_EXIT_GROUP, 0)
 	if pid, err := b.run(p); err == nil {
@@ -199,8 +199,8 @@ func reap(pid int) {
 // start creates a child that runs the program's calls at once. Other goroutines
 // may run meanwhile.
 func (p *program) start(flags uintptr) (pid int, err error) {
-	b := &birth{program: p, ready: 1, parent: uintptr(os.Getpid()), done: make(chan struct{})}
-	b.live(flags)
+	b := &child{program: p, ready: 1, parent: uintptr(os.Getpid()), done: make(chan struct{})}
+	b.waitExec(flags)
 	return b.end()
 }
 
@@ -219,7 +219,7 @@ const (
 //go:noinline
 //go:norace
 //go:nocheckptr
-func (b *birth) fork(flags uintptr) (pid int, errno syscall.Errno) {
+func (b *child) fork(flags uintptr) (pid int, errno syscall.Errno) {
 	beforeFork()
 	n, e := vfork(flags | uintptr(syscall.SIGCHLD) | unix.CLONE_VM | unix.CLONE_VFORK)
 	if e != 0 || n != 0 {
@@ -244,7 +244,7 @@ func (b *birth) fork(flags uintptr) (pid int, errno syscall.Errno) {
 		}
 		r, _, e := syscall.RawSyscall6(c.number, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5])
 		if e != 0 && e != c.passes[0] && e != c.passes[1] {
-			if c.past != 0 && (vanished(e) || e == syscall.EACCES) {
+			if c.past != 0 && (isMissing(e) || e == syscall.EACCES) {
 				i = c.past - 1
 				continue
 			}
@@ -271,10 +271,10 @@ func exit() {
 	}
 }
 
-// vanished reports whether an error means that a path has changed since the
+// isMissing reports whether an error means that a path has changed since the
 // plan was made: it is gone, or has been replaced by a link or a file.
 //
 //go:nosplit
-func vanished(e syscall.Errno) bool {
+func isMissing(e syscall.Errno) bool {
 	return e == syscall.ENOENT || e == syscall.ENOTDIR || e == syscall.ELOOP || e == syscall.ESTALE
 }

@@ -47,7 +47,7 @@ func (hostTree) Names(dir string) []string {
 	return names
 }
 
-func (hostTree) Stands(name string) bool {
+func (hostTree) IsPlaceholder(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(name, &st) == nil && isPlaceholder(&st)
 }
@@ -143,10 +143,10 @@ type nearby struct {
 	git, ignores bool
 }
 
-// near returns a root folder and its direct subfolders, without links. They are
+// nearbyFiles returns a root folder and its direct subfolders, without links. They are
 // searched for repositories and ignore files. A deeper search would have to
 // read the whole tree before each command.
-func near(root string) []nearby {
+func nearbyFiles(root string) []nearby {
 	_, all := folders(root)
 	for i := range all[:min(len(all), maxNear)] {
 		if len(all) >= maxNear {
@@ -194,7 +194,7 @@ func has(dir, name string) bool {
 
 // Hidden returns the paths that the .cursorignore files in a root and below it
 // hide. If the root has none, only those of its direct subfolders count.
-func Hidden(root string) ([]string, error) { return hidden(root, near(root)) }
+func Hidden(root string) ([]string, error) { return hidden(root, nearbyFiles(root)) }
 
 func hidden(root string, near []nearby) ([]string, error) {
 	if has(root, ignoreFile) {

@@ -23,7 +23,7 @@ func (m memo) Names(dir string) []string { return m.tree.Names(dir) }
 
 func (m memo) Folds(dir string) bool { return m.tree.Folds(dir) }
 
-func (m memo) Stands(name string) bool { return m.tree.Stands(name) }
+func (m memo) IsPlaceholder(name string) bool { return m.tree.IsPlaceholder(name) }
 
 func (m memo) Resolve(name string) string {
 	r, ok := m.real[name]

@@ -78,7 +78,7 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 		}
 	}
 	for _, m := range on {
-		if l.Frozen && !l.apart(m.Path) {
+		if l.Frozen && !l.isApart(m.Path) {
 			first := len(p.calls)
 			p.remount("make read-only "+m.Path, m.Path, m.Flags|unix.MS_RDONLY)
 			// If this user cannot enter the mount, neither can the command.
@@ -151,8 +151,8 @@ func (l Layout) blankDir() string {
 	return ""
 }
 
-// apart reports whether a path is inside a mount that stays unchanged.
-func (l Layout) apart(name string) bool {
+// isApart reports whether a path is inside a mount that stays unchanged.
+func (l Layout) isApart(name string) bool {
 	return slices.ContainsFunc(l.Mounts, func(m Mount) bool { return (m.Mode == Kept || m.Mode == Writable) && sandboxpolicy.Below(m.Path, name) })
 }
 

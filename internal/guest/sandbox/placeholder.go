@@ -43,9 +43,9 @@ type heldPlaceholder struct {
 // errMoved says that the files changed while a plan was made.
 var errMoved = errors.New("other processes are changing the protected files")
 
-// hold creates the plan's placeholders and locks those that exist already. It
+// holdPlaceholders creates the plan's placeholders and locks those that exist already. It
 // returns errMoved if one vanished meanwhile: then the caller must plan again.
-func hold(l Layout) (heldPlaceholders, error) {
+func holdPlaceholders(l Layout) (heldPlaceholders, error) {
 	var h heldPlaceholders
 	for _, p := range l.Placeholders {
 		if err := makePlaceholder(p); err != nil {

@@ -92,30 +92,30 @@ func (p *planner) withoutMounts() {
 
 // writable reports whether the Landlock rules allow changing a path.
 func (p *planner) writable(name string) bool {
-	return slices.ContainsFunc(p.spec.Rules.Writable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), name) })
+	return slices.ContainsFunc(p.spec.Rules.Writable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.resolve(g.Path), name) })
 }
 
-// real returns a path with links resolved, as Landlock and mounts need it.
-func (p *planner) real(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
+// resolve returns a path with links resolved, as Landlock and mounts need it.
+func (p *planner) resolve(name string) string { return cmp.Or(p.tree.Resolve(name), name) }
 
 // holes plans the mounts.
 func (p *planner) holes() {
 	for _, g := range p.spec.Rules.Writable {
-		if name := p.real(g.Path); p.tree.Kind(name) != None {
+		if name := p.resolve(g.Path); p.tree.Kind(name) != None {
 			p.mount(name, Writable)
 		}
 	}
 	for _, g := range p.spec.Rules.ReadOnly {
-		p.fix(p.real(g.Path), Dir)
+		p.fix(p.resolve(g.Path), Dir)
 	}
 	for _, root := range p.spec.Rules.Roots() {
-		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
+		if root = p.resolve(root); p.writable(root) && p.tree.Kind(root) == Dir {
 			p.protect(root, sandboxpolicy.Protections)
 			p.repository(path.Join(root, ".git"), 0)
 		}
 	}
 	for _, root := range p.spec.Rules.Nested {
-		if root = p.real(root); p.writable(root) && p.tree.Kind(root) == Dir {
+		if root = p.resolve(root); p.writable(root) && p.tree.Kind(root) == Dir {
 			p.protect(root, ofGit)
 			p.repository(path.Join(root, ".git"), 0)
 		}
@@ -139,7 +139,7 @@ func (p *planner) holes() {
 		p.mounts["/dev/pts"] = Mount{Path: "/dev/pts", Mode: Masked, Kind: Dir}
 	}
 	for _, m := range p.mounts {
-		if !m.Mode.stays() && p.gone(m.Path) {
+		if !m.Mode.stays() && p.isHidden(m.Path) {
 			continue
 		}
 		p.Mounts = append(p.Mounts, m)
@@ -180,7 +180,7 @@ func (p *planner) boundary() {
 	}
 	for _, name := range p.tree.Names("/") {
 		at := path.Join("/", name)
-		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.real(g.Path), at) })
+		open := slices.ContainsFunc(p.spec.Rules.Readable, func(g sandboxpolicy.Grant) bool { return sandboxpolicy.Below(p.resolve(g.Path), at) })
 		// A link's target is checked by itself.
 		if kind := p.tree.Kind(at); !open && kind != Link && kind != None {
 			p.mounts[at] = Mount{Path: at, Mode: Masked, Kind: kind}
@@ -202,7 +202,7 @@ func (p *planner) keep() {
 	kept = append(kept, p.spec.Rules.Workspaces...)
 	for _, name := range kept {
 		at := p.tree.Resolve(name)
-		if at == "" || slices.Contains(p.spec.Rules.Hidden, at) || !p.gone(at) {
+		if at == "" || slices.Contains(p.spec.Rules.Hidden, at) || !p.isHidden(at) {
 			continue
 		}
 		mode := Kept
@@ -216,10 +216,10 @@ func (p *planner) keep() {
 	}
 }
 
-// gone reports whether a path is inside a mask and not kept.
-func (p *planner) gone(name string) bool {
+// isHidden reports whether a path is inside a mask and not kept.
+func (p *planner) isHidden(name string) bool {
 	m, ok := p.above(name)
-	return ok && (m.Mode == Masked || !m.Mode.stays() && p.gone(m.Path))
+	return ok && (m.Mode == Masked || !m.Mode.stays() && p.isHidden(m.Path))
 }
 
 // stays reports whether a mount remains visible inside a mask above it.
@@ -353,7 +353,7 @@ func (p *planner) open(name string) {
 	switch p.tree.Kind(name) {
 	case Dir:
 	case None:
-		if p.tree.Stands(path.Dir(name)) {
+		if p.tree.IsPlaceholder(path.Dir(name)) {
 			return // it belonged to another sandbox and is gone
 		}
 		p.Placeholders = append(p.Placeholders, Placeholder{Path: name, Kind: Dir})
@@ -427,10 +427,10 @@ func (p *planner) rights() {
 		give("/", readAccess)
 	}
 	for _, g := range p.spec.Rules.Readable {
-		give(p.real(g.Path), readAccess)
+		give(p.resolve(g.Path), readAccess)
 	}
 	for _, g := range p.spec.Rules.Writable {
-		give(p.real(g.Path), writeAccess)
+		give(p.resolve(g.Path), writeAccess)
 	}
 	for _, device := range sandboxpolicy.Devices {
 		if name := p.tree.Resolve(device); name != "" {

@@ -32,7 +32,7 @@ func (p paper) Kind(name string) Kind {
 	return File
 }
 
-func (p paper) Stands(string) bool { return false }
+func (p paper) IsPlaceholder(string) bool { return false }
 
 func (p paper) Folds(dir string) bool { return p["case of "+dir] != "" }
 

@@ -99,7 +99,7 @@ func (r Request) Rules(getenv func(string) string) (sandboxpolicy.Rules, error) 
 		if r.Policy.Type == sandboxpolicy.InsecureNone {
 			continue
 		}
-		around := near(real)
+		around := nearbyFiles(real)
 		hidden, err := hidden(real, around)
 		if err != nil {
 			return sandboxpolicy.Rules{}, fmt.Errorf(".cursorignore: %w", err)

@@ -79,7 +79,7 @@ func Run(job Job) (int, error) {
 	}
 	kernel := Assume()
 	for try := 1; ; try++ {
-		code, err := job.once(kernel, file, try > firmTries)
+		code, err := job.runOnce(kernel, file, try > firmTries)
 		step, isStep := errors.AsType[*CallError](err)
 		if isStep && !step.exec && kernel.Namespaces && isRefusal(step.Err) {
 			// Plan again without namespaces. That either fails and says what is
@@ -109,8 +109,8 @@ func isRefusal(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)
 }
 
-// once makes a plan and runs the command.
-func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
+// runOnce makes a plan and runs the command.
+func (job Job) runOnce(kernel Kernel, file string, lenient bool) (int, error) {
 	if job.Policy.Type == sandboxpolicy.InsecureNone {
 		if _, err := job.Spec(); err != nil {
 			return ExitFailed, err
@@ -120,7 +120,7 @@ func (job Job) once(kernel Kernel, file string, lenient bool) (int, error) {
 	// If the child was created with fewer namespaces than the plan needs,
 	// discard it.
 	flags := isolate(job.Policy, kernel).flags()
-	child := bear(flags)
+	child := startChild(flags)
 	r, err := job.prepare(kernel, file, lenient)
 	if err == nil && r.layout.flags() != flags {
 		err = errors.New("the plan is of another policy")
@@ -191,7 +191,7 @@ func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, er
 	if r.layout.Proxy && job.Proxy == nil {
 		return r, errors.New("the policy lists hosts, but there is no proxy")
 	}
-	if r.holding, err = hold(r.layout); err != nil {
+	if r.holding, err = holdPlaceholders(r.layout); err != nil {
 		return r, err
 	}
 	r.late = lateNames(r.layout.Late)

@@ -67,10 +67,10 @@ const (
 
 // Tree is Plan's view of the file system.
 type Tree interface {
-	Kind(path string) Kind      // type of the path itself; links are not followed
-	Names(dir string) []string  // names in a folder, sorted
-	Resolve(path string) string // the path with links resolved; "" if it does not exist
-	Stands(path string) bool    // whether it is a placeholder of a running or killed sandbox
+	Kind(path string) Kind          // type of the path itself; links are not followed
+	Names(dir string) []string      // names in a folder, sorted
+	Resolve(path string) string     // the path with links resolved; "" if it does not exist
+	IsPlaceholder(path string) bool // whether it is a placeholder of a running or killed sandbox
 	// Folds reports whether the folder's file system ignores case without the
 	// kernel knowing it. A mount on one spelling then does not cover the
 	// others.
@@ -199,9 +199,9 @@ func Plan(spec Spec, kernel Kernel, tree Tree) (Layout, error) {
 		}
 	}
 	p := planner{Layout: isolate(spec.Rules.Policy, kernel), spec: spec, kernel: kernel, tree: memo{tree, map[string]Kind{}, map[string]string{}}, mounts: map[string]Mount{}}
-	p.spec.Rules.Writable = spec.Rules.Changeable(p.real)
+	p.spec.Rules.Writable = spec.Rules.Changeable(p.resolve)
 	for _, g := range p.spec.Rules.Writable {
-		if p.real(g.Path) == "/" {
+		if p.resolve(g.Path) == "/" {
 			return Layout{}, fmt.Errorf("%s: %w", g.Rule, errRoot)
 		}
 	}

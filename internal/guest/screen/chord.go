@@ -15,7 +15,7 @@ type Keysym uint32
 const maxChord = 8
 
 // keysyms are the named keys: X's names, which xdotool also accepts.
-var keysyms = named(`
+var keysyms = parseKeysyms(`
 	BackSpace ff08 Tab ff09 Linefeed ff0a Clear ff0b Return ff0d Pause ff13 Scroll_Lock ff14 Sys_Req ff15 Escape ff1b Multi_key ff20 Delete ffff
 	Home ff50 Left ff51 Up ff52 Right ff53 Down ff54 Prior ff55 Page_Up ff55 Next ff56 Page_Down ff56 End ff57 Begin ff58
 	Select ff60 Print ff61 Execute ff62 Insert ff63 Undo ff65 Redo ff66 Menu ff67 Find ff68 Cancel ff69 Help ff6a Break ff6b Mode_switch ff7e Num_Lock ff7f
@@ -59,8 +59,8 @@ var folded = func() map[string]Keysym {
 	return all
 }()
 
-// named parses pairs of a name and a hexadecimal number.
-func named(table string) map[string]Keysym {
+// parseKeysyms parses pairs of a name and a hexadecimal number.
+func parseKeysyms(table string) map[string]Keysym {
 	fields := strings.Fields(table)
 	all := make(map[string]Keysym, len(fields)/2)
 	for i := 0; i < len(fields); i += 2 {

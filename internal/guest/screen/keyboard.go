@@ -165,21 +165,21 @@ func nameOf(sym Keysym) string {
 
 func (d *display) pressKey(code xproto.Keycode) {
 	d.keys = append(d.keys, code)
-	d.fake(xproto.KeyPress, byte(code), 0, 0)
+	d.sendInput(xproto.KeyPress, byte(code), 0, 0)
 }
 
 // releaseKeys releases all held keys except the first n, the last pressed
 // first.
 func (d *display) releaseKeys(n int) {
 	for i := len(d.keys) - 1; i >= n; i-- {
-		d.fake(xproto.KeyRelease, byte(d.keys[i]), 0, 0)
+		d.sendInput(xproto.KeyRelease, byte(d.keys[i]), 0, 0)
 	}
 	d.keys = d.keys[:min(n, len(d.keys))]
 }
 
-// hold presses a stroke's modifiers and its key. It skips keys that are held
+// holdModifiers presses a stroke's modifiers and its key. It skips keys that are held
 // already.
-func (d *display) hold(k *keyboard, s stroke) {
+func (d *display) holdModifiers(k *keyboard, s stroke) {
 	for _, with := range []struct {
 		needed bool
 		sym    Keysym
@@ -209,7 +209,7 @@ func (d *display) chord(ctx context.Context, chord string) error {
 			if sym.isModifier() {
 				s.shift, s.level3 = false, false
 			}
-			d.hold(k, s)
+			d.holdModifiers(k, s)
 		}
 	}
 	d.releaseKeys(0)
@@ -234,7 +234,7 @@ func (d *display) write(ctx context.Context, text string, delay time.Duration) e
 			if !ok {
 				return fmt.Errorf("after %d of %d characters: the keyboard accepts no key for %s", typed, len(runes), nameOf(sym))
 			}
-			d.hold(k, s)
+			d.holdModifiers(k, s)
 			d.releaseKeys(0)
 			typed++
 			if err := sleep(ctx, delay); err != nil {

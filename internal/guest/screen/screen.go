@@ -225,21 +225,21 @@ func (d *display) sync() error {
 	return nil
 }
 
-func (d *display) fake(kind, detail byte, x, y int) {
+func (d *display) sendInput(kind, detail byte, x, y int) {
 	xtest.FakeInput(d.conn, kind, detail, 0, d.screen.Root, int16(x), int16(y), 0)
 }
 
 // move moves the pointer.
-func (d *display) move(p Point) { d.fake(xproto.MotionNotify, 0, p.X, p.Y) }
+func (d *display) move(p Point) { d.sendInput(xproto.MotionNotify, 0, p.X, p.Y) }
 
 func (d *display) press(button byte) {
 	d.buttons[button] = true
-	d.fake(xproto.ButtonPress, button, 0, 0)
+	d.sendInput(xproto.ButtonPress, button, 0, 0)
 }
 
 func (d *display) release(button byte) {
 	delete(d.buttons, button)
-	d.fake(xproto.ButtonRelease, button, 0, 0)
+	d.sendInput(xproto.ButtonRelease, button, 0, 0)
 }
 
 // letGo releases all keys and buttons that are held.

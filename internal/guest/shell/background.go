@@ -181,7 +181,7 @@ func (s *Session) watch(j *job) {
 // outputPath returns the path of a call's output file.
 func outputPath(dir, mark string) string { return filepath.Join(dir, mark+".txt") }
 
-// lives reports whether the process with that start time is still running.
-func lives(pid int, start uint64) bool {
+// isRunning reports whether the process with that start time is still running.
+func isRunning(pid int, start uint64) bool {
 	return pid > 0 && start != 0 && startOf(pid) == start && syscall.Kill(pid, 0) != syscall.ESRCH
 }

@@ -109,7 +109,7 @@ func (j *job) write(ctx context.Context, text string) (int, error) {
 // signal sends a signal to the command's process group.
 func (j *job) signal(sig syscall.Signal) (string, error) {
 	name := unix.SignalName(sig)
-	if !lives(j.pid, j.pidStart) {
+	if !isRunning(j.pid, j.pidStart) {
 		return name, errors.New("the command has ended")
 	}
 	if err := syscall.Kill(-j.pid, sig); err != nil {

@@ -53,7 +53,7 @@ func (j *job) runs() bool {
 	if _, ok := j.code(); ok {
 		return false
 	}
-	return lives(j.pid, j.pidStart) || lives(j.keeper, j.keeperStart)
+	return isRunning(j.pid, j.pidStart) || isRunning(j.keeper, j.keeperStart)
 }
 
 // code returns the exit code that the keeper saved.

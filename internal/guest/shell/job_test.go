@@ -25,7 +25,7 @@ func start(t testing.TB, s *Session, text string) Job {
 	t.Cleanup(func() {
 		_ = syscall.Kill(-j.PID, syscall.SIGKILL)
 		if found, err := s.job(j.PID); err == nil {
-			eventually(t, "its keeper has ended", func() bool { return !lives(found.keeper, found.keeperStart) })
+			eventually(t, "its keeper has ended", func() bool { return !isRunning(found.keeper, found.keeperStart) })
 		}
 	})
 	return j

@@ -207,7 +207,7 @@ func (t *Tmux) Read(ctx context.Context, name string, history int, escapes bool)
 	}
 	out, err := t.run(ctx, 0, args...)
 	if err != nil {
-		return "", false, t.named(name, err)
+		return "", false, t.missingTerminal(name, err)
 	}
 	if truncated = len(out) > maxRead; truncated {
 		out = out[len(out)-maxRead:]
@@ -234,12 +234,12 @@ func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
 	for _, k := range keys {
 		if k.Key != "" {
 			if _, err := t.run(ctx, maxSaid, "send-keys", "-t", target(name), "--", k.Key); err != nil {
-				return t.named(name, err)
+				return t.missingTerminal(name, err)
 			}
 		}
 		for _, piece := range pieces(k.Text, maxPiece) {
 			if _, err := t.run(ctx, maxSaid, "send-keys", "-t", target(name), "-l", "--", piece); err != nil {
-				return t.named(name, err)
+				return t.missingTerminal(name, err)
 			}
 		}
 	}
@@ -249,14 +249,14 @@ func (t *Tmux) Send(ctx context.Context, name string, keys []Keys) error {
 // End closes a terminal and kills what runs in it.
 func (t *Tmux) End(ctx context.Context, name string) error {
 	_, err := t.run(ctx, maxSaid, "kill-session", "-t", "="+name)
-	return t.named(name, err)
+	return t.missingTerminal(name, err)
 }
 
 // Cursor returns the cursor's position, counted from 0.
 func (t *Tmux) Cursor(ctx context.Context, name string) (column, row int, err error) {
 	out, err := t.run(ctx, maxSaid, "display-message", "-p", "-t", target(name), "#{cursor_x} #{cursor_y}")
 	if err != nil {
-		return 0, 0, t.named(name, err)
+		return 0, 0, t.missingTerminal(name, err)
 	}
 	if x, y, ok := strings.Cut(strings.TrimSpace(string(out)), " "); ok {
 		column, _ = strconv.Atoi(x) // on error, 0 is as good as any
@@ -268,8 +268,8 @@ func (t *Tmux) Cursor(ctx context.Context, name string) (column, row int, err er
 // target matches a terminal by its exact name; tmux would also match a prefix.
 func target(name string) string { return "=" + name + ":" }
 
-// named converts tmux's error for a missing terminal.
-func (t *Tmux) named(name string, err error) error {
+// missingTerminal converts tmux's error for a missing terminal.
+func (t *Tmux) missingTerminal(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -50,15 +50,15 @@ func parseList(out []byte) []Terminal {
 		list = append(list, Terminal{
 			Name: f[0], Created: time.Unix(created, 0), Active: time.Unix(int64(number(f[2])), 0),
 			Attached: number(f[3]), Columns: number(f[4]), Rows: number(f[5]), PID: number(f[6]),
-			Dead: f[7] == "1", ExitCode: known(f[8]), Command: f[9], Dir: f[10],
+			Dead: f[7] == "1", ExitCode: parseNumber(f[8]), Command: f[9], Dir: f[10],
 		})
 	}
 	slices.SortFunc(list, func(a, b Terminal) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
-// known returns nil if tmux printed nothing.
-func known(s string) *int {
+// parseNumber returns nil if tmux printed nothing.
+func parseNumber(s string) *int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		return nil

@@ -60,7 +60,7 @@ func callMcpTool(ctx context.Context, servers *guest.Manager, args *agentv1.McpA
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	said := r.Within(maxMCPText)
+	said := r.Truncate(maxMCPText)
 	out := Outcome{Text: valid(said.Text), Error: said.Error}
 	for _, image := range said.Images {
 		fitted, err := picture.Fit(image.Data, image.MediaType)
@@ -163,7 +163,7 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 	success.SizeBytes = float64(len(whole))
 	if to.dir == nil {
 		success.Text = valid(text.String())
-		said := mcp.Result{Content: contents}.Within(maxMCPText)
+		said := mcp.Result{Content: contents}.Truncate(maxMCPText)
 		out := Outcome{Text: valid(said.Text)}
 		for _, image := range said.Images {
 			if fitted, err := picture.Fit(image.Data, image.MediaType); err == nil {

@@ -42,7 +42,7 @@ func webFetch(ctx context.Context, ws Workspace, client *web.Client, args *agent
 		return nil, "", nil, err
 	}
 	if answer.Status < 200 || answer.Status > 299 {
-		return nil, "", nil, fmt.Errorf("%s answered %d %s%s", answer.URL, answer.Status, http.StatusText(answer.Status), said(answer))
+		return nil, "", nil, fmt.Errorf("%s answered %d %s%s", answer.URL, answer.Status, http.StatusText(answer.Status), errorText(answer))
 	}
 	success := &agentv1.WebFetchSuccess{
 		Url: valid(answer.URL), ContentType: valid(answer.ContentType), SizeBytes: float64(len(answer.Body)), Truncated: answer.Truncated,
@@ -79,8 +79,8 @@ func webFetch(ctx context.Context, ws Workspace, client *web.Client, args *agent
 	return success, valid(text + "\n" + success.GetMarkdown() + note + moreNote(answer)), pictures, nil
 }
 
-// said returns the beginning of an error page's text.
-func said(answer web.Answer) string {
+// errorText returns the beginning of an error page's text.
+func errorText(answer web.Answer) string {
 	text := ""
 	switch {
 	case answer.IsHTML():

@@ -79,7 +79,7 @@ func (c *capture) firstFrame(ctx context.Context) error {
 	}
 }
 
-func (c *capture) over() bool {
+func (c *capture) hasEnded() bool {
 	select {
 	case <-c.ended:
 		return true

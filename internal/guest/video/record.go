@@ -83,8 +83,8 @@ func (r *Recorder) Lacks() error {
 
 // The files of a recording in Dir: the video, which exists until it is saved or
 // discarded, and the reason why it ended, if known.
-func (r *Recorder) video() string { return filepath.Join(r.Dir, "screen.mp4") }
-func (r *Recorder) why() string   { return filepath.Join(r.Dir, "ended") }
+func (r *Recorder) video() string      { return filepath.Join(r.Dir, "screen.mp4") }
+func (r *Recorder) reasonFile() string { return filepath.Join(r.Dir, "ended") }
 
 // Start starts a recording, and returns once the first frame is recorded.
 func (r *Recorder) Start(ctx context.Context) error {
@@ -159,7 +159,7 @@ func (r *Recorder) Discard() (Recording, error) {
 func (r *Recorder) End(reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now == nil || r.now.over() {
+	if r.now == nil || r.now.hasEnded() {
 		return nil
 	}
 	_, err := r.end(reason)
@@ -178,14 +178,14 @@ func (r *Recorder) ended() (why string, there bool) {
 		return "", false
 	}
 	if r.now != nil {
-		if !r.now.over() {
+		if !r.now.hasEnded() {
 			return "", true
 		}
 		if why := r.now.reason(); why != "" {
 			return why, true
 		}
 	}
-	if text, err := os.ReadFile(r.why()); err == nil && len(text) > 0 {
+	if text, err := os.ReadFile(r.reasonFile()); err == nil && len(text) > 0 {
 		return clean(string(text), 300), true
 	}
 	return "exec-daemon or the machine stopped during the recording, so its last seconds may be missing", true
@@ -195,7 +195,7 @@ func (r *Recorder) ended() (why string, there bool) {
 func (r *Recorder) end(reason string) (Recording, error) {
 	why, there := r.ended()
 	if !there {
-		if r.now != nil && !r.now.over() { // its file was removed
+		if r.now != nil && !r.now.hasEnded() { // its file was removed
 			r.now.stop()
 		}
 		r.now = nil
@@ -212,7 +212,7 @@ func (r *Recorder) end(reason string) (Recording, error) {
 		rec.Size = info.Size()
 	}
 	if reason != "" {
-		if err := os.WriteFile(r.why(), []byte(reason), 0o600); err != nil {
+		if err := os.WriteFile(r.reasonFile(), []byte(reason), 0o600); err != nil {
 			return rec, fmt.Errorf("record: %w", err)
 		}
 		r.now = nil // the reason is in the file
@@ -224,7 +224,7 @@ func (r *Recorder) end(reason string) (Recording, error) {
 func (r *Recorder) remove() error {
 	r.now = nil
 	var wrong []error
-	for _, file := range []string{r.video(), r.why()} {
+	for _, file := range []string{r.video(), r.reasonFile()} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			wrong = append(wrong, err)
 		}

@@ -140,7 +140,7 @@ func TestRecord(t *testing.T) {
 func TestWhatCannotBeSavedIsStillThere(t *testing.T) {
 	r := recorder(t)
 	start(t, r)
-	if _, err := r.Save(t.Context(), "../../etc/passwd"); err == nil || r.now.over() {
+	if _, err := r.Save(t.Context(), "../../etc/passwd"); err == nil || r.now.hasEnded() {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(r.Artifacts, nil, 0o600); err != nil {

@@ -15,15 +15,15 @@ import (
 // files, and that exceeding the limit ends the build and frees the space.
 func (b *bench) room(t *testing.T) {
 	const size = 48 << 20
-	of := func() *dockerfile.UnderWay {
+	of := func() *dockerfile.RunningBuild {
 		t.Helper()
-		all := b.UnderWay()
+		all := b.RunningBuilds()
 		if len(all) != 1 {
 			t.Fatalf("%d builds are under way", len(all))
 		}
 		return all[0]
 	}
-	used := func(u *dockerfile.UnderWay) int64 {
+	used := func(u *dockerfile.RunningBuild) int64 {
 		t.Helper()
 		n, err := u.DiskBytes(t.Context())
 		if err != nil {
@@ -33,7 +33,7 @@ func (b *bench) room(t *testing.T) {
 	}
 	line := fmt.Sprintf("RUN exec 3>/gone && busybox rm /gone && busybox head -c %d /dev/zero >&3 && busybox head -c %d /dev/zero >/big && echo it is writ''ten && busybox sleep 600\n", size, size)
 	var before int64
-	var build *dockerfile.UnderWay
+	var build *dockerfile.RunningBuild
 	_, _, err := b.Build(t.Context(), dockerfile.Spec{Root: b.repo, Context: ".", Contents: base + line}, func(said string) {
 		if build == nil {
 			build = of()
@@ -60,7 +60,7 @@ func (b *bench) room(t *testing.T) {
 			t.Fatalf("%d bytes are left of it", n)
 		}
 	}
-	if b.Stop(build.ID(), errors.New("again")) || len(b.UnderWay()) > 0 {
+	if b.Stop(build.ID(), errors.New("again")) || len(b.RunningBuilds()) > 0 {
 		t.Error("it is under way when it has ended")
 	}
 }

@@ -48,8 +48,8 @@ func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"repos", r.Owner(), r.Name()}, rest...)
 }
 
-// of returns a request about a pull request.
-func of(r forge.Repo, number int, rest ...string) forge.Ask {
+// pullRequest returns a request about a pull request.
+func pullRequest(r forge.Repo, number int, rest ...string) forge.Ask {
 	return forge.Ask{Repo: r, Path: path(r, append([]string{"pulls", strconv.Itoa(number)}, rest...)...)}
 }
 
@@ -78,7 +78,7 @@ type pull struct {
 	Head, Base branch
 }
 
-func (v pull) ours(r forge.Repo) forge.PullRequest {
+func (v pull) convert(r forge.Repo) forge.PullRequest {
 	p := forge.PullRequest{
 		Repo: r, Number: v.Number, URL: forge.Web(v.HTMLURL), Body: forge.Cut(v.Body, forge.MaxBody),
 		Author: forge.Line(v.User.Login, 100), Head: forge.Line(cmp.Or(v.Head.Label, v.Head.Ref), 255), HeadCommit: forge.Hash(v.Head.SHA),
@@ -136,14 +136,14 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if len(in) == 0 {
 		return p, nil
 	}
-	a := of(r, number)
+	a := pullRequest(r, number)
 	a.Method, a.In = http.MethodPatch, in
 	return f.pull(ctx, a)
 }
 
 // Get implements [forge.Forge].
 func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
-	return f.pull(ctx, of(r, number))
+	return f.pull(ctx, pullRequest(r, number))
 }
 
 // pull sends a request whose response is a pull request.
@@ -153,7 +153,7 @@ func (f *Forge) pull(ctx context.Context, a forge.Ask) (forge.PullRequest, error
 	if err := f.wire.Do(ctx, a); err != nil {
 		return forge.PullRequest{}, err
 	}
-	return v.ours(a.Repo), nil
+	return v.convert(a.Repo), nil
 }
 
 // Find implements [forge.Forge]. Gitea cannot filter by head, so it searches
@@ -167,7 +167,7 @@ func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]f
 	// Newest first is Gitea's default order, and has no parameter.
 	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "pulls"), Query: url.Values{"state": {state}, "limit": {perPage}}}, func(page []pull) bool {
 		for _, v := range page {
-			if p := v.ours(r); p.Head == head && p.HeadRepo == r {
+			if p := v.convert(r); p.Head == head && p.HeadRepo == r {
 				all = append(all, p)
 			}
 		}
@@ -193,7 +193,7 @@ func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit 
 	if p.HeadCommit != headCommit {
 		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
 	}
-	a := of(r, number, "merge")
+	a := pullRequest(r, number, "merge")
 	a.Method, a.In = http.MethodPost, map[string]any{"Do": string(how), "head_commit_id": headCommit}
 	if err := f.wire.Do(ctx, a); err != nil {
 		return forge.PullRequest{}, err
@@ -206,7 +206,7 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 	if len(logins) == 0 {
 		return nil
 	}
-	a := of(r, number, "requested_reviewers")
+	a := pullRequest(r, number, "requested_reviewers")
 	a.Method, a.In = http.MethodPost, map[string]any{"reviewers": logins}
 	return f.wire.Do(ctx, a)
 }

@@ -64,7 +64,7 @@ type comment struct {
 	Comments    int    `json:"comments_count"` // of a review: number of comments on lines
 }
 
-func (v comment) ours(kind string) forge.Comment {
+func (v comment) convert(kind string) forge.Comment {
 	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Body: forge.Cut(v.Body, forge.MaxBody),
 		CreatedAt: v.CreatedAt, URL: forge.Web(v.HTMLURL), Path: forge.Line(v.Path, 1000), Line: v.Position}
 	if c.CreatedAt.IsZero() {
@@ -93,9 +93,9 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		return nil, err
 	}
 	for _, v := range said {
-		all = append(all, v.ours(""))
+		all = append(all, v.convert(""))
 	}
-	a := of(r, number, "reviews")
+	a := pullRequest(r, number, "reviews")
 	a.Query = url.Values{"limit": {perPage}}
 	err := forge.Pages(ctx, f.wire, a, func(page []comment) bool {
 		for _, v := range page {
@@ -106,7 +106,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 				framed = append(framed, v)
 			}
 			if v.Body != "" {
-				all = append(all, v.ours("review-"))
+				all = append(all, v.convert("review-"))
 			}
 		}
 		return false
@@ -116,13 +116,13 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	}
 	for _, review := range framed[max(len(framed)-maxReviews, 0):] {
 		var lines []comment
-		a := of(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")
+		a := pullRequest(r, number, "reviews", strconv.FormatInt(review.ID, 10), "comments")
 		a.Out = &lines
 		if err := f.wire.Do(ctx, a); err != nil {
 			return nil, err
 		}
 		for _, v := range lines {
-			all = append(all, v.ours("line-"))
+			all = append(all, v.convert("line-"))
 		}
 	}
 	return forge.Newest(all), nil
@@ -142,5 +142,5 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 	if err != nil {
 		return forge.Comment{}, err
 	}
-	return v.ours(""), nil
+	return v.convert(""), nil
 }

@@ -96,7 +96,7 @@ func (a *App) proof(context.Context, forge.Repo) (string, error) {
 // Token is a [forge.Tokens]. It returns a token of the App's installation on
 // the repository's owner, and renews it shortly before it expires.
 func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
-	i := a.at(r.Owner())
+	i := a.installationOn(r.Owner())
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.id == 0 {
@@ -114,8 +114,8 @@ func (a *App) Token(ctx context.Context, r forge.Repo) (string, error) {
 	return a.renew(ctx, r, i)
 }
 
-// at returns the App's installation on an owner, which need not exist.
-func (a *App) at(owner string) *installation {
+// installationOn returns the App's installation on an owner, which need not exist.
+func (a *App) installationOn(owner string) *installation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	owner = strings.ToLower(owner)

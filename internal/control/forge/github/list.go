@@ -13,7 +13,7 @@ import (
 // App, see [App.Repositories].
 func (f *Forge) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, error) {
 	var all []forge.Repo
-	err := forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"user", "repos"}, Query: url.Values{
+	err := forge.AllPages(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"user", "repos"}, Query: url.Values{
 		"sort": {"full_name"}, "per_page": {perPage},
 	}}, func(page []repository) { all = add(all, of.Host, page) })
 	return all, err
@@ -28,7 +28,7 @@ func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, er
 		Suspended *string `json:"suspended_at"`
 	}
 	var installed []at
-	err := forge.Whole(ctx, a.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"app", "installations"}, Query: url.Values{"per_page": {perPage}}},
+	err := forge.AllPages(ctx, a.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"app", "installations"}, Query: url.Values{"per_page": {perPage}}},
 		func(page []at) { installed = append(installed, page...) })
 	var all []forge.Repo
 	owner, _, _ := strings.Cut(of.Path, "/")
@@ -44,7 +44,7 @@ func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, er
 
 // given returns the repositories of one installation.
 func (a *App) given(ctx context.Context, owner forge.Repo, id int64) (all []forge.Repo, err error) {
-	i := a.at(owner.Path)
+	i := a.installationOn(owner.Path)
 	i.mu.Lock()
 	if i.id != id { // unknown, or installed again
 		i.id, i.token = id, ""
@@ -61,7 +61,7 @@ func (a *App) given(ctx context.Context, owner forge.Repo, id int64) (all []forg
 		return nil, err
 	}
 	type page struct{ Repositories []repository }
-	err = forge.Whole(ctx, w, forge.Ask{Repo: owner, OfHost: true, Path: []string{"installation", "repositories"}, Query: url.Values{"per_page": {perPage}}},
+	err = forge.AllPages(ctx, w, forge.Ask{Repo: owner, OfHost: true, Path: []string{"installation", "repositories"}, Query: url.Values{"per_page": {perPage}}},
 		func(p page) { all = add(all, owner.Host, p.Repositories) })
 	return all, err
 }

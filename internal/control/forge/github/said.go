@@ -46,13 +46,13 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	type statusPage struct{ Statuses []status }
 	var runs []checkRun
 	var statuses []status
-	err := forge.Whole(ctx, f.wire, forge.Ask{
+	err := forge.AllPages(ctx, f.wire, forge.Ask{
 		Repo: r, Path: path(r, "commits", commit, "check-runs"), Query: url.Values{"filter": {"latest"}, "per_page": {perPage}},
 	}, func(p runsPage) { runs = append(runs, p.CheckRuns...) })
 	if err != nil {
 		return nil, err
 	}
-	err = forge.Whole(ctx, f.wire, forge.Ask{
+	err = forge.AllPages(ctx, f.wire, forge.Ask{
 		Repo: r, Path: path(r, "commits", commit, "status"), Query: url.Values{"per_page": {perPage}},
 	}, func(p statusPage) { statuses = append(statuses, p.Statuses...) })
 	if err != nil {
@@ -88,7 +88,7 @@ type comment struct {
 	Line        int
 }
 
-func (v comment) ours(kind string) forge.Comment {
+func (v comment) convert(kind string) forge.Comment {
 	c := forge.Comment{ID: kind + strconv.FormatInt(v.ID, 10), Author: forge.Line(v.User.Login, 100), Body: forge.Cut(v.Body, forge.MaxBody),
 		CreatedAt: v.CreatedAt, URL: forge.Web(v.HTMLURL), Path: forge.Line(v.Path, 1000), Line: v.Line}
 	if c.CreatedAt.IsZero() {
@@ -114,7 +114,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 			for _, v := range page {
 				// A review without text only groups its comments.
 				if v.Body != "" {
-					all = append(all, v.ours(from.kind))
+					all = append(all, v.convert(from.kind))
 				}
 			}
 			return false
@@ -140,5 +140,5 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 	if err != nil {
 		return forge.Comment{}, err
 	}
-	return v.ours(""), nil
+	return v.convert(""), nil
 }

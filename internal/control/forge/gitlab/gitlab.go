@@ -76,8 +76,8 @@ func path(r forge.Repo, rest ...string) []string {
 	return append([]string{"projects", r.Path}, rest...)
 }
 
-// of returns a request about a merge request.
-func of(r forge.Repo, number int, rest ...string) forge.Ask {
+// mergeRequestAsk returns a request about a merge request.
+func mergeRequestAsk(r forge.Repo, number int, rest ...string) forge.Ask {
 	return forge.Ask{Repo: r, Path: path(r, append([]string{"merge_requests", strconv.Itoa(number)}, rest...)...)}
 }
 
@@ -102,7 +102,7 @@ type mergeRequest struct {
 	Reviewers       []user
 }
 
-func (v mergeRequest) ours(r forge.Repo) forge.PullRequest {
+func (v mergeRequest) convert(r forge.Repo) forge.PullRequest {
 	title, marked := forge.Unmarked(forge.Line(v.Title, maxTitle*4))
 	p := forge.PullRequest{
 		Repo: r, Number: v.IID, URL: forge.Web(v.WebURL), Title: title, Body: forge.Cut(v.Description, forge.MaxBody),
@@ -162,7 +162,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 	if len(in) == 0 {
 		return p, nil
 	}
-	a := of(r, number)
+	a := mergeRequestAsk(r, number)
 	a.Method, a.In = http.MethodPut, in
 	p, _, err = f.merge(ctx, a)
 	return p, err
@@ -170,7 +170,7 @@ func (f *Forge) Update(ctx context.Context, r forge.Repo, number int, c forge.Ch
 
 // Get implements [forge.Forge].
 func (f *Forge) Get(ctx context.Context, r forge.Repo, number int) (forge.PullRequest, error) {
-	p, _, err := f.merge(ctx, of(r, number))
+	p, _, err := f.merge(ctx, mergeRequestAsk(r, number))
 	return p, err
 }
 
@@ -181,7 +181,7 @@ func (f *Forge) merge(ctx context.Context, a forge.Ask) (forge.PullRequest, []us
 	if err := f.wire.Do(ctx, a); err != nil {
 		return forge.PullRequest{}, nil, err
 	}
-	return v.ours(a.Repo), v.Reviewers, nil
+	return v.convert(a.Repo), v.Reviewers, nil
 }
 
 // Find implements [forge.Forge].
@@ -195,7 +195,7 @@ func (f *Forge) find(ctx context.Context, r forge.Repo, head, state string) ([]f
 		"source_branch": {head}, "state": {state}, "order_by": {"created_at"}, "sort": {"desc"}, "per_page": {perPage},
 	}}, func(page []mergeRequest) bool {
 		for _, v := range page {
-			if p := v.ours(r); p.Head == head && p.HeadRepo == r { // forks may have a branch of the same name
+			if p := v.convert(r); p.Head == head && p.HeadRepo == r { // forks may have a branch of the same name
 				all = append(all, p)
 			}
 		}
@@ -227,7 +227,7 @@ func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit 
 	if p.HeadCommit != headCommit {
 		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
 	}
-	a := of(r, number, "merge")
+	a := mergeRequestAsk(r, number, "merge")
 	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "squash": how == forge.Squash}
 	p, _, err = f.merge(ctx, a)
 	switch fault.Of(err).Code {
@@ -245,7 +245,7 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 	if len(logins) == 0 {
 		return nil
 	}
-	_, asked, err := f.merge(ctx, of(r, number))
+	_, asked, err := f.merge(ctx, mergeRequestAsk(r, number))
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 	if len(ids) == len(asked) {
 		return nil
 	}
-	a := of(r, number)
+	a := mergeRequestAsk(r, number)
 	a.Method, a.In = http.MethodPut, map[string]any{"reviewer_ids": ids}
 	_, now, err := f.merge(ctx, a)
 	if err == nil && len(now) <= len(asked) {

@@ -13,7 +13,7 @@ func (f *Forge) Repositories(ctx context.Context, of forge.Repo) (all []forge.Re
 	type project struct {
 		Path string `json:"path_with_namespace"`
 	}
-	err = forge.Whole(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"projects"}, Query: url.Values{
+	err = forge.AllPages(ctx, f.wire, forge.Ask{Repo: of, OfHost: true, Path: []string{"projects"}, Query: url.Values{
 		"membership": {"true"}, "archived": {"false"}, "simple": {"true"}, "order_by": {"id"}, "sort": {"asc"}, "per_page": {perPage},
 	}}, func(page []project) {
 		for _, v := range page {

@@ -40,7 +40,7 @@ func (v status) state() forge.CheckState {
 // statuses.
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	latest := map[string]status{}
-	err := forge.Whole(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
+	err := forge.AllPages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "repository", "commits", commit, "statuses"), Query: url.Values{"per_page": {perPage}}},
 		func(page []status) {
 			for _, v := range page {
 				// Pipelines of a branch and of its merge request have jobs with the
@@ -72,7 +72,7 @@ type note struct {
 	}
 }
 
-func (v note) ours(pull string) forge.Comment {
+func (v note) convert(pull string) forge.Comment {
 	c := forge.Comment{ID: strconv.FormatInt(v.ID, 10), Author: forge.Line(v.Author.Username, 100), Body: forge.Cut(v.Body, forge.MaxBody), CreatedAt: v.CreatedAt}
 	if pull != "" {
 		c.URL = fmt.Sprintf("%s#note_%d", pull, v.ID)
@@ -90,12 +90,12 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 		return nil, err
 	}
 	var all []forge.Comment
-	a := of(r, number, "notes")
+	a := mergeRequestAsk(r, number, "notes")
 	a.Query = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
 	err = forge.Pages(ctx, f.wire, a, func(page []note) bool {
 		for _, v := range page {
 			if !v.System {
-				all = append(all, v.ours(p.URL))
+				all = append(all, v.convert(p.URL))
 			}
 		}
 		return len(all) >= forge.MaxComments
@@ -114,10 +114,10 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 		return forge.Comment{}, err
 	}
 	var v note
-	a := of(r, number, "notes")
+	a := mergeRequestAsk(r, number, "notes")
 	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
 	if err := f.wire.Do(ctx, a); err != nil {
 		return forge.Comment{}, err
 	}
-	return v.ours(p.URL), nil
+	return v.convert(p.URL), nil
 }

@@ -68,7 +68,7 @@ type guard struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	named := g.client.named(r.URL.Host)
+	named := g.client.isNamed(r.URL.Host)
 	if !named {
 		if err := forbidden(g.client.foreign.Check("https://" + r.URL.Host + "/")); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.URL.Host, err)
@@ -87,9 +87,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.foreign.RoundTrip(r)
 }
 
-// named reports whether the operator has configured a host, with its port, as a
+// isNamed reports whether the operator has configured a host, with its port, as a
 // registry. Credentials for Docker Hub do not count.
-func (c *Client) named(host string) bool {
+func (c *Client) isNamed(host string) bool {
 	_, given := c.conf.Credentials[host]
 	return slices.Contains(c.conf.Insecure, host) || slices.Contains(c.conf.Named, host) || given && host != name.DefaultRegistry && host != "docker.io"
 }

@@ -80,7 +80,7 @@ func (c *count) add(stat *unix.Stat_t) {
 func (c *count) tree(ctx context.Context, path string) error {
 	root, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return gone(err)
+		return ignoreMissing(err)
 	}
 	return c.dir(ctx, os.NewFile(uintptr(root), path))
 }
@@ -216,8 +216,8 @@ func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, l
 	}
 }
 
-// gone turns an error about a missing file or process into nil.
-func gone(err error) error {
+// ignoreMissing turns an error about a missing file or process into nil.
+func ignoreMissing(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}

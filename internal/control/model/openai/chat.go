@@ -31,7 +31,7 @@ func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ev
 			yield(model.Event{}, err)
 			return
 		}
-		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, req), begun: map[int64]begun{}}
+		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, req), begun: map[int64]startedCall{}}
 		c.post(ctx, "/chat/completions", body, encoded, d, yield)
 	}
 }
@@ -76,15 +76,15 @@ type chatPiece struct {
 // arrived; the usage comes after it, with it, or never.
 type chatDecoder struct {
 	assembly *model.Assembly
-	begun    map[int64]begun // the call that was last started at each of the server's indexes
-	count    int             // number of calls started
+	begun    map[int64]startedCall // the call that was last started at each of the server's indexes
+	count    int                   // number of calls started
 	stop     model.Stop
 	finished bool
 	refused  bool
 	usage    conversation.Usage
 }
 
-type begun struct{ key, id string }
+type startedCall struct{ key, id string }
 
 func (d *chatDecoder) event(data []byte) ([]model.Event, error) {
 	var chunk chatChunk
@@ -137,7 +137,7 @@ func (d *chatDecoder) key(call chatPiece) string {
 	}
 	if !known {
 		d.count++
-		b = begun{key: "call " + strconv.Itoa(d.count), id: call.ID}
+		b = startedCall{key: "call " + strconv.Itoa(d.count), id: call.ID}
 		d.begun[call.Index] = b
 	}
 	d.assembly.Call(b.key, b.id, call.Function.Name)

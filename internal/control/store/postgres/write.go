@@ -90,7 +90,7 @@ func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) err
 		_ = tx.Rollback() // fails only if the connection is gone, and the transaction with it
 		return nil, passing(err)
 	}
-	return t.News, s.settled(ctx, id, tx.Commit())
+	return t.News, s.resolveCommit(ctx, id, tx.Commit())
 }
 
 // begin waits for the lock and returns the transaction's number.
@@ -121,9 +121,9 @@ func passing(err error) error {
 	return err
 }
 
-// settled determines the outcome of a commit. If the reply was lost, it asks
+// resolveCommit determines the outcome of a commit. If the reply was lost, it asks
 // the database what happened to the transaction.
-func (s *Store) settled(ctx context.Context, id string, err error) error {
+func (s *Store) resolveCommit(ctx context.Context, id string, err error) error {
 	if err == nil {
 		return nil
 	}
