@@ -148,7 +148,7 @@ func (c *config) check() error {
 	case c.AuthToken == "":
 		return fmt.Errorf("%w: no token: set %s, --auth-token-file or --auth-token", errUsage, variable("auth-token"))
 	case c.Browser && !c.ComputerUse:
-		return fmt.Errorf("%w: --browser-enabled needs --computer-use-enabled, because the agent controls the browser through the desktop", errUsage)
+		return fmt.Errorf("%w: --browser-enabled: needs --computer-use-enabled, because the agent controls the browser through the desktop", errUsage)
 	case !filepath.IsAbs(c.Workspace):
 		return fmt.Errorf("%w: the workspace %q must be an absolute path", errUsage, c.Workspace)
 	case !filepath.IsAbs(c.OutputDir):

@@ -369,6 +369,9 @@ func TestStopAndStartAgain(t *testing.T) {
 // each wait for the other to run.
 const backgroundScript = `
 scripts:
+  - match: The subagent that worked in the background # where it ends after the agent's reply
+    turns:
+      - text: So all is done.
   - match: Begin now
     turns:
       - calls:
@@ -380,7 +383,6 @@ scripts:
       - calls:
           - {tool: Shell, args: {timeout: 300000, command: "echo ran >> mine.txt; echo I work; until [ -e theirs.txt ]; do sleep 0.05; done; sleep 1"}}
       - text: I have done mine.
-      - text: So all is done.
 `
 
 // The server is killed while an agent and its background subagent work. Both

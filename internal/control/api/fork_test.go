@@ -78,7 +78,7 @@ func TestFork(t *testing.T) {
 	for _, m := range s.Messages {
 		words += m.PlainText() + "|"
 	}
-	for _, want := range []string{"begin", "first words", "again", "second words", "another agent", "go on"} {
+	for _, want := range []string{"begin", "first words", "again", "second words", "a different agent", "go on"} {
 		before, after, ok := strings.Cut(words, want)
 		if !ok {
 			t.Errorf("%q is not said, or not in its order: %q after %q", want, words, before)
