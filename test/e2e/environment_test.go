@@ -66,7 +66,7 @@ func TestEnvironmentOfTheRepository(t *testing.T) {
 	for _, want := range []string{
 		`"name":"install","state":"failed"`, `The environment's install ended with status 7\nno network`,
 		`"name":"start","state":"failed"`, `The environment's start ended with status 1\nhalf`,
-		`"name":"terminal terminal-1","state":"done"`, `there is no user nobody-there in the machine`, `error: image: this is the number 5`,
+		`"name":"terminal terminal-1","state":"done"`, `the machine has no user nobody-there`, `error: image: this is the number 5`,
 		`The environment's file has errors`,
 	} {
 		if !strings.Contains(events, want) {
@@ -195,7 +195,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 		t.Errorf("the log of the repository's newest build: %s", got)
 	}
 	a.prints(t, broken, "env", "builds", url)
-	if out, err := a.command(t.Context(), "env", "shell", first, "--", "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "no wreck") {
+	if out, err := a.command(t.Context(), "env", "shell", first, "--", "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "no failed machine to enter") {
 		t.Errorf("a shell in a build that succeeded: %v, %s", err, out)
 	}
 	git.Commit("app", "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "echo mended > installed"}`})
@@ -225,9 +225,9 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 		"fills":    {`{"install": "head -c 1G /dev/zero > /dev/shm/x; echo full; exit 5"}`, []string{"install ended with status 5"}},
 		"types":    {`{"install": "read answer || { echo nobody types; exit 6; }"}`, []string{"install ended with status 6\\nnobody types"}},
 		"sudo":     {`{"install": "sudo -n true || { echo no sudo; exit 0; }; echo root > /tmp/x"}`, []string{`"layer":"bld-`}},
-		"stuck":    {`{"install": "true", "start": "echo waits; sleep 600", "terminals": [{"command": "sleep 600"}]}`, []string{"start was ended after 5s: start has to return", "waits", `"name":"terminal terminal-1","state":"done"`}},
+		"stuck":    {`{"install": "true", "start": "echo waits; sleep 600", "terminals": [{"command": "sleep 600"}]}`, []string{"start was ended after 5s: start must return", "waits", `"name":"terminal terminal-1","state":"done"`}},
 		"snapshot": {`{"install": "true", "snapshot": "snapshot-20260101-6f9619ff-8b86-d011-b42d-00cf4fc964ff"}`, []string{"does not exist, has expired", `"layer":"bld-`}},
-		"host":     {`{"install": "true", "image": "rootfs:/"}`, []string{"which a repository may not name", `"layer":"bld-`}},
+		"host":     {`{"install": "true", "image": "rootfs:/"}`, []string{"which a repository must not refer to", `"layer":"bld-`}},
 	} {
 		url := git.Repo(name, map[string]string{".cursor/environment.json": c.file})
 		a := patient

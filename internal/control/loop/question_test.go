@@ -111,10 +111,10 @@ func TestNobodyAnswersAQuestion(t *testing.T) {
 func TestWrongQuestions(t *testing.T) {
 	r := newRig(t, false)
 	wrong := map[string]string{
-		`AskQuestion {"questions":[]}`: "there are 0",
+		`AskQuestion {"questions":[]}`: "has 0 entries",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b"},{"id":"a","prompt":"b"}]}`:                                   "duplicate ",
 		`AskQuestion {"title":"` + strings.Repeat("x", 501) + `","questions":[{"id":"a","prompt":"b"}]}`:                "title is longer",
-		`CreatePlan {"name":"` + strings.Repeat("x", 501) + `","plan":"y"}`:                                             "the name has up to",
+		`CreatePlan {"name":"` + strings.Repeat("x", 501) + `","plan":"y"}`:                                             "name must have at most 500",
 		`AskQuestion {"questions":[{"id":"a"}]}`:                                                                        "missing",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x"}]}]}`:                                    "label",
 		`AskQuestion {"questions":[{"id":"a","prompt":"b","options":[{"id":"x","label":"y"},{"id":"x","label":"z"}]}]}`: "duplicate ",
