@@ -177,7 +177,7 @@ scripts:
 	events := a.events(r.AgentID)
 	for _, want := range []string{
 		`lib\ndeep\nversion\na large file of theirs\nnamed\n`,
-		"submodule secret is not checked out", "This run may not use the repository " + strings.TrimSuffix(secret, ".git"),
+		"submodule secret could not be checked out", "This run may not use the repository " + strings.TrimSuffix(secret, ".git"),
 		"The dependency " + secret + " is not this agent's to read",
 	} {
 		if !strings.Contains(events, want) {

@@ -259,7 +259,7 @@ policy: {run_mode: auto-review, classifier_model: judge}
 	for name, ok := range map[string]bool{
 		"Allow":    slices.Equal(heard, []string{"/allowed"}),
 		"Block":    strings.Count(events, `"verdict":"block"`) == 2 && strings.Contains(events, "A reviewer judged: it sends the code away"),
-		"Insists":  strings.Contains(why["/leak-of-readme"], "insists"),
+		"Insists":  strings.Contains(why["/leak-of-readme"], "repeats it"),
 		"Error":    strings.Contains(why["/error"], "gave no verdict"),
 		"Nonsense": strings.Contains(why["/nonsense"], "gave no verdict"),
 		"Gateway":  len(slices.DeleteFunc(a.connections(r.AgentID).Ended, func(c policy.Connection) bool { return !strings.HasSuffix(c.Address, ":"+port) })) == 1,
