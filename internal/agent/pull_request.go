@@ -25,8 +25,8 @@ type PullRequest struct {
 	State   string `json:"state,omitempty"` // open, closed or merged, as last seen
 	// Failure is why the last attempt to open or change it failed, or nil.
 	Failure *Failure `json:"failure,omitempty"`
-	// ReviewFailure is why nobody could be asked to review it when that was tried
-	// last. The next run, or a person, that opens or changes it tries again.
+	// ReviewFailure is why the last request for reviewers failed, or nil. The next
+	// run or person that opens or changes the pull request asks again.
 	ReviewFailure *Failure `json:"reviewFailure,omitempty"`
 }
 

@@ -31,8 +31,8 @@ const (
 	single   = "single"   // one resource, whose id is in the path; see [TestWhoMayDoWhat]
 )
 
-// rows has for every list whose rows it shows, and the query that returns the
-// most of them. A list that is missing here fails [TestWhoseRows].
+// rows names, for every list, the users whose rows it shows and the query that
+// returns the most rows. [TestWhoseRows] fails if a list is missing here.
 var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents":                             {mine, "?all=true&includeArchived=true"},
 	"GET /v1/agents/{id}":                        {single, ""},

@@ -1,7 +1,7 @@
 // Package live passes on what clients see but nobody stores: the arguments of
 // tool calls while a model writes them. The journal has the arguments once the
 // reply is complete, so a client that misses a piece misses nothing permanent.
-// Clients of another server than the one that works on the run see none.
+// Only clients of the server that executes the run receive them.
 package live
 
 import (

@@ -14,8 +14,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// Of the calls of one reply some have finished when the run is cancelled, some run, and
-// one waits for a place. The model is told of each what became of it, in their order.
+// A run is cancelled while some calls of one reply have finished, others are running,
+// and one is waiting for a free slot. The model gets the true outcome of each call, in
+// the order of the calls.
 func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 	r := newRig(t, false)
 	const finished, running = 1, 8 // as many run in parallel
@@ -34,7 +35,7 @@ func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 		if args.Path == "/workspace/0" {
 			return tool.Result{Text: "the file"}, nil
 		}
-		if blocked.Add(1) == running { // which needs the place of the call that has finished
+		if blocked.Add(1) == running { // the last of them needs the slot of the finished call
 			cancel(loop.ErrCancel)
 		}
 		<-ctx.Done()
