@@ -78,6 +78,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"RegistryTwice", "images: {credentials: [{host: a, token: x}, {host: a, token: y}]}\n", "duplicate"},
 		{"NoDuration", "images: {recheck: daily}\n", "images.recheck"},
 		{"NoSuchBuilder", "images: {builder: make}\n", "images.builder"},
+		{"BuilderAtWithoutABuilder", "images: {builder_at: 'unix:///run/docker.sock'}\n", "images.builder_at requires images.builder"},
 		{"NoSuchBuildNetwork", "images: {build_network: lan}\n", "images.build_network"},
 		{"NoSuchRunMode", "policy: {run_mode: careful}\n", "policy.run_mode"},
 		{"NoSuchClassifier", "policy: {classifier_model: judge}\n", "policy.classifier_model"},

@@ -93,7 +93,11 @@ func (c *imagesConfig) check(getenv func(string) string) error {
 		return fmt.Errorf("images.unused: invalid duration %q: use a value such as 168h, or 0s to keep images forever", c.Unused)
 	}
 	switch c.Builder {
-	case "auto", "buildkit", "buildah", "docker":
+	case "buildkit", "docker":
+	case "auto", "buildah":
+		if c.BuilderAt != "" {
+			return fmt.Errorf("images.builder_at requires images.builder: buildkit or docker, not %s", c.Builder)
+		}
 	default:
 		return fmt.Errorf("images.builder: invalid value %q: must be auto, buildkit, buildah or docker", c.Builder)
 	}
