@@ -109,7 +109,7 @@ func (a *app) showChecks(checks []container.Check) {
 		case !c.OK && c.Required:
 			style, word = cli.Red, "MISSING"
 		case !c.OK:
-			style, word = cli.Yellow, "without"
+			style, word = cli.Yellow, "missing"
 		}
 		a.out.Line("%s  %-*s  %s", a.out.Style(style, fmt.Sprintf("%-7s", word)), width, c.Name, cli.Line(c.Detail, 200))
 		if c.Fix != "" && !c.OK {

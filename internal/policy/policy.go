@@ -82,7 +82,7 @@ func (n Network) Limits() bool {
 func (n Network) Compile() (*Matcher, error) {
 	m := &Matcher{mode: cmp.Or(n.Mode, AllowAll)}
 	if !slices.Contains([]Mode{AllowAll, List, None}, m.mode) {
-		return nil, fmt.Errorf("network mode %q: it is allow_all, list or none", n.Mode)
+		return nil, fmt.Errorf("network mode: invalid value %q: must be allow_all, list or none", n.Mode)
 	}
 	var err error
 	if m.allow, err = compile(n.Allow); err != nil {
@@ -94,7 +94,7 @@ func (n Network) Compile() (*Matcher, error) {
 	for _, entry := range n.Open {
 		p, ok := parseRange(entry)
 		if !ok {
-			return nil, fmt.Errorf("network open: %q is no address and no range such as 127.0.0.1/32", entry)
+			return nil, fmt.Errorf("network open: invalid value %q: use an address or a range such as 127.0.0.1/32", entry)
 		}
 		m.open = append(m.open, p)
 	}

@@ -14,7 +14,7 @@ func trustedProxies(ranges []string) (out []netip.Prefix, err error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("trusted_proxies: %q is no address and no range such as 10.0.0.0/8", r)
+			return nil, fmt.Errorf("trusted_proxies: invalid value %q: use an address or a range such as 10.0.0.0/8", r)
 		case p.Bits() == 0:
 			return nil, fmt.Errorf("trusted_proxies: %s trusts everybody: name the addresses of your reverse proxies", r)
 		}

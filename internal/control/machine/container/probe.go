@@ -245,7 +245,7 @@ func probeMachineUsers(conf Config) Check {
 		return c
 	}
 	c.OK, c.Fix = true, ""
-	c.Detail = fmt.Sprintf("a user namespace for each machine, of %d ids from %d on; files are mapped by idmapped mounts", idsOfEach, firstID)
+	c.Detail = fmt.Sprintf("one user namespace per machine, with %d user ids each, from %d; files use idmapped mounts", idsOfEach, firstID)
 	return c
 }
 
