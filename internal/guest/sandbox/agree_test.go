@@ -50,6 +50,7 @@ func (l Layout) changeable(name string) bool {
 func TestPlanKeepsToTheRules(t *testing.T) {
 	tree := with(plainTree, paper{
 		"/w/a": "", "/w/a/b": "", "/w/a/b/c": "x", "/w/l": "> /x", "/x/y": "", "/x/y/z": "x", "/w/a/.git": "", "/w/a/.git/config": "x", "/w/tmp": "", "/w/tmp/f": "x",
+		"/w/.profile": "x", "/w/a/.bashrc": "x", "/w/a/.ssh": "", "/w/a/.config": "", "/w/a/.config/git": "", "/w/a/.config/git/config": "x", "/w/tmp/.gitconfig": "x",
 	})
 	var names []string
 	for name := range tree {
@@ -70,7 +71,7 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 			ReadWrite: some(paths...).Draw(t, "read and write"), ReadOnly: some(append(paths, "/")...).Draw(t, "read only"), DisableTmpWrite: rapid.Bool().Draw(t, "no tmp"),
 			ReadBoundary: sandboxpolicy.System,
 		}
-		place := sandboxpolicy.Scope{Workspaces: []string{"/w"}, Home: "/home/u", Temp: []string{"/tmp", "/w/tmp"}}
+		place := sandboxpolicy.Scope{Workspaces: []string{"/w"}, Home: rapid.SampledFrom([]string{"/home/u", "/w", "/w/a", "/w/tmp"}).Draw(t, "home"), Temp: []string{"/tmp", "/w/tmp"}}
 		rules := p.In(place)
 		kernel := rapid.SampledFrom([]Kernel{
 			{Landlock: 7, Namespaces: true, UID: 1000}, {Namespaces: true, UID: 1000}, {Namespaces: true, OldMounts: true, Mounted: []Mounted{{Path: "/"}}},

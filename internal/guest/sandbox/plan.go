@@ -120,6 +120,11 @@ func (p *planner) holes() {
 			p.repository(path.Join(root, ".git"), 0)
 		}
 	}
+	if home := p.spec.Rules.Home; home != "" {
+		if home = p.resolve(home); p.writable(home) && p.tree.Kind(home) == Dir {
+			p.protect(home, sandboxpolicy.HomeProtections)
+		}
+	}
 	for _, name := range p.spec.Rules.Hidden {
 		if at := p.tree.Resolve(name); at != "" {
 			p.mount(at, Masked)

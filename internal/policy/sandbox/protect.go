@@ -37,13 +37,32 @@ var Protections = []Protection{
 	{Name: ".git/commondir", Late: true}, // it would make git read its configuration from elsewhere
 }
 
-// protecting returns the protection that covers name in root.
-func protecting(root, name string) (string, bool) {
+// HomeProtections are the names that must not be changed in the home folder, if
+// a policy makes it writable: files from which shells, git, ssh and other
+// programs run commands when they start outside of the sandbox.
+var HomeProtections = homeProtections()
+
+func homeProtections() []Protection {
+	all := []Protection{
+		{Name: ".ssh", Dir: true}, {Name: ".gnupg", Dir: true},
+		{Name: ".config/git", Dir: true}, {Name: ".config/fish", Dir: true}, {Name: ".config/systemd", Dir: true},
+		{Name: ".config/autostart", Dir: true}, {Name: ".config/environment.d", Dir: true},
+	}
+	for _, name := range guardedFiles {
+		if name != ".gitmodules" { // git reads it only in a repository
+			all = append(all, Protection{Name: name})
+		}
+	}
+	return all
+}
+
+// protecting returns the one of the protections that covers name in root.
+func protecting(protections []Protection, root, name string) (string, bool) {
 	if !Below(root, name) || name == root {
 		return "", false
 	}
 	rel := strings.ToLower(strings.TrimPrefix(name, strings.TrimSuffix(root, "/")+"/"))
-	for _, p := range Protections {
+	for _, p := range protections {
 		switch {
 		case p.Dir && Below(p.Name, rel):
 			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(rel, p.Name), "/"), "/")

@@ -30,6 +30,7 @@ type Rules struct {
 	Hidden     []string
 	Workspaces []string
 	Nested     []string // repositories in workspaces, whose git files are protected too
+	Home       string   // its start-up files are protected; "" if there is none
 }
 
 // SystemPaths are readable even with the boundary Workspace: programs, and what
@@ -47,7 +48,7 @@ var buildCaches = []string{
 
 // In returns the rules of a policy for a place.
 func (p Policy) In(place Scope) Rules {
-	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested}
+	r := Rules{Policy: p, Hidden: place.Hidden, Workspaces: place.Workspaces, Nested: place.Nested, Home: place.Home}
 	full := place.path
 	if p.Type == ReadWrite {
 		for _, dir := range place.Workspaces {
@@ -154,13 +155,24 @@ func (r Rules) Judge(access Access, name string) Verdict {
 	if ro, ok := deepest(fixed, name); ok {
 		return Verdict{Rule: ro.Rule, Ask: "take it out of additionalReadonlyPaths of sandbox.json"}
 	}
-	for i, root := range slices.Concat(r.Roots(), r.Nested) {
-		p, ok := protecting(root, name)
-		if ok && (i < len(r.Roots()) || strings.HasPrefix(p, ".git/")) {
-			return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside of the sandbox"}
-		}
+	if p, ok := r.protects(name); ok {
+		return Verdict{Rule: "protected " + p, Ask: "ask the user to change it, or to run the command outside of the sandbox"}
 	}
 	return Verdict{Allowed: true, Rule: g.Rule}
+}
+
+// protects returns the built-in rule that protects a path.
+func (r Rules) protects(name string) (rule string, ok bool) {
+	for i, root := range slices.Concat(r.Roots(), r.Nested) {
+		p, ok := protecting(Protections, root, name)
+		if ok && (i < len(r.Roots()) || strings.HasPrefix(p, ".git/")) {
+			return p, true
+		}
+	}
+	if r.Home == "" {
+		return "", false
+	}
+	return protecting(HomeProtections, r.Home, name)
 }
 
 // Changeable returns the writable grants that no read-only path covers: a
