@@ -285,7 +285,7 @@ func TestBootRefusesNonsense(t *testing.T) {
 			t.Errorf("boot %+v: %v", b, err)
 		}
 	}
-	if _, err := c.Commit(t.Context(), 0, "x", false); err == nil || !strings.Contains(err.Error(), "call Boot first") {
+	if _, err := c.Commit(t.Context(), 0, "x", false, nil); err == nil || !strings.Contains(err.Error(), "call Boot first") {
 		t.Errorf("commit before boot: %v", err)
 	}
 }

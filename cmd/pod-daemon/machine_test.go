@@ -34,6 +34,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	for program, source := range map[string]string{
 		"pod-daemon":              ".",
 		"exec-daemon/exec-daemon": "./testdata/exec-daemon",
+		"exec-daemon/sandbox":     "aloft/cmd/sandbox",
 	} {
 		build := exec.Command("go", "build", "-o", filepath.Join(dir, program), source)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -51,7 +51,7 @@ func TestOrphans(t *testing.T) {
 		if _, _, err := c.Diff(t.Context(), 0, ""); err != nil {
 			t.Errorf("diff among orphans: %v", err)
 		}
-		if _, err := c.Commit(t.Context(), 0, "x", false); err != nil {
+		if _, err := c.Commit(t.Context(), 0, "x", false, nil); err != nil {
 			t.Errorf("commit among orphans: %v", err)
 		}
 	}

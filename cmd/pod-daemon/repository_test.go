@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/pod"
+	"aloft/internal/policy/sandbox"
 )
 
 func TestCommitPushDiff(t *testing.T) {
@@ -19,7 +20,7 @@ func TestCommitPushDiff(t *testing.T) {
 	ready := m.mustBoot(c, pod.Checkout{Branch: "aloft/x-1", AuthorName: "Ann", AuthorEmail: "ann@example.com"})
 	main := f.tip("main")
 
-	if got, err := c.Commit(t.Context(), 0, "nothing", false); err != nil || got.Made || got.Commit != ready.BaseCommit {
+	if got, err := c.Commit(t.Context(), 0, "nothing", false, nil); err != nil || got.Made || got.Commit != ready.BaseCommit {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
 	sh := m.shell(c)
@@ -40,14 +41,14 @@ func TestCommitPushDiff(t *testing.T) {
 		t.Errorf("the user's index after a diff: %q", got)
 	}
 
-	got, err := c.Commit(t.Context(), 0, "a title\n\nand -- a body", false)
+	got, err := c.Commit(t.Context(), 0, "a title\n\nand -- a body", false, nil)
 	if err != nil || !got.Made || got.Note != "" {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
 	if log := sh.run("git log -1 --format='%an %ae %s|%b'"); log != "Ann ann@example.com a title|and -- a body" {
 		t.Errorf("log: %q", log)
 	}
-	pushed, err := c.Push(t.Context(), 0, "aloft/x-1", false)
+	pushed, err := c.Push(t.Context(), 0, "aloft/x-1", false, nil)
 	commit := pushed.Commit
 	if err != nil || commit != got.Commit || f.tip("aloft/x-1") != commit {
 		t.Errorf("push: %s, %v; the forge has %s", commit, err, f.tip("aloft/x-1"))
@@ -82,19 +83,19 @@ func TestPushRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s with %q", what, err, code, says)
 		}
 	}
-	_, err := c.Push(t.Context(), 0, "main", false)
+	_, err := c.Push(t.Context(), 0, "main", false, nil)
 	refused("push to a branch that has gone on", pod.CodeBranchTaken, "rejected", err)
 
 	if err := os.WriteFile(filepath.Join(f.repo("r"), "hooks", "pre-receive"), []byte("#!/bin/sh\necho not today >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), 0, "b", false)
+	_, err = c.Push(t.Context(), 0, "b", false, nil)
 	refused("push that the forge declines", pod.CodeDenied, "not today", err)
 
 	if err := c.SetGitCredential(t.Context(), "stale"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), 0, "b", false)
+	_, err = c.Push(t.Context(), 0, "b", false, nil)
 	refused("push with a stale credential", pod.CodeDenied, "this credential is not known", err)
 	if err := c.SetGitCredential(t.Context(), "two words"); err == nil {
 		t.Error("a credential with a space was taken")
@@ -107,9 +108,9 @@ func TestPushRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh.run(`printf '#!/bin/sh\nexit 1\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push`)
-	_, err = c.Push(t.Context(), 0, "b", false)
+	_, err = c.Push(t.Context(), 0, "b", false, nil)
 	refused("push that a hook of the project refuses", pod.CodeHookFailed, "exit status 1", err)
-	if got, err := c.Push(t.Context(), 0, "b", true); err != nil || !strings.Contains(got.Note, "pre-push") || f.tip("b") != got.Commit {
+	if got, err := c.Push(t.Context(), 0, "b", true, nil); err != nil || !strings.Contains(got.Note, "pre-push") || f.tip("b") != got.Commit {
 		t.Errorf("push past a hook of the project: %+v, %v", got, err)
 	}
 }
@@ -121,16 +122,48 @@ func TestCommitPastAHook(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	m.shell(c).run(`printf '#!/bin/sh\nid -un > by; echo style is wrong >&2; exit 1\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo x > x`)
-	_, err := c.Commit(t.Context(), 0, "x", false)
+	_, err := c.Commit(t.Context(), 0, "x", false, nil)
 	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Code != pod.CodeHookFailed || !strings.Contains(g.Detail, "style is wrong") {
 		t.Errorf("commit: %v", err)
 	}
 	if by := m.shell(c).run("cat by; id -un"); strings.Count(by, "\n") != 1 || strings.Split(by, "\n")[0] != strings.Split(by, "\n")[1] {
 		t.Errorf("the hook ran as, and the user is: %q", by)
 	}
-	got, err := c.Commit(t.Context(), 0, "x", true)
+	got, err := c.Commit(t.Context(), 0, "x", true, nil)
 	if err != nil || !got.Made || !strings.Contains(got.Note, "commit hooks") {
 		t.Errorf("commit: %+v, %v", got, err)
+	}
+}
+
+// TestHooksInTheSandbox has an agent write hooks and a filter's program, as a
+// sandboxed command could where the project's configuration leads to the
+// workspace: the commit and the push run them in the sandbox only.
+func TestHooksInTheSandbox(t *testing.T) {
+	t.Parallel()
+	m, f := newMachine(t), newForge(t)
+	m.start()
+	c := m.dial(f)
+	m.mustBoot(c, pod.Checkout{Branch: "b"})
+	sh := m.shell(c)
+	policy := sandbox.Default()
+	sh.run(`git config core.hooksPath .husky; mkdir .husky; for hook in pre-commit commit-msg post-commit pre-push; do ` +
+		`printf '#!/bin/sh\nid -un >> .git/hooks/pwned\necho "%s $CURSOR_SANDBOX" >> ran\nexit 0\n' $hook > .husky/$hook; chmod +x .husky/$hook; done`)
+	got, err := c.Commit(t.Context(), 0, "x", false, &policy)
+	if err != nil || !got.Made || got.Note != "the project's commit hooks left changes behind" {
+		t.Errorf("commit: %+v, %v", got, err)
+	}
+	if _, err := c.Push(t.Context(), 0, "b", false, &policy); err != nil || f.tip("b") != got.Commit {
+		t.Errorf("push: %v", err)
+	}
+	if ran := sh.run("sort -u ran; ls .git/hooks | grep -c pwned"); ran != "commit-msg native\npost-commit native\npre-commit native\npre-push native\n0\nexit status 1" {
+		t.Errorf("the hooks ran as %q", ran)
+	}
+	sh.run("echo y > y")
+	if _, err := c.Commit(t.Context(), 0, "x", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if ran := sh.run("ls .git/hooks/pwned"); ran != ".git/hooks/pwned" {
+		t.Errorf("without a policy the hooks ran elsewhere than outside: %q", ran)
 	}
 }
 
@@ -151,11 +184,11 @@ func TestDamagedClone(t *testing.T) {
 		if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+++ b/work") {
 			t.Errorf("%s: diff %q, %v", damage, diff, err)
 		}
-		got, err := c.Commit(t.Context(), 0, "x", false)
+		got, err := c.Commit(t.Context(), 0, "x", false, nil)
 		if err != nil || !got.Made {
 			t.Fatalf("%s: commit: %+v, %v", damage, got, err)
 		}
-		if _, err := c.Push(t.Context(), 0, "b", false); err != nil || f.tip("b") != got.Commit {
+		if _, err := c.Push(t.Context(), 0, "b", false, nil); err != nil || f.tip("b") != got.Commit {
 			t.Errorf("%s: push: %v", damage, err)
 		}
 	}
@@ -170,7 +203,7 @@ func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	m.shell(c).run("echo mine > mine")
-	got, err := c.Commit(t.Context(), 0, "x", false)
+	got, err := c.Commit(t.Context(), 0, "x", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +211,7 @@ func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho not today >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Push(t.Context(), 0, "b", false)
+	_, err = c.Push(t.Context(), 0, "b", false, nil)
 	g, ok := errors.AsType[*pod.GitError](err)
 	if !ok || g.Bundle != "unpushed-"+filepath.Base(m.workspace())+".bundle" {
 		t.Fatalf("push: %v", err)
@@ -192,7 +225,7 @@ func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	}
 	_, err = m.dial(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "! [remote rejected] b -> b (secret in push)", http.StatusForbidden)
-	})).Push(t.Context(), 0, "b", false)
+	})).Push(t.Context(), 0, "b", false, nil)
 	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Bundle != "" || g.Code != pod.CodeSecretInPush {
 		t.Errorf("push of a secret: %+v", err)
 	}
@@ -207,10 +240,10 @@ func TestEmptyRepository(t *testing.T) {
 	m.start()
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{RepoURL: "https://git.example.com/o/empty.git", Branch: "aloft/first"})
-	if got, err := c.Commit(t.Context(), 0, "x", false); err != nil || got.Made || got.Commit != "" {
+	if got, err := c.Commit(t.Context(), 0, "x", false, nil); err != nil || got.Made || got.Commit != "" {
 		t.Errorf("commit of nothing: %+v, %v", got, err)
 	}
-	_, err := c.Push(t.Context(), 0, "aloft/first", false)
+	_, err := c.Push(t.Context(), 0, "aloft/first", false, nil)
 	if g, ok := errors.AsType[*pod.GitError](err); !ok || g.Code != pod.CodeNoCommit {
 		t.Errorf("push of nothing: %v", err)
 	}
@@ -218,11 +251,11 @@ func TestEmptyRepository(t *testing.T) {
 	if diff, _, err := c.Diff(t.Context(), 0, ""); err != nil || !strings.Contains(diff, "+first") {
 		t.Errorf("diff: %q, %v", diff, err)
 	}
-	got, err := c.Commit(t.Context(), 0, "x", false)
+	got, err := c.Commit(t.Context(), 0, "x", false, nil)
 	if err != nil || !got.Made {
 		t.Fatalf("commit: %+v, %v", got, err)
 	}
-	if _, err := c.Push(t.Context(), 0, "aloft/first", false); err != nil {
+	if _, err := c.Push(t.Context(), 0, "aloft/first", false, nil); err != nil {
 		t.Errorf("push: %v", err)
 	}
 	if tip := f.git("-C", f.repo("empty"), "rev-parse", "aloft/first"); tip != got.Commit {

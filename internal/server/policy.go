@@ -78,6 +78,9 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 // read, the strictest policy applies.
 func sandboxPolicyOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*sandbox.Policy, error) {
 	return func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
+		if what == schedule.SandboxGit {
+			return r.GitSandbox(ctx, a)
+		}
 		if !slices.Contains(c.SandboxAlso, what) {
 			return nil, nil //nolint:nilnil // not sandboxed
 		}

@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/podv1"
 )
 
@@ -49,9 +50,14 @@ type Committed struct {
 
 // Commit commits all changes in a repository, if any: 0 is the first of the
 // boot, 1 the first of its others. It runs the project's commit hooks unless
-// skipHooks is true. If hooks or git refuse, the error is a [*GitError].
-func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool) (Committed, error) {
-	r, err := c.pod.Commit(ctx, connect.NewRequest(&podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}))
+// skipHooks is true, in the machine's sandbox unless around is nil. If hooks or
+// git refuse, the error is a [*GitError].
+func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool, around *sandbox.Policy) (Committed, error) {
+	req := &podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}
+	if around != nil {
+		req.SandboxPolicy = encodePolicy(*around)
+	}
+	r, err := c.pod.Commit(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Committed{}, fmt.Errorf("commit: %w", c.rpcError(err))
 	}
@@ -72,10 +78,15 @@ type Pushed struct {
 }
 
 // Push pushes HEAD to the branch of that name through the gateway. It runs the
-// project's pre-push hook first, unless skipHooks is true. If the push is
-// refused, the error is a [*GitError].
-func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHooks bool) (Pushed, error) {
-	r, err := c.pod.Push(ctx, connect.NewRequest(&podv1.PushRequest{Branch: branch, Repository: int32(repository), SkipHooks: skipHooks}))
+// project's pre-push hook first, unless skipHooks is true, in the machine's
+// sandbox unless around is nil. If the push is refused, the error is a
+// [*GitError].
+func (c *Conn) Push(ctx context.Context, repository int, branch string, skipHooks bool, around *sandbox.Policy) (Pushed, error) {
+	req := &podv1.PushRequest{Branch: branch, Repository: int32(repository), SkipHooks: skipHooks}
+	if around != nil {
+		req.SandboxPolicy = encodePolicy(*around)
+	}
+	r, err := c.pod.Push(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Pushed{}, fmt.Errorf("push: %w", c.rpcError(err))
 	}

@@ -80,7 +80,7 @@ func TestMuteMachine(t *testing.T) {
 	c := served(t, mute{})
 	for name, ask := range map[string]func() error{
 		"status": func() error { _, err := c.Status(t.Context()); return err },
-		"commit": func() error { _, err := c.Commit(t.Context(), 0, "m", false); return err },
+		"commit": func() error { _, err := c.Commit(t.Context(), 0, "m", false, nil); return err },
 		"boot":   func() error { _, err := c.Boot(t.Context(), Boot{}, nil); return err },
 	} {
 		if err := ask(); !fault.Is(err, fault.KindUnavailable) {

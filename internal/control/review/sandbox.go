@@ -41,6 +41,31 @@ func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Po
 	return layers.Merge(), nil
 }
 
+// GitSandbox returns the policy of the sandbox around the git hooks of an
+// agent's repositories, which commands in the sandbox may have written. It is
+// nil if the run mode puts no commands in the sandbox. The workspace is
+// writable, since git commits there.
+func (r *Reviewer) GitSandbox(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
+	mode, err := r.ModeOf(ctx, a)
+	if err != nil || !sandboxes(mode, r.Sandbox) {
+		return nil, err
+	}
+	p, err := r.SandboxPolicy(ctx, a)
+	if Unreadable(err) && ctx.Err() == nil {
+		p, err = sandbox.Default(), nil
+	}
+	if err != nil || p.Type == sandbox.InsecureNone {
+		return nil, err
+	}
+	p.Type = sandbox.ReadWrite
+	return &p, nil
+}
+
+// sandboxes reports whether a run mode puts commands in the sandbox.
+func sandboxes(mode permit.Mode, always bool) bool {
+	return mode == permit.AutoReview || mode != permit.RunEverything && always
+}
+
 // parseLayer parses a sandbox.json, or returns nil if text is empty.
 func parseLayer(name string, text []byte) (*sandbox.Layer, error) {
 	if len(text) == 0 {

@@ -80,3 +80,32 @@ func TestSandboxPolicy(t *testing.T) {
 		})
 	}
 }
+
+// TestGitSandbox tests when the server's git hooks run in the sandbox, and how.
+func TestGitSandbox(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		mode   permit.Mode
+		always bool
+		user   string // sandbox.json
+		want   *sandbox.Policy
+	}{
+		{name: "RunEverything", mode: permit.RunEverything, always: true},
+		{name: "Allowlist", mode: permit.Allowlist},
+		{name: "AllowlistInTheSandbox", mode: permit.Allowlist, always: true, want: new(sandbox.Layers{}.Merge())},
+		{name: "AutoReview", mode: permit.AutoReview, want: new(sandbox.Layers{}.Merge())},
+		{name: "ReadOnlyCannotCommit", mode: permit.AutoReview, user: `{"type": "workspace_readonly"}`, want: new(sandbox.Layers{}.Merge())},
+		{name: "NoSandbox", mode: permit.AutoReview, user: `{"type": "insecure_none"}`},
+		{name: "Unreadable", mode: permit.AutoReview, user: `[]`, want: new(sandbox.Default())},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.mode)
+			r.Sandbox = c.always
+			r.set(t, store.RulesOf(7), sandboxFile, c.user)
+			got, err := r.GitSandbox(t.Context(), r.state.Agent)
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		})
+	}
+}

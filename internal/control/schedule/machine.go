@@ -166,6 +166,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 	h.hookSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
 		return w.s.sandboxPolicy(ctx, a, SandboxHooks)
 	}
+	h.gitSandbox = func(ctx context.Context) (*sandbox.Policy, error) { return w.s.gitSandbox(ctx, state.Agent) }
 	h.mcp = h.conn.MCP(w.s.token("exec", m.ID()))
 	h.mcpSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
 		return w.s.sandboxPolicy(ctx, a, SandboxMCP)

@@ -34,6 +34,7 @@ type readyMachine struct {
 	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
 	people      func(context.Context, agent.Agent) (Hooks, error)           // what people have configured for hooks
 	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
+	gitSandbox  func(context.Context) (*sandbox.Policy, error)              // sandbox policy for git hooks
 	boot        string
 	lacking     []string                    // tools that cannot work in it
 	known       []string                    // calls that it knew when the connection was made
@@ -183,7 +184,11 @@ func (h *readyMachine) Ack(ctx context.Context, callID string) error {
 
 // Commit implements [loop.Machine].
 func (h *readyMachine) Commit(ctx context.Context, n int, message string, skipHooks bool) (loop.Delivered, error) {
-	c, err := h.conn.Commit(ctx, n, message, skipHooks)
+	around, err := h.gitSandbox(ctx)
+	if err != nil {
+		return loop.Delivered{}, err
+	}
+	c, err := h.conn.Commit(ctx, n, message, skipHooks, around)
 	if err != nil {
 		return loop.Delivered{}, gitFault(err, h.name(n))
 	}
@@ -242,7 +247,11 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 
 // Push implements [loop.Machine].
 func (h *readyMachine) Push(ctx context.Context, n int, branch string, skipHooks bool) (loop.Delivered, error) {
-	p, err := h.conn.Push(ctx, n, branch, skipHooks)
+	around, err := h.gitSandbox(ctx)
+	if err != nil {
+		return loop.Delivered{}, err
+	}
+	p, err := h.conn.Push(ctx, n, branch, skipHooks, around)
 	if err != nil {
 		return loop.Delivered{}, gitFault(err, h.name(n))
 	}

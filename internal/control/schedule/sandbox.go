@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 
 	"aloft/internal/agent"
@@ -9,13 +10,16 @@ import (
 
 // Things besides tool calls that can run in a sandbox.
 const (
+	// SandboxGit is the project's git hooks at a commit or a push of the server's.
+	// They are in the sandbox whenever the run mode puts commands in it.
+	SandboxGit       = "git"
 	SandboxHooks     = "hooks"
 	SandboxStart     = "start"
 	SandboxTerminals = "terminals"
 	SandboxMCP       = "mcp" // MCP servers over stdio
 )
 
-// Sandboxable lists all of them.
+// Sandboxable lists those that the operator can put in the sandbox.
 var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, SandboxMCP}
 
 // sandboxPolicy returns the sandbox policy for one of an agent's Sandboxable things; nil
@@ -25,4 +29,13 @@ func (s *Scheduler) sandboxPolicy(ctx context.Context, a agent.Agent, what strin
 		return nil, nil //nolint:nilnil // no sandbox
 	}
 	return s.SandboxPolicy(ctx, a, what)
+}
+
+// gitSandbox returns the sandbox policy for the hooks of an agent's repositories;
+// nil means no sandbox.
+func (s *Scheduler) gitSandbox(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
+	if s.Sandbox == nil || !s.Sandbox(cmp.Or(a.Class, s.Class)) {
+		return nil, nil //nolint:nilnil // no sandbox
+	}
+	return s.sandboxPolicy(ctx, a, SandboxGit)
 }

@@ -110,9 +110,9 @@ type Config struct {
 	// policy for single commands. This is known from the host's configuration,
 	// never from what a machine claims. If it is nil, none can.
 	Sandbox func(class string) bool
-	// SandboxPolicy returns the sandbox policy for SandboxHooks, SandboxStart,
-	// SandboxTerminals or SandboxMCP; a nil policy means no sandbox. If Cage is
-	// nil, none of them is sandboxed.
+	// SandboxPolicy returns the sandbox policy for SandboxGit or for one of
+	// Sandboxable; a nil policy means no sandbox. If SandboxPolicy is nil, none
+	// of them is sandboxed.
 	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
 	// Live shows clients what models are writing; nil shows nothing.
 	Live *live.Board

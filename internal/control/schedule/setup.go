@@ -129,15 +129,28 @@ func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data [
 	}
 	defer a.Close()
 	out := &tail{most: maxSetUpOutput}
-	// Both are sent in base64, so that the shell does not interpret them.
+	// All values are sent in base64, so that the shell does not interpret them.
 	encoded := base64.StdEncoding.EncodeToString
-	script := fmt.Sprintf(`set -e
+	write := fmt.Sprintf(`set -e
 f=$(echo %s | base64 -d)
 mkdir -p -- "$(dirname -- "$f")"
-echo %s | base64 -d >"$f"
+echo %s | base64 -d >"$f"`, encoded([]byte(path.Clean(name))), encoded(data))
+	add := fmt.Sprintf(`set -e
+f=$(echo %s | base64 -d)
 git add -f -- "$f"
-git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -- "$f"`, encoded([]byte(path.Clean(name))), encoded(data), encoded([]byte(message)))
-	exit, err := a.Conn.RunCommand(ctx, script, quickCommand, out)
+git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -- "$f"`, encoded([]byte(path.Clean(name))), encoded([]byte(message)))
+	around, err := s.gitSandbox(ctx, state.Agent)
+	if err != nil {
+		return "", "", err
+	}
+	exit, err := a.Conn.RunCommand(ctx, write, quickCommand, out)
+	switch {
+	case err != nil || exit.Code != 0:
+	case around == nil:
+		exit, err = a.Conn.RunCommand(ctx, add, quickCommand, out)
+	default:
+		exit, err = a.Conn.RunSandboxed(ctx, *around, add, quickCommand, out)
+	}
 	if err != nil {
 		return "", "", visitFault(ctx, agentID, err)
 	}
@@ -155,7 +168,7 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 		return "", "", err
 	}
 	defer s.Gateway.Revoke(credential)
-	done, err := a.Conn.Push(ctx, 0, branch, false)
+	done, err := a.Conn.Push(ctx, 0, branch, false, around)
 	if err != nil {
 		return "", "", gitFault(err, "")
 	}

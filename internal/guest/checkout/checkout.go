@@ -56,6 +56,10 @@ type Repository struct {
 	// replaced in git's messages by the remote's URL.
 	Gateway   string
 	HookLimit time.Duration // timeout of the project's hooks; 5 minutes if 0
+	// Around wraps the command lines that run the project's hooks and other
+	// programs that git's configuration names, in a sandbox. If it is nil, they
+	// run without one.
+	Around func(argv []string) ([]string, error)
 	// Claim gives an empty folder to the agent's user.
 	Claim func(path string) error
 }

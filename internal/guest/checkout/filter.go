@@ -72,11 +72,13 @@ func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	// It runs the project's filters.
+	argv, err := r.around(gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...))
+	if err != nil {
+		return err
+	}
 	out, words := &bounded{limit: maxOutput}, newTail(nil)
-	exit, err := r.limited(ctx, quickLimit, Command{
-		Args: gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...),
-		Dir:  r.Path, Env: gitEnv, Stdout: out, Stderr: words,
-	})
+	exit, err := r.limited(ctx, quickLimit, Command{Args: argv, Dir: r.Path, Env: gitEnv, Stdout: out, Stderr: words})
 	if err != nil || exit == 0 && out.String() == "" {
 		return err
 	}

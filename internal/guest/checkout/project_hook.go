@@ -44,11 +44,23 @@ exec "$hook" "$@"`
 	})
 }
 
+// around wraps a command line with r.Around, if there is one.
+func (r *Repository) around(argv []string) ([]string, error) {
+	if r.Around == nil {
+		return argv, nil
+	}
+	return r.Around(argv)
+}
+
 // hooked runs a command that runs the project's hooks, as the agent's user,
-// with the user's own configuration and a timeout. If it fails or times out,
-// the error is a [*Failure] with [CodeHookFailed].
+// with the user's own configuration, a timeout, and r.Around. If it fails or
+// times out, the error is a [*Failure] with [CodeHookFailed].
 func (r *Repository) hooked(ctx context.Context, c Command) error {
 	words, limit := newTail(nil), cmp.Or(r.HookLimit, hookLimit)
+	var err error
+	if c.Args, err = r.around(c.Args); err != nil {
+		return err
+	}
 	c.Dir, c.Env, c.Hooks, c.Stdout, c.Stderr = r.Path, gitEnv, true, words, words
 	exit, err := r.limited(ctx, limit, c)
 	switch {

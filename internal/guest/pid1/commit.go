@@ -15,7 +15,7 @@ func (s *podServer) Commit(ctx context.Context, req *connect.Request[podv1.Commi
 		return nil, err
 	}
 	defer giveBack()
-	repo, err := s.repository(req.Msg.GetRepository())
+	repo, err := s.hookedRepository(req.Msg.GetRepository(), req.Msg.GetSandboxPolicy())
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (s *podServer) Push(ctx context.Context, req *connect.Request[podv1.PushReq
 		return nil, err
 	}
 	defer giveBack()
-	repo, err := s.repository(req.Msg.GetRepository())
+	repo, err := s.hookedRepository(req.Msg.GetRepository(), req.Msg.GetSandboxPolicy())
 	if err != nil {
 		return nil, err
 	}

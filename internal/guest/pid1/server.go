@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/mux"
 	"aloft/internal/wire/podv1/podv1connect"
 )
@@ -87,6 +88,18 @@ func (s *podServer) repository(n int32) (*checkout.Repository, error) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there is no repository %d; the machine has %d", n, len(s.d.repos)))
 	}
 	return s.d.repos[n], nil
+}
+
+// hookedRepository is repository with the sandbox of a policy around the
+// project's hooks. A nil policy means no sandbox.
+func (s *podServer) hookedRepository(n int32, p *agentv1.SandboxPolicy) (*checkout.Repository, error) {
+	repo, err := s.repository(n)
+	if err != nil || p == nil {
+		return repo, err
+	}
+	confined := *repo
+	confined.Around = func(argv []string) ([]string, error) { return s.d.confined(p, argv) }
+	return &confined, nil
 }
 
 // refusal splits an error: a refusal by git becomes a code and a message; other

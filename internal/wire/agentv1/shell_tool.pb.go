@@ -61,7 +61,9 @@ type ShellArgs struct {
 	RequestedSandboxPolicy *SandboxPolicy `protobuf:"bytes,13,opt,name=requested_sandbox_policy,json=requestedSandboxPolicy,proto3" json:"requested_sandbox_policy,omitempty"`
 	// The id of the shell session; by default the main agent's. A subagent that
 	// runs in the background has its own.
-	Shell         string `protobuf:"bytes,14,opt,name=shell,proto3" json:"shell,omitempty"`
+	Shell string `protobuf:"bytes,14,opt,name=shell,proto3" json:"shell,omitempty"`
+	// Set for a command that an allow list allows to run outside the sandbox.
+	Guard         *ShellGuard `protobuf:"bytes,15,opt,name=guard,proto3" json:"guard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +168,90 @@ func (x *ShellArgs) GetShell() string {
 	return ""
 }
 
+func (x *ShellArgs) GetGuard() *ShellGuard {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+// ShellGuard says what exec-daemon checks before a command runs outside the
+// sandbox: that sandboxed commands could not have changed which programs it
+// starts.
+type ShellGuard struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy under which the command runs in the sandbox if the check fails;
+	// without one it is then refused.
+	SandboxPolicy *SandboxPolicy `protobuf:"bytes,1,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
+	// The command runs git, so the configuration of its repositories counts.
+	Git bool `protobuf:"varint,2,opt,name=git,proto3" json:"git,omitempty"`
+	// The folders that the command changes to before it runs git, in order. Each
+	// is absolute or relative to those before it.
+	Folders []string `protobuf:"bytes,3,rep,name=folders,proto3" json:"folders,omitempty"`
+	// The command may run git in other folders too.
+	Elsewhere     bool `protobuf:"varint,4,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShellGuard) Reset() {
+	*x = ShellGuard{}
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShellGuard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShellGuard) ProtoMessage() {}
+
+func (x *ShellGuard) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShellGuard.ProtoReflect.Descriptor instead.
+func (*ShellGuard) Descriptor() ([]byte, []int) {
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ShellGuard) GetSandboxPolicy() *SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
+}
+
+func (x *ShellGuard) GetGit() bool {
+	if x != nil {
+		return x.Git
+	}
+	return false
+}
+
+func (x *ShellGuard) GetFolders() []string {
+	if x != nil {
+		return x.Folders
+	}
+	return nil
+}
+
+func (x *ShellGuard) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
 type ShellResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -179,7 +265,7 @@ type ShellResult struct {
 
 func (x *ShellResult) Reset() {
 	*x = ShellResult{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[1]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -191,7 +277,7 @@ func (x *ShellResult) String() string {
 func (*ShellResult) ProtoMessage() {}
 
 func (x *ShellResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[1]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -204,7 +290,7 @@ func (x *ShellResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellResult.ProtoReflect.Descriptor instead.
 func (*ShellResult) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{1}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ShellResult) GetResult() isShellResult_Result {
@@ -273,7 +359,7 @@ type ShellSuccess struct {
 
 func (x *ShellSuccess) Reset() {
 	*x = ShellSuccess{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +371,7 @@ func (x *ShellSuccess) String() string {
 func (*ShellSuccess) ProtoMessage() {}
 
 func (x *ShellSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[2]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,7 +384,7 @@ func (x *ShellSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellSuccess.ProtoReflect.Descriptor instead.
 func (*ShellSuccess) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{2}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ShellSuccess) GetExitCode() int32 {
@@ -380,7 +466,7 @@ type BackgroundCommand struct {
 
 func (x *BackgroundCommand) Reset() {
 	*x = BackgroundCommand{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +478,7 @@ func (x *BackgroundCommand) String() string {
 func (*BackgroundCommand) ProtoMessage() {}
 
 func (x *BackgroundCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[3]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +491,7 @@ func (x *BackgroundCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackgroundCommand.ProtoReflect.Descriptor instead.
 func (*BackgroundCommand) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{3}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BackgroundCommand) GetPid() int32 {
@@ -460,7 +546,7 @@ type ShellToolCall struct {
 
 func (x *ShellToolCall) Reset() {
 	*x = ShellToolCall{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +558,7 @@ func (x *ShellToolCall) String() string {
 func (*ShellToolCall) ProtoMessage() {}
 
 func (x *ShellToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[4]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +571,7 @@ func (x *ShellToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellToolCall.ProtoReflect.Descriptor instead.
 func (*ShellToolCall) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{4}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ShellToolCall) GetArgs() *ShellArgs {
@@ -513,7 +599,7 @@ type ShellToolCallDelta struct {
 
 func (x *ShellToolCallDelta) Reset() {
 	*x = ShellToolCallDelta{}
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +611,7 @@ func (x *ShellToolCallDelta) String() string {
 func (*ShellToolCallDelta) ProtoMessage() {}
 
 func (x *ShellToolCallDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_shell_tool_proto_msgTypes[5]
+	mi := &file_agent_v1_shell_tool_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +624,7 @@ func (x *ShellToolCallDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShellToolCallDelta.ProtoReflect.Descriptor instead.
 func (*ShellToolCallDelta) Descriptor() ([]byte, []int) {
-	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{5}
+	return file_agent_v1_shell_tool_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ShellToolCallDelta) GetStdout() string {
@@ -559,7 +645,7 @@ var File_agent_v1_shell_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\xd7\x04\n" +
+	"\x19agent/v1/shell_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x1dagent/v1/sandbox_policy.proto\x1a\x19agent/v1/tool_error.proto\"\x89\x05\n" +
 	"\tShellArgs\x12\x1e\n" +
 	"\acommand\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\acommand\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12+\n" +
@@ -571,12 +657,19 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\x1bfile_output_threshold_bytes\x18\v \x01(\x05B\x04\x90\xb5\x18\x01R\x18fileOutputThresholdBytes\x121\n" +
 	"\x14required_permissions\x18\f \x03(\tR\x13requiredPermissions\x12W\n" +
 	"\x18requested_sandbox_policy\x18\r \x01(\v2\x17.agent.v1.SandboxPolicyB\x04\x90\xb5\x18\x01R\x16requestedSandboxPolicy\x12\x1a\n" +
-	"\x05shell\x18\x0e \x01(\tB\x04\x90\xb5\x18\x01R\x05shell:\x14\x8a\xb5\x18\x10\n" +
+	"\x05shell\x18\x0e \x01(\tB\x04\x90\xb5\x18\x01R\x05shell\x120\n" +
+	"\x05guard\x18\x0f \x01(\v2\x14.agent.v1.ShellGuardB\x04\x90\xb5\x18\x01R\x05guard:\x14\x8a\xb5\x18\x10\n" +
 	"\x05Shell\x12\x05shell \x01B\n" +
 	"\n" +
 	"\b_timeoutJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
 	"J\x04\b\n" +
-	"\x10\vR\x0fsimple_commandsR\x12has_input_redirectR\x13has_output_redirectR\x0eparsing_result\"x\n" +
+	"\x10\vR\x0fsimple_commandsR\x12has_input_redirectR\x13has_output_redirectR\x0eparsing_result\"\x96\x01\n" +
+	"\n" +
+	"ShellGuard\x12>\n" +
+	"\x0esandbox_policy\x18\x01 \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\x12\x10\n" +
+	"\x03git\x18\x02 \x01(\bR\x03git\x12\x18\n" +
+	"\afolders\x18\x03 \x03(\tR\afolders\x12\x1c\n" +
+	"\telsewhere\x18\x04 \x01(\bR\telsewhere\"x\n" +
 	"\vShellResult\x122\n" +
 	"\asuccess\x18\x01 \x01(\v2\x16.agent.v1.ShellSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
@@ -624,29 +717,32 @@ func file_agent_v1_shell_tool_proto_rawDescGZIP() []byte {
 	return file_agent_v1_shell_tool_proto_rawDescData
 }
 
-var file_agent_v1_shell_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_agent_v1_shell_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agent_v1_shell_tool_proto_goTypes = []any{
 	(*ShellArgs)(nil),          // 0: agent.v1.ShellArgs
-	(*ShellResult)(nil),        // 1: agent.v1.ShellResult
-	(*ShellSuccess)(nil),       // 2: agent.v1.ShellSuccess
-	(*BackgroundCommand)(nil),  // 3: agent.v1.BackgroundCommand
-	(*ShellToolCall)(nil),      // 4: agent.v1.ShellToolCall
-	(*ShellToolCallDelta)(nil), // 5: agent.v1.ShellToolCallDelta
-	(*SandboxPolicy)(nil),      // 6: agent.v1.SandboxPolicy
-	(*ToolError)(nil),          // 7: agent.v1.ToolError
+	(*ShellGuard)(nil),         // 1: agent.v1.ShellGuard
+	(*ShellResult)(nil),        // 2: agent.v1.ShellResult
+	(*ShellSuccess)(nil),       // 3: agent.v1.ShellSuccess
+	(*BackgroundCommand)(nil),  // 4: agent.v1.BackgroundCommand
+	(*ShellToolCall)(nil),      // 5: agent.v1.ShellToolCall
+	(*ShellToolCallDelta)(nil), // 6: agent.v1.ShellToolCallDelta
+	(*SandboxPolicy)(nil),      // 7: agent.v1.SandboxPolicy
+	(*ToolError)(nil),          // 8: agent.v1.ToolError
 }
 var file_agent_v1_shell_tool_proto_depIdxs = []int32{
-	6, // 0: agent.v1.ShellArgs.requested_sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	2, // 1: agent.v1.ShellResult.success:type_name -> agent.v1.ShellSuccess
-	7, // 2: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
-	3, // 3: agent.v1.ShellSuccess.background:type_name -> agent.v1.BackgroundCommand
-	0, // 4: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
-	1, // 5: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7, // 0: agent.v1.ShellArgs.requested_sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	1, // 1: agent.v1.ShellArgs.guard:type_name -> agent.v1.ShellGuard
+	7, // 2: agent.v1.ShellGuard.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	3, // 3: agent.v1.ShellResult.success:type_name -> agent.v1.ShellSuccess
+	8, // 4: agent.v1.ShellResult.error:type_name -> agent.v1.ToolError
+	4, // 5: agent.v1.ShellSuccess.background:type_name -> agent.v1.BackgroundCommand
+	0, // 6: agent.v1.ShellToolCall.args:type_name -> agent.v1.ShellArgs
+	2, // 7: agent.v1.ShellToolCall.result:type_name -> agent.v1.ShellResult
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_shell_tool_proto_init() }
@@ -658,18 +754,18 @@ func file_agent_v1_shell_tool_proto_init() {
 	file_agent_v1_sandbox_policy_proto_init()
 	file_agent_v1_tool_error_proto_init()
 	file_agent_v1_shell_tool_proto_msgTypes[0].OneofWrappers = []any{}
-	file_agent_v1_shell_tool_proto_msgTypes[1].OneofWrappers = []any{
+	file_agent_v1_shell_tool_proto_msgTypes[2].OneofWrappers = []any{
 		(*ShellResult_Success)(nil),
 		(*ShellResult_Error)(nil),
 	}
-	file_agent_v1_shell_tool_proto_msgTypes[3].OneofWrappers = []any{}
+	file_agent_v1_shell_tool_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_shell_tool_proto_rawDesc), len(file_agent_v1_shell_tool_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -795,7 +795,10 @@ type CommitRequest struct {
 	// The number of the repository; 0, the default, is the first.
 	Repository int32 `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	// Commit without running the project's git hooks.
-	SkipHooks     bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
+	SkipHooks bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
+	// The sandbox policy for the project's git hooks, and for other programs that
+	// git's configuration names; without one they run outside the sandbox.
+	SandboxPolicy *agentv1.SandboxPolicy `protobuf:"bytes,4,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -849,6 +852,13 @@ func (x *CommitRequest) GetSkipHooks() bool {
 		return x.SkipHooks
 	}
 	return false
+}
+
+func (x *CommitRequest) GetSandboxPolicy() *agentv1.SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
 }
 
 type CommitResponse struct {
@@ -1139,7 +1149,9 @@ type PushRequest struct {
 	Branch     string                 `protobuf:"bytes,1,opt,name=branch,proto3" json:"branch,omitempty"`
 	Repository int32                  `protobuf:"varint,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	// Push without running the project's pre-push hook.
-	SkipHooks     bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
+	SkipHooks bool `protobuf:"varint,3,opt,name=skip_hooks,json=skipHooks,proto3" json:"skip_hooks,omitempty"`
+	// The sandbox policy for that hook, as in CommitRequest.
+	SandboxPolicy *agentv1.SandboxPolicy `protobuf:"bytes,4,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1205,13 @@ func (x *PushRequest) GetSkipHooks() bool {
 		return x.SkipHooks
 	}
 	return false
+}
+
+func (x *PushRequest) GetSandboxPolicy() *agentv1.SandboxPolicy {
+	if x != nil {
+		return x.SandboxPolicy
+	}
+	return nil
 }
 
 type PushResponse struct {
@@ -1596,14 +1615,15 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\n" +
 	"credential\x18\x01 \x01(\tR\n" +
 	"credential\"\x1a\n" +
-	"\x18SetGitCredentialResponse\"h\n" +
+	"\x18SetGitCredentialResponse\"\xa8\x01\n" +
 	"\rCommitRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x02 \x01(\x05R\n" +
 	"repository\x12\x1d\n" +
 	"\n" +
-	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\"z\n" +
+	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\x12>\n" +
+	"\x0esandbox_policy\x18\x04 \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\"z\n" +
 	"\x0eCommitResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\bR\x04made\x12\x12\n" +
@@ -1620,14 +1640,15 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05event\">\n" +
 	"\vCommandExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
-	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"d\n" +
+	"\ttimed_out\x18\x02 \x01(\bR\btimedOut\"\xa4\x01\n" +
 	"\vPushRequest\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\tR\x06branch\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x02 \x01(\x05R\n" +
 	"repository\x12\x1d\n" +
 	"\n" +
-	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\"|\n" +
+	"skip_hooks\x18\x03 \x01(\bR\tskipHooks\x12>\n" +
+	"\x0esandbox_policy\x18\x04 \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\"|\n" +
 	"\fPushResponse\x12\x16\n" +
 	"\x06commit\x18\x01 \x01(\tR\x06commit\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -1709,31 +1730,33 @@ var file_pod_v1_pod_service_proto_depIdxs = []int32{
 	5,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
 	0,  // 5: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
 	6,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
-	25, // 7: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	15, // 8: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
-	1,  // 9: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	7,  // 10: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	9,  // 11: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	11, // 12: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	13, // 13: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
-	16, // 14: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	18, // 15: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	20, // 16: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	22, // 17: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
-	3,  // 18: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	8,  // 19: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	10, // 20: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	12, // 21: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	14, // 22: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	17, // 23: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	19, // 24: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	21, // 25: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	23, // 26: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
-	18, // [18:27] is the sub-list for method output_type
-	9,  // [9:18] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	25, // 7: pod.v1.CommitRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	25, // 8: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	15, // 9: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	25, // 10: pod.v1.PushRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	1,  // 11: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	7,  // 12: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	9,  // 13: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	11, // 14: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	13, // 15: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	16, // 16: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	18, // 17: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	20, // 18: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	22, // 19: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
+	3,  // 20: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	8,  // 21: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	10, // 22: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	12, // 23: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	14, // 24: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	17, // 25: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	19, // 26: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	21, // 27: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	23, // 28: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
+	20, // [20:29] is the sub-list for method output_type
+	11, // [11:20] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }
