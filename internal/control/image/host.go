@@ -3,27 +3,45 @@ package image
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// systemDirs are the folders of programs and libraries next to /usr.
-var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+// viewDirs are the top-level folders of the host that a machine sees with its own
+// changes on top. Those that are links into /usr become such links.
+var viewDirs = []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// hostConfig lists what a machine sees of the host's /etc: what programs in
-// /usr need to run, and nothing specific to this host. It is an allow list, so
-// that files added to /etc later are not exposed.
+// localDirs are the view folders that no distribution's package writes to. A file in
+// them may be a secret of this host, so what others may not read is hidden.
+var localDirs = []string{"opt", "usr/local"}
+
+// hostConfig lists what a machine sees of the host's /etc beside the files of the
+// packages: what programs in /usr need to run, and nothing specific to this host. It
+// is an allow list, so that files added to /etc later are not exposed.
 var hostConfig = []string{
-	"alternatives", "ld.so.conf", "ld.so.conf.d", "ld.so.cache",
-	"debian_version", "os-release", "localtime", "timezone", "locale.alias",
+	"alternatives", "ca-certificates.conf", "ld.so.conf", "ld.so.conf.d", "ld.so.cache",
+	"debian_version", "os-release", "lsb-release", "localtime", "timezone", "locale.alias", "locale.gen",
 	"services", "protocols", "rpc", "ethertypes", "mime.types", "magic",
 	"inputrc", "terminfo", "login.defs", "security/limits.conf", "security/pam_env.conf",
 	"ssl/openssl.cnf", "ssl/certs/java", "fonts", "perl", "python3", "vim",
 	"gai.conf", "host.conf", "java-8-openjdk", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "java-25-openjdk",
 }
 
-// prepareHost returns the image of the host's own /usr. Its generated layer is
+// A host is the system that the image "host" shows.
+type host struct {
+	root     *os.Root // its /
+	settings string   // what apt-config dump prints
+	own      string   // the image store's folder, which no machine may see
+}
+
+// prepareHost returns the image of the host's own system. Its generated layer is
 // updated when the process restarts, if its sources have changed.
 func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	s.mu.Lock()
@@ -31,33 +49,16 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	if s.host != nil {
 		return *s.host, nil
 	}
-	t := skeleton()
-	img := Image{Binds: []Bind{{Source: "/usr", Target: "/usr"}}}
-	for _, name := range systemDirs {
-		info, err := os.Lstat("/" + name)
-		if err != nil {
-			continue // not every host has all of them
-		}
-		if info.IsDir() {
-			t.dir(name, 0o755, 0)
-			img.Binds = append(img.Binds, Bind{Source: "/" + name, Target: "/" + name})
-			continue
-		}
-		target, err := os.Readlink("/" + name)
-		if err != nil || !strings.HasPrefix(filepath.Join("/", target), "/usr/") {
-			return Image{}, fmt.Errorf("/%s is neither a directory nor a link into /usr; use a rootfs:DIR or oci:DIR image", name)
-		}
-		t.link(name, target)
-	}
-	etc, err := os.OpenRoot("/etc")
+	root, err := os.OpenRoot("/")
 	if err != nil {
 		return Image{}, err
 	}
-	defer func() { _ = etc.Close() }()
-	for _, name := range hostConfig {
-		if err := t.copyIn(etc, name); err != nil {
-			return Image{}, fmt.Errorf("copy /etc/%s: %w", name, err)
-		}
+	defer func() { _ = root.Close() }()
+	// A host without apt has no settings.
+	settings, _ := exec.CommandContext(ctx, "apt-config", "dump").Output()
+	t, img, err := host{root: root, settings: string(settings), own: s.dir}.view()
+	if err != nil {
+		return Image{}, err
 	}
 	bundle, err := hostBundle()
 	if err != nil {
@@ -74,26 +75,124 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img.Binds = append(img.Binds, mountsBelow(string(mounts), img.Binds)...)
+	img.Binds = mountsBelow(string(mounts), "/usr")
 	img.Lower, img.Pinned = []string{dir}, "host"
 	s.host = &img
 	return img, nil
 }
 
-// mountsBelow returns bind mounts for the file systems mounted below the bound
-// folders, since a bind mount does not include them.
-func mountsBelow(mountinfo string, binds []Bind) []Bind {
+// view returns the generated layer of the image and the image's views and
+// environment.
+func (h host) view() (*tree, Image, error) {
+	t := skeleton()
+	var img Image
+	for _, name := range viewDirs {
+		info, err := h.root.Lstat(name)
+		switch {
+		case err != nil:
+			continue // not every host has all of them
+		case info.IsDir() && !within(h.own, "/"+name):
+			t.like(h.root, name)
+			img.Views = append(img.Views, name)
+			continue
+		case info.IsDir() && name == "opt":
+			continue // the server's data is there
+		case info.IsDir():
+			return nil, img, fmt.Errorf("the server's data is in %s, below /%s, which machines see: move it, for example to /var/lib/aloft", h.own, name)
+		}
+		target, err := h.root.Readlink(name)
+		if err != nil || !strings.HasPrefix(filepath.Join("/", target), "/usr/") {
+			return nil, img, fmt.Errorf("/%s is neither a directory nor a link into /usr; use a rootfs:DIR or oci:DIR image", name)
+		}
+		t.link(name, target)
+	}
+	for _, name := range hostConfig {
+		if err := t.copyIn(h.root, "etc/"+name); err != nil {
+			return nil, img, fmt.Errorf("copy /etc/%s: %w", name, err)
+		}
+	}
+	h.addUsers(t)
+	if err := h.addPackages(t); err != nil {
+		return nil, img, err
+	}
+	h.addSources(t)
+	for _, name := range localDirs {
+		if slices.Contains(img.Views, strings.Split(name, "/")[0]) {
+			h.hideSecrets(t, name)
+		}
+	}
+	if dirs := h.programDirs(img.Views); len(dirs) > 0 {
+		search := strings.Join(append([]string{systemPath}, dirs...), ":")
+		img.Config.Env = []string{"PATH=" + search}
+		t.file("etc/sudoers", 0o440, 0, sudoers(search))
+		t.file("etc/profile", 0o644, 0, profile(dirs))
+	}
+	return t, img, nil
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// programDirs returns the folders of programs that are installed by hand beside a
+// distribution's packages: bin of each folder in /usr/local and /opt. The server's own
+// PATH does not tell: sudo takes them out of it.
+func (h host) programDirs(views []string) (dirs []string) {
+	for _, dir := range []string{"usr/local/*/bin", "opt/*/bin"} {
+		if !slices.Contains(views, strings.Split(dir, "/")[0]) {
+			continue
+		}
+		found, _ := fs.Glob(h.root.FS(), dir) // the patterns are valid
+		for _, name := range found {
+			if h.isOpen(path.Dir(name)) && h.isOpen(name) && !strings.ContainsAny(name, "\"'\\$`\n:,= ") {
+				dirs = append(dirs, "/"+name)
+			}
+		}
+	}
+	return dirs
+}
+
+// isOpen reports whether name is a folder that everybody may enter.
+func (h host) isOpen(name string) bool {
+	info, err := h.root.Lstat(name)
+	return err == nil && info.IsDir() && info.Mode().Perm()&0o005 == 0o005
+}
+
+// hideSecrets hides the files and folders below dir that are not for everybody:
+// root in a machine could read them.
+func (h host) hideSecrets(t *tree, dir string) {
+	f, err := h.root.Open(dir)
+	if err != nil {
+		return // there is no such folder
+	}
+	names, _ := f.Readdirnames(-1) // what cannot be listed cannot be opened either
+	defer func() { _ = f.Close() }()
+	for _, n := range names {
+		name := path.Join(dir, n)
+		var st unix.Stat_t
+		if unix.Fstatat(int(f.Fd()), n, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // removed meanwhile
+		}
+		switch kind := st.Mode & unix.S_IFMT; {
+		case kind == unix.S_IFLNK:
+		case kind == unix.S_IFDIR && st.Mode&0o005 == 0o005:
+			h.hideSecrets(t, name)
+		case kind == unix.S_IFDIR || st.Mode&0o004 == 0:
+			t.hide(h.root, name)
+		}
+	}
+}
+
+// mountsBelow returns bind mounts for the file systems mounted below dir, since the
+// view of dir does not include them.
+func mountsBelow(mountinfo, dir string) []Bind {
 	var out []Bind
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
 		if len(fields) < 5 {
 			continue
 		}
-		path := unescape(fields[4])
-		for _, b := range binds {
-			if strings.HasPrefix(path, b.Source+"/") {
-				out = append(out, Bind{Source: path, Target: path})
-			}
+		if path := unescape(fields[4]); strings.HasPrefix(path, dir+"/") {
+			out = append(out, Bind{Source: path, Target: path})
 		}
 	}
 	return out

@@ -1,6 +1,6 @@
 // Package image turns the name of an image into directories that an overlay can
-// be mounted from. It supports the names "host" (the host's /usr under a fresh
-// root), "rootfs:DIR" (a tree on disk), "oci:DIR" or "oci:DIR:TAG" (an OCI
+// be mounted from. It supports the names "host" (the host's own programs and
+// packages), "rootfs:DIR" (a tree on disk), "oci:DIR" or "oci:DIR:TAG" (an OCI
 // image layout), "local:NAME" (an imported image), and references to images in
 // a registry: debian:12, ghcr.io/team/app@sha256:…. Machines of any image have
 // the user ubuntu, /workspace, a sudoers file and the host's CA bundle.
@@ -30,6 +30,7 @@ import (
 // An Image is a root file system that can be mounted.
 type Image struct {
 	Lower  []string // directories of the layers, topmost first
+	Views  []string // top-level directories of the host, without the slash, that are layers below those of the same name in Lower
 	Binds  []Bind   // directories of the host to bind read-only
 	Pinned string   // a name for [Store.Prepare] that always means this content, for storing with what depends on the image
 	Digest string   // identifies the content; "" if unknown (host, rootfs:)

@@ -38,16 +38,6 @@ var (
 		"www-data:*:19000:0:99999:7:::", "_apt:*:19000:0:99999:7:::", "nobody:*:19000:0:99999:7:::", shadowLine)
 	shadowLine = "ubuntu:!:19000:0:99999:7:::"
 
-	sudoers = lines(
-		"Defaults env_reset",
-		`Defaults secure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"`,
-		`Defaults env_keep += "SSL_CERT_FILE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT"`,
-		`Defaults env_keep += "http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY DEBIAN_FRONTEND"`,
-		"Defaults lecture=never",
-		"root ALL=(ALL:ALL) ALL",
-		userSudo,
-		"@includedir /etc/sudoers.d",
-	)
 	userSudo = "ubuntu ALL=(ALL:ALL) NOPASSWD:ALL"
 
 	pamFiles = map[string][]byte{
@@ -63,17 +53,6 @@ var (
 		"other":                         lines("auth required pam_deny.so", "account required pam_deny.so", "password required pam_deny.so", "session required pam_deny.so"),
 	}
 
-	profile = lines(
-		`if [ "$(id -u)" -eq 0 ]; then`,
-		`  PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"`,
-		"else",
-		`  PATH="$HOME/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"`,
-		"fi",
-		"export PATH",
-		`if [ -n "${BASH-}" ] && [ -n "${PS1-}" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi`,
-		"for i in /etc/profile.d/*.sh; do if [ -r \"$i\" ]; then . \"$i\"; fi; done",
-		"unset i",
-	)
 	bashrc = lines(
 		`[ -z "${PS1-}" ] && return`,
 		"shopt -s checkwinsize",
@@ -89,6 +68,42 @@ var (
 		"if [ -x /usr/bin/dircolors ]; then eval \"$(dircolors -b)\"; alias ls='ls --color=auto'; fi",
 	)
 )
+
+// systemPath is the PATH of root and, in another order, of users.
+const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// sudoers returns a sudoers file. search is the PATH of commands run by sudo.
+func sudoers(search string) []byte {
+	return lines(
+		"Defaults env_reset",
+		`Defaults secure_path="`+search+`"`,
+		`Defaults env_keep += "SSL_CERT_FILE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT"`,
+		`Defaults env_keep += "http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY DEBIAN_FRONTEND"`,
+		"Defaults lecture=never",
+		"root ALL=(ALL:ALL) ALL",
+		userSudo,
+		"@includedir /etc/sudoers.d",
+	)
+}
+
+// profile returns the profile of login shells, whose PATH ends with dirs.
+func profile(dirs []string) []byte {
+	more := ""
+	for _, d := range dirs {
+		more += ":" + d
+	}
+	return lines(
+		`if [ "$(id -u)" -eq 0 ]; then`,
+		`  PATH="`+systemPath+more+`"`,
+		"else",
+		`  PATH="$HOME/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin`+more+`"`,
+		"fi",
+		"export PATH",
+		`if [ -n "${BASH-}" ] && [ -n "${PS1-}" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi`,
+		"for i in /etc/profile.d/*.sh; do if [ -r \"$i\" ]; then . \"$i\"; fi; done",
+		"unset i",
+	)
+}
 
 // skeleton returns a complete root file system without programs.
 func skeleton() *tree {
@@ -117,13 +132,13 @@ func skeleton() *tree {
 	t.file("etc/resolv.conf", 0o644, 0, nil)
 	t.file("etc/fstab", 0o644, 0, nil)
 	t.file("etc/environment", 0o644, 0, nil)
-	t.file("etc/profile", 0o644, 0, profile)
+	t.file("etc/profile", 0o644, 0, profile(nil))
 	t.file("etc/bash.bashrc", 0o644, 0, bashrc)
 	for name, text := range pamFiles {
 		t.file("etc/pam.d/"+name, 0o644, 0, text)
 	}
 	t.dir("etc/sudoers.d", 0o750, 0)
-	t.file("etc/sudoers", 0o440, 0, sudoers)
+	t.file("etc/sudoers", 0o440, 0, sudoers(systemPath))
 	t.file("root/.profile", 0o644, 0, userProfile)
 	t.file("root/.bashrc", 0o644, 0, userBashrc)
 	homeAndWorkspace(t)

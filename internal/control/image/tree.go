@@ -2,13 +2,19 @@ package image
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A tree is a small generated file system. It is a value, so that it can be
@@ -16,10 +22,16 @@ import (
 type tree struct{ entries map[string]entry }
 
 type entry struct {
-	mode fs.FileMode // with type and sticky bit
-	id   int         // owner and group
-	data []byte      // a file's content or a link's target
+	mode  fs.FileMode // with type and sticky bit; whiteout hides what lies below
+	id    int         // owner
+	group int
+	data  []byte    // a file's content or a link's target
+	from  string    // the file of the host to copy, instead of data
+	time  time.Time // of that file
 }
+
+// whiteout is the mode of an entry that hides what the layers below have there.
+const whiteout = fs.ModeDevice | fs.ModeCharDevice
 
 func (t *tree) addEntry(name string, e entry) {
 	if t.entries == nil {
@@ -32,12 +44,83 @@ func (t *tree) addEntry(name string, e entry) {
 // 0755.
 func (t *tree) dir(name string, mode fs.FileMode, id int) {
 	t.parents(name)
-	t.addEntry(name, entry{mode: fs.ModeDir | mode, id: id})
+	t.addEntry(name, entry{mode: fs.ModeDir | mode, id: id, group: id})
 }
 
 func (t *tree) file(name string, mode fs.FileMode, id int, data []byte) {
 	t.parents(name)
-	t.addEntry(name, entry{mode: mode, id: id, data: data})
+	t.addEntry(name, entry{mode: mode, id: id, group: id, data: data})
+}
+
+// has reports whether the tree has an entry of the name.
+func (t *tree) has(name string) bool {
+	_, ok := t.entries[name]
+	return ok
+}
+
+// like adds a directory of the host, with its owner and mode but without its
+// content, and its parents likewise. It reports whether the host has it and lets
+// everybody enter it; directories of the tree stay as they are.
+func (t *tree) like(host *os.Root, name string) bool {
+	if name == "." || t.has(name) {
+		return true
+	}
+	info, err := host.Lstat(name)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o005 != 0o005 || !t.like(host, path.Dir(name)) {
+		return false
+	}
+	e := entry{mode: info.Mode()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.id, e.group = int(st.Uid), int(st.Gid)
+	}
+	t.addEntry(name, e)
+	return true
+}
+
+// hide hides a file or folder that a layer below shows.
+func (t *tree) hide(host *os.Root, name string) {
+	if t.like(host, path.Dir(name)) && !t.has(name) {
+		t.addEntry(name, entry{mode: whiteout})
+	}
+}
+
+// copyAllLater is copyLater for a file or for all files in a directory and below. A
+// missing path adds nothing.
+func (t *tree) copyAllLater(host *os.Root, name string) error {
+	info, err := host.Lstat(name)
+	if err != nil || !info.IsDir() {
+		t.copyLater(host, name)
+		return nil //nolint:nilerr // not every host has it
+	}
+	entries, err := fs.ReadDir(host.FS(), name)
+	if err != nil {
+		return err
+	}
+	t.like(host, name)
+	for _, e := range entries {
+		if e.Type() == fs.ModeSymlink {
+			err = t.copyIn(host, path.Join(name, e.Name()))
+		} else {
+			err = t.copyAllLater(host, path.Join(name, e.Name()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyLater adds a file of the host that everybody may read. Only its name, size
+// and time are part of the tree's digest, so that large files are read only if the
+// tree is written.
+func (t *tree) copyLater(host *os.Root, name string) {
+	info, err := host.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 || !t.like(host, path.Dir(name)) {
+		return
+	}
+	e := entry{mode: info.Mode().Perm(), from: filepath.Join(host.Name(), name), time: info.ModTime()}
+	e.data = fmt.Appendf(nil, "%s %d %d", e.from, info.Size(), e.time.UnixNano())
+	t.addEntry(name, e)
 }
 
 func (t *tree) link(name, target string) {
@@ -74,43 +157,61 @@ func (t *tree) digest(w io.Writer) {
 	for _, name := range t.names() {
 		e := t.entries[name]
 		field([]byte(name))
-		field(fmt.Appendf(nil, "%d %d", e.mode, e.id))
+		field(fmt.Appendf(nil, "%d %d %d", e.mode, e.id, e.group))
 		field(e.data)
 	}
 }
 
-// write writes the tree into dir, which must be empty and trusted.
+// write writes the tree into dir, which must be empty and trusted. No entry of a tree
+// is below a link.
 func (t *tree) write(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
 	for _, name := range t.names() {
-		if err := t.writeOne(root, name, t.entries[name]); err != nil {
+		if err := t.entries[name].write(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (t *tree) writeOne(root *os.Root, name string, e entry) error {
+func (e entry) write(path string) error {
 	switch e.mode.Type() {
 	case fs.ModeSymlink:
-		return root.Symlink(string(e.data), name)
+		return os.Symlink(string(e.data), path)
+	case whiteout:
+		return unix.Mknod(path, unix.S_IFCHR, 0)
 	case fs.ModeDir:
-		if err := root.Mkdir(name, 0o755); err != nil {
-			return err
-		}
-	default:
-		if err := root.WriteFile(name, e.data, 0o600); err != nil {
-			return err
-		}
+		err := os.Mkdir(path, 0o755)
+		return errors.Join(err, os.Lchown(path, e.id, e.group), os.Chmod(path, e.mode&^fs.ModeType))
 	}
-	if err := root.Lchown(name, e.id, e.id); err != nil {
+	// A link is many times faster than a copy, and a layer is never changed. Programs
+	// that own the files replace them and do not write into them.
+	if e.from != "" && os.Link(e.from, path) == nil {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
 	}
-	return root.Chmod(name, e.mode&^fs.ModeType)
+	if e.from == "" {
+		_, err = f.Write(e.data)
+	} else {
+		err = e.copyTo(f)
+	}
+	return errors.Join(err, f.Chown(e.id, e.group), f.Chmod(e.mode), f.Close())
+}
+
+// copyTo copies the file of the host with its time: apt asks a server only for what
+// is newer.
+func (e entry) copyTo(to *os.File) error {
+	from, err := os.Open(e.from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	if _, err := io.Copy(to, from); err != nil {
+		return err
+	}
+	return os.Chtimes(to.Name(), e.time, e.time)
 }
 
 // copyIn adds a file, link or directory of the host with all its content and
@@ -130,9 +231,9 @@ func (t *tree) copyIn(host *os.Root, name string) error {
 		if err != nil {
 			return err
 		}
-		t.link(path.Join("etc", name), target)
+		t.link(name, target)
 	case info.IsDir() && info.Mode().Perm()&0o005 == 0o005:
-		t.dir(path.Join("etc", name), info.Mode().Perm(), 0)
+		t.dir(name, info.Mode().Perm(), 0)
 		entries, err := fs.ReadDir(host.FS(), name)
 		if err != nil {
 			return err
@@ -147,12 +248,13 @@ func (t *tree) copyIn(host *os.Root, name string) error {
 		if err != nil {
 			return err
 		}
-		t.file(path.Join("etc", name), info.Mode().Perm(), 0, data)
+		t.file(name, info.Mode().Perm(), 0, data)
 	}
 	return nil
 }
 
-// maxCopied is the maximum size of a file copied from the host's /etc.
+// maxCopied is the maximum size of a file copied from the host's /etc and of the
+// package database that is read.
 const maxCopied = 4 << 20
 
 func lines(l ...string) []byte { return []byte(strings.Join(l, "\n") + "\n") }

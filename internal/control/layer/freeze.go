@@ -120,16 +120,25 @@ func (s *Store) Has(id string) bool {
 // directory gets the owner, mode, attributes and time of the machine's root. If
 // id is "", it belongs to root, with mode 0755.
 func (s *Store) Top(id, path string) error {
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return fmt.Errorf("layer above %s: %w", id, err)
-	}
-	if id == "" {
-		return nil
-	}
-	if err := copyAttributes(s.tree(id), path); err != nil {
+	err := func() error {
+		if id == "" {
+			return os.Mkdir(path, 0o755)
+		}
+		return NewFolder(s.tree(id), path)
+	}()
+	if err != nil {
 		return fmt.Errorf("layer above %s: %w", id, err)
 	}
 	return nil
+}
+
+// NewFolder creates the directory path with the owner, mode, attributes and time of
+// the directory above which it is to be mounted.
+func NewFolder(above, path string) error {
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	return copyAttributes(above, path)
 }
 
 // copyAttributes gives the directory to the attributes of the directory from,

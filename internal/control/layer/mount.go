@@ -18,6 +18,8 @@ import (
 // The mount options keep upper independent of this lower, whatever the host's
 // defaults: no redirects, and no files without their data. So upper can be
 // frozen, packed and merged.
+//
+// upper must be below the folder that contains work, and not through a link.
 func Mount(target string, lower []string, upper, work string) error {
 	return mount(target, lower, upper, work, func(path string) (int, error) {
 		return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -26,8 +28,7 @@ func Mount(target string, lower []string, upper, work string) error {
 
 // MountMapped is like [Mount] with idmapped layers: the owners of files on the disk
 // are mapped by the user namespace ids. The namespace must also map some id to the
-// caller, because an overlay creates some files as its mounter. upper and work must
-// be in the same folder. It needs Linux 6.15, and file systems with idmapped mounts.
+// caller, because an overlay creates some files as its mounter. It needs Linux 6.15, and file systems with idmapped mounts.
 func MountMapped(target string, lower []string, upper, work string, ids *os.File) error {
 	return mount(target, lower, upper, work, func(path string) (int, error) { return openMapped(path, ids) })
 }
@@ -81,14 +82,15 @@ func mount(target string, lower []string, upper, work string, open func(path str
 		lowers = append(lowers, n)
 	}
 	// Both below one descriptor: an overlay wants them on the same mount.
-	parent, err := name(filepath.Dir(upper))
+	parent, err := name(filepath.Dir(work))
 	if err != nil {
 		return err
 	}
-	if filepath.Dir(work) != filepath.Dir(upper) {
+	below, ok := strings.CutPrefix(upper, filepath.Dir(work)+"/")
+	if !ok {
 		return fmt.Errorf("mount overlay: %s is not beside %s", work, upper)
 	}
-	up, wk := parent+"/"+filepath.Base(upper), parent+"/"+filepath.Base(work)
+	up, wk := parent+"/"+below, parent+"/"+filepath.Base(work)
 	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + up + ",workdir=" + wk + ",redirect_dir=off,metacopy=off,index=off"
 	if len(options) >= os.Getpagesize() {
 		return fmt.Errorf("mount overlay: %d layers are too many: start from a snapshot that was exported and imported, which is one layer, or from the image", len(lower))

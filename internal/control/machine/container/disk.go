@@ -148,10 +148,17 @@ const maxHeld = 1 << 20
 func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	disks := map[uint64]bool{}
 	// Its root is mounted where only it sees it, or in its folder.
+	rec, _ := m.record() // without one, the machine was never started
 	for _, path := range []string{m.rootOfInit(), m.path("rootfs"), m.path("upper")} {
 		var stat unix.Stat_t
-		if unix.Stat(path, &stat) == nil {
-			disks[stat.Dev] = true
+		if path == "" || unix.Stat(path, &stat) != nil {
+			continue
+		}
+		disks[stat.Dev] = true
+		for _, name := range rec.Image.Views {
+			if unix.Lstat(filepath.Join(path, name), &stat) == nil {
+				disks[stat.Dev] = true
+			}
 		}
 	}
 	all, err := mountedHierarchies()

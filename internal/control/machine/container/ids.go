@@ -118,6 +118,11 @@ func (rec record) canMap(ids *os.File) error {
 			return err
 		}
 	}
+	for _, name := range rec.Image.Views {
+		if err := layer.CanMap("/"+name, ids); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

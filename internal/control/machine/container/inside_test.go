@@ -58,7 +58,7 @@ func TestInside(t *testing.T) {
 				"host's files":          {"ls " + secret + " " + r.conf.Dir + " 2>&1 | grep -c 'No such file'", "2\n"},
 				"host's homes":          {"ls /home; ls -A /root", "ubuntu\n.bashrc\n.profile\n"},
 				"no docker socket":      {"find / -xdev -type s 2>/dev/null; ls /var/run/docker.sock 2>/dev/null; true", ""},
-				"usr is read-only":      {"touch /usr/x 2>&1 | grep -c 'Read-only'; ls -A /workspace | wc -l", "1\n0\n"},
+				"usr is its own":        {"touch /usr/x-of-a-machine && rm /usr/bin/factor && ls /usr/x-of-a-machine /usr/bin/factor 2>/dev/null; ls -A /workspace | wc -l", "/usr/x-of-a-machine\n0\n"},
 				"no password opens":     {"cut -d: -f2 /etc/shadow | sort -u | tr '\\n' ' '", "! * "},
 				"workspace":             {"stat -c '%u:%g %a' /workspace /home/ubuntu /tmp /opt/cursor/artifacts", "1000:1000 755\n1000:1000 755\n0:0 1777\n1000:1000 755\n"},
 				"programs":              {"test -x /pod-daemon && test ! -e /aloft && echo yes", "yes\n"},
@@ -84,9 +84,15 @@ func TestInside(t *testing.T) {
 			for line := range strings.Lines(mounts) {
 				f := strings.Fields(line)
 				at, from := f[4], f[3]
-				if strings.Contains(from, "host-secret") || strings.HasPrefix(at, "/usr") && !strings.Contains(f[5], "ro") {
+				if strings.Contains(from, "host-secret") || strings.HasPrefix(at, "/usr/") && !strings.Contains(f[5], "ro") {
 					t.Errorf("mount %s", line)
 				}
+			}
+			if _, err := os.Lstat("/usr/x-of-a-machine"); err == nil {
+				t.Error("the machine writes to the host's /usr")
+			}
+			if _, err := os.Lstat("/usr/bin/factor"); err != nil {
+				t.Errorf("the machine has removed a program of the host: %v", err)
 			}
 		})
 	}

@@ -160,12 +160,15 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			if err := m.r.makeRootPoint(); err != nil {
 				return err
 			}
-			if err := layer.MountMapped(at.rootfs, rec.lower(), m.path("upper"), m.path("work"), space.layers); err != nil {
+			err := m.mountRoot(rec, at.rootfs, func(target string, lower []string, upper, work string) error {
+				return layer.MountMapped(target, lower, upper, work, space.layers)
+			})
+			if err != nil {
 				return err
 			}
 			return eng.run(ctx, m, space.first, network, memory)
 		})
-	} else if err = layer.Mount(at.rootfs, rec.lower(), m.path("upper"), m.path("work")); err == nil {
+	} else if err = m.mountRoot(rec, at.rootfs, layer.Mount); err == nil {
 		err = eng.run(ctx, m, 0, network, memory)
 	}
 	if err != nil {

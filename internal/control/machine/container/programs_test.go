@@ -8,9 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -144,53 +141,4 @@ func tcpServer(t *testing.T, do func(net.Conn)) int {
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-// TestPackages installs packages in a machine from the host's package sources.
-func TestPackages(t *testing.T) {
-	for _, name := range []string{"apt-get", "npm", "node", "dpkg-deb"} {
-		need.Command(t, name)
-	}
-	sources, err := exec.Command("apt-get", "indextargets", "--format", "deb [trusted=yes] $(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry, err := exec.Command("npm", "config", "get", "registry").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := ""
-	for _, path := range []string{os.Getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt"} {
-		if data, err := os.ReadFile(path); err == nil {
-			bundle = string(data)
-			break
-		}
-	}
-	list := strings.SplitN(string(sources), "\n", 2)[0]
-	for name, path := range engines(t) {
-		t.Run(name, func(t *testing.T) {
-			m := create(t, newRuntime(t, t.TempDir(), path), machine.Spec{Image: "host", Network: policy.Network{Mode: policy.AllowAll}})
-			for _, f := range []struct{ path, text string }{{"/tmp/sources.list", list}, {"/tmp/bundle.pem", bundle}} {
-				for text := f.text; text != ""; { // the length of an argument is limited
-					n := min(len(text), 64<<10)
-					if got := ask(t, m, "sh", "-c", `printf %s "$0" >> `+f.path, text[:n]); got.Output != "" {
-						t.Fatal(got.Output)
-					}
-					text = text[n:]
-				}
-			}
-			const apt = `set -e; mkdir -p /tmp/apt/lists/partial /tmp/apt/archives/partial; cd /tmp/apt; touch status
-o="-o Dir::State::Lists=/tmp/apt/lists -o Dir::State::status=/tmp/apt/status -o Dir::Cache=/tmp/apt -o Dir::Etc::SourceList=/tmp/sources.list -o Dir::Etc::SourceParts=/dev/null -o APT::Sandbox::User= -o Acquire::Languages=none -o Acquire::Check-Valid-Until=false"
-apt-get $o -qq update; apt-get $o -qq download hello; dpkg-deb -x hello_*.deb /tmp/hello; /tmp/hello/usr/bin/hello`
-			if got := ask(t, m, "sh", "-c", apt+" 2>&1"); !strings.HasSuffix(got.Output, "Hello, world!\n") {
-				t.Errorf("apt-get: %s", got.Output)
-			}
-			const npm = `set -e; mkdir -p /tmp/js; cd /tmp/js; echo '{}' > package.json; export HOME=/tmp NODE_EXTRA_CA_CERTS=/tmp/bundle.pem
-npm install --registry "$0" --no-audit --no-fund is-number@7.0.0 >npm.log 2>&1 || cat npm.log; node -e 'console.log("installed", require("is-number")(5))'`
-			if got := ask(t, m, "sh", "-c", npm+" 2>&1", strings.TrimSpace(string(registry))); got.Output != "installed true\n" {
-				t.Errorf("npm: %s", got.Output)
-			}
-			recorded(t, m, func(c policy.Connection) bool { return c.Allowed && c.Domain != "" && c.Received > 1<<20 })
-		})
-	}
 }
