@@ -211,6 +211,14 @@ type (
 	CallSent struct {
 		CallID string `json:"callId"`
 		BootID string `json:"bootId,omitempty"`
+		// Unhooked says that no hooks were run for the call, because none were
+		// known. The machine does not start such a call if it has hooks.
+		Unhooked bool `json:"unhooked,omitempty"`
+	}
+	// CallReturned says that the machine did not start a call that was sent
+	// without hooks, because it has hooks now. The call is decided about again.
+	CallReturned struct {
+		CallID string `json:"callId"`
 	}
 	// CallDelta is a piece of a running call's output.
 	CallDelta struct {
@@ -329,6 +337,7 @@ func (*ThinkingDelta) Kind() string     { return "thinking.delta" }
 func (*ModelRetry) Kind() string        { return "model.retry" }
 func (*TurnReplied) Kind() string       { return "turn.replied" }
 func (*CallSent) Kind() string          { return "call.sent" }
+func (*CallReturned) Kind() string      { return "call.returned" }
 func (*CallDelta) Kind() string         { return "call.delta" }
 func (*CallDone) Kind() string          { return "call.done" }
 func (*Compacted) Kind() string         { return "compacted" }
@@ -360,6 +369,7 @@ var bodies = func() map[string]reflect.Type {
 		&ModelRetry{},
 		&TurnReplied{},
 		&CallSent{},
+		&CallReturned{},
 		&CallDelta{},
 		&CallDone{},
 		&Compacted{},

@@ -38,6 +38,19 @@ func reply(text string, calls ...string) *TurnReplied {
 	return &TurnReplied{Message: m}
 }
 
+// A call that the machine returned is decided about and sent again.
+func TestCallReturned(t *testing.T) {
+	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"),
+		&CallJudged{CallID: "a", Treatment: CallRun}, &CallSent{CallID: "a", BootID: "x", Unhooked: true}))
+	if c := s.Find("a"); !c.Sent || !c.Unhooked || c.BootID != "x" {
+		t.Errorf("after it was sent: %+v", c)
+	}
+	s.Apply(Event{Seq: 100, Body: &CallReturned{CallID: "a"}})
+	if c := s.Find("a"); c.Sent || c.Unhooked || c.BootID != "" || c.Judged != nil {
+		t.Errorf("after it was returned: %+v", c)
+	}
+}
+
 func TestNext(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -50,7 +50,11 @@ func (t *Thread) apply(body Body) {
 		}
 	case *CallSent:
 		if c := t.call(b.CallID); c != nil {
-			c.Sent, c.BootID = true, b.BootID
+			c.Sent, c.BootID, c.Unhooked = true, b.BootID, b.Unhooked
+		}
+	case *CallReturned:
+		if c := t.call(b.CallID); c != nil {
+			c.Sent, c.BootID, c.Unhooked, c.Judged = false, "", false, nil
 		}
 	case *CallDelta:
 		if c := t.call(b.CallID); c != nil {

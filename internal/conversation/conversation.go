@@ -58,6 +58,10 @@ type ToolCall struct {
 	// checked again in the machine after resolving symbolic links. The sender
 	// of the call sets it.
 	Guarded bool `json:"-"`
+	// Unhooked says that no hooks were run for the call, because none were
+	// known. The machine does not start it if it has hooks. The sender of the
+	// call sets it.
+	Unhooked bool `json:"-"`
 }
 
 // ToolResult is the result of a call.

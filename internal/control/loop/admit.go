@@ -173,7 +173,7 @@ func (t *thread) unjournaled(c agent.Call) []agent.Body {
 // of the machine, together with the decision about it. They are journaled in
 // one append, before the call is sent.
 func (t *thread) sent(c agent.Call, bootID string) []agent.Body {
-	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID})
+	return append(t.unjournaled(c), &agent.CallSent{CallID: c.ID, BootID: bootID, Unhooked: c.Unhooked})
 }
 
 // planning decides about a call that may change something while the agent is in

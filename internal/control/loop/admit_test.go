@@ -542,6 +542,51 @@ func TestHooksOfARun(t *testing.T) {
 	}
 }
 
+// A hook that appears during a run decides about the very next call, although
+// the loop knows of no hooks by then: the machine does not start the call.
+func TestHookThatAppears(t *testing.T) {
+	for _, c := range []struct {
+		name, permission string
+		started          []string
+		decided          []string
+	}{
+		{"Allow", "allow", []string{`{"command":"a"}`, `{"command":"b"}`}, []string{"run by policy", "run by policy", "run by policy"}},
+		{"Deny", "deny", []string{`{"command":"a"}`}, []string{"run by policy", "run by policy", "refused by hook"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			var started []string
+			asked := 0
+			r.machine.starts = func(call conversation.ToolCall, _ bool) { started = append(started, string(call.Args)) }
+			appear := func() {
+				r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
+					if call.Events[0].Name == "preToolUse" {
+						asked++
+						return loop.HookOutcome{Permission: c.permission, UserMessage: "no", Present: []string{"preToolUse"}}
+					}
+					return loop.HookOutcome{Present: []string{"preToolUse"}}
+				}
+			}
+			r.model.steps = []step{use(`Shell {"command":"a"}`), func(yield func(model.Event, error) bool) {
+				appear()
+				use(`Shell {"command":"b"}`)(yield)
+			}, say("done")}
+			if run := r.work(t.Context()); run.Status != agent.Finished {
+				t.Fatalf("the run ended %+v", run)
+			}
+			if d := cmp.Diff(c.started, started); d != "" {
+				t.Errorf("started: %s", d)
+			}
+			if d := cmp.Diff(c.decided, treatments(r)); d != "" {
+				t.Errorf("decided: %s", d)
+			}
+			if n := len(bodies[*agent.CallReturned](r)); n != 1 || asked != 1 {
+				t.Errorf("%d calls came back, the hook was asked %d times, want once", n, asked)
+			}
+		})
+	}
+}
+
 func TestAHookRefusesThePrompt(t *testing.T) {
 	r := newRig(t, false)
 	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {

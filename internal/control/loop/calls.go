@@ -128,6 +128,8 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	})
 	rest, writeErr := deltas.close()
 	switch {
+	case errors.Is(err, ErrHooked):
+		return t.callAgain(ctx, c)
 	case errors.Is(err, ErrMachineLost):
 		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", lostCall), took, rest...); doneErr != nil {
 			return doneErr
@@ -155,6 +157,17 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	}
 	t.acks.add(c.ID)
 	return nil
+}
+
+// callAgain decides again about a call that the machine did not start, because
+// it has hooks that did not run.
+func (t *thread) callAgain(ctx context.Context, c agent.Call) error {
+	if err := t.record(ctx, &agent.CallReturned{CallID: c.ID}); err != nil {
+		return err
+	}
+	t.present.Store(nil)
+	c.Sent, c.BootID, c.Unhooked, c.Judged = false, "", false, nil
+	return t.call(ctx, c)
 }
 
 // way is the function with which the machine runs a call.

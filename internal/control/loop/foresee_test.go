@@ -87,7 +87,7 @@ func TestStepIsOneAppend(t *testing.T) {
 				}
 				return loop.HookOutcome{Permission: "deny", UserMessage: "no"}
 			}
-		}, []string{"turn.replied call.judged", "call.done", "text.delta turn.replied"}},
+		}, []string{"turn.replied", "call.judged", "call.done", "text.delta turn.replied"}},
 		{"NoSuchTool", []string{`Nothing {}`}, nil, []string{"turn.replied", "call.done", "text.delta turn.replied"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

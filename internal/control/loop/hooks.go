@@ -66,8 +66,16 @@ func hookTool(name string) string {
 	return name
 }
 
-// before runs the hooks that precede a call.
+// before runs the hooks that precede a call. If there are none as far as is
+// known, it leaves the check to the machine, which then refuses to start the
+// call if there are some: this saves a request for each call.
 func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
+	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !isMCP(c.Name) && !t.hasHooks() {
+		var err error
+		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.snapshot().Agent); err != nil || c.Unhooked {
+			return HookOutcome{}, err
+		}
+	}
 	name, input := hookTool(c.Name), c.Args
 	server := t.hookOfMCP(ctx, c.ToolCall)
 	if server != nil {

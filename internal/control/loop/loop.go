@@ -41,6 +41,10 @@ var (
 // loop then calls [Config.Machine] again.
 var ErrMachineLost = errors.New("machine lost")
 
+// ErrHooked is wrapped by errors of [Machine] for a call that was sent as
+// unhooked, and was not started because the machine has hooks.
+var ErrHooked = errors.New("the machine has hooks")
+
 // Machine is an agent's machine, as far as a loop uses it. Its methods are safe
 // for concurrent use.
 type Machine interface {
@@ -49,6 +53,7 @@ type Machine interface {
 	// Call runs a tool call, or attaches to it if the machine knows its id.
 	// onDelta receives the output in order. When ctx ends, the call is aborted.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+	// It returns [ErrHooked] if the call is unhooked and the machine has hooks.
 	// CallSandboxed is like Call, but runs the call in the machine's sandbox
 	// with the given policy.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
@@ -69,6 +74,9 @@ type Machine interface {
 	// returns what they offer. It waits up to the given time for servers that
 	// are starting.
 	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
+	// Unhooked reports whether calls may be sent as unhooked: neither the team
+	// nor the agent's owner has hooks, and the machine checks for its own.
+	Unhooked(ctx context.Context, a agent.Agent) (bool, error)
 	// Hooks runs the project's hooks.
 	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
 	// Ack makes the machine forget a result.

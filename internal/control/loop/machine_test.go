@@ -107,8 +107,16 @@ func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call loop.HookC
 	if h.hooks == nil {
 		return loop.HookOutcome{}, nil
 	}
-	return h.hooks(call), nil
+	out := h.hooks(call)
+	for _, e := range call.Events { // like a machine that has hooks for all of these
+		if !slices.Contains(out.Present, e.Name) {
+			out.Present = append(out.Present, e.Name)
+		}
+	}
+	return out, nil
 }
+
+func (h *fakeMachine) Unhooked(context.Context, agent.Agent) (bool, error) { return true, nil }
 
 func (h *fakeMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return h.work(ctx, c, nil, onDelta)
@@ -131,6 +139,9 @@ func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sand
 	case context.Cause(ctx) != nil:
 		h.mu.Unlock()
 		return tool.Result{}, 0, context.Cause(ctx)
+	case c.Unhooked && h.hooks != nil:
+		h.mu.Unlock()
+		return tool.Result{}, 0, loop.ErrHooked
 	case h.slots > 0 && len(h.kept) >= h.slots:
 		h.mu.Unlock()
 		return tool.Failed("the call was not run: %d calls wait to be acknowledged", len(h.kept)), 0, nil

@@ -20,6 +20,10 @@ import (
 // from those that the model knows.
 var ErrCatalogue = errors.New("the machine's tools differ from this server's")
 
+// ErrHooked is returned for a call that was sent as unhooked and was not
+// started, since the machine has hooks.
+var ErrHooked = errors.New("the machine has hooks that were not run for the call")
+
 // abortGrace is how long an aborted call may take to return its result.
 const abortGrace = 2 * time.Second
 
@@ -61,6 +65,8 @@ type hello struct {
 	lacking []string
 	known   []string
 	err     error
+
+	checksHooks bool
 }
 
 // NewExec returns a client of exec-daemon. dial connects to it, and token
@@ -89,8 +95,9 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all
 // When ctx ends the call is aborted. Call then returns its result if it comes
 // within two seconds, and otherwise the cause of ctx. If ctx has ended before,
 // the call is not sent. Nor is a call with invalid arguments; its result says
-// what is wrong. The error wraps [ErrLost] if the machine is gone, and
-// [ErrCatalogue] if its tools differ. It is a fault of kind Conflict if a call
+// what is wrong. The error wraps [ErrHooked] if the call is unhooked and the
+// machine has hooks, [ErrLost] if the machine is gone, and [ErrCatalogue] if
+// its tools differ. It is a fault of kind Conflict if a call
 // with the same id is in progress.
 func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, outside, onDelta)
@@ -112,6 +119,7 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	}
 	confine(message, sandbox)
 	of := newInFlight(c.ID, message)
+	of.unhooked = c.Unhooked
 	if cause := context.Cause(ctx); cause != nil {
 		e.abort(of, cause) // the call may be running for an earlier client
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, cause)
@@ -119,6 +127,9 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	done, err := e.follow(ctx, of, onDelta)
 	if err != nil {
 		return tool.Result{}, 0, err
+	}
+	if c.Unhooked && done.GetHooked() { // a machine that lies about other calls is ignored
+		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, ErrHooked)
 	}
 	return resultOf(done), took(done.GetDurationMs()), nil
 }
@@ -243,6 +254,13 @@ func (e *Exec) BootID(ctx context.Context) (string, error) {
 func (e *Exec) Lacking(ctx context.Context) ([]string, error) {
 	h, err := e.meet(ctx)
 	return h.lacking, err
+}
+
+// ChecksHooks reports whether the machine obeys
+// [conversation.ToolCall].Unhooked, connecting if necessary.
+func (e *Exec) ChecksHooks(ctx context.Context) (bool, error) {
+	h, err := e.meet(ctx)
+	return h.checksHooks, err
 }
 
 // Known returns the calls that were running or not acknowledged in the machine

@@ -23,9 +23,10 @@ const (
 // written by the stream and read by Call, so that a slow reader of one call
 // does not delay others.
 type inFlight struct {
-	id      string
-	message *agentv1.ToolCall
-	news    chan struct{} // holds a token when there is news
+	id       string
+	message  *agentv1.ToolCall
+	unhooked bool
+	news     chan struct{} // holds a token when there is news
 
 	// The following fields are protected by Exec.mu.
 	bootID  string // boot of the machine to which it was sent; "" before that

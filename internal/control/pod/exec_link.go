@@ -170,6 +170,7 @@ func (l *link) greet() error {
 	if h.GetCatalogueDigest() != tool.Digest() {
 		return fmt.Errorf("%w: its digest is %.16q, this server's is %.16q", ErrCatalogue, h.GetCatalogueDigest(), tool.Digest())
 	}
+	l.checksHooks = h.GetChecksHooks()
 	l.bootID = bound(h.GetBootId(), maxID)
 	for _, id := range h.GetKnown() {
 		if validID(id) && len(l.known) < maxKnown {
@@ -238,7 +239,7 @@ func (a *ack) settle(err error) {
 
 func callElement(of *inFlight) *agentv1.ExecStreamElement {
 	return &agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientMessage{
-		ExecClientMessage: &agentv1.ExecClientMessage{CallId: of.id, ToolCall: of.message},
+		ExecClientMessage: &agentv1.ExecClientMessage{CallId: of.id, ToolCall: of.message, Unhooked: of.unhooked},
 	}}
 }
 

@@ -163,6 +163,23 @@ func TestExecDeltasComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
+// Only an unhooked call can be returned by a machine; for others the claim
+// counts for nothing, so that a machine cannot make a loop repeat a call.
+func TestExecHooked(t *testing.T) {
+	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
+		say(completedOf(&agentv1.ExecCompleted{CallId: id, Text: "hooked", IsError: true, Hooked: true}))
+		return nil
+	})
+	call := conversation.ToolCall{ID: "c1", Name: "Shell", Args: json.RawMessage(`{"command":"true"}`), Unhooked: true}
+	if _, _, err := e.Call(patience(t), call, nil); !errors.Is(err, ErrHooked) {
+		t.Errorf("an unhooked call: %v", err)
+	}
+	call.ID, call.Unhooked = "c2", false
+	if r, _, err := e.Call(patience(t), call, nil); err != nil || !r.Error {
+		t.Errorf("another call: %+v, %v", r, err)
+	}
+}
+
 func TestExecRefusesTheSameIDTwice(t *testing.T) {
 	asked, over := make(chan struct{}), make(chan struct{})
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {

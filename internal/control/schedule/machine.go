@@ -68,6 +68,10 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 		h.close()
 		return nil, lostError(err)
 	}
+	if h.checksHooks, err = h.exec.ChecksHooks(ctx); err != nil {
+		h.close()
+		return nil, lostError(err)
+	}
 	if h.known, err = h.exec.Known(ctx); err != nil {
 		h.close()
 		return nil, lostError(err)

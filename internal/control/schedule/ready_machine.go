@@ -36,6 +36,7 @@ type readyMachine struct {
 	hookSandbox func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for hooks
 	gitSandbox  func(context.Context) (*sandbox.Policy, error)              // sandbox policy for git hooks
 	boot        string
+	checksHooks bool                        // it refuses unhooked calls if it has hooks
 	lacking     []string                    // tools that cannot work in it
 	known       []string                    // calls that it knew when the connection was made
 	token       string                      // for exec-daemon
@@ -128,6 +129,9 @@ func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run ex
 		_ = h.exec.Close() // makes Call return with an error
 	})()
 	r, took, err := run(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
+	if errors.Is(err, pod.ErrHooked) {
+		return r, 0, errors.Join(loop.ErrHooked, err)
+	}
 	return r, took, lostError(err)
 }
 
@@ -145,6 +149,15 @@ func (h *readyMachine) Servers(ctx context.Context, s *agent.State, servers []mc
 	}
 	all, err := h.mcp.Use(ctx, servers, around, wait)
 	return all, lostError(err)
+}
+
+// Unhooked implements [loop.Machine].
+func (h *readyMachine) Unhooked(ctx context.Context, a agent.Agent) (bool, error) {
+	if !h.checksHooks {
+		return false, nil
+	}
+	people, err := h.people(ctx, a)
+	return people.Team == nil && people.User == nil, err
 }
 
 // Hooks implements [loop.Machine].

@@ -36,6 +36,7 @@ type calls struct {
 	tools   map[string]tool.Tool
 	log     *slog.Logger
 	tracing *tracing
+	hooked  func() bool // reports whether the machine has hooks
 
 	ctx     context.Context // context of all running calls
 	cancel  context.CancelCauseFunc
@@ -112,8 +113,8 @@ func (c *calls) leftover(id string) *call {
 // attach returns the call with that id, and starts it if it is new. With a nil
 // asked it starts nothing: a new id then gets the answer never_started. If the
 // call cannot be started, attach returns a call that is done, with an error for
-// the model.
-func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
+// the model. An unhooked call gets the answer hooked if the machine has hooks.
+func (c *calls) attach(id string, asked *agentv1.ToolCall, unhooked bool) *call {
 	if !validCallID(id) {
 		// Do not repeat the id in the message: it could contain anything.
 		return answered(failure("", asked, "the call's id must be 1 to %d characters of [A-Za-z0-9_-]", maxCallID))
@@ -144,6 +145,11 @@ func (c *calls) attach(id string, asked *agentv1.ToolCall) *call {
 	t, ok := c.tools[name]
 	if !ok {
 		return answered(failure(id, asked, "%v", notAvailable(asked, name)))
+	}
+	if unhooked && c.hooked() {
+		hooked := failure(id, asked, "call %s was not started: the machine has hooks", id)
+		hooked.Hooked = true
+		return answered(hooked)
 	}
 	if err := c.record.start(id); err != nil {
 		c.log.Error("call not recorded", "call", id, "error", err)

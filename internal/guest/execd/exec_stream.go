@@ -22,7 +22,7 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 	defer cancel()
 	out := &sender{stream: stream}
 	err := out.send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: &agentv1.ExecHello{
-		CatalogueDigest: tool.Digest(), BootId: s.bootID, Lacking: s.calls.lacking(), Known: s.calls.ids(),
+		CatalogueDigest: tool.Digest(), BootId: s.bootID, Lacking: s.calls.lacking(), Known: s.calls.ids(), ChecksHooks: true,
 	}}})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (s *Server) ExecStream(ctx context.Context, stream *connect.BidiStream[agen
 			return err
 		}
 		if asked := element.GetExecClientMessage(); asked != nil {
-			follow(s.calls.attach(asked.GetCallId(), asked.GetToolCall()))
+			follow(s.calls.attach(asked.GetCallId(), asked.GetToolCall(), asked.GetUnhooked()))
 		}
 		control := element.GetExecClientControlMessage()
 		if ack := control.GetAck(); ack != nil {

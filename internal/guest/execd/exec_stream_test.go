@@ -170,6 +170,44 @@ func TestExecStreamAttachesWithoutStarting(t *testing.T) {
 	}
 }
 
+// A call for which no hooks were run does not start once the machine has hooks,
+// whoever made them; with hooks run, the same id starts.
+func TestExecStreamUnhooked(t *testing.T) {
+	var runs atomic.Int32
+	workspace := t.TempDir()
+	r := serve(t, Config{Workspace: workspace, Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string {
+		runs.Add(1)
+		return "ran"
+	})}})
+	s := r.stream(t)
+	unhooked := func(id string) *agentv1.ExecCompleted {
+		s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientMessage{
+			ExecClientMessage: &agentv1.ExecClientMessage{CallId: id, ToolCall: shellCall("x"), Unhooked: true},
+		}})
+		return s.result()
+	}
+	if done := unhooked("c1"); done.GetHooked() || done.GetText() != "ran" {
+		t.Errorf("without hooks: %v", done)
+	}
+	if err := os.MkdirAll(filepath.Join(workspace, ".cursor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hooks := `{"version": 1, "hooks": {"preToolUse": [{"command": "true"}]}}`
+	if err := os.WriteFile(filepath.Join(workspace, ".cursor", "hooks.json"), []byte(hooks), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if done := unhooked("c2"); !done.GetHooked() || !done.GetIsError() || runs.Load() != 1 {
+		t.Errorf("with a hook: %v, and %d calls ran", done, runs.Load())
+	}
+	if done := unhooked("c1"); done.GetHooked() || done.GetText() != "ran" { // started before
+		t.Errorf("a known call: %v", done)
+	}
+	s.ask("c2", shellCall("x"))
+	if done := s.result(); done.GetHooked() || done.GetText() != "ran" || runs.Load() != 2 {
+		t.Errorf("with hooks run: %v, and %d calls ran", done, runs.Load())
+	}
+}
+
 func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 	var runs atomic.Int32
 	r := serve(t, Config{Tools: []tool.Tool{{Name: "Grep", Run: func(context.Context, *agentv1.ToolCall, tool.Emit) tool.Outcome {

@@ -136,6 +136,7 @@ func New(cfg Config) (*Server, error) {
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, cfg.Environ, log),
 		servers:   cfg.Servers,
 	}
+	calls.hooked = s.hasHooks
 	s.token.Store(&digest)
 	return s, nil
 }

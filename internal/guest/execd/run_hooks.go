@@ -72,6 +72,12 @@ func (s *Server) RunHooks(ctx context.Context, req *connect.Request[agentv1.RunH
 	return connect.NewResponse(res), nil
 }
 
+// hasHooks reports whether the machine itself has hooks, for any event.
+func (s *Server) hasHooks() bool {
+	set := hook.Load(hook.Sources{System: hook.SystemFile, Project: s.workspace, Home: s.home})
+	return slices.ContainsFunc(hook.Events, set.Has)
+}
+
 // hookInput builds the input of one event's hooks. If a file is about to be
 // read, it adds the file's contents from the machine.
 func (s *Server) hookInput(e *agentv1.HookEvent, loops int32) (hook.Input, error) {

@@ -165,7 +165,10 @@ type ExecClientMessage struct {
 	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The call to run. If absent, the message attaches to an existing call and
 	// never starts one.
-	ToolCall      *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
+	ToolCall *ToolCall `protobuf:"bytes,2,opt,name=tool_call,json=toolCall,proto3" json:"tool_call,omitempty"`
+	// The caller did not run hooks for the call, since it knows of none. If the
+	// machine has hooks, it does not start the call, and completes it as hooked.
+	Unhooked      bool `protobuf:"varint,3,opt,name=unhooked,proto3" json:"unhooked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +215,13 @@ func (x *ExecClientMessage) GetToolCall() *ToolCall {
 		return x.ToolCall
 	}
 	return nil
+}
+
+func (x *ExecClientMessage) GetUnhooked() bool {
+	if x != nil {
+		return x.Unhooked
+	}
+	return false
 }
 
 type ExecClientControlMessage struct {
@@ -583,7 +593,9 @@ type ExecHello struct {
 	// The calls that were running, or whose results were not yet acknowledged,
 	// when the stream began. Each of them counts towards the limit of concurrent
 	// calls.
-	Known         []string `protobuf:"bytes,4,rep,name=known,proto3" json:"known,omitempty"`
+	Known []string `protobuf:"bytes,4,rep,name=known,proto3" json:"known,omitempty"`
+	// This exec-daemon obeys ExecClientMessage.unhooked.
+	ChecksHooks   bool `protobuf:"varint,5,opt,name=checks_hooks,json=checksHooks,proto3" json:"checks_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +656,13 @@ func (x *ExecHello) GetKnown() []string {
 		return x.Known
 	}
 	return nil
+}
+
+func (x *ExecHello) GetChecksHooks() bool {
+	if x != nil {
+		return x.ChecksHooks
+	}
+	return false
 }
 
 type ExecDelta struct {
@@ -722,7 +741,10 @@ type ExecCompleted struct {
 	// here.
 	NeverStarted bool `protobuf:"varint,7,opt,name=never_started,json=neverStarted,proto3" json:"never_started,omitempty"`
 	// Why the call failed, if known.
-	Failure       FailureKind `protobuf:"varint,8,opt,name=failure,proto3,enum=agent.v1.FailureKind" json:"failure,omitempty"`
+	Failure FailureKind `protobuf:"varint,8,opt,name=failure,proto3,enum=agent.v1.FailureKind" json:"failure,omitempty"`
+	// The call was sent as unhooked and was not started, since the machine has
+	// hooks. The same id can be sent again after they have run.
+	Hooked        bool `protobuf:"varint,9,opt,name=hooked,proto3" json:"hooked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +835,13 @@ func (x *ExecCompleted) GetFailure() FailureKind {
 	return FailureKind_FAILURE_KIND_UNSPECIFIED
 }
 
+func (x *ExecCompleted) GetHooked() bool {
+	if x != nil {
+		return x.Hooked
+	}
+	return false
+}
+
 type Picture struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MediaType     string                 `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
@@ -873,10 +902,11 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\x11ExecStreamElement\x12M\n" +
 	"\x13exec_client_message\x18\x01 \x01(\v2\x1b.agent.v1.ExecClientMessageH\x00R\x11execClientMessage\x12c\n" +
 	"\x1bexec_client_control_message\x18\x02 \x01(\v2\".agent.v1.ExecClientControlMessageH\x00R\x18execClientControlMessageB\t\n" +
-	"\aelement\"]\n" +
+	"\aelement\"y\n" +
 	"\x11ExecClientMessage\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12/\n" +
-	"\ttool_call\x18\x02 \x01(\v2\x12.agent.v1.ToolCallR\btoolCall\"\xae\x01\n" +
+	"\ttool_call\x18\x02 \x01(\v2\x12.agent.v1.ToolCallR\btoolCall\x12\x1a\n" +
+	"\bunhooked\x18\x03 \x01(\bR\bunhooked\"\xae\x01\n" +
 	"\x18ExecClientControlMessage\x12%\n" +
 	"\x03ack\x18\x01 \x01(\v2\x11.agent.v1.AckCallH\x00R\x03ack\x12+\n" +
 	"\x05abort\x18\x02 \x01(\v2\x13.agent.v1.AbortCallH\x00R\x05abort\x123\n" +
@@ -894,16 +924,17 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\x05delta\x18\x02 \x01(\v2\x13.agent.v1.ExecDeltaH\x00R\x05delta\x127\n" +
 	"\tcompleted\x18\x03 \x01(\v2\x17.agent.v1.ExecCompletedH\x00R\tcompleted\x123\n" +
 	"\theartbeat\x18\x04 \x01(\v2\x13.agent.v1.HeartbeatH\x00R\theartbeatB\t\n" +
-	"\aelement\"\x7f\n" +
+	"\aelement\"\xa2\x01\n" +
 	"\tExecHello\x12)\n" +
 	"\x10catalogue_digest\x18\x01 \x01(\tR\x0fcatalogueDigest\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12\x18\n" +
 	"\alacking\x18\x03 \x03(\tR\alacking\x12\x14\n" +
-	"\x05known\x18\x04 \x03(\tR\x05known\"o\n" +
+	"\x05known\x18\x04 \x03(\tR\x05known\x12!\n" +
+	"\fchecks_hooks\x18\x05 \x01(\bR\vchecksHooks\"o\n" +
 	"\tExecDelta\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12-\n" +
 	"\x05delta\x18\x02 \x01(\v2\x17.agent.v1.ToolCallDeltaR\x05delta\x12\x1a\n" +
-	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xae\x02\n" +
+	"\bsequence\x18\x03 \x01(\x04R\bsequence\"\xc6\x02\n" +
 	"\rExecCompleted\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12/\n" +
 	"\ttool_call\x18\x02 \x01(\v2\x12.agent.v1.ToolCallR\btoolCall\x12\x12\n" +
@@ -913,7 +944,8 @@ const file_agent_v1_exec_service_proto_rawDesc = "" +
 	"\vduration_ms\x18\x06 \x01(\x03R\n" +
 	"durationMs\x12#\n" +
 	"\rnever_started\x18\a \x01(\bR\fneverStarted\x12/\n" +
-	"\afailure\x18\b \x01(\x0e2\x15.agent.v1.FailureKindR\afailure\"<\n" +
+	"\afailure\x18\b \x01(\x0e2\x15.agent.v1.FailureKindR\afailure\x12\x16\n" +
+	"\x06hooked\x18\t \x01(\bR\x06hooked\"<\n" +
 	"\aPicture\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
