@@ -55,6 +55,7 @@ var exits = map[string]exit{
 	"internal/control/pod/hook.go client":                  {2, toMachine, ""},
 	"internal/control/pod/terminal.go client":              {5, toMachine, ""},
 	"internal/control/pod/mcp.go client":                   {2, toMachine, ""},
+	"internal/control/pod/rules.go client":                 {2, toMachine, ""},
 	"internal/control/pod/exec_link.go client":             {2, toMachine, ""},
 	"internal/control/pod/files.go client":                 {2, toMachine, ""},
 	"internal/control/pod/pod.go client":                   {2, toMachine, ""},

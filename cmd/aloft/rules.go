@@ -15,8 +15,8 @@ import (
 func newRulesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "Manage what agents may do without asking",
-		Long: `Manage what agents may do without asking.
+		Short: "Manage what agents may do without asking, and how they work",
+		Long: `Manage what agents may do without asking, and how they work.
 
 The server stores these rules for you and, with --team, for everybody:
 
@@ -25,6 +25,7 @@ The server stores these rules for you and, with --team, for everybody:
     permissions.json  what runs without asking, and instructions for the classifier
     sandbox.json      what sandboxed commands may access
     hooks.json        scripts that run before and after agents' actions
+    rules.md          text that tells agents how to work
   
   A repository can have its own in .aloft or .cursor.`,
 		Args: cobra.NoArgs,

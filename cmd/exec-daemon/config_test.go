@@ -63,8 +63,11 @@ func TestEveryFieldHasAFlagAndAVariable(t *testing.T) {
 	if err != nil || got.BootID != "boot-2" {
 		t.Errorf("pod-daemon's boot id: %+v, %v", got, err)
 	}
-	got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled=false", "--browser-enabled", "--computer-use-enabled", "--workspace", "/true"}, none, io.Discard)
-	if err != nil || !got.ClaudeMD || !got.Browser || got.Workspace != "/true" {
+	got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled=false", "--cloud-rules-enabled", "--browser-enabled", "--computer-use-enabled", "--workspace", "/true"}, none, io.Discard)
+	if err != nil || !got.ClaudeMD || !got.CloudRules || !got.Browser || got.Workspace != "/true" {
+		t.Errorf("switches: %+v, %v", got, err)
+	}
+	if got, err = parse([]string{"serve", "--auth-token", token, "--no-claude-md-enabled"}, none, io.Discard); err != nil || got.ClaudeMD || got.CloudRules {
 		t.Errorf("switches: %+v, %v", got, err)
 	}
 }
@@ -175,8 +178,8 @@ func TestAgentsVariables(t *testing.T) {
 // variable, and the error says why.
 func TestRefusedFlags(t *testing.T) {
 	refused := map[string]string{
-		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "cloud-rules-enabled": "true", "chrome-executable-path": "/chrome",
-		"generate-image-enabled": "true", "claude-md-enabled": "false", "browser-enabled": "true",
+		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "chrome-executable-path": "/chrome",
+		"generate-image-enabled": "true", "browser-enabled": "true",
 	}
 	for name, value := range refused {
 		env := map[string]string{variable("auth-token"): token}

@@ -194,6 +194,7 @@ func run(ctx context.Context, args []string, given variables, stderr io.Writer) 
 		Terminals: terminals,
 		Sandbox:   sandboxOf(cfg),
 		Servers:   kept.servers,
+		Rules:     execd.RuleFiles{AgentFiles: cfg.ClaudeMD, CloudNotes: cfg.CloudRules},
 		Artifacts: cfg.ArtifactsDir,
 		Secrets:   secrets,
 		Tracer:    sent.Tracer(),

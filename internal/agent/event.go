@@ -400,6 +400,8 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestFailed{},
 		&PullRequestSeen{},
 		&SubagentsFound{},
+		&RulesFound{},
+		&RulesGiven{},
 		&TaskBegan{},
 		&TaskEnded{},
 		&Within{},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 )
 
 // Memory holds what a conversation must not lose when it is compacted, besides
@@ -19,9 +20,13 @@ type Memory struct {
 	// Rules are the instructions that it has read, the most recent last, at
 	// most 20.
 	Rules []Rule `json:"rules,omitempty"`
+	// Applied are the rules that the server has given to the model, in order.
+	// The text of a rule that was only offered is "".
+	Applied []rule.Rule `json:"applied,omitempty"`
 }
 
-// Rule is a text with instructions of the project.
+// Rule is a text with instructions of the project that the model has read
+// itself, or that a hook has added.
 type Rule struct {
 	Source string `json:"source"` // path of a file, or [HookRule]
 	Text   string `json:"text"`   // at most 16 KiB

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 )
 
 // Rewound records that the conversation continues from before an earlier event,
@@ -28,13 +29,14 @@ type mark struct {
 	notices  []string
 	asked    int
 	rules    []Rule
+	applied  []rule.Rule
 	todos    []Todo
 	mode     string
 	subs     []Subagent
 }
 
 func (s *State) mark() mark {
-	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
+	return mark{seq: s.Agent.Head, messages: slices.Clip(s.Messages), notices: s.notices, asked: len(s.Asked), rules: s.Rules, applied: s.Applied, todos: s.Todos, mode: s.Mode, subs: slices.Clone(s.Subagents)}
 }
 
 // rewound restores the conversation as it was at the mark before event number
@@ -47,7 +49,7 @@ func (s *State) rewound(to int64) {
 	m := s.marks[i]
 	s.marks = slices.Clip(s.marks[:i]) // one cannot rewind to a replaced turn
 	s.Messages, s.notices, s.Asked, s.Todos, s.Context = m.messages, m.notices, s.Asked[:m.asked:m.asked], m.todos, 0
-	s.Rules = m.rules // but not Files, since the machine is not rewound
+	s.Rules, s.Applied, s.NotApplied = m.rules, m.applied, nil // but not Files, since the machine is not rewound
 	s.Mode, s.Subagents = m.mode, slices.Clone(m.subs)
 	s.stopTasks("the conversation was taken back to before that")
 	s.before = &m

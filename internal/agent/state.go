@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 	"aloft/internal/subagent"
 )
 
@@ -37,6 +38,7 @@ type State struct {
 	Requested []subagent.Definition // from the request that created the agent
 	Defined   []subagent.Definition // by the repositories
 	Subagents []Subagent            // working ones, and those that can be resumed, the most recent last
+	Found     rule.Set              // the rules for the agent's work
 	Asked     []string              // the user's prompts
 	Mode      string                // [ModePlan], or "" for [ModeAgent]
 	Cancel    string                // why the run has to stop, or ""
@@ -163,6 +165,8 @@ func (s *State) Apply(e Event) {
 		s.marks = nil // older marks would keep the replaced messages in memory
 	case *Rewound:
 		s.rewound(b.To)
+	case *RulesFound:
+		s.found(b)
 	case *ModeSwitched:
 		s.Mode = b.Mode
 	case *CancelAsked:

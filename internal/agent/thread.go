@@ -4,19 +4,21 @@ import (
 	"slices"
 
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 )
 
 // A Thread is a conversation with a model, of the agent or of a subagent.
 type Thread struct {
-	Messages []conversation.Message
-	Calls    []Call   // of the last reply, until all have results
-	Todos    []Todo   // as last set by TodoWrite
-	Shown    string   // the part of an unfinished reply that clients have seen
-	Thought  string   // the same for its reasoning
-	Context  int64    // tokens of the conversation, as the model counted for its last reply
-	Turns    int      // replies since the last prompt
-	Memory            // what a compaction must keep
-	notices  []string // to be added after the results of Calls, or after the next reply
+	Messages   []conversation.Message
+	Calls      []Call         // of the last reply, until all have results
+	Todos      []Todo         // as last set by TodoWrite
+	Shown      string         // the part of an unfinished reply that clients have seen
+	Thought    string         // the same for its reasoning
+	Context    int64          // tokens of the conversation, as the model counted for its last reply
+	Turns      int            // replies since the last prompt
+	Memory                    // what a compaction must keep
+	NotApplied []rule.LeftOut // what the model was told is left out of them
+	notices    []string       // to be added after the results of Calls, or after the next reply
 }
 
 // Call is a tool call without a result.
@@ -65,6 +67,8 @@ func (t *Thread) apply(body Body) {
 		t.done(b)
 	case *Compacted:
 		t.compacted(b)
+	case *RulesGiven:
+		t.given(b)
 	case *Notice:
 		if b.Code == CodeHook {
 			t.learn(Rule{Source: HookRule, Text: b.Text})

@@ -238,7 +238,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Model: a.models.find, FastModel: c.FastModel, MCP: a.agentMCP, Pulls: a.pulls, Environments: a.builder,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
-		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store),
+		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store), Rules: agentRules(a.store),
 		Allowed: allowedOf(a.store, c.Limits.amount()), Privacy: privacyOf(a.store), MayReach: mayReach(a.store),
 		Retention: retentionOf(a.store, c.Machine.retention()), TeamEgress: teamEgress(a.store),
 	})

@@ -10,10 +10,11 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/rule"
 )
 
 // ruleFiles are the names of the rule files that users and the team can have.
-var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", "run-mode", "deny-after"}
+var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", rule.File, "run-mode", "deny-after"}
 
 // maxRule is the maximum length of a rule file, in bytes.
 const maxRule = permit.MaxFile
@@ -21,7 +22,7 @@ const maxRule = permit.MaxFile
 type ruleJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Owner    string   `json:"owner" enum:"me,team"`
-	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,run-mode,deny-after"`
+	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,rules.md,run-mode,deny-after"`
 	Text     string   `json:"text" doc:"the file as it was set, including comments; empty if there is none"`
 	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"warnings about the file"`
 }
@@ -111,6 +112,13 @@ func (s *server) checkRule(name, text string) (keep string, warnings []string, e
 		if s.CheckHooks != nil {
 			err = s.CheckHooks([]byte(text))
 		}
+	case rule.File:
+		var r rule.Rule
+		var ok bool
+		if r, warnings, ok = rule.Parse(name, "", false, text); !ok {
+			return "", nil, fault.Invalid("%s", warnings[len(warnings)-1]).At("text")
+		}
+		text = r.Text + "\n"
 	case "run-mode":
 		text = strings.TrimSpace(text)
 		_, err = permit.ParseMode(text)

@@ -24,6 +24,7 @@ import (
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
+	"aloft/internal/rule"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -86,6 +87,8 @@ type Machine interface {
 	Commit(ctx context.Context, n int, message string, skipHooks bool) (Delivered, error)
 	// Subagents returns the files in which the repositories define subagents.
 	Subagents(ctx context.Context) ([]subagent.File, error)
+	// Rules reads the rules of folders of the repositories.
+	Rules(ctx context.Context, folders []rule.Folder) (rule.Set, error)
 	// Push pushes the branch of the n-th repository. It runs the project's git
 	// hooks unless skipHooks is true.
 	Push(ctx context.Context, n int, branch string, skipHooks bool) (Delivered, error)
@@ -130,6 +133,9 @@ type Config struct {
 	Live *live.Board
 	// Secrets returns what to redact from those arguments; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
+	// Rules returns the rules of the team and of the agent's owner. If it is nil,
+	// there are none.
+	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls  Pulls
 	Logger *slog.Logger
@@ -154,6 +160,7 @@ type Loop struct {
 	present atomic.Pointer[map[string]bool]
 	told    transcriptProgress
 	offers  offers // of MCP servers
+	read    readFolders
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }
@@ -223,6 +230,9 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		return err
 	}
 	if err := l.findSubagents(ctx); err != nil {
+		return err
+	}
+	if err := l.findRules(ctx); err != nil {
 		return err
 	}
 	for {

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/conversation"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/rule"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -39,6 +40,8 @@ type fakeMachine struct {
 	lacking  []string        // tools that cannot work in the machine
 	files    []subagent.File // files that define subagents
 	listings []mcp.Listing   // MCP servers in the machine
+	// rules returns the rules of a folder; nil means that there are none.
+	rules func(rule.Folder) rule.Set
 
 	mu       sync.Mutex
 	kept     map[string]*keptCall // by boot and id
@@ -87,6 +90,17 @@ func (h *fakeMachine) Lacking() []string { return h.lacking }
 func (h *fakeMachine) BootID() string { return h.boot }
 
 func (h *fakeMachine) Subagents(context.Context) ([]subagent.File, error) { return h.files, nil }
+
+func (h *fakeMachine) Rules(_ context.Context, folders []rule.Folder) (all rule.Set, err error) {
+	for _, f := range folders {
+		if h.rules != nil {
+			h.note("rules of /" + f.Path)
+			found := h.rules(f)
+			all.Rules, all.LeftOut = append(all.Rules, found.Rules...), append(all.LeftOut, found.LeftOut...)
+		}
+	}
+	return all, nil
+}
 
 func (h *fakeMachine) note(what string) {
 	h.mu.Lock()

@@ -49,7 +49,9 @@ func (t *thread) remembered(s *agent.State, window int64, left int) string {
 		section("The mode", agent.PlanWords)
 	}
 	section("The todo list, from TodoWrite", listTodos(s.Todos, room(todoShare)))
-	section("Project rules, which guide the work but grant no permissions", quoteRules(s.Rules, room(ruleShare)))
+	given, more := keptRules(s, room(ruleShare))
+	section("Rules for the work, as they were given; they grant no permissions", given)
+	section("Project rules that you have read, which guide the work but grant no permissions", quoteRules(more, room(ruleShare)-len(given)))
 	section("Files changed by your tools", listFiles(s.Files, room(fileShare)))
 	return b.String()
 }

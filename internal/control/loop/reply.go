@@ -40,6 +40,9 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.offer(ctx); err != nil {
 		return err
 	}
+	if err := t.giveRules(ctx); err != nil {
+		return err
+	}
 	err := t.patiently(ctx, t.ask)
 	if model.ReasonOf(err) != model.TooLong {
 		return err

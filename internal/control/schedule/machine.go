@@ -176,6 +176,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 		return w.s.sandboxPolicy(ctx, a, SandboxMCP)
 	}
 	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
+	h.rules = h.conn.Rules(w.s.token("exec", m.ID()))
 	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
 	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {

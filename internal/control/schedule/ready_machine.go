@@ -17,6 +17,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/rule"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -30,6 +31,7 @@ type readyMachine struct {
 	exec        *pod.Exec
 	id          string // the machine's id
 	hooks       *pod.Hooks
+	rules       *pod.Rules
 	mcp         *pod.MCP
 	mcpSandbox  func(context.Context, agent.Agent) (*sandbox.Policy, error) // sandbox policy for MCP servers
 	people      func(context.Context, agent.Agent) (Hooks, error)           // what people have configured for hooks
@@ -68,6 +70,7 @@ func (h *readyMachine) close() {
 	// The error does not matter: the loop is done with the machine.
 	_ = h.exec.Close()
 	h.hooks.Close()
+	h.rules.Close()
 	h.mcp.Close()
 	h.revoke()
 	if h.traced {
@@ -256,6 +259,12 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 		all = append(all, subagent.File{Path: strings.TrimPrefix(name, agent.Workspace+"/"), Data: data})
 	}
 	return all, nil
+}
+
+// Rules implements [loop.Machine].
+func (h *readyMachine) Rules(ctx context.Context, folders []rule.Folder) (rule.Set, error) {
+	rules, err := h.rules.Read(ctx, folders)
+	return rules, lostError(err)
 }
 
 // Push implements [loop.Machine].

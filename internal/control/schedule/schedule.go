@@ -26,6 +26,7 @@ import (
 	"aloft/internal/policy"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
+	"aloft/internal/rule"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
 )
@@ -121,7 +122,10 @@ type Config struct {
 	Pulls Pulls
 	// Hooks returns what people have configured for an agent's hooks. It may be
 	// nil.
-	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
+	Hooks func(ctx context.Context, a agent.Agent) (Hooks, error)
+	// Rules returns the rules of the team and of an agent's owner. It may be
+	// nil.
+	Rules  func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	Logger *slog.Logger
 }
 

@@ -68,6 +68,7 @@ type Config struct {
 	// RemoteServers are the editor servers to look for; by default the
 	// well-known ones.
 	RemoteServers []RemoteServer
+	Rules         RuleFiles
 	Secrets       *Secrets                // values to redact from everything that leaves the machine; optional
 	Tracer        trace.Tracer            // records a span for each request and call; optional
 	Meter         *telemetry.MachineMeter // counts requests and calls; optional
@@ -75,7 +76,7 @@ type Config struct {
 }
 
 // Server implements agent.v1's ExecService, ControlService, FileService,
-// TerminalService, HookService and McpService. Its methods are safe for
+// TerminalService, HookService, McpService and RulesService. Its methods are safe for
 // concurrent use.
 type Server struct {
 	token     atomic.Pointer[[32]byte] // SHA-256 of the token
@@ -96,6 +97,7 @@ type Server struct {
 	git       *gitCredential
 	remote    *remoteAccess
 	servers   *guest.Manager
+	rules     RuleFiles
 	failures  *allowance
 	following sync.WaitGroup // streams that have not sent all their calls' results
 
@@ -135,6 +137,7 @@ func New(cfg Config) (*Server, error) {
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
 		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, cfg.Environ, log),
 		servers:   cfg.Servers,
+		rules:     cfg.Rules,
 	}
 	calls.hooked = s.hasHooks
 	s.token.Store(&digest)
@@ -174,6 +177,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(agentv1connect.NewTerminalServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewHookServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewMcpServiceHandler(s, options...))
+	mux.Handle(agentv1connect.NewRulesServiceHandler(s, options...))
 	mux.HandleFunc("PUT /token", s.changeToken) // used by pod-daemon
 	return s.authenticated(mux)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"aloft/internal/fault"
@@ -256,8 +257,8 @@ func (l outgoing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			m.Diff = l.secrets.clean(m.GetDiff())
 		case *agentv1.ReadTerminalResponse:
 			m.Text = l.secrets.Redactor().Screen(m.GetText())
-		case *agentv1.ListTerminalsResponse:
-			redact.Strings(m.ProtoReflect(), l.secrets.clean)
+		case *agentv1.ListTerminalsResponse, *agentv1.ReadRulesResponse:
+			redact.Strings(m.(proto.Message).ProtoReflect(), l.secrets.clean)
 		}
 		return res, nil
 	}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"slices"
+
+	"aloft/internal/rule"
+)
+
+type (
+	// RulesFound records the rules of the team, of the agent's owner and of the
+	// repositories, as they are from now on.
+	RulesFound struct {
+		rule.Set
+		// Nested says that the rules are those of folders that a tool has used
+		// for the first time. They are added to the others.
+		Nested bool `json:"nested,omitempty"`
+	}
+	// RulesGiven records a message to the model with rules that apply to its
+	// work.
+	RulesGiven struct {
+		// Set is what the message contains. The text of a rule that is only
+		// offered is "".
+		rule.Set
+		// Text is the message, exactly as the model gets it.
+		Text string `json:"message"`
+	}
+)
+
+// Kind implements [Body].
+func (*RulesFound) Kind() string { return "rules.found" }
+
+// Kind implements [Body].
+func (*RulesGiven) Kind() string { return "rules.given" }
+
+// maxFound is how many rules are kept of an agent.
+const maxFound = rule.MaxRules + 100
+
+// found folds what was found. It does not modify slices that copies of the
+// state share.
+func (s *State) found(b *RulesFound) {
+	if !b.Nested {
+		s.Found, s.NotApplied = b.Set, nil
+		s.Applied = slices.DeleteFunc(slices.Clone(s.Applied), func(g rule.Rule) bool {
+			return !slices.ContainsFunc(b.Rules, func(r rule.Rule) bool { return r.From == g.From && r.Source == g.Source })
+		})
+		return
+	}
+	all := slices.DeleteFunc(slices.Clone(s.Found.Rules), func(r rule.Rule) bool {
+		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return r.From == n.From && r.Source == n.Source })
+	})
+	all = append(all, b.Rules...)
+	left := slices.Concat(s.Found.LeftOut, b.LeftOut)
+	s.Found = rule.Set{Rules: all[:min(len(all), maxFound)], LeftOut: left[:min(len(left), 2*rule.MaxLeftOut)]}
+}
+
+// given folds a message with rules.
+func (t *Thread) given(b *RulesGiven) {
+	t.Applied = slices.DeleteFunc(slices.Clone(t.Applied), func(g rule.Rule) bool {
+		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return g.From == n.From && g.Source == n.Source })
+	})
+	t.Applied = append(t.Applied, b.Rules...)
+	t.NotApplied = slices.Concat(t.NotApplied, b.LeftOut)
+	t.notice(b.Text)
+}

@@ -1,0 +1,79 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"aloft/internal/rule"
+	"aloft/internal/wire/agentv1"
+	"aloft/internal/wire/agentv1/agentv1connect"
+)
+
+// Limits for a machine's reply about rules.
+const (
+	maxRulesReply = 4 << 20 // bytes
+	rulesPatience = 5 * time.Second
+)
+
+// Rules reads the rules of the repositories in a machine. Its methods are safe
+// for concurrent use.
+type Rules struct {
+	lost   func(error) error
+	http   *http.Client
+	client agentv1connect.RulesServiceClient
+}
+
+// Rules returns the machine's rules. token is exec-daemon's. The caller must
+// call Close.
+func (c *Conn) Rules(token string) *Rules {
+	return newRules(c.OpenExec, c.lost, withToken(token), heard{c.secrets})
+}
+
+func newRules(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Rules {
+	var h2c http.Protocols
+	h2c.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{
+		Protocols: &h2c, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}}
+	return &Rules{lost, client, agentv1connect.NewRulesServiceClient(client, "http://exec",
+		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxRulesReply), connect.WithAcceptCompression("gzip", nil, nil))}
+}
+
+// Close closes the stream to exec-daemon.
+func (r *Rules) Close() { r.http.CloseIdleConnections() }
+
+// Read returns the rules of the folders. They come from
+// the machine, so limits are enforced. The error wraps [ErrLost] if the machine
+// is gone.
+func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, error) {
+	req := &agentv1.ReadRulesRequest{}
+	for _, f := range folders {
+		req.Folders = append(req.Folders, &agentv1.RulesFolder{Repository: f.Repository, Folder: f.Path})
+	}
+	ctx, cancel := context.WithTimeout(ctx, rulesPatience)
+	defer cancel()
+	res, err := r.client.ReadRules(ctx, connect.NewRequest(req))
+	if connect.CodeOf(err) == connect.CodeUnimplemented { // a machine older than rules
+		return rule.Set{}, nil
+	}
+	if err != nil {
+		return rule.Set{}, fmt.Errorf("read the rules: %w", r.lost(err))
+	}
+	var said rule.Set
+	for _, m := range res.Msg.GetRules() {
+		said.Rules = append(said.Rules, rule.Rule{
+			Source: m.GetSource(), From: rule.Repository, When: rule.When(m.GetWhen()), Folder: m.GetFolder(), Nested: m.GetNested(),
+			Globs: m.GetGlobs(), Description: m.GetDescription(), Imports: m.GetImports(), Text: m.GetText(),
+		})
+	}
+	for _, l := range res.Msg.GetLeftOut() {
+		said.LeftOut = append(said.LeftOut, rule.LeftOut{Source: l.GetSource(), Why: l.GetWhy()})
+	}
+	return rule.Admit(folders, said), nil
+}

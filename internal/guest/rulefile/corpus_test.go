@@ -1,0 +1,224 @@
+package rulefile_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"aloft/internal/guest/rulefile"
+	"aloft/internal/rule"
+)
+
+var update = flag.Bool("update", false, "write the wanted text of each layout")
+
+// TestCorpus reads the rules of each repository in testdata and compares what a
+// model is told with the file "want" of the layout. The lines before the first
+// file describe what a text cannot hold, and the work:
+//
+//	repos A B        the folders of the repositories; by default the workspace
+//	flag no-agents   without AGENTS.md and CLAUDE.md
+//	flag cloud       with the notes for background agents
+//	window N         the context window, in tokens
+//	prompt TEXT      of the run
+//	touch A B        the files that the calls of one reply use
+//	own FROM TEXT    a rule of the team or the user
+//	link A -> B      a symbolic link
+//	fifo A           a named pipe
+//	fill A N         a file of N bytes
+//	binary A         a file with bytes that are no text
+//	many A N         N files with rules in the folder A
+//	deep A N         N folders inside each other, from A on, with a rule in the last
+//	quoted A "…"     a file with the text of a Go string
+//	hide A           a file that .cursorignore would hide
+func TestCorpus(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d layouts, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := lay(t, a)
+			got := l.tell(t)
+			if *update {
+				a.Files = append(slices.DeleteFunc(a.Files, func(f txtar.File) bool { return f.Name == "want" }), txtar.File{Name: "want", Data: []byte(got)})
+				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want := ""
+			for _, f := range a.Files {
+				if f.Name == "want" {
+					want = string(f.Data)
+				}
+			}
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// layout is a repository of the corpus on disk, and the work in it.
+type layout struct {
+	dir     string
+	repos   []string
+	options rulefile.Options
+	room    int
+	prompt  string
+	touched [][]string
+	own     []rule.Rule
+}
+
+func lay(t *testing.T, a *txtar.Archive) *layout {
+	t.Helper()
+	l := &layout{dir: t.TempDir(), repos: []string{""}, room: 80 << 10}
+	l.options = rulefile.Options{Workspace: l.dir, AgentFiles: true}
+	for _, f := range a.Files {
+		if f.Name != "want" {
+			l.write(t, f.Name, string(f.Data))
+		}
+	}
+	for line := range strings.Lines(string(a.Comment)) {
+		verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		words := strings.Fields(rest)
+		switch verb {
+		case "", "#":
+		case "repos":
+			l.repos = words
+		case "flag":
+			l.options.AgentFiles = l.options.AgentFiles && rest != "no-agents"
+			l.options.CloudNotes = l.options.CloudNotes || rest == "cloud"
+		case "window":
+			l.room = number(t, words[0]) / 10 * 4
+		case "prompt":
+			l.prompt = rest
+		case "touch":
+			l.touched = append(l.touched, words)
+		case "own":
+			from, text, _ := strings.Cut(rest, " ")
+			l.own = append(l.own, rule.Rule{Source: rule.File, From: rule.From(from), When: rule.Always, Text: text})
+		case "link":
+			l.parent(t, words[0])
+			check(t, os.Symlink(words[2], filepath.Join(l.dir, words[0])))
+		case "fifo":
+			l.parent(t, words[0])
+			check(t, syscall.Mkfifo(filepath.Join(l.dir, words[0]), 0o600))
+		case "fill":
+			l.write(t, words[0], strings.Repeat("x", number(t, words[1])))
+		case "quoted":
+			name, text, _ := strings.Cut(rest, " ")
+			text, err := strconv.Unquote(text)
+			check(t, err)
+			l.write(t, name, text)
+		case "binary":
+			l.write(t, words[0], "\x7fELF\x00\x01\xff\xfe")
+		case "many":
+			for n := range number(t, words[1]) {
+				l.write(t, fmt.Sprintf("%s/%05d.mdc", words[0], n), fmt.Sprintf("---\nalwaysApply: true\n---\nRule %d.\n", n))
+			}
+		case "deep":
+			l.write(t, words[0]+strings.Repeat("/d", number(t, words[1]))+"/deep.mdc", "---\nalwaysApply: true\n---\nDeep.\n")
+		case "hide":
+			l.options.Check = func(file string) error {
+				if file == filepath.Join(l.dir, rest) {
+					return os.ErrPermission
+				}
+				return nil
+			}
+		default:
+			t.Fatalf("unknown line %q", line)
+		}
+	}
+	return l
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	check(t, err)
+	return n
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *layout) parent(t *testing.T, name string) {
+	t.Helper()
+	check(t, os.MkdirAll(filepath.Dir(filepath.Join(l.dir, name)), 0o755))
+}
+
+func (l *layout) write(t *testing.T, name, text string) {
+	t.Helper()
+	l.parent(t, name)
+	check(t, os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o644))
+}
+
+// read reads folders as the control plane gets them: checked once more.
+func (l *layout) read(t *testing.T, folders []rule.Folder) rule.Set {
+	t.Helper()
+	said, err := rulefile.Read(t.Context(), l.options, folders)
+	check(t, err)
+	if again := rule.Admit(folders, said); len(again.Rules) != len(said.Rules) {
+		t.Errorf("%d rules of %d are admitted: %+v", len(again.Rules), len(said.Rules), again.LeftOut)
+	}
+	return rule.Admit(folders, said)
+}
+
+// tell returns the messages to a model that works in the repository.
+func (l *layout) tell(t *testing.T) string {
+	t.Helper()
+	var start []rule.Folder
+	done := map[string]bool{}
+	for _, r := range l.repos {
+		start = append(start, rule.Folder{Repository: r, Path: r})
+		done[r] = true
+	}
+	all := l.read(t, start)
+	all.Rules = append(slices.Clone(l.own), all.Rules...)
+	var told rule.Set
+	var b strings.Builder
+	for _, touched := range append([][]string{nil}, l.touched...) {
+		var folders []rule.Folder
+		for _, root := range l.repos {
+			for _, file := range touched {
+				for _, f := range rule.Nested(root, file) {
+					if !done[f] {
+						done[f] = true
+						folders = append(folders, rule.Folder{Repository: root, Path: f})
+					}
+				}
+			}
+		}
+		more := l.read(t, folders)
+		all.Rules, all.LeftOut = append(all.Rules, more.Rules...), append(all.LeftOut, more.LeftOut...)
+		m, ok := rule.Next(all, told, rule.Work{Prompt: l.prompt, Touched: touched}, l.room)
+		if len(touched) > 0 {
+			fmt.Fprintf(&b, "==== after %s ====\n", strings.Join(touched, " "))
+		}
+		if !ok {
+			b.WriteString("(nothing)\n")
+			continue
+		}
+		m.Workspace = "/workspace"
+		told.Rules, told.LeftOut = append(told.Rules, m.Rules...), append(told.LeftOut, m.LeftOut...)
+		b.WriteString(strings.ReplaceAll(m.String(), l.dir, "/workspace"))
+	}
+	return b.String()
+}

@@ -1,0 +1,309 @@
+// Package rulefile finds and reads the files in which repositories tell agents
+// how to work. The files are hostile by assumption: it reads a limited number of
+// limited size, follows no link out of the repository, never blocks on a file
+// that is not regular, and reports what it leaves out.
+package rulefile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"aloft/internal/rule"
+)
+
+// Limits of one reading.
+const (
+	maxFolders = 100
+	maxEntries = 20_000 // names in folders of rules
+	maxDepth   = 8      // of those folders
+)
+
+// Folders are the folders, relative to a folder of the repository, whose files
+// with front matter are rules.
+var Folders = []string{".cursor/rules", ".aloft/rules"}
+
+// Files are the other files with rules, in the order in which a model gets
+// them.
+var Files = []string{"AGENTS.md", "CLAUDE.md", ".cursorrules"}
+
+// Options say which files count.
+type Options struct {
+	Workspace string // absolute
+	// AgentFiles selects AGENTS.md and CLAUDE.md.
+	AgentFiles bool
+	// CloudNotes selects the sections of these files that are only for
+	// background agents.
+	CloudNotes bool
+	// Check returns why a file, given by its absolute path, is hidden from the
+	// agent, or nil. It may be nil.
+	Check func(file string) error
+}
+
+// Read reads the rules of the folders.
+func Read(ctx context.Context, o Options, folders []rule.Folder) (rule.Set, error) {
+	r := &reader{ctx: ctx, options: o, room: rule.MaxTotal}
+	defer r.close()
+	for i, f := range folders {
+		if i == maxFolders {
+			r.leave(f.Path, "the rules of %d more folders are not read", len(folders)-maxFolders)
+			break
+		}
+		r.folder(rule.Folder{Repository: clean(f.Repository), Path: clean(f.Path)})
+		if err := context.Cause(ctx); err != nil {
+			return rule.Set{}, err
+		}
+	}
+	if r.more > 0 {
+		r.left = append(r.left, rule.LeftOut{Why: fmt.Sprintf("%d more problems with files of rules", r.more)})
+	}
+	return rule.Set{Rules: r.rules, LeftOut: r.left}, nil
+}
+
+func clean(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
+
+type reader struct {
+	ctx        context.Context
+	options    Options
+	repository string
+	root       *os.Root // of the repository
+	entries    int
+	room       int // bytes
+	rules      []rule.Rule
+	left       []rule.LeftOut
+	more       int // how many entries left lacks
+}
+
+func (r *reader) close() {
+	if r.root != nil {
+		_ = r.root.Close() // only read
+	}
+}
+
+func (r *reader) leave(source, format string, args ...any) {
+	if len(r.left) == rule.MaxLeftOut {
+		r.more++
+		return
+	}
+	r.left = append(r.left, rule.LeftOut{Source: source, Why: fmt.Sprintf(format, args...)})
+}
+
+// open opens the root of the repository. It reports whether there is one.
+func (r *reader) open(repository string) bool {
+	if r.root != nil && r.repository == repository {
+		return true
+	}
+	r.close()
+	r.root = nil
+	root, err := os.OpenRoot(filepath.Join(r.options.Workspace, repository))
+	if err != nil {
+		return false
+	}
+	r.root, r.repository = root, repository
+	return true
+}
+
+// folder reads the rules of one folder.
+func (r *reader) folder(f rule.Folder) {
+	if !r.open(f.Repository) {
+		return
+	}
+	for _, name := range Files {
+		if name == ".cursorrules" || r.options.AgentFiles { // these come first, so that many rules cannot displace them
+			r.file(f, path.Join(f.Path, name), false)
+		}
+	}
+	for _, folder := range Folders {
+		var names []string
+		r.walk(path.Join(f.Path, folder), folder == ".aloft/rules", 0, &names)
+		slices.Sort(names)
+		for i, name := range names {
+			if len(r.rules) == rule.MaxRules {
+				r.leave(path.Join(f.Path, folder), "there are more than %d rules; %d files are not read", rule.MaxRules, len(names)-i)
+				break
+			}
+			r.file(f, name, true)
+		}
+	}
+}
+
+// below returns a path of the workspace as a path of the repository.
+func (r *reader) below(name string) string {
+	if r.repository == "" {
+		return cmp.Or(name, ".")
+	}
+	return cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, r.repository), "/"), ".")
+}
+
+// walk collects the files with rules in a folder and the folders in it. It
+// follows a link to the folder itself, if it stays in the repository, but none
+// in it.
+func (r *reader) walk(folder string, markdown bool, level int, names *[]string) {
+	d, err := r.root.OpenFile(r.below(folder), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return
+	case err != nil:
+		r.leave(folder, "%s", r.reason(folder, err))
+		return
+	}
+	defer d.Close()
+	var folders []string
+	for r.ctx.Err() == nil {
+		entries, err := d.ReadDir(256)
+		for _, e := range entries {
+			if r.entries++; r.entries > maxEntries {
+				r.leave(folder, "there are more than %d files; the others are not read", maxEntries)
+				return
+			}
+			name := path.Join(folder, e.Name())
+			switch ext := path.Ext(name); {
+			case e.IsDir():
+				folders = append(folders, name)
+			case ext == ".mdc" || markdown && ext == ".md":
+				*names = append(*names, name)
+			}
+		}
+		if err != nil || len(entries) == 0 {
+			break
+		}
+	}
+	if len(folders) > 0 && level == maxDepth {
+		r.leave(folder, "the folders in it are nested too deep and are not read")
+		return
+	}
+	slices.Sort(folders)
+	for _, f := range folders {
+		if r.entries > maxEntries || r.ctx.Err() != nil {
+			return
+		}
+		r.walk(f, markdown, level+1, names)
+	}
+}
+
+// file reads one file with rules, if it exists.
+func (r *reader) file(of rule.Folder, name string, front bool) {
+	if len(r.rules) == rule.MaxRules || r.ctx.Err() != nil {
+		return
+	}
+	text, missing, err := r.read(name)
+	if missing {
+		return
+	}
+	if err != nil {
+		r.leave(name, "%v", err)
+		return
+	}
+	if !front && !r.options.CloudNotes {
+		text = withoutCloudNotes(text)
+	}
+	parsed, complaints, ok := rule.Parse(name, of.Path, front, text)
+	for _, c := range complaints {
+		r.leave(name, "%s", c)
+	}
+	if !ok || slices.ContainsFunc(r.rules, func(o rule.Rule) bool {
+		return o.Text == parsed.Text && o.When == parsed.When && o.Folder == parsed.Folder
+	}) {
+		return // AGENTS.md and CLAUDE.md are often the same file
+	}
+	parsed.Nested = of.Path != of.Repository
+	left, ok := parsed.Expand(of.Repository, func(file string) bool {
+		return path.Dir(file) == path.Dir(name) && slices.Contains(Files, path.Base(file)) && r.exists(file)
+	}, r.read)
+	for _, l := range left {
+		r.leave(l.Source, "%s", l.Why)
+	}
+	switch {
+	case !ok:
+		return
+	case len(parsed.Text) > r.room:
+		r.leave(name, "the rules have more than %d bytes in total", rule.MaxTotal)
+		return
+	}
+	r.room -= len(parsed.Text)
+	r.rules = append(r.rules, parsed)
+}
+
+func (r *reader) exists(name string) bool {
+	return r.options.AgentFiles && slices.ContainsFunc(r.rules, func(o rule.Rule) bool { return o.Source == name })
+}
+
+// read returns the contents of a regular file.
+func (r *reader) read(name string) (text string, missing bool, err error) {
+	below := r.below(name)
+	info, err := r.root.Stat(below) // before it is opened, since that may block or have an effect
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		if link, err := r.root.Lstat(below); err == nil && link.Mode()&fs.ModeSymlink != 0 {
+			return "", false, errors.New("it is a link to nothing")
+		}
+		return "", true, nil
+	}
+	if err != nil {
+		return "", false, errors.New(r.reason(name, err))
+	}
+	if err := readable(info); err != nil {
+		return "", false, err
+	}
+	if r.options.Check != nil {
+		if err := r.options.Check(filepath.Join(r.options.Workspace, name)); err != nil {
+			return "", false, errors.New("it is hidden from the agent")
+		}
+	}
+	f, err := r.root.OpenFile(below, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false, errors.New(r.reason(name, err))
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err == nil { // it may have been replaced
+		err = readable(info)
+	}
+	if err != nil {
+		return "", false, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, rule.MaxText+1))
+	switch {
+	case err != nil:
+		return "", false, errors.New(r.reason(name, err))
+	case len(data) > rule.MaxText:
+		return "", false, tooLong(int64(len(data)))
+	}
+	return string(data), false, nil
+}
+
+func readable(info fs.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return errors.New("it is not a regular file")
+	case info.Size() > rule.MaxText:
+		return tooLong(info.Size())
+	}
+	return nil
+}
+
+func tooLong(n int64) error { return fmt.Errorf("it has %d bytes, more than %d", n, rule.MaxText) }
+
+// reason says why a file cannot be read.
+func (r *reader) reason(name string, err error) string {
+	switch info, lerr := r.root.Lstat(r.below(name)); {
+	case errors.Is(err, fs.ErrPermission):
+		return "the agent's user may not read it"
+	case lerr == nil && info.Mode()&fs.ModeSymlink != 0:
+		return "it is a link that leads out of the repository or in a circle"
+	case strings.Contains(err.Error(), "escapes"): // a folder on the way is such a link
+		return "it is outside the repository"
+	}
+	var cause *fs.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return err.Error()
+}

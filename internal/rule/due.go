@@ -1,0 +1,98 @@
+package rule
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Work is what a conversation is about, as far as rules depend on it.
+type Work struct {
+	Prompt  string   // of the run
+	Touched []string // files and folders that tools have used, relative to the workspace
+}
+
+// Due returns those of all rules that apply to the work and that the model has
+// not been given with the same text, in the order in which they count. Rules
+// that the model chooses by their descriptions are among them without their
+// text, unless it has them already.
+func Due(all, given []Rule, w Work) (due []Rule) {
+	for _, r := range all {
+		switch {
+		case r.applies(w):
+			if !slices.ContainsFunc(given, r.Same) {
+				due = append(due, r)
+			}
+		case r.When == OnRequest:
+			if r.Text = ""; !slices.ContainsFunc(given, func(g Rule) bool { return g.Is(r) && g.Description == r.Description }) {
+				due = append(due, r)
+			}
+		}
+	}
+	Order(due)
+	return due
+}
+
+func (r Rule) applies(w Work) bool {
+	switch {
+	case r.When == Always && !r.Nested,
+		r.When == Always && slices.ContainsFunc(w.Touched, r.Touches),
+		slices.ContainsFunc(w.Touched, r.Matches):
+		return true
+	}
+	return r.From == Repository && r.Mentions(w.Prompt)
+}
+
+// Next returns the next message about rules for a model, given all that are
+// known and those that it was told, and the room in bytes for all of them. ok is
+// false if there is nothing to tell.
+func Next(all, told Set, w Work, room int) (m Message, ok bool) {
+	due := slices.DeleteFunc(Due(all.Rules, told.Rules, w), func(r Rule) bool {
+		return slices.ContainsFunc(told.LeftOut, func(l LeftOut) bool { return l.Budget && l.Source == r.Source })
+	})
+	m.LeftOut = slices.DeleteFunc(slices.Clone(all.LeftOut), func(l LeftOut) bool { return slices.Contains(told.LeftOut, l) })
+	if len(due) == 0 && len(m.LeftOut) == 0 {
+		return m, false
+	}
+	m.More = len(told.Rules) > 0
+	for _, r := range told.Rules {
+		room -= len(r.Text)
+		if r.Text != "" && slices.ContainsFunc(due, r.Is) {
+			m.Replaced = append(m.Replaced, r.Source)
+		}
+	}
+	var left []LeftOut
+	m.Rules, left = Fit(due, room)
+	m.LeftOut = append(m.LeftOut, left...)
+	return m, true
+}
+
+// foreign are folders whose files come from elsewhere, so that rules in them are
+// not the repository's.
+var foreign = []string{".git", "node_modules", "vendor", ".venv", "site-packages"}
+
+// maxNesting is how deep the folders may be whose rules are read.
+const maxNesting = 16
+
+// Nested returns the folders below the root of a repository that contain a
+// path: all those that are part of it, and the path itself, since it may be a
+// folder. All paths are relative to the workspace. It returns none if the path
+// is not in the repository, or is in a folder of dependencies.
+func Nested(root, file string) (folders []string) {
+	below := file
+	if root != "" {
+		var ok bool
+		if below, ok = strings.CutPrefix(file, root+"/"); !ok {
+			return nil
+		}
+	}
+	at := root
+	for i, name := range strings.Split(below, "/") {
+		if i == maxNesting || slices.Contains(foreign, name) {
+			return folders
+		}
+		at = path.Join(at, name)
+		folders = append(folders, at)
+	}
+	return folders
+}

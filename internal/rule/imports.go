@@ -1,0 +1,154 @@
+package rule
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits of the imports of one rule.
+const (
+	maxImportDepth = 5  // how deep they may be nested
+	maxImports     = 50 // lines that name a file, whether it is there or not
+)
+
+// importable are the extensions of files that a rule may import. Others, such
+// as .env, may hold what must not be in a prompt.
+var importable = []string{".md", ".mdc", ".markdown", ".txt"}
+
+// Expand replaces the lines @path and @import path of a rule's text by the
+// files that they name. The paths are relative to the importing file, or begin
+// with a slash at the repository's root, which is a folder below the workspace.
+// read returns the text of a file below the workspace, or why there is none;
+// missing says that the file does not exist. A file is imported once: lines that
+// name it again are removed, like those that name a file for which skip returns
+// true because the model gets it anyway. If the rule becomes too long, or nothing is left of it, ok is
+// false.
+func (r *Rule) Expand(repository string, skip func(file string) bool, read func(file string) (text string, missing bool, err error)) (left []LeftOut, ok bool) {
+	e := expansion{repository: repository, skip: skip, read: read, rule: r}
+	text := strings.TrimSpace(e.expand(r.Text, r.Source, 0))
+	if len(text) > MaxText {
+		return append(e.left, LeftOut{Source: r.Source, Why: "with its imports it has more than " + strconv.Itoa(MaxText) + " bytes"}), false
+	}
+	r.Text = text
+	return e.left, text != ""
+}
+
+type expansion struct {
+	repository string
+	skip       func(string) bool
+	read       func(string) (string, bool, error)
+	rule       *Rule
+	tried      int // lines that name a file
+	left       []LeftOut
+}
+
+func (e *expansion) expand(text, file string, level int) string {
+	var b strings.Builder
+	fence := ""
+	for l := range strings.Lines(text) {
+		trimmed := strings.TrimSpace(l)
+		if mark := fenceOf(trimmed); mark != "" {
+			switch {
+			case fence == "":
+				fence = mark
+			case strings.HasPrefix(mark, fence) && trimmed == mark:
+				fence = ""
+			}
+		}
+		said, clear := importOf(trimmed)
+		if said == "" || fence != "" {
+			e.write(&b, l)
+			continue
+		}
+		at := path.Join(path.Dir(file), said)
+		if strings.HasPrefix(said, "/") {
+			at = path.Join(e.repository, said)
+		}
+		if at == e.rule.Source || slices.Contains(e.rule.Imports, at) || e.skip(at) {
+			continue // it is there already
+		}
+		imported, why := e.take(said, at, clear, file, level)
+		switch {
+		case why != "":
+			e.left = append(e.left, LeftOut{Source: e.rule.Source, Why: fmt.Sprintf("the import of %.200s: %s", said, why)})
+			e.write(&b, l)
+		case imported == "":
+			e.write(&b, l)
+		default:
+			e.write(&b, imported+"\n")
+		}
+	}
+	return b.String()
+}
+
+// write adds text until the rule is longer than a rule may be.
+func (e *expansion) write(b *strings.Builder, text string) {
+	if b.Len() <= MaxText {
+		b.WriteString(text)
+	}
+}
+
+// take returns the text of the file at that said names, or why it is not
+// imported. Both are "" for a line that stays as it is.
+func (e *expansion) take(said, at string, clear bool, file string, level int) (text, why string) {
+	switch {
+	case strings.HasPrefix(said, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
+		return "", "it is outside the repository"
+	case !slices.Contains(importable, strings.ToLower(path.Ext(at))) || slices.Contains(strings.Split(at, "/"), ".git"):
+		if !clear {
+			return "", ""
+		}
+		return "", "only " + strings.Join(importable, ", ") + " files can be imported"
+	case e.tried == maxImports:
+		return "", ""
+	case level == maxImportDepth:
+		return "", fmt.Sprintf("imports are nested more than %d deep", maxImportDepth)
+	}
+	if e.tried++; e.tried == maxImports {
+		return "", fmt.Sprintf("there are more than %d imports", maxImports-1)
+	}
+	text, missing, err := e.read(at)
+	switch {
+	case missing && !clear:
+		return "", ""
+	case missing:
+		return "", "there is no such file"
+	case err != nil:
+		return "", err.Error()
+	}
+	imported, complaints, ok := Parse(at, "", path.Ext(at) == ".mdc", text)
+	if !ok {
+		return "", complaints[len(complaints)-1]
+	}
+	e.rule.Imports = append(e.rule.Imports, at)
+	return e.expand(imported.Text, at, level+1), ""
+}
+
+// importOf returns the path that a line imports, or "". clear says that the
+// line can mean nothing else.
+func importOf(l string) (said string, clear bool) {
+	l, ok := strings.CutPrefix(strings.TrimPrefix(l, "- "), "@")
+	if !ok {
+		return "", false
+	}
+	if rest, ok := strings.CutPrefix(l, "import "); ok {
+		l, clear = strings.Trim(strings.TrimSpace(rest), `"'`), true
+	}
+	if l == "" || len(l) > maxSource || strings.ContainsAny(l, " \t@\\") {
+		return "", false
+	}
+	return l, clear || strings.Contains(l, "/") && path.Ext(l) != ""
+}
+
+// fenceOf returns the mark of a line that begins or ends a block of code, or "".
+func fenceOf(l string) string {
+	for _, c := range []string{"`", "~"} {
+		if n := len(l) - len(strings.TrimLeft(l, c)); n >= 3 {
+			return strings.Repeat(c, n)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,175 @@
+// Package rule defines rules: texts with which a team, a repository or a user
+// tells agents how to work. It parses the files of a repository, selects the
+// rules that apply to a piece of work, and writes them for a model. Rules guide
+// the work; they never grant a permission.
+package rule
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Rule is one text.
+type Rule struct {
+	// Source is the path of the rule's file below the workspace, or [File] for
+	// a rule of the team or a user.
+	Source string `json:"source"`
+	From   From   `json:"from"`
+	When   When   `json:"when"`
+	// Folder is the folder below the workspace to which the rule applies; ""
+	// is the workspace itself.
+	Folder string `json:"folder,omitempty"`
+	// Nested reports whether Folder is below the root of its repository.
+	Nested      bool     `json:"nested,omitempty"`
+	Globs       []string `json:"globs,omitempty"`       // for [OnFiles], relative to Folder
+	Description string   `json:"description,omitempty"` // when to use the rule
+	Imports     []string `json:"imports,omitempty"`     // files whose text is part of Text
+	Text        string   `json:"text"`
+}
+
+// File is the name under which the server stores the rules of the team and of
+// each user.
+const File = "rules.md"
+
+// From says who wrote a rule.
+type From string
+
+// The authors, in the order in which their rules count.
+const (
+	Team       From = "team"
+	Repository From = "repository"
+	User       From = "user"
+)
+
+// When says when a model gets a rule.
+type When string
+
+// The ways to apply a rule. Every rule is also applied if a prompt mentions its
+// name after an @.
+const (
+	Always    When = "always"
+	OnFiles   When = "files"   // when a tool touches a file that matches a glob
+	OnRequest When = "request" // the model is told the description and reads the file if it fits
+	OnMention When = "mention"
+)
+
+// LeftOut says that a rule, or a part of one, is not used.
+type LeftOut struct {
+	Source string `json:"source"`
+	Why    string `json:"why"`
+	// Budget says that the rule applies and is left out only because a
+	// conversation has too many rules.
+	Budget bool `json:"budget,omitempty"`
+}
+
+// A Set is what is known of some rules.
+type Set struct {
+	Rules   []Rule    `json:"rules,omitempty"`
+	LeftOut []LeftOut `json:"leftOut,omitempty"`
+}
+
+// Limits of a rule. A longer text is left out as a whole, because a part of a
+// rule may say the opposite of the whole.
+const (
+	MaxText        = 64 << 10 // bytes, with its imports
+	MaxRules       = 300      // of one agent
+	MaxTotal       = 512 << 10
+	MaxLeftOut     = 50
+	maxGlobs       = 30
+	maxGlob        = 300      // bytes
+	maxGlobCost    = 64 << 10 // of all globs that are admitted at once; see globCost
+	maxDescription = 1000     // characters
+	maxSource      = 500
+)
+
+// Name returns the name by which a prompt can mention the rule: the file's name
+// without its extension.
+func (r Rule) Name() string {
+	base := path.Base(r.Source)
+	return strings.TrimSuffix(base, path.Ext(base))
+}
+
+// Path returns the absolute path of the rule's file in the machine.
+func (r Rule) Path(workspace string) string { return path.Join(workspace, r.Source) }
+
+// Tokens estimates how many tokens the text takes.
+func (r Rule) Tokens() int { return (len(r.Text) + charsPerToken - 1) / charsPerToken }
+
+// charsPerToken is the average for English and code.
+const charsPerToken = 4
+
+// Is reports whether two rules come from the same file.
+func (r Rule) Is(o Rule) bool { return r.From == o.From && r.Source == o.Source }
+
+// Same reports whether two rules have the same source and text.
+func (r Rule) Same(o Rule) bool { return r.Is(o) && r.Text == o.Text }
+
+// within reports whether a path below the workspace is in the rule's folder, and
+// returns it relative to that folder.
+func (r Rule) within(file string) (string, bool) {
+	if r.Folder == "" {
+		return file, true
+	}
+	return strings.CutPrefix(file, r.Folder+"/")
+}
+
+// Matches reports whether the rule is for files and one of its globs matches
+// the file, whose path is relative to the workspace.
+func (r Rule) Matches(file string) bool {
+	below, ok := r.within(file)
+	return ok && r.When == OnFiles && slices.ContainsFunc(r.Globs, func(g string) bool { return matchGlob(g, below) })
+}
+
+// Touches reports whether a file or folder, relative to the workspace, is the
+// rule's folder or inside it.
+func (r Rule) Touches(file string) bool {
+	_, ok := r.within(file)
+	return ok || file == r.Folder
+}
+
+// Mentions reports whether a prompt mentions the rule, as @name or @path.
+func (r Rule) Mentions(prompt string) bool {
+	for rest := prompt; ; {
+		at := strings.IndexByte(rest, '@')
+		if at < 0 {
+			return false
+		}
+		before := rest[:at]
+		rest = rest[at+1:]
+		if before != "" && isNameByte(before[len(before)-1]) {
+			continue // an email address, for example
+		}
+		end := 0
+		for end < len(rest) && (isNameByte(rest[end]) || rest[end] == '/') {
+			end++
+		}
+		if said := strings.TrimRight(rest[:end], "."); said != "" && (said == r.Name() || said == path.Base(r.Source) || said == r.Source) {
+			return true
+		}
+	}
+}
+
+func isNameByte(c byte) bool {
+	return c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
+
+// Order sorts rules: the team's, then the repositories', then the user's. Among
+// those of a repository, a deeper folder comes later, because its rules count
+// more. Otherwise the order stays.
+func Order(rules []Rule) {
+	rank := map[From]int{Team: 0, Repository: 1, User: 2}
+	slices.SortStableFunc(rules, func(a, b Rule) int {
+		if a.From != b.From {
+			return rank[a.From] - rank[b.From]
+		}
+		return depth(a.Folder) - depth(b.Folder)
+	})
+}
+
+func depth(folder string) int {
+	if folder == "" {
+		return 0
+	}
+	return 1 + strings.Count(folder, "/")
+}
