@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,14 +99,8 @@ func killMember(pid int, name string) {
 // cgroupProcesses lists the processes of a cgroup and its descendants.
 func cgroupProcesses(dir string) ([]int, error) {
 	var pids []int
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return skipGone(err)
-		}
-		if !d.IsDir() {
-			return nil
-		}
-		data, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	err := walkCgroups(dir, func(group *os.File) error {
+		data, err := readIn(group, "cgroup.procs")
 		if err != nil {
 			return skipGone(err)
 		}
@@ -116,12 +110,124 @@ func cgroupProcesses(dir string) ([]int, error) {
 			}
 		}
 		return nil
-	})
+	}, nil)
 	return pids, err
 }
 
+// thaw lets the processes of a machine run that root in it has frozen with the
+// freezer of cgroup v1. The kernel ends no frozen process.
+func thaw(name string) error {
+	all, err := mountedHierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		if h.v2 || !h.has("freezer") {
+			continue
+		}
+		err := walkCgroups(filepath.Join(h.dir, name), func(group *os.File) error {
+			fd, err := unix.Openat(int(group.Fd()), "freezer.state", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return skipGone(err)
+			}
+			_, err = unix.Write(fd, []byte("THAWED"))
+			return errors.Join(skipGone(err), unix.Close(fd))
+		}, nil)
+		if err != nil {
+			return fmt.Errorf("thaw cgroup %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// walkCgroups calls visit for the cgroup dir and each of its descendants, children
+// before parents, and after visiting a descendant, leave with its parent and its
+// name. leave may be nil. Root in a machine may nest cgroups deeper than any path
+// or limit of open files reaches, so walkCgroups holds only one open.
+func walkCgroups(dir string, visit func(group *os.File) error, leave func(parent *os.File, name string) error) error {
+	type level struct {
+		name     string
+		children []string
+	}
+	group, err := openDir(unix.AT_FDCWD, dir)
+	if err != nil {
+		return skipGone(err)
+	}
+	defer func() { _ = group.Close() }()
+	enter := func(next *os.File) {
+		_ = group.Close()
+		group = next
+	}
+	stack := []level{{children: subgroups(group)}}
+	for {
+		top := &stack[len(stack)-1]
+		if n := len(top.children); n > 0 {
+			name := top.children[n-1]
+			top.children = top.children[:n-1]
+			child, err := openDir(int(group.Fd()), name)
+			if err != nil {
+				if err := skipGone(err); err != nil {
+					return err
+				}
+				continue
+			}
+			enter(child)
+			stack = append(stack, level{name, subgroups(child)})
+			continue
+		}
+		if err := visit(group); err != nil {
+			return err
+		}
+		if len(stack) == 1 {
+			return nil
+		}
+		parent, err := openDir(int(group.Fd()), "..")
+		if err != nil {
+			return err
+		}
+		enter(parent)
+		if leave != nil {
+			if err := leave(parent, top.name); err != nil {
+				return err
+			}
+		}
+		stack = stack[:len(stack)-1]
+	}
+}
+
+func openDir(at int, path string) (*os.File, error) {
+	fd, err := unix.Openat(at, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// subgroups returns the names of the cgroups in a cgroup.
+func subgroups(group *os.File) (names []string) {
+	entries, _ := group.ReadDir(-1) // an error means that it has been removed
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func readIn(dir *os.File, name string) ([]byte, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	data, err := io.ReadAll(f)
+	return data, errors.Join(err, f.Close())
+}
+
+// skipGone turns the error about a removed cgroup into nil, and the one about a
+// threaded cgroup, whose processes are listed in a parent.
 func skipGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil
 	}
 	return err
@@ -143,35 +249,26 @@ func removeCgroups(ctx context.Context, name string) error {
 }
 
 func removeCgroup(ctx context.Context, dir string) error {
-	var dirs []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return skipGone(err)
-		}
-		if d.IsDir() {
-			dirs = append(dirs, path)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	slices.Reverse(dirs) // children before parents
-	for _, d := range dirs {
+	remove := func(at int, path string) error {
 		wait := newBackoff(50 * time.Millisecond)
 		for {
-			err := unix.Rmdir(d)
+			err := unix.Unlinkat(at, path, unix.AT_REMOVEDIR)
 			if err == nil || errors.Is(err, unix.ENOENT) {
-				break
+				return nil
 			}
 			// The kernel counts an exited process until it is fully released.
 			if !errors.Is(err, unix.EBUSY) {
-				return &os.PathError{Op: "rmdir", Path: d, Err: err}
+				return &os.PathError{Op: "rmdir", Path: path, Err: err}
 			}
 			if stopped := wait.pause(ctx); stopped != nil {
-				return fmt.Errorf("rmdir %s: %w: %w", d, err, stopped)
+				return fmt.Errorf("rmdir %s: %w: %w", path, err, stopped)
 			}
 		}
 	}
-	return nil
+	visit := func(*os.File) error { return nil }
+	leave := func(parent *os.File, name string) error { return remove(int(parent.Fd()), name) }
+	if err := walkCgroups(dir, visit, leave); err != nil {
+		return err
+	}
+	return remove(unix.AT_FDCWD, dir)
 }

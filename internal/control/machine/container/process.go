@@ -179,7 +179,7 @@ func (m *Machine) kill(ctx context.Context) error {
 			_ = unix.Close(fd)
 			return err
 		}
-		if err := waitExit(ctx, fd); err != nil {
+		if err := m.awaitEnd(ctx, fd); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -194,6 +194,29 @@ func (m *Machine) kill(ctx context.Context) error {
 	}
 	return killCgroup(ctx, m.cgroup)
 }
+
+// awaitEnd waits until the machine's PID 1, which has been killed, has ended with
+// all processes of the machine, and closes its pidfd. Until then, processes that
+// have not yet been killed may freeze others.
+func (m *Machine) awaitEnd(ctx context.Context, fd int) error {
+	ended := make(chan error, 1)
+	go func() { ended <- waitExit(ctx, fd) }()
+	again := time.NewTicker(thawInterval)
+	defer again.Stop()
+	for {
+		if err := thaw(m.inside()); err != nil {
+			return err
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-again.C:
+		}
+	}
+}
+
+// thawInterval is how often frozen processes of a killed machine are thawed.
+const thawInterval = 100 * time.Millisecond
 
 // killBearing kills every process that has arg among its arguments.
 func killBearing(ctx context.Context, arg string) error {
