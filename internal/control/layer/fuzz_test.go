@@ -92,7 +92,7 @@ func FuzzUnpackSaved(f *testing.F) {
 		f.Fatal(err)
 	}
 	var archive bytes.Buffer
-	if err := pack(f.Context(), &archive, tree); err != nil {
+	if err := Pack(f.Context(), &archive, tree); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(archive.Bytes())

@@ -35,7 +35,7 @@ func ExportImage(ctx context.Context, lower []string, c image.Config, dir, tag s
 	defer packing.Wait() // the caller may delete the layers after this returns
 	for _, tree := range slices.Backward(lower) {
 		r, w := io.Pipe()
-		packing.Go(func() { _ = w.CloseWithError(pack(ctx, w, tree)) })
+		packing.Go(func() { _ = w.CloseWithError(Pack(ctx, w, tree)) })
 		defer func() { _ = r.Close() }() // stops the writer if not everything was read
 		if img, err = mutate.AppendLayers(img, stream.NewLayer(r)); err != nil {
 			return "", err

@@ -28,9 +28,9 @@ const (
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// pack writes the tree of a layer as the archive of an OCI layer. Nothing may
+// Pack writes the tree of a layer as the archive of an OCI layer. Nothing may
 // change the tree meanwhile.
-func pack(ctx context.Context, w io.Writer, dir string) error {
+func Pack(ctx context.Context, w io.Writer, dir string) error {
 	p := &packer{tar: tar.NewWriter(w), left: maxPacked, links: map[inode]string{}}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {

@@ -181,7 +181,7 @@ func packFile(ctx context.Context, tree, path string) (p Packed, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err := pack(ctx, io.MultiWriter(content, z), tree); err != nil {
+	if err := Pack(ctx, io.MultiWriter(content, z), tree); err != nil {
 		return p, errors.Join(err, z.Close())
 	}
 	if err := z.Close(); err != nil {
