@@ -1,9 +1,10 @@
 #!/bin/sh
-# debian-image.sh DIR: creates in DIR the root of a small Debian with a working
-# apt-get, for the image rootfs:DIR. Its packages and its apt sources are those of
-# this machine.
+# debian-image.sh DIR [PACKAGE...]: creates in DIR the root of a small Debian with a
+# working apt-get and the given packages, for the image rootfs:DIR. Its packages and
+# its apt sources are those of this machine.
 set -eu
 dir=$1
+shift
 here=$(cd "$(dirname "$0")/.." && pwd)
 [ -e "$dir/usr/share/aloft/packages.lock" ] && exit 0
 mkdir -p "$(dirname "$dir")"
@@ -13,7 +14,8 @@ sources=
 for f in /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list; do
 	[ -s "$f" ] && sources="$sources $f"
 done
+packages=$(echo bash ca-certificates git procps sudo "$@" | tr ' ' ,)
 # shellcheck disable=SC2086 # a list of files
-mmdebstrap --quiet --mode=root --variant=apt --include=bash,ca-certificates,git,procps,sudo \
+mmdebstrap --quiet --mode=root --variant=apt --include="$packages" \
 	--customize-hook="$here/images/setup.sh" '' "$dir.new" $sources
 mv "$dir.new" "$dir"

@@ -140,7 +140,7 @@ type machineConfig struct {
 	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; default the embedded one
 	Strong        string  `yaml:"strong"`       // path of runsc
 	Class         string  `yaml:"class"`        // strong: run every agent under runsc
-	Docker        bool    `yaml:"docker"`       // allow Docker in machines of class strong
+	Docker        bool    `yaml:"docker"`       // allow Docker in machines whose image has dockerd
 	MemoryBytes   int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
 	CPUs          float64 `yaml:"cpus"`
 	PIDs          int64   `yaml:"pids"`
@@ -387,9 +387,6 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	}
 	if _, err := c.Outbound.Network().Compile(); err != nil {
 		return fmt.Errorf("outbound: %w", err)
-	}
-	if c.Machine.Docker && c.Machine.Strong == "" {
-		return errors.New("machine.docker: Docker runs only in gVisor machines: set machine.strong to the path of runsc")
 	}
 	return nil
 }

@@ -71,7 +71,6 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"VariableNotSet", "models:\n  - {id: a, provider: openai, api_key_env: NOPE}\n", "the variable NOPE is not set"},
 		{"KeyTwice", "models:\n  - {id: a, provider: openai, api_key: x, api_key_env: KEY}\n", "cannot both be set"},
 		{"NoSuchAPI", "models:\n  - {id: a, provider: openai, api: soap}\n", "must be responses or chat"},
-		{"DockerInRunc", "machine: {docker: true}\n", "machine.strong"},
 		{"NoSuchClass", "machine: {class: weak}\n", "machine.class"},
 		{"NoSuchSleep", "machine: {sleep: deep}\n", "machine.sleep"},
 		{"RegistryIsAURL", "images: {credentials: [{host: 'https://ghcr.io', token: x}]}\n", "images.credentials[0].host"},

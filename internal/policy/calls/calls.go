@@ -19,7 +19,8 @@ const (
 	Machine Process = 1 << iota // any process in a machine of an OCI runtime, including root
 	Sandbox                     // a command in the sandbox, in addition to the machine's rules
 	Egress                      // the process that forwards a machine's packets
-	all     = Machine | Sandbox | Egress
+	Docker                      // any process in a machine that may run Docker
+	all     = Machine | Sandbox | Egress | Docker
 )
 
 // Socket is an allowed kind of socket; all others are refused.
@@ -32,8 +33,8 @@ type Socket struct {
 
 // Sockets are the allowed kinds. Missing are families that machines do not
 // need, above all vsock, which reaches the hypervisor, and families that load a
-// kernel module. Also missing are netlink's packet filter, generic netlink, and
-// multipath TCP.
+// kernel module. Also missing are generic netlink and multipath TCP and, except
+// for Docker, netlink's packet filter.
 var Sockets = []Socket{
 	{Family: unix.AF_UNIX, For: all},
 	{Family: unix.AF_INET, Types: stream, Protocols: []int{0, unix.IPPROTO_TCP}, For: all},
@@ -44,11 +45,13 @@ var Sockets = []Socket{
 	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_ROUTE}, For: all},
 	// ss lists sockets, sudo and PAM write to the audit log, and libudev listens
 	// for devices.
-	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}, For: Machine},
+	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}, For: Machine | Docker},
 	// ping, traceroute and tcpdump; they need CAP_NET_RAW.
-	{Family: unix.AF_INET, Types: raw, For: Machine},
-	{Family: unix.AF_INET6, Types: raw, For: Machine},
-	{Family: unix.AF_PACKET, For: Machine},
+	{Family: unix.AF_INET, Types: raw, For: Machine | Docker},
+	{Family: unix.AF_INET6, Types: raw, For: Machine | Docker},
+	{Family: unix.AF_PACKET, For: Machine | Docker},
+	// Docker publishes ports with iptables, which configures the packet filter.
+	{Family: unix.AF_NETLINK, Protocols: []int{unix.NETLINK_NETFILTER}, For: Docker},
 }
 
 var (
@@ -84,11 +87,11 @@ var Refused = refuse(map[Process][]string{
 		"io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key",
 		"fanotify_init", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff",
 		"acct", "quotactl", "quotactl_fd", "syslog", "vhangup", "settimeofday", "clock_settime", "clock_adjtime",
-		"sethostname", "setdomainname", "nfsservctl", "lookup_dcookie", "kcmp",
-		// Namespaces can only be created with clone, whose flags a filter sees, and
-		// never entered.
-		"setns", "open_by_handle_at", "pivot_root", "open_tree_attr", "fspick",
+		"setdomainname", "nfsservctl", "lookup_dcookie", "kcmp", "open_by_handle_at", "open_tree_attr", "fspick",
 	},
+	// Namespaces can only be created with clone, whose flags a filter sees, and
+	// never entered. Docker creates and enters them for its containers.
+	Machine | Sandbox | Egress: {"setns", "pivot_root", "sethostname"},
 	// The machine's sandbox mounts within a user namespace; the others keep their
 	// mounts.
 	Sandbox | Egress: {

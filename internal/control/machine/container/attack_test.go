@@ -22,6 +22,13 @@ import (
 // attacked creates a machine that also contains the attack probe of test/e2e.
 func attacked(t *testing.T, limits machine.Limits) machine.Machine {
 	t.Helper()
+	return create(t, start(t, armed(t)), machine.Spec{Image: "host", Limits: limits})
+}
+
+// armed returns the configuration of a runtime whose machines contain the attack
+// probe as /exec-daemon/sandbox.
+func armed(t *testing.T) Config {
+	t.Helper()
 	conf := config(t, t.TempDir(), engines(t)["runc"])
 	bin := t.TempDir()
 	pod, err := os.ReadFile(filepath.Join(conf.Binaries, "pod-daemon"))
@@ -37,7 +44,7 @@ func attacked(t *testing.T, limits machine.Limits) machine.Machine {
 		t.Fatalf("%v: %s", err, out)
 	}
 	conf.Binaries = bin
-	return create(t, start(t, conf), machine.Spec{Image: "host", Limits: limits})
+	return conf
 }
 
 // attempts runs one part of the attack probe and returns the result of each
@@ -63,7 +70,7 @@ func TestCalls(t *testing.T) {
 	for who, wrap := range map[string]string{"root": "", "user": asUser} {
 		found := attempts(t, m, wrap, "calls")
 		if who == "root" { // for other users the kernel itself returns EPERM
-			checkSockets(t, found["socket"])
+			checkSockets(t, found["socket"], calls.Machine)
 			if !slices.Equal(found["socketpair"], []string{strconv.Itoa(unix.AF_UNIX)}) {
 				t.Errorf("pairs of sockets of the families %s can be made", found["socketpair"])
 			}
@@ -103,11 +110,11 @@ func TestCalls(t *testing.T) {
 }
 
 // checkSockets compares the sockets that could be created, each as "FAMILY TYPE
-// PROTOCOL", with the allow table.
-func checkSockets(t *testing.T, passed []string) {
+// PROTOCOL", with the allow table of a kind of process.
+func checkSockets(t *testing.T, passed []string, kind calls.Process) {
 	t.Helper()
 	seen := map[*calls.Socket]bool{}
-	table := calls.SocketsOf(calls.Machine)
+	table := calls.SocketsOf(kind)
 	for _, kind := range passed {
 		var family, typ, protocol int
 		if _, err := fmt.Sscan(kind, &family, &typ, &protocol); err != nil {

@@ -44,7 +44,7 @@ type Config struct {
 	Dir               string       // the folder of everything that this runtime creates
 	RuntimePath       string       // runc, crun or runsc, for the default class
 	StrongRuntimePath string       // runsc, for the class "strong"; if "", that class is refused
-	Docker            bool         // whether machines on gVisor may run Docker
+	Docker            bool         // whether machines that have dockerd may run it
 	Binaries          string       // the folder with pod-daemon and, if present, exec-daemon, sandbox and rg
 	Gateway           []string     // the command of the egress process, without its flags; if nil, machines with a network are refused
 	Images            *image.Store // images for the machines' roots; nil means a store in Dir without credentials
@@ -119,6 +119,9 @@ func New(conf Config) (*Runtime, error) {
 		r.mapped = true
 	} else {
 		r.log.Warn("machines run without user namespaces: root in a machine is root on the host", "reason", err)
+		if conf.Docker && !newEngine(conf.RuntimePath).gvisor {
+			r.log.Warn("machines of runc and crun cannot run Docker without user namespaces")
+		}
 	}
 	r.trash = trash.Open(filepath.Join(dir, "trash"), r.log)
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -224,13 +227,15 @@ func (r *Runtime) handle(id string) *Machine {
 func (r *Runtime) engine(class string) (engine, error) {
 	switch class {
 	case "":
-		return newEngine(r.conf.RuntimePath), nil
+		eng := newEngine(r.conf.RuntimePath)
+		eng.docker = r.conf.Docker
+		return eng, nil
 	case "strong":
 		if r.conf.StrongRuntimePath == "" {
 			return engine{}, errors.New(`class "strong" needs gVisor's runsc, which this server does not have: build it with hack/build-runsc.sh and configure its path`)
 		}
 		eng := newEngine(r.conf.StrongRuntimePath)
-		eng.docker = r.conf.Docker && eng.gvisor
+		eng.docker = r.conf.Docker
 		return eng, nil
 	}
 	return engine{}, fmt.Errorf(`unknown class %q: use "" or "strong"`, class)

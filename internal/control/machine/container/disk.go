@@ -40,7 +40,7 @@ func (m *Machine) Stop(ctx context.Context) error {
 // the disk limit also catches a machine that uses up the inodes.
 func (m *Machine) DiskBytes(ctx context.Context) (int64, error) {
 	c := count{seen: map[uint64]bool{}}
-	for _, name := range []string{"upper", memoryBeingSaved, memorySaved, memoryInUse} {
+	for _, name := range []string{"upper", dockerData, memoryBeingSaved, memorySaved, memoryInUse} {
 		if err := c.tree(ctx, m.path(name)); err != nil {
 			return 0, fmt.Errorf("measure machine %s: %w", m.id, err)
 		}
@@ -214,13 +214,23 @@ func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, l
 				continue
 			}
 			var stat unix.Stat_t
-			if unix.Fstatat(int(dir.Fd()), name, &stat, 0) != nil || stat.Nlink > 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG || !disks[stat.Dev] || c.seen[stat.Ino] {
+			if unix.Fstatat(int(dir.Fd()), name, &stat, 0) != nil || stat.Nlink > 0 || stat.Mode&unix.S_IFMT != unix.S_IFREG || c.seen[stat.Ino] {
+				continue
+			}
+			if !disks[stat.Dev] && !isOnOverlay(filepath.Join(dir.Name(), name)) {
 				continue
 			}
 			c.seen[stat.Ino] = true
 			c.add(&stat)
 		}
 	}
+}
+
+// isOnOverlay reports whether the open file that the link path leads to is on an
+// overlay, such as the root of a container in the machine.
+func isOnOverlay(path string) bool {
+	var disk unix.Statfs_t
+	return unix.Statfs(path, &disk) == nil && disk.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // ignoreMissing turns an error about a missing file or process into nil.

@@ -1,31 +1,220 @@
 package container
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
-// dockerCapabilities are the capabilities that dockerd and its containers need
-// in addition to the usual ones. Under gVisor they apply only to the machine's
-// own kernel; under runc they would allow an escape to the host.
-var dockerCapabilities = []string{
+// gvisorDockerCapabilities are the capabilities of a gVisor machine that may
+// run Docker. They apply only to the machine's own kernel.
+var gvisorDockerCapabilities = append(slices.Clone(capabilities),
 	"CAP_DAC_READ_SEARCH", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
-}
+)
 
-// dockerDir is where dockerd keeps images and containers. It cannot be on an
-// overlay, so it is in memory and lost when the machine stops.
+// dockerCapabilities are the capabilities of a runc or crun machine that may run
+// Docker: all, since "docker run --privileged" fails if one is missing. They apply
+// only within the machine's user namespace.
+var dockerCapabilities = append(slices.Clone(gvisorDockerCapabilities),
+	"CAP_AUDIT_CONTROL", "CAP_AUDIT_READ", "CAP_BLOCK_SUSPEND", "CAP_BPF", "CAP_CHECKPOINT_RESTORE", "CAP_IPC_LOCK", "CAP_IPC_OWNER",
+	"CAP_LEASE", "CAP_LINUX_IMMUTABLE", "CAP_MAC_ADMIN", "CAP_MAC_OVERRIDE", "CAP_NET_BROADCAST", "CAP_PERFMON", "CAP_SYSLOG", "CAP_SYS_BOOT",
+	"CAP_SYS_MODULE", "CAP_SYS_NICE", "CAP_SYS_PACCT", "CAP_SYS_RAWIO", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_WAKE_ALARM",
+)
+
+// dockerFilterCapabilities are the capabilities whose system calls the filter of
+// such a machine allows.
+var dockerFilterCapabilities = append(slices.Clone(capabilities), "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
+
+// dockerDir is where dockerd keeps images, containers and volumes. Its storage
+// driver overlay2 does not work on the machine's own overlay.
 const dockerDir = "/var/lib/docker"
 
-// allowDocker changes a gVisor bundle so that the machine can run dockerd
-// --iptables=false --ip6tables=false --bridge=none.
-func allowDocker(c *specs.Spec) {
-	all := append(slices.Clone(capabilities), dockerCapabilities...)
+// allowGVisorDocker changes a gVisor bundle so that the machine can run dockerd
+// --iptables=false --ip6tables=false --bridge=none. dockerDir is in memory and
+// lost when the machine stops.
+func allowGVisorDocker(c *specs.Spec) {
+	setCapabilities(c, gvisorDockerCapabilities)
+	makeCgroupsWritable(c)
+	c.Mounts = append(c.Mounts, specs.Mount{Destination: dockerDir, Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=710"}})
+}
+
+// allowDocker changes the bundle of a runc or crun machine, which must have a
+// user namespace, so that root in it can run dockerd. data is the host folder to
+// mount at dockerDir.
+func allowDocker(c *specs.Spec, data string, host facts) {
+	setCapabilities(c, dockerCapabilities)
+	makeCgroupsWritable(c)
+	// The kernel refuses to mount /proc and /sys in a container if parts of the
+	// machine's own are hidden or read-only. Files in them that would give power over
+	// the host belong to the host's root, who is nobody in the machine.
+	c.Linux.MaskedPaths, c.Linux.ReadonlyPaths = nil, nil
+	for i, m := range c.Mounts {
+		if m.Destination == "/sys" {
+			c.Mounts[i].Options = []string{"nosuid", "noexec", "nodev"}
+		}
+	}
+	if host.raiseLimits {
+		// "service docker start" sets these, and root in the machine may not raise
+		// them. The number of processes is limited by the cgroup.
+		c.Process.Rlimits = []specs.POSIXRlimit{
+			{Type: "RLIMIT_NOFILE", Soft: 1 << 16, Hard: 1 << 20},
+			{Type: "RLIMIT_NPROC", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
+		}
+	}
+	c.Mounts = append(c.Mounts, specs.Mount{Destination: dockerDir, Type: "bind", Source: data, Options: []string{"bind", "rprivate", "nodev", "idmap"}})
+}
+
+func setCapabilities(c *specs.Spec, all []string) {
 	c.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all}
+}
+
+func makeCgroupsWritable(c *specs.Spec) {
 	for i, m := range c.Mounts {
 		if m.Destination == "/sys/fs/cgroup" {
 			c.Mounts[i].Options = []string{"nosuid", "noexec", "nodev", "relatime"}
 		}
 	}
-	c.Mounts = append(c.Mounts, specs.Mount{Destination: dockerDir, Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=710"}})
+}
+
+// dockerdPaths are where packages and people install dockerd.
+var dockerdPaths = []string{"/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd"}
+
+// hasDockerd reports whether the machine's disk contains dockerd.
+func (m *Machine) hasDockerd(rec record) bool {
+	for _, path := range dockerdPaths {
+		for _, b := range rec.Image.Binds {
+			if rest, ok := strings.CutPrefix(path, b.Target+"/"); ok && isFileIn(b.Source, rest) {
+				return true
+			}
+		}
+		for _, dir := range append(rec.lower(), m.path("upper")) {
+			if isFileIn(dir, path) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isFileIn reports whether dir contains the regular file path.
+func isFileIn(dir, path string) bool {
+	f, err := openIn(dir, path, unix.O_PATH)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
+}
+
+// openIn opens the regular file path in dir. Links are resolved within dir, since
+// machines can place links in it.
+func openIn(dir, path string, flags uint64) (*os.File, error) {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(root) }()
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// canRaiseLimits reports whether this process may raise resource limits.
+func canRaiseLimits() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+// dockerDefaults is the file that "service docker start" reads as a part of its
+// shell script.
+const dockerDefaults = "etc/default/docker"
+
+// keepLimits is added to dockerDefaults where the server may not raise resource
+// limits, because otherwise the service would not start.
+const keepLimits = `
+# Added by Aloft, whose server may not raise these limits.
+ulimit() { command ulimit "$@" 2>/dev/null || :; }
+`
+
+// seedDockerDefaults adds keepLimits to the machine's own dockerDefaults.
+func (m *Machine) seedDockerDefaults(rec record) error {
+	var old []byte
+	for _, dir := range append([]string{m.path("upper")}, rec.lower()...) {
+		f, err := openIn(dir, dockerDefaults, unix.O_RDONLY|unix.O_NONBLOCK)
+		if err != nil {
+			continue
+		}
+		old, err = io.ReadAll(io.LimitReader(f, 64<<10))
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		break
+	}
+	if strings.Contains(string(old), keepLimits) {
+		return nil
+	}
+	root, err := os.OpenRoot(m.path("upper"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.MkdirAll(filepath.Dir(dockerDefaults), 0o755); err != nil {
+		return err
+	}
+	return root.WriteFile(dockerDefaults, append(old, keepLimits...), 0o644)
+}
+
+// prepareDocker prepares what dockerd needs in addition to its bundle. owner is
+// the id on the host of root in the machine.
+func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) error {
+	if err := m.makeDockerData(ctx, rec); err != nil {
+		return err
+	}
+	if !canRaiseLimits() {
+		if err := m.seedDockerDefaults(rec); err != nil {
+			return err
+		}
+	}
+	return m.delegateCgroups(owner)
+}
+
+// delegateCgroups creates the cgroup of the machine's own processes and lets
+// owner, root in the machine, create cgroups in it. The limits in its own files
+// and in its parent remain the host's.
+func (m *Machine) delegateCgroups(owner int) error {
+	all, err := mountedHierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		dir := filepath.Join(h.dir, m.inside())
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		for _, name := range []string{"", "cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control"} {
+			if err := os.Chown(filepath.Join(dir, name), owner, owner); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }

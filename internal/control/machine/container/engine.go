@@ -15,7 +15,7 @@ import (
 type engine struct {
 	path   string
 	gvisor bool // it is runsc, which takes other flags and brings its own kernel
-	docker bool // its machines may run Docker; requires gvisor
+	docker bool // its machines may run Docker
 }
 
 func newEngine(path string) engine {
@@ -44,7 +44,7 @@ func (e engine) arguments(m *Machine, network bool, memory string) []string {
 			"--allow-live-tcp-migration=false",
 		)
 	}
-	if e.docker {
+	if e.docker && e.gvisor {
 		// Docker needs these sockets to set up networks. They belong to gVisor's
 		// own network stack.
 		args = append(args, "--net-raw", "--allow-packet-socket-write")

@@ -46,6 +46,9 @@ func (m *Machine) freeze(ctx context.Context, id string) error {
 	if m.r.layers.Has(id) {
 		return fault.Conflict("layer %s already exists", id).Named("snapshot_exists")
 	}
+	if err := m.packDockerData(ctx, rec); err != nil {
+		return fmt.Errorf("save the data of Docker: %w", err)
+	}
 	rec.Freezing = id
 	if err := m.writeRecord(rec); err != nil {
 		return err

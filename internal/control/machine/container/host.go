@@ -15,7 +15,7 @@ import (
 // hostFacts reads the properties of the host that the bundle depends on.
 // Unreadable ones get the usual default.
 func hostFacts() facts {
-	f := facts{arch: runtime.GOARCH}
+	f := facts{arch: runtime.GOARCH, raiseLimits: canRaiseLimits()}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
 		f.kernel, _ = parseKernel(unix.ByteSliceToString(u.Release[:]))

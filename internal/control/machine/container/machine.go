@@ -146,6 +146,12 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	}
 	if space.user != nil {
 		at.userns, at.rootfs = namespacePath(space.user), m.r.rootPoint()
+		if eng.docker && m.hasDockerd(rec) {
+			if err := m.prepareDocker(ctx, rec, space.first); err != nil {
+				return fmt.Errorf("docker: %w", err)
+			}
+			at.docker = m.path(dockerData)
+		}
 	}
 	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
 	if err != nil {

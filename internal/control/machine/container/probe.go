@@ -96,15 +96,27 @@ func probeEngine(ctx context.Context, name, path string, required bool, fix stri
 	return c
 }
 
-// probeDocker says which machines can run Docker. Under runc none can, since
-// dockerd would need capabilities on the host's kernel.
+// probeDocker says which machines can run Docker. Under runc and crun it needs
+// user namespaces, because dockerd needs all capabilities.
 func probeDocker(conf Config) Check {
-	c := Check{Name: "Docker inside", Detail: "refused by runc and crun; there is no runsc",
-		Fix: `hack/build-runsc.sh builds it; then machine.strong: PATH, machine.class: strong and machine.docker: true`}
-	if path := or(conf.StrongRuntimePath, lookPath("runsc")); path != "" {
-		c.OK, c.Fix = true, ""
-		c.Detail = "in machines of class strong, where machine.docker is true, by " + path + "; refused by runc and crun"
+	c := Check{Name: "Docker inside", OK: true}
+	strong := or(conf.StrongRuntimePath, lookPath("runsc"))
+	err := canMap(conf.RuntimePath, conf.Dir)
+	switch {
+	case strings.HasPrefix(filepath.Base(conf.RuntimePath), "runsc"):
+		c.Detail = "by " + conf.RuntimePath + ", without bridges and published ports"
+	case err == nil && strong != "":
+		c.Detail = "in machines with user namespaces, and by " + strong + " in those of class strong, without bridges and published ports"
+	case err == nil:
+		c.Detail = "in machines with user namespaces"
+	case strong != "":
+		c.Detail = "by " + strong + " in machines of class strong, without bridges and published ports; not by runc and crun: " + err.Error()
+	default:
+		c.OK, c.Detail = false, "not by runc and crun: "+err.Error()
+		c.Fix = "see machines' users; or hack/build-runsc.sh builds gVisor's runsc: set machine.strong: PATH and machine.class: strong"
+		return c
 	}
+	c.Detail = "if machine.docker is true: " + c.Detail
 	return c
 }
 

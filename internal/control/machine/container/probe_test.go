@@ -43,11 +43,22 @@ func TestProbeSaysWhatIsMissing(t *testing.T) {
 // TestProbeSaysWhereDockerRuns checks that the result tells for each runtime
 // whether its machines can run Docker.
 func TestProbeSaysWhereDockerRuns(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	if c := probeDocker(Config{}); c.OK || c.Required || !strings.Contains(c.Detail, "refused by runc and crun") || !strings.Contains(c.Fix, "runsc") {
-		t.Errorf("without gVisor: %+v", c)
-	}
-	if c := probeDocker(Config{StrongRuntimePath: "/opt/runsc"}); !c.OK || !strings.Contains(c.Detail, "class strong") || !strings.Contains(c.Detail, "/opt/runsc; refused by runc and crun") {
-		t.Errorf("with gVisor: %+v", c)
+	runc := engines(t)["runc"]
+	t.Setenv("PATH", "/usr/bin:/bin")
+	for name, c := range map[string]struct {
+		conf Config
+		ok   bool
+		want string
+	}{
+		"nothing":        {Config{Dir: t.TempDir(), RuntimePath: "/no/runc"}, false, "not by runc and crun: user namespace: open /no/runc"},
+		"gVisor":         {Config{Dir: t.TempDir(), RuntimePath: "/no/runc", StrongRuntimePath: "/opt/runsc"}, true, "by /opt/runsc in machines of class strong"},
+		"gVisor for all": {Config{RuntimePath: "/opt/runsc"}, true, "by /opt/runsc, without bridges"},
+		"runc":           {Config{Dir: t.TempDir(), RuntimePath: runc}, true, "if machine.docker is true: in machines with user namespaces"},
+		"both":           {Config{Dir: t.TempDir(), RuntimePath: runc, StrongRuntimePath: "/opt/runsc"}, true, "in machines with user namespaces, and by /opt/runsc"},
+	} {
+		got := probeDocker(c.conf)
+		if got.OK != c.ok || got.Required || (got.Fix == "") != c.ok || !strings.Contains(got.Detail, c.want) {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
 	}
 }

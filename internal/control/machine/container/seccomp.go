@@ -100,12 +100,19 @@ var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "moun
 // most vulnerabilities are closed to every process in the machine: the packet
 // filter, rare socket families, and cgroup namespaces, whose owner could mount
 // the files that hold the machine's limits.
-func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
-	p, err := seccompProfile(arch, kernel, capabilities)
+//
+// With docker, the filter is that of a machine that may run Docker, which needs
+// these parts, except for rare socket families.
+func machineFilter(arch string, kernel [2]int, docker bool) (*specs.LinuxSeccomp, error) {
+	kind, caps := calls.Machine, capabilities
+	if docker {
+		kind, caps = calls.Docker, dockerFilterCapabilities
+	}
+	p, err := seccompProfile(arch, kernel, caps)
 	if err != nil {
 		return nil, err
 	}
-	refused := append(calls.RefusedTo(calls.Machine), "socket", "socketpair", "socketcall")
+	refused := append(calls.RefusedTo(kind), "socket", "socketpair", "socketcall")
 	for i := range p.Syscalls {
 		p.Syscalls[i].Names = slices.DeleteFunc(p.Syscalls[i].Names, func(name string) bool { return slices.Contains(refused, name) })
 	}
@@ -121,7 +128,7 @@ func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
 	allow := func(names []string, args ...specs.LinuxSeccompArg) {
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: names, Action: specs.ActAllow, Args: args})
 	}
-	for _, s := range calls.SocketsOf(calls.Machine) {
+	for _, s := range calls.SocketsOf(kind) {
 		rules := [][]specs.LinuxSeccompArg{{equal(0, s.Family)}}
 		rules = each(rules, s.Types, func(v int) specs.LinuxSeccompArg { return masked(1, calls.TypeMask, uint64(v)) })
 		rules = each(rules, s.Protocols, func(v int) specs.LinuxSeccompArg { return equal(2, v) })
@@ -130,6 +137,13 @@ func machineFilter(arch string, kernel [2]int) (*specs.LinuxSeccomp, error) {
 		}
 	}
 	allow([]string{"socketpair"}, equal(0, unix.AF_UNIX))
+	if docker {
+		allow([]string{"pivot_root"}) // Docker's profile is for containers, which start none
+		// runc starts containers without a keyring only if the kernel has none.
+		missing := uint(unix.ENOSYS)
+		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: []string{"keyctl"}, Action: specs.ActErrno, ErrnoRet: &missing})
+		return p, nil
+	}
 	// Creating a user namespace may also create these others in the same call.
 	const barred = calls.Namespaces &^ calls.MachineNamespaces
 	allow([]string{"clone"}, masked(0, unix.CLONE_NEWUSER|barred, unix.CLONE_NEWUSER))

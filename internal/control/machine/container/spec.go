@@ -21,6 +21,7 @@ type hostPaths struct {
 	cgroup string // absolute, relative to the root of each hierarchy
 	netns  string // path of the network namespace; "" means a new one with loopback only
 	userns string // path of the user namespace; "" means the host's
+	docker string // folder of the Docker data; "" means that the machine may not run Docker, or is gVisor's
 }
 
 // facts are the properties of the host that the bundle depends on.
@@ -29,6 +30,7 @@ type facts struct {
 	kernel      [2]int
 	oomScoreAdj int  // of this process: lowering it needs a privilege
 	swapLimit   bool // the kernel can limit memory plus swap
+	raiseLimits bool // this process may raise resource limits
 }
 
 // capabilities are Docker's default without CAP_MKNOD. They suffice for apt-get
@@ -89,7 +91,7 @@ const minMemory = 32 << 20
 
 // bundleConfig returns the config.json of a machine's OCI bundle.
 func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, host facts) ([]byte, error) {
-	seccomp, err := machineFilter(host.arch, host.kernel)
+	seccomp, err := machineFilter(host.arch, host.kernel, at.docker != "")
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +132,11 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 		// would be ignored, with a warning on each start.
 		c.Linux.Seccomp = nil
 	}
-	if eng.docker {
-		allowDocker(&c)
+	if eng.docker && eng.gvisor {
+		allowGVisorDocker(&c)
+	}
+	if at.docker != "" {
+		allowDocker(&c, at.docker, host)
 	}
 	return json.Marshal(c)
 }

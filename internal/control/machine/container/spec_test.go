@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestBundleConfig(t *testing.T) {
 	at := hostPaths{rootfs: "/data/machines/m-1/rootfs", run: "/data/machines/m-1/run", cgroup: "/aloft-00000000-m-1"}
-	host := facts{arch: "amd64", kernel: [2]int{6, 1}, swapLimit: true}
+	host := facts{arch: "amd64", kernel: [2]int{6, 1}, swapLimit: true, raiseLimits: true}
 	binds := image.Image{Binds: []image.Bind{{Source: "/usr", Target: "/usr"}}}
 	for name, c := range map[string]struct {
 		spec machine.Spec
@@ -30,9 +30,14 @@ func TestBundleConfig(t *testing.T) {
 		"plain":  {machine.Spec{ID: "m-1"}, image.Image{}, engine{}},
 		"limits": {machine.Spec{ID: "m-1", Env: map[string]string{"LANG": "de_DE.UTF-8", socketEnv: "/elsewhere"}, Limits: machine.Limits{MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 100}}, binds, engine{}},
 		"image":  {machine.Spec{ID: "m-1", Env: map[string]string{"A": "spec"}}, image.Image{Config: image.Config{Env: []string{"PATH=/opt/go/bin:/bin", "A=image", "B=image", "broken", "=", "N=\x00"}}}, engine{}},
+		"docker": {machine.Spec{ID: "m-1"}, image.Image{}, engine{docker: true}},
 		"gvisor": {machine.Spec{ID: "m-1", Limits: machine.Limits{MemoryBytes: 1 << 30, PIDs: 100}}, binds, engine{gvisor: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			at := at
+			if c.eng.docker {
+				at.userns, at.docker = "/proc/1/fd/9", "/data/machines/m-1/docker"
+			}
 			data, err := bundleConfig(c.spec, c.img, at, c.eng, host)
 			if err != nil {
 				t.Fatal(err)

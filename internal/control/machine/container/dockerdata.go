@@ -1,0 +1,99 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/image"
+	"aloft/internal/control/layer"
+)
+
+// The data of a machine's Docker is in its own folder next to the upper layer,
+// because Docker's storage driver needs a file system that is not an overlay.
+// Layers contain the data as an archive: a machine that starts from a layer
+// unpacks a copy of it.
+const (
+	dockerData    = "docker"              // the folder, in the machine's
+	dockerArchive = "run/docker-data.tar" // the archive in a layer, hidden in machines by the tmpfs at /run
+)
+
+// makeDockerData creates the folder of the machine's Docker data, with the data
+// that the layers below it contain, unless the folder exists.
+func (m *Machine) makeDockerData(ctx context.Context, rec record) error {
+	if _, err := os.Lstat(m.path(dockerData)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	half := m.path(dockerData + ".new")
+	if err := os.RemoveAll(half); err != nil {
+		return err
+	}
+	if err := os.Mkdir(half, 0o710); err != nil {
+		return err
+	}
+	if archive := rec.openDockerArchive(); archive != nil {
+		err := image.UnpackSaved(ctx, archive, half)
+		if err := errors.Join(err, archive.Close()); err != nil {
+			return fmt.Errorf("unpack the saved data: %w", err)
+		}
+	}
+	return os.Rename(half, m.path(dockerData))
+}
+
+// openDockerArchive opens the archive of the topmost layer that has one, or
+// returns nil.
+func (rec record) openDockerArchive() *os.File {
+	for _, dir := range rec.lower() {
+		if f, err := openIn(dir, dockerArchive, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// packDockerData writes the machine's Docker data into its upper layer, which is
+// about to be frozen. The machine must not be running.
+func (m *Machine) packDockerData(ctx context.Context, rec record) error {
+	entries, err := os.ReadDir(m.path(dockerData))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		below := rec.openDockerArchive()
+		if below == nil {
+			return nil // Docker was never started
+		}
+		_ = below.Close()
+	}
+	root, err := os.OpenRoot(m.path("upper"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	// What a machine writes to /run is in memory, so the folder in the upper layer
+	// contains nothing else.
+	if err := root.RemoveAll(filepath.Dir(dockerArchive)); err != nil {
+		return err
+	}
+	if err := root.Mkdir(filepath.Dir(dockerArchive), 0o755); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(dockerArchive, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(layer.Pack(ctx, f, m.path(dockerData)), f.Close())
+	if err != nil {
+		err = errors.Join(err, root.Remove(dockerArchive))
+	}
+	return err
+}
