@@ -64,6 +64,9 @@ func (t *text) String() string {
 }
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(cgroupChild); dir != "" {
+		os.Exit(leaveChild(dir))
+	}
 	code := m.Run()
 	if dir, err := binaries(); err == nil {
 		_ = os.RemoveAll(dir)

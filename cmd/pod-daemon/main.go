@@ -59,6 +59,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, environ
 	}
 	cfg.Environ = environ
 	cfg.Log = slog.New(slog.NewTextHandler(stderr, nil))
+	if os.Getpid() == 1 {
+		if err := leaveRootCgroup(cgroupDir); err != nil {
+			cfg.Log.Warn("containers in this machine cannot have limits", "reason", err)
+		}
+	}
 	daemon, err := pid1.New(cfg)
 	if err != nil {
 		return err
