@@ -38,6 +38,21 @@ func reply(text string, calls ...string) *TurnReplied {
 	return &TurnReplied{Message: m}
 }
 
+// The list of MCP servers counts as given until a compaction removes it.
+func TestServers(t *testing.T) {
+	const list = "[MCP servers] none"
+	for keep, want := range map[int]string{0: "", 1: list} {
+		s := Fold("bc-1", journal(&Created{}, prompt("do"), &Notice{Text: "[MCP servers] old", Code: CodeMCP}, &Notice{Text: list, Code: CodeMCP}))
+		if s.Servers != list {
+			t.Fatalf("the list is %q", s.Servers)
+		}
+		s.Apply(Event{Seq: 100, Body: &Compacted{Summary: "s", Keep: keep}})
+		if s.Servers != want {
+			t.Errorf("after a compaction that keeps %d messages: %q, want %q", keep, s.Servers, want)
+		}
+	}
+}
+
 // A call that the machine returned is decided about and sent again.
 func TestCallReturned(t *testing.T) {
 	s := Fold("bc-1", journal(&Created{}, prompt("do"), reply("", "a"),

@@ -16,6 +16,7 @@ type Thread struct {
 	Thought    string         // the same for its reasoning
 	Context    int64          // tokens of the conversation, as the model counted for its last reply
 	Turns      int            // replies since the last prompt
+	Servers    string         // the newest list of what the MCP servers offer that the model was given; "" if it has none
 	Memory                    // what a compaction must keep
 	NotApplied []rule.LeftOut // what the model was told is left out of them
 	notices    []string       // to be added after the results of Calls, or after the next reply
@@ -70,8 +71,11 @@ func (t *Thread) apply(body Body) {
 	case *RulesGiven:
 		t.given(b)
 	case *Notice:
-		if b.Code == CodeHook {
+		switch b.Code {
+		case CodeHook:
 			t.learn(Rule{Source: HookRule, Text: b.Text})
+		case CodeMCP:
+			t.Servers = b.Text
 		}
 	}
 }
@@ -202,6 +206,9 @@ func (t *Thread) compacted(b *Compacted) {
 	}
 	t.Messages = slices.Concat([]conversation.Message{first}, keep)
 	t.Context = 0
+	if !slices.ContainsFunc(keep, func(m conversation.Message) bool { return m.Role == conversation.User && m.Has(t.Servers) }) {
+		t.Servers = ""
+	}
 }
 
 // ended closes what is open when the run ends.

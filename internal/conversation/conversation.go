@@ -5,7 +5,6 @@ package conversation
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 )
 
 // Role is the author of a message.
@@ -77,16 +76,9 @@ func Text(role Role, text string) Message {
 	return Message{Role: role, Blocks: []Block{{Text: text}}}
 }
 
-// LastWith returns the role's last text that begins with prefix, or "".
-func LastWith(messages []Message, role Role, prefix string) string {
-	for _, m := range slices.Backward(messages) {
-		for _, b := range slices.Backward(m.Blocks) {
-			if m.Role == role && strings.HasPrefix(b.Text, prefix) {
-				return b.Text
-			}
-		}
-	}
-	return ""
+// Has reports whether m has a block with exactly that text.
+func (m Message) Has(text string) bool {
+	return slices.ContainsFunc(m.Blocks, func(b Block) bool { return b.Text == text })
 }
 
 // Calls returns the tool calls of m, in order.

@@ -148,7 +148,7 @@ func (t *thread) offer(ctx context.Context) error {
 		t.Logger.Warn("cannot list the MCP servers", "error", err)
 		return nil
 	}
-	was := conversation.LastWith(t.state().Messages, conversation.User, mcp.ToldAs)
+	was := t.state().Servers
 	if len(all) == 0 && was == "" {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (t *thread) offer(ctx context.Context) error {
 // leaves out the MCP tools.
 func (t *thread) offered(s *agent.State) []tool.Spec {
 	all := t.workable(s)
-	if t.MCP != nil && conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs) != "" {
+	if t.MCP != nil && s.Servers != "" {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return isMCP(s.Name) })

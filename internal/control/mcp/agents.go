@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/conversation"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -292,7 +291,7 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 	if err != nil {
 		return nil, nil, err
 	}
-	told := mcp.ParseTold(conversation.LastWith(s.Messages, conversation.User, mcp.ToldAs))
+	told := mcp.ParseTold(s.Servers)
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
 		if out[i], err = g.shown(ctx, s.Agent, server, told); err != nil {

@@ -52,12 +52,9 @@ func spliced(req *http.Request) (*http.Request, error) {
 		return nil, err
 	}
 	_ = req.Body.Close() // it was read completely
-	pieces := [][]byte{body}
-	for mark, values := range s {
-		values = slices.DeleteFunc(slices.Clone(values), func(v []byte) bool { return len(v) == 0 })
-		if pieces, err = replace(pieces, []byte(mark), values); err != nil {
-			return nil, err
-		}
+	pieces, err := replace(body, s)
+	if err != nil {
+		return nil, err
 	}
 	size := int64(0)
 	for _, p := range pieces {
@@ -72,29 +69,39 @@ func spliced(req *http.Request) (*http.Request, error) {
 
 var comma = []byte{','}
 
-// replace replaces the mark by values, separated by commas.
-func replace(pieces [][]byte, mark []byte, values [][]byte) (out [][]byte, err error) {
-	found := 0
-	for _, p := range pieces {
-		before, after, ok := bytes.Cut(p, mark)
-		if !ok {
-			out = append(out, p)
-			continue
+// replace returns the body with the marks replaced by their values, which are
+// separated by commas. It looks for marks in the body only: the values can be
+// thousands of messages.
+func replace(body []byte, s Splice) (out [][]byte, err error) {
+	type place struct {
+		at   int
+		mark Mark
+	}
+	var places []place
+	for mark, values := range s {
+		if n := bytes.Count(body, []byte(mark)); n != 1 {
+			return nil, fmt.Errorf("a mark occurs %d times in the body of a request", n)
 		}
-		found++
-		out = append(out, before)
-		for i, v := range values {
-			if i > 0 {
+		places = append(places, place{bytes.Index(body, []byte(mark)), mark})
+		out = slices.Grow(out, 2*len(values)+1)
+	}
+	slices.SortFunc(places, func(a, b place) int { return a.at - b.at })
+	done := 0
+	for _, p := range places {
+		out = append(out, body[done:p.at])
+		first := true
+		for _, v := range s[p.mark] {
+			if len(v) == 0 {
+				continue
+			}
+			if !first {
 				out = append(out, comma)
 			}
-			out = append(out, v)
+			out, first = append(out, v), false
 		}
-		out = append(out, after)
+		done = p.at + len(p.mark)
 	}
-	if found != 1 {
-		return nil, fmt.Errorf("a mark occurs %d times in the body of a request", found)
-	}
-	return out, nil
+	return append(out, body[done:]), nil
 }
 
 // pieceReader reads pieces one after another. It does not modify them.
