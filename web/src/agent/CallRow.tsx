@@ -12,7 +12,7 @@ import { useFold } from "./folds";
 import { SubagentView } from "./SubagentView";
 import { TurnContext } from "./turns";
 
-const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", asks: "amber" };
+const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", cut: "red", asks: "amber", unstarted: "amber" };
 
 const inRequest = new Set(["Shell", "CreatePlan"]); // tools of which the request shows all that the call would
 

@@ -31,6 +31,7 @@ type Bodies = {
   "turn.replied": { message: Message; usage: Tokens; model: string };
   "call.judged": { callId: string; treatment: string; by: string; why?: string; message?: string };
   "call.sent": { callId: string };
+  "call.returned": { callId: string };
   "call.delta": { callId: string; stdout?: string; stderr?: string };
   "call.done": { callId: string; text: string; error?: boolean; output?: unknown; images?: { mediaType: string }[]; durationMs: number };
   "call.classified": { usage?: Tokens };

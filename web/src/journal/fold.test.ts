@@ -49,6 +49,15 @@ test("an event that is told twice counts once", () => {
   expect(texts(t)).toEqual(["prompt go", "text a"]);
 });
 
+test("a run that ends tells calls that it cut off from calls that never started", () => {
+  const call = (id: string) => ({ call: { id, name: "Shell", args: {} } });
+  const on = (kind: string, callId: string) => ({ kind, data: { callId } }) as Pick<Event, "kind" | "data">;
+  const ended = { kind: "run.ended", data: { status: "CANCELLED" } } as Pick<Event, "kind" | "data">;
+  const t = told(prompt, reply(call("running"), call("back"), call("unsent")), on("call.sent", "running"), on("call.sent", "back"), on("call.returned", "back"), ended);
+  const states = t.entries.flatMap((e) => (e.kind === "call" ? [`${e.call.id} ${e.call.state}`] : []));
+  expect(states).toEqual(["running cut", "back unstarted", "unsent unstarted"]);
+});
+
 test("a call goes its way", () => {
   const call = (t: Transcript) => {
     const e = t.entries.find((one) => one.kind === "call");
@@ -69,7 +78,7 @@ test("a call goes its way", () => {
   const run = [{ kind: "call.sent", data: { callId: "c" } }, { kind: "call.delta", data: { callId: "c", stdout: "a", stderr: "b" } }] as Pick<Event, "kind" | "data">[];
   expect(call(told(...asked, ...run))).toMatchObject({ state: "running", output: "ab" });
   expect(call(told(...asked, ...run, { kind: "call.done", data: { callId: "c", text: "ab", durationMs: 3 } }))).toMatchObject({ state: "done", ms: 3 });
-  expect(call(told(...asked, ...run, { kind: "run.ended", data: { status: "CANCELLED" } }))?.state).toBe("failed");
+  expect(call(told(...asked, ...run, { kind: "run.ended", data: { status: "CANCELLED" } }))?.state).toBe("cut");
   expect(told({ kind: "call.done", data: { callId: "unknown", text: "", durationMs: 0 } }).entries).toEqual([]);
 });
 
@@ -166,6 +175,6 @@ test("a subagent's conversation is below the call at which it works", () => {
   t.add({ seq: 91, time: "", kind: "approval.answered", data: { approvalId: "a", decision: "allow_once" } });
   expect(inner()?.state).toBe("waiting");
   t.add({ seq: 92, time: "", kind: "run.ended", data: { status: "CANCELLED" } });
-  expect(inner()?.state).toBe("failed");
+  expect(inner()?.state).toBe("unstarted");
   expect(told(inside("text.delta", { text: "its beginning is on another page" })).entries).toEqual([]);
 });

@@ -31,7 +31,8 @@ export type Call = {
   id: string;
   name: string;
   args: Record<string, unknown>;
-  state: "waiting" | "asks" | "running" | "done" | "failed" | "refused";
+  /** cut: the run ended while it was running; unstarted: it ended before. */
+  state: "waiting" | "asks" | "running" | "done" | "failed" | "refused" | "cut" | "unstarted";
   output: string; // as it arrives
   text: string; // for the model
   result?: unknown; // for programs
@@ -203,6 +204,9 @@ export class Transcript {
         break;
       case "call.sent":
         this.change(e.data.callId, (c) => (c.state = "running"));
+        break;
+      case "call.returned":
+        this.change(e.data.callId, (c) => (c.state = "waiting"));
         break;
       case "call.delta":
         this.change(e.data.callId, (c) => {
@@ -429,8 +433,9 @@ export class Transcript {
     }
     this.live = [];
     for (const entry of this.calls.values()) {
-      if (entry.call.state === "done" || entry.call.state === "failed" || entry.call.state === "refused") continue;
-      entry.call.state = "failed";
+      const { state } = entry.call;
+      if (state !== "running" && state !== "waiting" && state !== "asks") continue;
+      entry.call.state = state === "running" ? "cut" : "unstarted";
       delete entry.call.approval;
       entry.call.subagent?.said.halt();
       entry.rev++;

@@ -19,7 +19,7 @@ export const shell: Tool = {
   subject: (c) => text(c.args["description"]) || text(c.args["command"]).split("\n")[0] || "",
   outcome: (c) => (exitOf(c) ? words.tools.exit(exitOf(c)) : ""),
   bad: (c) => exitOf(c) !== 0,
-  open: (c) => c.state === "running" || c.state === "failed" || c.state === "asks",
+  open: (c) => c.state === "running" || c.state === "failed" || c.state === "cut" || c.state === "asks",
   body: (c) => {
     const done = success(c);
     const printed = done ? [text(done["stdout"]), text(done["stderr"])].filter(Boolean).join("\n") : c.output || c.text;

@@ -136,7 +136,7 @@ export const agent = {
       writes: "Writing its answer",
     },
     doneOf: (n: number, all: number) => `${n} of ${all}`,
-    state: { waiting: "Waiting", asks: "Asks you", running: "Running", done: "Done", failed: "Failed", refused: "Refused" },
+    state: { waiting: "Waiting", asks: "Asks you", running: "Running", done: "Done", failed: "Failed", refused: "Refused", cut: "Cut off", unstarted: "Never started" },
     judged: { sandboxed: "in the sandbox", run: "", refused: "refused" } as Record<string, string>,
   },
   todo: { pending: "To do", in_progress: "In progress", completed: "Done", cancelled: "Dropped" },
