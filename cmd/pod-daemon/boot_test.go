@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -37,6 +38,13 @@ func TestBoot(t *testing.T) {
 	}
 	if ready.BaseCommit != f.tip("main") || ready.Branch != "aloft/x-1" || len(ready.BootID) != 32 {
 		t.Errorf("ready: %+v", ready)
+	}
+	manager := ""
+	if _, err := exec.LookPath("apt-get"); err == nil {
+		manager = "apt-get"
+	}
+	if f := ready.Facilities; f == nil || f.Root || f.PackageManager != manager {
+		t.Errorf("the machine has %+v, want no root for nobody and the package manager %q", f, manager)
 	}
 
 	sh := m.shell(c)

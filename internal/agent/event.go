@@ -116,6 +116,8 @@ type (
 		User       string `json:"user,omitempty"` // runs the agent's processes; "" in older journals
 		// Others are the agent's repositories except the first, in order.
 		Others []Checkout `json:"others,omitempty"`
+		// Facilities describes the machine; nil in older journals.
+		Facilities *Facilities `json:"facilities,omitempty"`
 	}
 	// BaseMissing records that a repository lacks the team's base branch, so
 	// that the work starts at its default branch.

@@ -22,9 +22,12 @@ type State struct {
 	BootID     string     // of the machine's current boot; "" unless it is ready
 	LastBootID string     // BootID of the machine's last boot, even if the agent does not know of it
 	User       string     // runs the agent's processes in the machine; "" if not known yet
-	Started    string     // BootID of the boot in which start and the terminals were started for a visitor
-	Hibernated bool       // the machine sleeps
-	SleptAt    time.Time  // since when it sleeps
+	// Facilities describes the agent's first machine, and never changes after that; nil
+	// if it is not known.
+	Facilities *Facilities
+	Started    string    // BootID of the boot in which start and the terminals were started for a visitor
+	Hibernated bool      // the machine sleeps
+	SleptAt    time.Time // since when it sleeps
 	// Slept is how long the machine has slept, with its processes, since the
 	// agent was last told.
 	Slept     time.Duration
@@ -121,6 +124,7 @@ func (s *State) Apply(e Event) {
 	case *MachineReady:
 		s.BootID, s.LastBootID, s.Used, s.Settled, s.Hibernated, s.Slept = b.BootID, b.BootID, true, true, false, 0
 		s.User = cmp.Or(b.User, s.User)
+		s.Facilities = cmp.Or(s.Facilities, b.Facilities)
 		if s.BaseCommit == "" {
 			s.BaseCommit = b.BaseCommit
 		}

@@ -132,3 +132,27 @@ hello; dpkg-query -W -f '${Status}' hello`
 		})
 	}
 }
+
+// TestDefaultMachine has the first agent of a server without configuration install a
+// package, and use the programs of this host.
+func TestDefaultMachine(t *testing.T) {
+	host := reachable(t, aptSource(t))
+	for _, name := range []string{"git", "gcc", "python3", "node"} {
+		need.Command(t, name)
+	}
+	const command = `sudo apt-get update && sudo apt-get install -y hello && hello | sed s/^/says:/
+echo 'int main(void) { return 7; }' > /tmp/seven.c && gcc -o /tmp/seven /tmp/seven.c && { /tmp/seven; echo gcc:$?; }
+python3 -c 'print("python:", 6 * 7)'; node -p '"node: " + 6 * 7'; git --version; go version | sed s/^/go:/; sudo go version | sed s/^/sudo-go:/
+sudo cat /etc/shadow | cut -d: -f2 | sort -u | tr '\n' ' ' | sed s/^/passwords:/; sudo ls /root /home /etc/ssh | sed s/^/sees:/`
+	a := start(t, scripted(t, shellScript(command)))
+	r := a.finish(a.create("", "Install hello", nil))
+	a.says(r.AgentID, "says:Hello, world!", "gcc:7", "python: 42", "node: 42", "git version", "go:go version", "sudo-go:go version", "passwords:! * ",
+		`"packageManager":"apt-get","root":true`)
+	if t.Failed() {
+		return
+	}
+	a.reached(r.AgentID, host)
+	if events := a.events(r.AgentID); strings.Contains(events, "sees:ssh_host") || strings.Contains(events, "unsandboxed") {
+		t.Errorf("the machine shows too much, or apt lacks a privilege:\n%s", events)
+	}
+}

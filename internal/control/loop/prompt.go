@@ -73,13 +73,73 @@ func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
 const backgroundNote = "\nYou work in the background: the agent, and possibly others, keep working on the same files. " +
 	"Change only what you were asked to, read a file again before you change it, and leave other people's changes alone. You have your own shell.\n"
 
+// rights continues the sentence that names the user. f is nil if the machine has not
+// reported what the user may do.
+func rights(user string, f *agent.Facilities) string {
+	switch {
+	case user == "root":
+		return ""
+	case f == nil && user == environment.DefaultUser, f != nil && f.Root:
+		return " with passwordless `sudo`"
+	case f == nil:
+		return "; `sudo` may not be allowed"
+	}
+	return ", who cannot become root: `sudo` does not work"
+}
+
+// installCommands maps package managers to commands that ask nothing.
+var installCommands = map[string]string{
+	"apt-get": "apt-get install -y", "dnf": "dnf install -y", "microdnf": "microdnf install -y", "yum": "yum install -y",
+	"apk": "apk add", "zypper": "zypper --non-interactive install", "pacman": "pacman -S --noconfirm",
+}
+
+// facilities returns sentences about what the machine has, or nothing if it has not
+// reported that.
+func facilities(user string, f *agent.Facilities) (out []string) {
+	if f == nil {
+		return nil
+	}
+	sudo := "sudo "
+	if user == "root" {
+		sudo = ""
+	}
+	if f.System != "" {
+		out = append(out, "The system is "+f.System+".")
+	}
+	install := installCommands[f.PackageManager]
+	switch {
+	case install == "":
+		out = append(out, "There is no package manager for the system: download programs, or use the package managers of languages.")
+	case !f.Root:
+		out = append(out, "You cannot install packages of the system: use the package managers of languages, or download programs.")
+	case f.PackageManager == "apt-get":
+		out = append(out, "Install packages with `"+sudo+"apt-get update && "+sudo+install+" NAME`. That starts no services: `"+sudo+"service NAME start` does.")
+	default:
+		out = append(out, "Install packages with `"+sudo+install+" NAME`.")
+	}
+	switch f.Docker {
+	case "installed":
+		out = append(out, "Docker is installed. If it does not run, start it with `"+sudo+"service docker start`.")
+	case "refused":
+		out = append(out, "Docker is installed, but cannot run in this machine: do without it.")
+	default:
+		out = append(out, "Docker is not installed.")
+	}
+	if f.Desktop {
+		return append(out, "A desktop is installed: programs with windows appear on it.")
+	}
+	return append(out, "There is no desktop.")
+}
+
 // fill executes a prompt template with the facts about a machine.
 func fill(words *template.Template, s *agent.State) string {
 	type checkout struct{ Path, URL, Branch, Base string }
 	data := struct {
-		User, Repo, Branch, Base string
-		Others                   []checkout // all repositories, if there are several
+		User, Rights, Repo, Branch, Base string
+		Facilities                       []string
+		Others                           []checkout // all repositories, if there are several
 	}{User: cmp.Or(s.User, environment.DefaultUser), Branch: s.Branch, Base: s.BaseCommit}
+	data.Rights, data.Facilities = rights(data.User, s.Facilities), facilities(data.User, s.Facilities)
 	if len(s.Agent.Repos) > 0 {
 		data.Repo = s.Agent.Repos[0].URL
 	}

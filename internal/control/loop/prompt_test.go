@@ -36,3 +36,32 @@ func TestPromptsNameTheUser(t *testing.T) {
 		}
 	}
 }
+
+// Prompts say what the machine has, as the machine reported it when it was first
+// ready.
+func TestPromptsSayWhatTheMachineHas(t *testing.T) {
+	for _, tt := range []struct {
+		user  string
+		has   agent.Facilities
+		wants []string
+	}{
+		{"ubuntu", agent.Facilities{System: "Debian GNU/Linux 12 (bookworm)", PackageManager: "apt-get", Root: true, Docker: "absent"}, []string{
+			"the user `ubuntu` with passwordless `sudo`.", "The system is Debian GNU/Linux 12 (bookworm).", "`sudo apt-get update && sudo apt-get install -y NAME`", "Docker is not installed.", "There is no desktop.",
+		}},
+		{"root", agent.Facilities{PackageManager: "apk", Root: true, Docker: "installed", Desktop: true}, []string{"A desktop is installed", "the user `root`.", "`apk add NAME`", "`service docker start`"}},
+		{"node", agent.Facilities{PackageManager: "dnf", Docker: "refused"}, []string{"the user `node`, who cannot become root", "You cannot install packages", "cannot run in this machine"}},
+		{"ubuntu", agent.Facilities{}, []string{"who cannot become root", "There is no package manager"}},
+	} {
+		s := agent.Fold("bc-1", []agent.Event{
+			{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineReady{User: tt.user, Facilities: &tt.has}},
+			{Seq: 3, Body: &agent.MachineReady{Facilities: &agent.Facilities{System: "another"}}},
+		})
+		for _, words := range []string{systemPrompt(s), subagentPrompt(s, &agent.Subagent{})} {
+			for _, want := range tt.wants {
+				if !strings.Contains(words, want) || strings.Contains(words, "another") {
+					t.Errorf("%+v: a prompt lacks %q:\n%s", tt.has, want, words[:900])
+				}
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,6 +141,16 @@ type Ready struct {
 	Others     []CheckedOut
 	Notes      []string // messages for the agent, from the machine
 	User       string   // runs the agent's processes; "" if the machine did not say
+	Facilities *Facilities
+}
+
+// Facilities describes what the agent's user can do on a machine.
+type Facilities struct {
+	System         string // name of the distribution; "" if unknown
+	PackageManager string // apt-get, dnf, …; "" if there is none
+	Root           bool   // the user is root, or becomes root without a password
+	Docker         string // "absent", "installed", or "refused" if the machine lacks privileges for it
+	Desktop        bool   // a desktop is installed
 }
 
 // CheckedOut describes the checkout of a repository other than the first.
@@ -250,6 +261,7 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 		BootID:     bounded(r.GetBootId(), maxWord),
 		BaseCommit: bounded(r.GetBaseCommit(), maxWord),
 		Branch:     bounded(r.GetBranch(), maxWord),
+		Facilities: facilitiesOf(r.GetFacilities()),
 	}
 	for _, o := range r.GetOthers() {
 		ready.Others = append(ready.Others, CheckedOut{bounded(o.GetBaseCommit(), maxWord), bounded(o.GetBranch(), maxWord)})
@@ -258,6 +270,35 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 		ready.Notes = append(ready.Notes, bounded(note, maxDetail))
 	}
 	return ready, nil
+}
+
+// systemName matches what a machine may say about its distribution: it becomes part
+// of the model's instructions.
+var systemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .()/_+-]{0,63}$`)
+
+// packageManagers are the names that a machine may give its package manager.
+var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypper", "pacman"}
+
+// facilitiesOf validates what a machine reports about itself. It returns nil if the
+// machine reports nothing.
+func facilitiesOf(f *podv1.Facilities) *Facilities {
+	if f == nil {
+		return nil
+	}
+	out := &Facilities{Root: f.GetRoot(), Desktop: f.GetDesktop(), Docker: "absent"}
+	if systemName.MatchString(f.GetSystem()) {
+		out.System = f.GetSystem()
+	}
+	if slices.Contains(packageManagers, f.GetPackageManager()) {
+		out.PackageManager = f.GetPackageManager()
+	}
+	switch f.GetDocker() {
+	case podv1.Facilities_DOCKER_INSTALLED:
+		out.Docker = "installed"
+	case podv1.Facilities_DOCKER_REFUSED:
+		out.Docker = "refused"
+	}
+	return out
 }
 
 func stepOf(s *podv1.BootStep) Step {

@@ -290,6 +290,7 @@ func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, ba
 	}
 	bodies = append(bodies, &agent.MachineReady{
 		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready), User: ready.User,
+		Facilities: (*agent.Facilities)(ready.Facilities),
 	})
 	for _, note := range append(h.refused, ready.Notes...) {
 		bodies = append(bodies, &agent.Notice{Text: note})

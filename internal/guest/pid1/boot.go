@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -68,7 +69,13 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	s.d.mu.Lock()
 	s.d.env = req.Msg.GetEnv()
 	s.d.mu.Unlock()
+	var facilities *podv1.Facilities
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	for _, step := range steps {
+		if step.name == "network" { // now the user is known
+			asking.Go(func() { facilities = s.d.facilities(ctx) })
+		}
 		ok, err := b.run(ctx, step, func(news *podv1.BootStep) error {
 			return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Step{Step: news}})
 		})
@@ -79,7 +86,10 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	s.d.mu.Lock()
 	s.d.booted = true
 	s.d.mu.Unlock()
-	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: b.ready()}})
+	asking.Wait()
+	ready := b.ready()
+	ready.Facilities = facilities
+	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: ready}})
 }
 
 // run runs one step and reports it. ok is false if the step failed. err is an

@@ -77,6 +77,61 @@ func (BootStep_State) EnumDescriptor() ([]byte, []int) {
 	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{3, 0}
 }
 
+type Facilities_Docker int32
+
+const (
+	Facilities_DOCKER_UNSPECIFIED Facilities_Docker = 0
+	// dockerd is not installed.
+	Facilities_DOCKER_ABSENT Facilities_Docker = 1
+	// dockerd is installed, and the machine has the privileges that it needs.
+	Facilities_DOCKER_INSTALLED Facilities_Docker = 2
+	// dockerd is installed, but the machine lacks privileges.
+	Facilities_DOCKER_REFUSED Facilities_Docker = 3
+)
+
+// Enum value maps for Facilities_Docker.
+var (
+	Facilities_Docker_name = map[int32]string{
+		0: "DOCKER_UNSPECIFIED",
+		1: "DOCKER_ABSENT",
+		2: "DOCKER_INSTALLED",
+		3: "DOCKER_REFUSED",
+	}
+	Facilities_Docker_value = map[string]int32{
+		"DOCKER_UNSPECIFIED": 0,
+		"DOCKER_ABSENT":      1,
+		"DOCKER_INSTALLED":   2,
+		"DOCKER_REFUSED":     3,
+	}
+)
+
+func (x Facilities_Docker) Enum() *Facilities_Docker {
+	p := new(Facilities_Docker)
+	*p = x
+	return p
+}
+
+func (x Facilities_Docker) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Facilities_Docker) Descriptor() protoreflect.EnumDescriptor {
+	return file_pod_v1_pod_service_proto_enumTypes[1].Descriptor()
+}
+
+func (Facilities_Docker) Type() protoreflect.EnumType {
+	return &file_pod_v1_pod_service_proto_enumTypes[1]
+}
+
+func (x Facilities_Docker) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Facilities_Docker.Descriptor instead.
+func (Facilities_Docker) EnumDescriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{5, 0}
+}
+
 type BootRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Checkout *Checkout              `protobuf:"bytes,1,opt,name=checkout,proto3" json:"checkout,omitempty"`
@@ -482,7 +537,9 @@ type BootReady struct {
 	// The checkouts of the other repositories, in the order of the request.
 	Others []*CheckedOut `protobuf:"bytes,4,rep,name=others,proto3" json:"others,omitempty"`
 	// Warnings for the agent, such as submodules that could not be fetched.
-	Notes         []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,5,rep,name=notes,proto3" json:"notes,omitempty"`
+	// What the agent's user can do on the machine, found out at each boot.
+	Facilities    *Facilities `protobuf:"bytes,6,opt,name=facilities,proto3" json:"facilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +609,95 @@ func (x *BootReady) GetNotes() []string {
 	return nil
 }
 
+func (x *BootReady) GetFacilities() *Facilities {
+	if x != nil {
+		return x.Facilities
+	}
+	return nil
+}
+
+type Facilities struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the distribution, from os-release; empty if unknown.
+	System string `protobuf:"bytes,1,opt,name=system,proto3" json:"system,omitempty"`
+	// The program that installs packages: apt-get, dnf, microdnf, yum, apk, zypper or
+	// pacman; empty if there is none.
+	PackageManager string `protobuf:"bytes,2,opt,name=package_manager,json=packageManager,proto3" json:"package_manager,omitempty"`
+	// The user is root, or may run every program as root with sudo, without a
+	// password.
+	Root   bool              `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
+	Docker Facilities_Docker `protobuf:"varint,4,opt,name=docker,proto3,enum=pod.v1.Facilities_Docker" json:"docker,omitempty"`
+	// The image has a desktop.
+	Desktop       bool `protobuf:"varint,5,opt,name=desktop,proto3" json:"desktop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Facilities) Reset() {
+	*x = Facilities{}
+	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Facilities) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Facilities) ProtoMessage() {}
+
+func (x *Facilities) ProtoReflect() protoreflect.Message {
+	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Facilities.ProtoReflect.Descriptor instead.
+func (*Facilities) Descriptor() ([]byte, []int) {
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Facilities) GetSystem() string {
+	if x != nil {
+		return x.System
+	}
+	return ""
+}
+
+func (x *Facilities) GetPackageManager() string {
+	if x != nil {
+		return x.PackageManager
+	}
+	return ""
+}
+
+func (x *Facilities) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+func (x *Facilities) GetDocker() Facilities_Docker {
+	if x != nil {
+		return x.Docker
+	}
+	return Facilities_DOCKER_UNSPECIFIED
+}
+
+func (x *Facilities) GetDesktop() bool {
+	if x != nil {
+		return x.Desktop
+	}
+	return false
+}
+
 type CheckedOut struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	BaseCommit    string                 `protobuf:"bytes,1,opt,name=base_commit,json=baseCommit,proto3" json:"base_commit,omitempty"`
@@ -562,7 +708,7 @@ type CheckedOut struct {
 
 func (x *CheckedOut) Reset() {
 	*x = CheckedOut{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +720,7 @@ func (x *CheckedOut) String() string {
 func (*CheckedOut) ProtoMessage() {}
 
 func (x *CheckedOut) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[5]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +733,7 @@ func (x *CheckedOut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckedOut.ProtoReflect.Descriptor instead.
 func (*CheckedOut) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{5}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CheckedOut) GetBaseCommit() string {
@@ -612,7 +758,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +770,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[6]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +783,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{6}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{7}
 }
 
 type StatusResponse struct {
@@ -653,7 +799,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +811,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[7]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +824,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{7}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StatusResponse) GetBootId() string {
@@ -718,7 +864,7 @@ type SetGitCredentialRequest struct {
 
 func (x *SetGitCredentialRequest) Reset() {
 	*x = SetGitCredentialRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +876,7 @@ func (x *SetGitCredentialRequest) String() string {
 func (*SetGitCredentialRequest) ProtoMessage() {}
 
 func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[8]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +889,7 @@ func (x *SetGitCredentialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialRequest.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{8}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetGitCredentialRequest) GetCredential() string {
@@ -761,7 +907,7 @@ type SetGitCredentialResponse struct {
 
 func (x *SetGitCredentialResponse) Reset() {
 	*x = SetGitCredentialResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +919,7 @@ func (x *SetGitCredentialResponse) String() string {
 func (*SetGitCredentialResponse) ProtoMessage() {}
 
 func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[9]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +932,7 @@ func (x *SetGitCredentialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGitCredentialResponse.ProtoReflect.Descriptor instead.
 func (*SetGitCredentialResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{9}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
 }
 
 type CommitRequest struct {
@@ -805,7 +951,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +963,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[10]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +976,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{10}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CommitRequest) GetMessage() string {
@@ -879,7 +1025,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1037,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[11]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1050,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{11}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CommitResponse) GetCommit() string {
@@ -957,7 +1103,7 @@ type RunCommandRequest struct {
 
 func (x *RunCommandRequest) Reset() {
 	*x = RunCommandRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1115,7 @@ func (x *RunCommandRequest) String() string {
 func (*RunCommandRequest) ProtoMessage() {}
 
 func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[12]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1128,7 @@ func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
 func (*RunCommandRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{12}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunCommandRequest) GetCommand() string {
@@ -1019,7 +1165,7 @@ type RunCommandResponse struct {
 
 func (x *RunCommandResponse) Reset() {
 	*x = RunCommandResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1177,7 @@ func (x *RunCommandResponse) String() string {
 func (*RunCommandResponse) ProtoMessage() {}
 
 func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[13]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1190,7 @@ func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCommandResponse.ProtoReflect.Descriptor instead.
 func (*RunCommandResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{13}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunCommandResponse) GetEvent() isRunCommandResponse_Event {
@@ -1102,7 +1248,7 @@ type CommandExit struct {
 
 func (x *CommandExit) Reset() {
 	*x = CommandExit{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1260,7 @@ func (x *CommandExit) String() string {
 func (*CommandExit) ProtoMessage() {}
 
 func (x *CommandExit) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[14]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1273,7 @@ func (x *CommandExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandExit.ProtoReflect.Descriptor instead.
 func (*CommandExit) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{14}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CommandExit) GetCode() int32 {
@@ -1158,7 +1304,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1316,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[15]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1329,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{15}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PushRequest) GetBranch() string {
@@ -1234,7 +1380,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1392,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[16]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1405,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{16}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PushResponse) GetCommit() string {
@@ -1309,7 +1455,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1467,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[17]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1480,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{17}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DiffRequest) GetBase() string {
@@ -1361,7 +1507,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1519,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[18]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1532,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{18}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DiffResponse) GetDiff() string {
@@ -1411,7 +1557,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1569,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[19]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1582,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{19}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
 }
 
 type ShutdownResponse struct {
@@ -1447,7 +1593,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1605,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[20]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1618,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{20}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{21}
 }
 
 type QuiesceRequest struct {
@@ -1483,7 +1629,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1641,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[21]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1654,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{21}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{22}
 }
 
 type QuiesceResponse struct {
@@ -1519,7 +1665,7 @@ type QuiesceResponse struct {
 
 func (x *QuiesceResponse) Reset() {
 	*x = QuiesceResponse{}
-	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1677,7 @@ func (x *QuiesceResponse) String() string {
 func (*QuiesceResponse) ProtoMessage() {}
 
 func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pod_v1_pod_service_proto_msgTypes[22]
+	mi := &file_pod_v1_pod_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1690,7 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
 func (*QuiesceResponse) Descriptor() ([]byte, []int) {
-	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{22}
+	return file_pod_v1_pod_service_proto_rawDescGZIP(), []int{23}
 }
 
 var File_pod_v1_pod_service_proto protoreflect.FileDescriptor
@@ -1592,14 +1738,29 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\rSTATE_RUNNING\x10\x01\x12\x0e\n" +
 	"\n" +
 	"STATE_DONE\x10\x02\x12\x10\n" +
-	"\fSTATE_FAILED\x10\x03\"\x9f\x01\n" +
+	"\fSTATE_FAILED\x10\x03\"\xd3\x01\n" +
 	"\tBootReady\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1f\n" +
 	"\vbase_commit\x18\x02 \x01(\tR\n" +
 	"baseCommit\x12\x16\n" +
 	"\x06branch\x18\x03 \x01(\tR\x06branch\x12*\n" +
 	"\x06others\x18\x04 \x03(\v2\x12.pod.v1.CheckedOutR\x06others\x12\x14\n" +
-	"\x05notes\x18\x05 \x03(\tR\x05notes\"E\n" +
+	"\x05notes\x18\x05 \x03(\tR\x05notes\x122\n" +
+	"\n" +
+	"facilities\x18\x06 \x01(\v2\x12.pod.v1.FacilitiesR\n" +
+	"facilities\"\x8d\x02\n" +
+	"\n" +
+	"Facilities\x12\x16\n" +
+	"\x06system\x18\x01 \x01(\tR\x06system\x12'\n" +
+	"\x0fpackage_manager\x18\x02 \x01(\tR\x0epackageManager\x12\x12\n" +
+	"\x04root\x18\x03 \x01(\bR\x04root\x121\n" +
+	"\x06docker\x18\x04 \x01(\x0e2\x19.pod.v1.Facilities.DockerR\x06docker\x12\x18\n" +
+	"\adesktop\x18\x05 \x01(\bR\adesktop\"]\n" +
+	"\x06Docker\x12\x16\n" +
+	"\x12DOCKER_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rDOCKER_ABSENT\x10\x01\x12\x14\n" +
+	"\x10DOCKER_INSTALLED\x10\x02\x12\x12\n" +
+	"\x0eDOCKER_REFUSED\x10\x03\"E\n" +
 	"\n" +
 	"CheckedOut\x12\x1f\n" +
 	"\vbase_commit\x18\x01 \x01(\tR\n" +
@@ -1692,71 +1853,75 @@ func file_pod_v1_pod_service_proto_rawDescGZIP() []byte {
 	return file_pod_v1_pod_service_proto_rawDescData
 }
 
-var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_pod_v1_pod_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_pod_v1_pod_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_pod_v1_pod_service_proto_goTypes = []any{
 	(BootStep_State)(0),              // 0: pod.v1.BootStep.State
-	(*BootRequest)(nil),              // 1: pod.v1.BootRequest
-	(*Checkout)(nil),                 // 2: pod.v1.Checkout
-	(*BootResponse)(nil),             // 3: pod.v1.BootResponse
-	(*BootStep)(nil),                 // 4: pod.v1.BootStep
-	(*BootReady)(nil),                // 5: pod.v1.BootReady
-	(*CheckedOut)(nil),               // 6: pod.v1.CheckedOut
-	(*StatusRequest)(nil),            // 7: pod.v1.StatusRequest
-	(*StatusResponse)(nil),           // 8: pod.v1.StatusResponse
-	(*SetGitCredentialRequest)(nil),  // 9: pod.v1.SetGitCredentialRequest
-	(*SetGitCredentialResponse)(nil), // 10: pod.v1.SetGitCredentialResponse
-	(*CommitRequest)(nil),            // 11: pod.v1.CommitRequest
-	(*CommitResponse)(nil),           // 12: pod.v1.CommitResponse
-	(*RunCommandRequest)(nil),        // 13: pod.v1.RunCommandRequest
-	(*RunCommandResponse)(nil),       // 14: pod.v1.RunCommandResponse
-	(*CommandExit)(nil),              // 15: pod.v1.CommandExit
-	(*PushRequest)(nil),              // 16: pod.v1.PushRequest
-	(*PushResponse)(nil),             // 17: pod.v1.PushResponse
-	(*DiffRequest)(nil),              // 18: pod.v1.DiffRequest
-	(*DiffResponse)(nil),             // 19: pod.v1.DiffResponse
-	(*ShutdownRequest)(nil),          // 20: pod.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),         // 21: pod.v1.ShutdownResponse
-	(*QuiesceRequest)(nil),           // 22: pod.v1.QuiesceRequest
-	(*QuiesceResponse)(nil),          // 23: pod.v1.QuiesceResponse
-	nil,                              // 24: pod.v1.BootRequest.EnvEntry
-	(*agentv1.SandboxPolicy)(nil),    // 25: agent.v1.SandboxPolicy
+	(Facilities_Docker)(0),           // 1: pod.v1.Facilities.Docker
+	(*BootRequest)(nil),              // 2: pod.v1.BootRequest
+	(*Checkout)(nil),                 // 3: pod.v1.Checkout
+	(*BootResponse)(nil),             // 4: pod.v1.BootResponse
+	(*BootStep)(nil),                 // 5: pod.v1.BootStep
+	(*BootReady)(nil),                // 6: pod.v1.BootReady
+	(*Facilities)(nil),               // 7: pod.v1.Facilities
+	(*CheckedOut)(nil),               // 8: pod.v1.CheckedOut
+	(*StatusRequest)(nil),            // 9: pod.v1.StatusRequest
+	(*StatusResponse)(nil),           // 10: pod.v1.StatusResponse
+	(*SetGitCredentialRequest)(nil),  // 11: pod.v1.SetGitCredentialRequest
+	(*SetGitCredentialResponse)(nil), // 12: pod.v1.SetGitCredentialResponse
+	(*CommitRequest)(nil),            // 13: pod.v1.CommitRequest
+	(*CommitResponse)(nil),           // 14: pod.v1.CommitResponse
+	(*RunCommandRequest)(nil),        // 15: pod.v1.RunCommandRequest
+	(*RunCommandResponse)(nil),       // 16: pod.v1.RunCommandResponse
+	(*CommandExit)(nil),              // 17: pod.v1.CommandExit
+	(*PushRequest)(nil),              // 18: pod.v1.PushRequest
+	(*PushResponse)(nil),             // 19: pod.v1.PushResponse
+	(*DiffRequest)(nil),              // 20: pod.v1.DiffRequest
+	(*DiffResponse)(nil),             // 21: pod.v1.DiffResponse
+	(*ShutdownRequest)(nil),          // 22: pod.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),         // 23: pod.v1.ShutdownResponse
+	(*QuiesceRequest)(nil),           // 24: pod.v1.QuiesceRequest
+	(*QuiesceResponse)(nil),          // 25: pod.v1.QuiesceResponse
+	nil,                              // 26: pod.v1.BootRequest.EnvEntry
+	(*agentv1.SandboxPolicy)(nil),    // 27: agent.v1.SandboxPolicy
 }
 var file_pod_v1_pod_service_proto_depIdxs = []int32{
-	2,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
-	24, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
-	2,  // 2: pod.v1.BootRequest.others:type_name -> pod.v1.Checkout
-	4,  // 3: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
-	5,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
+	3,  // 0: pod.v1.BootRequest.checkout:type_name -> pod.v1.Checkout
+	26, // 1: pod.v1.BootRequest.env:type_name -> pod.v1.BootRequest.EnvEntry
+	3,  // 2: pod.v1.BootRequest.others:type_name -> pod.v1.Checkout
+	5,  // 3: pod.v1.BootResponse.step:type_name -> pod.v1.BootStep
+	6,  // 4: pod.v1.BootResponse.ready:type_name -> pod.v1.BootReady
 	0,  // 5: pod.v1.BootStep.state:type_name -> pod.v1.BootStep.State
-	6,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
-	25, // 7: pod.v1.CommitRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	25, // 8: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	15, // 9: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
-	25, // 10: pod.v1.PushRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
-	1,  // 11: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
-	7,  // 12: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
-	9,  // 13: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
-	11, // 14: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
-	13, // 15: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
-	16, // 16: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
-	18, // 17: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
-	20, // 18: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
-	22, // 19: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
-	3,  // 20: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
-	8,  // 21: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
-	10, // 22: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
-	12, // 23: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
-	14, // 24: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
-	17, // 25: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
-	19, // 26: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
-	21, // 27: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
-	23, // 28: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
-	20, // [20:29] is the sub-list for method output_type
-	11, // [11:20] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	8,  // 6: pod.v1.BootReady.others:type_name -> pod.v1.CheckedOut
+	7,  // 7: pod.v1.BootReady.facilities:type_name -> pod.v1.Facilities
+	1,  // 8: pod.v1.Facilities.docker:type_name -> pod.v1.Facilities.Docker
+	27, // 9: pod.v1.CommitRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	27, // 10: pod.v1.RunCommandRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	17, // 11: pod.v1.RunCommandResponse.exit:type_name -> pod.v1.CommandExit
+	27, // 12: pod.v1.PushRequest.sandbox_policy:type_name -> agent.v1.SandboxPolicy
+	2,  // 13: pod.v1.PodService.Boot:input_type -> pod.v1.BootRequest
+	9,  // 14: pod.v1.PodService.Status:input_type -> pod.v1.StatusRequest
+	11, // 15: pod.v1.PodService.SetGitCredential:input_type -> pod.v1.SetGitCredentialRequest
+	13, // 16: pod.v1.PodService.Commit:input_type -> pod.v1.CommitRequest
+	15, // 17: pod.v1.PodService.RunCommand:input_type -> pod.v1.RunCommandRequest
+	18, // 18: pod.v1.PodService.Push:input_type -> pod.v1.PushRequest
+	20, // 19: pod.v1.PodService.Diff:input_type -> pod.v1.DiffRequest
+	22, // 20: pod.v1.PodService.Shutdown:input_type -> pod.v1.ShutdownRequest
+	24, // 21: pod.v1.PodService.Quiesce:input_type -> pod.v1.QuiesceRequest
+	4,  // 22: pod.v1.PodService.Boot:output_type -> pod.v1.BootResponse
+	10, // 23: pod.v1.PodService.Status:output_type -> pod.v1.StatusResponse
+	12, // 24: pod.v1.PodService.SetGitCredential:output_type -> pod.v1.SetGitCredentialResponse
+	14, // 25: pod.v1.PodService.Commit:output_type -> pod.v1.CommitResponse
+	16, // 26: pod.v1.PodService.RunCommand:output_type -> pod.v1.RunCommandResponse
+	19, // 27: pod.v1.PodService.Push:output_type -> pod.v1.PushResponse
+	21, // 28: pod.v1.PodService.Diff:output_type -> pod.v1.DiffResponse
+	23, // 29: pod.v1.PodService.Shutdown:output_type -> pod.v1.ShutdownResponse
+	25, // 30: pod.v1.PodService.Quiesce:output_type -> pod.v1.QuiesceResponse
+	22, // [22:31] is the sub-list for method output_type
+	13, // [13:22] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_pod_v1_pod_service_proto_init() }
@@ -1768,7 +1933,7 @@ func file_pod_v1_pod_service_proto_init() {
 		(*BootResponse_Step)(nil),
 		(*BootResponse_Ready)(nil),
 	}
-	file_pod_v1_pod_service_proto_msgTypes[13].OneofWrappers = []any{
+	file_pod_v1_pod_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*RunCommandResponse_Output)(nil),
 		(*RunCommandResponse_Exit)(nil),
 	}
@@ -1777,8 +1942,8 @@ func file_pod_v1_pod_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pod_v1_pod_service_proto_rawDesc), len(file_pod_v1_pod_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   24,
+			NumEnums:      2,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
