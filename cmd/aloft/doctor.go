@@ -44,6 +44,7 @@ doctor connects to that database.`,
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.config.Data), RuntimePath: bin.Runc})
 			checks = append(checks, server.ProbeSandbox())
+			checks = append(checks, server.ProbeImage(cmd.Context(), config.Machine.Image)...)
 			checks = append(checks, server.CheckBuilder(config.Images))
 			checks = append(checks, server.ProbeStore(cmd.Context(), cmp.Or(a.getenv("ALOFT_STORE"), config.Store))...)
 			forges, err := server.ProbeForges(cmd.Context(), config.Git)

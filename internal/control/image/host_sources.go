@@ -16,6 +16,8 @@ type sources struct {
 	locked  []string // hosts, and hosts with a path, for which apt has a password
 	kept    []string // addresses of the sources that machines see
 	dropped []string // addresses of the others
+	shown   int      // how many sources machines see; one may have several addresses
+	hidden  int      // how many they do not see
 }
 
 // aptSettings lists the settings of apt that a machine takes over from the host.
@@ -31,12 +33,12 @@ var aptSettings = map[string]bool{
 // addSources adds what apt needs to install packages from the same sources as the
 // host: sources, public keys, pinning, settings and package lists. Anything with a
 // password stays away, and so do sources that need one: apt-get update fails if one
-// source fails.
-func (h host) addSources(t *tree) {
+// source fails. It returns what it decided.
+func (h host) addSources(t *tree) *sources {
+	s := &sources{locked: h.lockedHosts()}
 	if !t.like(h.root, "etc/apt") {
-		return
+		return s
 	}
-	s := sources{locked: h.lockedHosts()}
 	for _, name := range h.list("etc/apt/mirrors") {
 		t.file(name, 0o644, 0, s.mirrors(h.text(name)))
 	}
@@ -68,6 +70,7 @@ func (h host) addSources(t *tree) {
 			t.copyLater(h.root, name)
 		}
 	}
+	return s
 }
 
 // list returns the regular files in a folder of the host that everybody may read.
@@ -147,13 +150,19 @@ func (s *sources) open(address string) bool {
 	return true
 }
 
-// keep is open, and notes the answer for the package lists.
-func (s *sources) keep(address string) bool {
-	if s.open(address) {
-		s.kept = append(s.kept, address)
+// keep decides about a source: it is shown if ok is set and all its addresses are
+// open.
+func (s *sources) keep(ok bool, addresses ...string) bool {
+	for _, a := range addresses {
+		ok = ok && s.open(a)
+	}
+	if ok {
+		s.kept = append(s.kept, addresses...)
+		s.shown++
 		return true
 	}
-	s.dropped = append(s.dropped, address)
+	s.dropped = append(s.dropped, addresses...)
+	s.hidden++
 	return false
 }
 
@@ -162,9 +171,10 @@ func (s *sources) mirrors(text []byte) []byte {
 	var kept bytes.Buffer
 	for line := range bytes.Lines(text) {
 		f := strings.Fields(string(line))
-		if len(f) == 0 || strings.HasPrefix(f[0], "#") || !s.keep(f[0]) {
+		if len(f) == 0 || strings.HasPrefix(f[0], "#") || !s.open(f[0]) {
 			continue
 		}
+		s.kept = append(s.kept, f[0])
 		kept.WriteString(f[0])
 		for _, option := range f[1:] {
 			if strings.HasPrefix(option, "priority:") || strings.HasPrefix(option, "type:") {
@@ -198,7 +208,7 @@ func (s *sources) lines(text []byte) []byte {
 			}
 			ok = ok && (name != "signed-by" || isShown(value))
 		}
-		if !s.keep(m[3]) || !ok {
+		if !s.keep(ok, m[3]) {
 			continue
 		}
 		kept.WriteString(m[1] + " ")
@@ -247,17 +257,16 @@ func (s *sources) stanzas(text []byte) []byte {
 	var kept []byte
 	for _, stanza := range stanzasOf(text) {
 		ok := true
+		var addresses []string
 		for _, f := range stanza {
 			switch f.name {
 			case "uris":
-				for address := range strings.FieldsSeq(f.value()) {
-					ok = s.keep(address) && ok
-				}
+				addresses = append(addresses, strings.Fields(f.value())...)
 			case "signed-by":
 				ok = ok && isShown(strings.TrimSpace(f.value()))
 			}
 		}
-		if !ok {
+		if !s.keep(ok, addresses...) {
 			continue
 		}
 		if len(kept) > 0 {

@@ -67,6 +67,7 @@ func aHost(t *testing.T) *os.Root {
 		"etc/apt/preferences.d/pin":            {0o644, "# SECRET\nExplanation: SECRET\nPackage: app\nPin: release a=stable\nPin-Priority: 900\n"},
 
 		"var/lib/apt/lists/deb.example.org_debian_dists_stable_InRelease":   {0o644, "a list"},
+		"var/lib/apt/lists/key.example.com_dists_stable_Packages":           {0o644, "SECRET"},
 		"var/lib/apt/lists/locked.example.com_PERSON_dists_stable_Packages": {0o644, "SECRET"},
 		"var/lib/apt/lists/paid.example.com_debian_dists_stable_Packages":   {0o644, "SECRET"},
 		"var/lib/apt/lists/two.example.com_dists_SECRET_Packages":           {0o644, "SECRET"},
@@ -192,5 +193,12 @@ func TestHostHidesTheServer(t *testing.T) {
 	}
 	if _, _, err := (host{root: root, own: "/usr/local/aloft"}).view(); err == nil || !strings.Contains(err.Error(), "/usr/local/aloft") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestHostSummary(t *testing.T) {
+	got := host{root: aHost(t)}.summarize()
+	if want := (HostSummary{Apt: false, Sources: 3, LeftOut: 9}); got != want {
+		t.Errorf("the host has %+v, want %+v", got, want)
 	}
 }
