@@ -143,7 +143,7 @@ var mayImport = map[string][]string{
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
 	"internal/guest/search":        {},
 	"internal/guest/web":           {},
-	"internal/guest/tool":          {"internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
+	"internal/guest/tool":          {"internal/atomicfile", "internal/gitcmd", "internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The terminal, and the tests' own.

@@ -71,6 +71,7 @@ func sandboxOf(cfg config) *tool.Sandbox {
 	return &tool.Sandbox{
 		Helper: cfg.SandboxHelper, Workspace: cfg.Workspace, Home: os.Getenv("HOME"),
 		Masked: []string{cfg.StateDir, cfg.TmuxSocket, cfg.IndexDir}, Fixed: []string{cfg.OutputDir},
+		State: filepath.Join(cfg.StateDir, "repositories.json"),
 	}
 }
 

@@ -61,6 +61,20 @@ type ToolCall struct {
 	// known. The machine does not start it if it has hooks. The sender of the
 	// call sets it.
 	Unhooked bool `json:"-"`
+	// Guard says what the machine checks before a shell command that an allow
+	// list allows runs outside of the sandbox; nil means nothing. The sender of
+	// the call sets it.
+	Guard *Guard `json:"-"`
+}
+
+// Guard describes a shell command for the check that sandboxed commands could
+// not have changed which programs it starts. If they could, the command runs in
+// the sandbox.
+type Guard struct {
+	Git       bool     // it runs git
+	Folders   []string // it changes to these before, in order; each is absolute or relative to those before it
+	Elsewhere bool     // it may run git in other folders too
+	Refuse    bool     // it does not run in the sandbox instead, because it requested to run outside
 }
 
 // ToolResult is the result of a call.

@@ -24,6 +24,9 @@ type Reviewer interface {
 	SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error)
 	// Guards reports whether the machine must check the call's path as well.
 	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
+	// GuardsLine returns what the machine must check before it runs a shell
+	// command outside of the sandbox that an allow list allows; nil is nothing.
+	GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error)
 	// Until returns when an approval that is requested now expires and counts
 	// as denied. The zero time means never.
 	Until(ctx context.Context, a agent.Agent) (time.Time, error)

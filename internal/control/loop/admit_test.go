@@ -119,6 +119,42 @@ func TestAllowlistRunsWithoutAsking(t *testing.T) {
 	}
 }
 
+// TestAllowedLinesAreGuarded checks which commands the machine checks again
+// before it runs them outside of the sandbox.
+func TestAllowedLinesAreGuarded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		mode  permit.Mode
+		line  string
+		guard *conversation.Guard
+	}{
+		{"AutoReview", permit.AutoReview, `{"command":"cd a && git log"}`, &conversation.Guard{Git: true, Folders: []string{"a"}}},
+		{"RequestedOutside", permit.AutoReview, `{"command":"git log","required_permissions":["all"]}`, &conversation.Guard{Git: true, Refuse: true}},
+		{"WithoutGit", permit.AutoReview, `{"command":"make"}`, &conversation.Guard{}},
+		{"NotListed", permit.AutoReview, `{"command":"rm x"}`, nil},
+		{"NothingIsSandboxed", permit.Allowlist, `{"command":"git log"}`, nil},
+		{"RunEverything", permit.RunEverything, `{"command":"git log"}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.machine.enforced = true
+			r.reviewed(c.mode, `{"terminalAllowlist":["make","git","cd"]}`)
+			var got *conversation.Guard
+			r.machine.call = func(_ context.Context, call conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+				got = call.Guard
+				return tool.Result{Text: "ok"}, nil
+			}
+			r.model.steps = []step{use(`Shell ` + c.line), say("done")}
+			if run := r.work(t.Context()); run.Status != agent.Finished {
+				t.Fatalf("got %+v", run)
+			}
+			if diff := cmp.Diff(c.guard, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // TestApprovals is a table of the answers that a person may give.
 func TestApprovals(t *testing.T) {
 	for _, c := range []struct {

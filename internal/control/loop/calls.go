@@ -194,8 +194,28 @@ func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 			return t.machine.CallSandboxed(ctx, c, policy, onDelta)
 		}, nil
+	case c.Name == "Shell" && c.Judged.By == "policy" && t.Review != nil && t.machine.Enforced():
+		return t.guardedWay(ctx, c)
 	}
 	return t.machine.Call, nil
+}
+
+// guardedWay returns the way of a shell command that an allow list allows: the
+// machine runs it in the sandbox after all if sandboxed commands could have
+// changed which programs it starts.
+func (t *thread) guardedWay(ctx context.Context, c agent.Call) (way, error) {
+	guard, err := t.Review.GuardsLine(ctx, t.state(), c.ToolCall)
+	if err != nil || guard == nil {
+		return t.machine.Call, err
+	}
+	policy, err := t.sandboxPolicy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+		c.Guard = guard
+		return t.machine.CallSandboxed(ctx, c, policy, onDelta)
+	}, nil
 }
 
 // sandboxPolicy returns the sandbox policy. If the files that define it can no longer be

@@ -56,7 +56,8 @@ type Machine interface {
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// It returns [ErrHooked] if the call is unhooked and the machine has hooks.
 	// CallSandboxed is like Call, but runs the call in the machine's sandbox
-	// with the given policy.
+	// with the given policy. A call with a Guard runs there only if the machine
+	// finds a reason to.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Attach waits for a call that the machine knows, like Call, but never
 	// starts one: started is false if the machine does not know the id. If ctx

@@ -104,7 +104,8 @@ func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(D
 }
 
 // CallSandboxed is Call in the machine's sandbox. If the sandbox cannot enforce
-// the policy, nothing runs, and the result says so.
+// the policy, nothing runs, and the result says so. A call with a Guard runs
+// outside of the sandbox if the machine finds no reason against that.
 func (e *Exec) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, encodePolicy(p), onDelta)
 }
@@ -118,6 +119,7 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 		return tool.Failed("%v", err), 0, nil
 	}
 	confine(message, sandbox)
+	guardLine(message, c.Guard)
 	of := newInFlight(c.ID, message)
 	of.unhooked = c.Unhooked
 	if cause := context.Cause(ctx); cause != nil {

@@ -215,3 +215,14 @@ func confine(call *agentv1.ToolCall, policy *agentv1.SandboxPolicy) {
 		args.SandboxPolicy = policy
 	}
 }
+
+// guardLine makes the machine run a shell command outside of the sandbox unless
+// the guard's check fails. The call has the policy of the sandbox.
+func guardLine(call *agentv1.ToolCall, g *conversation.Guard) {
+	args := call.GetShellToolCall().GetArgs()
+	if args == nil || g == nil {
+		return
+	}
+	args.Guard = &agentv1.ShellGuard{SandboxPolicy: args.GetRequestedSandboxPolicy(), Git: g.Git, Folders: g.Folders, Elsewhere: g.Elsewhere, Refuse: g.Refuse}
+	args.RequestedSandboxPolicy = outside
+}

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
+	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -145,5 +146,25 @@ func TestEncodeGuarded(t *testing.T) {
 	}
 	if _, err := EncodeCall(conversation.ToolCall{ID: "c1", Name: "Write", Args: []byte(`{"path":"a","contents":"b","guarded":false}`)}); err == nil {
 		t.Error("the model may say whether a call is guarded")
+	}
+}
+
+// TestEncodeGuard checks that a guarded command runs outside of the sandbox, and
+// that a model cannot set the guard.
+func TestEncodeGuard(t *testing.T) {
+	m, err := EncodeCall(conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"git log"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := encodePolicy(sandbox.Default())
+	confine(m, policy)
+	guardLine(m, &conversation.Guard{Git: true, Folders: []string{"a"}, Elsewhere: true, Refuse: true})
+	args := m.GetShellToolCall().GetArgs()
+	want := &agentv1.ShellGuard{SandboxPolicy: policy, Git: true, Folders: []string{"a"}, Elsewhere: true, Refuse: true}
+	if !proto.Equal(args.GetGuard(), want) || !proto.Equal(args.GetRequestedSandboxPolicy(), outside) {
+		t.Errorf("got %v", args)
+	}
+	if _, err := EncodeCall(conversation.ToolCall{ID: "c1", Name: "Shell", Args: []byte(`{"command":"git log","guard":{}}`)}); err == nil {
+		t.Error("the model may set the guard")
 	}
 }

@@ -101,10 +101,8 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 		}
 	}
 	call.Allowed = granted(s, c.Name, call)
-	for _, g := range s.Granted {
-		if g.Tool == c.Name && call.Kind == permit.Shell {
-			setting.Permissions.TerminalAllowlist = append(slices.Clone(setting.Permissions.TerminalAllowlist), g.Entry)
-		}
+	if call.Kind == permit.Shell {
+		setting.Permissions = withGrants(setting.Permissions, s, c.Name)
 	}
 	v.Decision = permit.Check(call.Call, setting)
 	if v.Treatment == permit.Sandboxed {
@@ -130,6 +128,50 @@ func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.Too
 		return mode != permit.RunEverything, err
 	}
 	return false, nil
+}
+
+// GuardsLine returns what the machine must check before it runs a shell command
+// outside of the sandbox that an allow list allows. It is nil if the run mode
+// or the policy puts no commands in the sandbox.
+func (r *Reviewer) GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error) {
+	call := describe(c)
+	if c.Name != "Shell" {
+		return nil, nil //nolint:nilnil // nothing to check
+	}
+	mode, err := r.ModeOf(ctx, s.Agent)
+	if err != nil || !sandboxes(mode, r.Sandbox) {
+		return nil, err
+	}
+	policy, err := r.SandboxPolicy(ctx, s.Agent)
+	if err == nil && policy.Type == sandbox.InsecureNone {
+		return nil, nil //nolint:nilnil // nothing runs in the sandbox
+	}
+	if err != nil && !Unreadable(err) {
+		return nil, err
+	}
+	guard := &conversation.Guard{Refuse: call.Unsandboxed}
+	p, err := r.permissions(ctx, s.Agent)
+	if err != nil && !Unreadable(err) {
+		return nil, err
+	}
+	verdict := withGrants(p, s, c.Name).JudgeLine(call.Line)
+	if at := verdict.Git; at != nil {
+		guard.Git, guard.Folders, guard.Elsewhere = true, at.Folders, at.Elsewhere
+	}
+	if !verdict.Allowed { // the rules have changed since the call was judged
+		guard.Git, guard.Elsewhere = true, true
+	}
+	return guard, nil
+}
+
+// withGrants adds the shell commands that a person has allowed the agent.
+func withGrants(p permit.Permissions, s *agent.State, tool string) permit.Permissions {
+	for _, g := range s.Granted {
+		if g.Tool == tool {
+			p.TerminalAllowlist = append(slices.Clone(p.TerminalAllowlist), g.Entry)
+		}
+	}
+	return p
 }
 
 // Until returns when an approval requested now expires as denied: after the

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
@@ -23,6 +24,9 @@ type Request struct {
 	Masked   []string
 	Writable []string
 	Fixed    []string // read-only, wherever they are
+	// Repositories are folders in the workspaces whose git files are protected,
+	// besides those that are found near the workspaces' roots.
+	Repositories []string
 	// BestEffort continues even if the host cannot enforce all of the policy.
 	BestEffort bool
 }
@@ -109,6 +113,11 @@ func (r Request) Rules(getenv func(string) string) (sandboxpolicy.Rules, error) 
 			if dir.git {
 				place.Nested = append(place.Nested, dir.path)
 			}
+		}
+	}
+	for _, dir := range r.Repositories {
+		if !slices.Contains(place.Nested, dir) {
+			place.Nested = append(place.Nested, dir)
 		}
 	}
 	rules := r.Policy.In(place)

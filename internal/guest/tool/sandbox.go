@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"aloft/internal/guest/sandbox"
 	"aloft/internal/guest/sandbox/asked"
@@ -23,6 +24,15 @@ type Sandbox struct {
 	Home      string   // of the agent's user; by default HOME of each command's environment
 	Masked    []string // inaccessible paths: the sockets of this daemon and its terminals
 	Fixed     []string // read-only paths: this daemon's own files
+	// State is the file that remembers the workspace's trusted repositories
+	// over restarts; "" keeps them in memory only.
+	State string
+
+	trusted *trusted // nil before the first use
+	jobs    jobs     // background commands in the sandbox
+	// gate is locked by a line that runs git outside of the sandbox, and for
+	// reading by commands in it, so that none starts meanwhile.
+	gate sync.RWMutex
 }
 
 // errNoSandbox is returned for a call that asks for a sandbox when sandboxing
@@ -47,7 +57,11 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
-	return &sandbox.Request{Policy: policy, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: sandboxpolicy.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
+	known, err := s.known()
+	if err != nil {
+		return nil, err
+	}
+	return &sandbox.Request{Policy: policy, Repositories: known.WorkTrees, Workspaces: []string{s.Workspace}, Home: s.Home, Temp: sandboxpolicy.TempFolders, Masked: s.Masked, Fixed: s.Fixed}, nil
 }
 
 // Around returns a function that wraps a command line so that it runs in the

@@ -52,17 +52,29 @@ func runShell(ctx context.Context, session *shell.Session, sb *Sandbox, args *ag
 	if err != nil {
 		return nil, "", err
 	}
-	confined, err := sb.request(args.GetRequestedSandboxPolicy())
+	policy, guardNotes, release, err := sb.guardLine(ctx, session, args)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
+	notes = append(notes, guardNotes...)
+	confined, err := sb.request(policy)
 	if err != nil {
 		return nil, "", err
 	}
 	if confined != nil {
+		sb.gate.RLock()
+		defer sb.gate.RUnlock()
 		if cmd.Inside, err = sb.inside(confined); err != nil {
 			return nil, "", err
 		}
 	}
 	if args.GetIsBackground() {
-		return startShell(ctx, session, cmd)
+		started, text, err := startShell(ctx, session, cmd)
+		if err == nil && confined != nil {
+			sb.jobs.add(session, int(started.GetPid()))
+		}
+		return started, text, err
 	}
 	res, err := session.Run(ctx, cmd, func(stdout, stderr string) {
 		delta := &agentv1.ShellToolCallDelta{Stdout: stdout, Stderr: stderr}

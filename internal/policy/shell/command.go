@@ -8,6 +8,7 @@ import (
 
 // command judges one simple command.
 func (j *judge) command(text string, words []word) {
+	j.visit(words)
 	entry, why := j.judgeCommand(words)
 	if why == "-" { // a wrapper: the command that it runs has been judged instead
 		return
@@ -69,6 +70,11 @@ func innerLine(words []word) (string, bool) {
 func (j *judge) inner(line string) {
 	v := j.list.Judge(line)
 	j.commands = append(j.commands, v.Commands...)
+	if v.Git != nil {
+		j.runsGit = true
+		j.git.Folders = append(j.git.Folders, v.Git.Folders...)
+		j.git.Elsewhere = j.git.Elsewhere || v.Git.Elsewhere
+	}
 	if !v.Allowed {
 		j.refuse("%s", v.Why)
 	}

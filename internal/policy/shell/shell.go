@@ -6,8 +6,9 @@
 // start another.
 //
 // It looks at the line alone. It does not know what an allowed program does
-// because of its own configuration (git's hooks, npm's scripts), nor what
-// earlier lines did to the session; the sandbox covers these. It runs nothing
+// because of its own configuration (npm's scripts), nor what earlier lines did to
+// the session; the sandbox covers these. For git, whose configuration sandboxed
+// commands can write, it says in which folders the line runs it. It runs nothing
 // and reads no files.
 package shell
 
@@ -34,6 +35,8 @@ type Verdict struct {
 	Commands []Command
 	// Why is the first reason against a line that is not allowed.
 	Why string
+	// Git says where the line runs git; it is nil if it does not.
+	Git *Git
 }
 
 // A Command is one simple command of a line.
@@ -57,6 +60,9 @@ func (l *List) Judge(line string) Verdict {
 	j := &judge{list: l, line: line}
 	j.stmts(file.Stmts)
 	v := Verdict{Commands: j.commands, Why: j.why}
+	if j.runsGit {
+		v.Git = &j.git
+	}
 	if v.Why == "" && len(v.Commands) == 0 {
 		v.Why = "there is no command in it"
 	}
@@ -105,6 +111,8 @@ type judge struct {
 	commands []Command
 	why      string // the first reason against the line
 	inside   int    // nesting depth of substitutions
+	git      Git
+	runsGit  bool
 }
 
 // substitution judges the commands of $(…), `…` and <(…).

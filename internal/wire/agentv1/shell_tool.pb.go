@@ -180,8 +180,7 @@ func (x *ShellArgs) GetGuard() *ShellGuard {
 // starts.
 type ShellGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The policy under which the command runs in the sandbox if the check fails;
-	// without one it is then refused.
+	// The sandbox's policy, under which the command runs if the check fails.
 	SandboxPolicy *SandboxPolicy `protobuf:"bytes,1,opt,name=sandbox_policy,json=sandboxPolicy,proto3" json:"sandbox_policy,omitempty"`
 	// The command runs git, so the configuration of its repositories counts.
 	Git bool `protobuf:"varint,2,opt,name=git,proto3" json:"git,omitempty"`
@@ -189,7 +188,10 @@ type ShellGuard struct {
 	// is absolute or relative to those before it.
 	Folders []string `protobuf:"bytes,3,rep,name=folders,proto3" json:"folders,omitempty"`
 	// The command may run git in other folders too.
-	Elsewhere     bool `protobuf:"varint,4,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Elsewhere bool `protobuf:"varint,4,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// The command requested to run outside the sandbox: if the check fails, it is
+	// refused.
+	Refuse        bool `protobuf:"varint,5,opt,name=refuse,proto3" json:"refuse,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +250,13 @@ func (x *ShellGuard) GetFolders() []string {
 func (x *ShellGuard) GetElsewhere() bool {
 	if x != nil {
 		return x.Elsewhere
+	}
+	return false
+}
+
+func (x *ShellGuard) GetRefuse() bool {
+	if x != nil {
+		return x.Refuse
 	}
 	return false
 }
@@ -663,13 +672,14 @@ const file_agent_v1_shell_tool_proto_rawDesc = "" +
 	"\n" +
 	"\b_timeoutJ\x04\b\a\x10\bJ\x04\b\b\x10\tJ\x04\b\t\x10\n" +
 	"J\x04\b\n" +
-	"\x10\vR\x0fsimple_commandsR\x12has_input_redirectR\x13has_output_redirectR\x0eparsing_result\"\x96\x01\n" +
+	"\x10\vR\x0fsimple_commandsR\x12has_input_redirectR\x13has_output_redirectR\x0eparsing_result\"\xae\x01\n" +
 	"\n" +
 	"ShellGuard\x12>\n" +
 	"\x0esandbox_policy\x18\x01 \x01(\v2\x17.agent.v1.SandboxPolicyR\rsandboxPolicy\x12\x10\n" +
 	"\x03git\x18\x02 \x01(\bR\x03git\x12\x18\n" +
 	"\afolders\x18\x03 \x03(\tR\afolders\x12\x1c\n" +
-	"\telsewhere\x18\x04 \x01(\bR\telsewhere\"x\n" +
+	"\telsewhere\x18\x04 \x01(\bR\telsewhere\x12\x16\n" +
+	"\x06refuse\x18\x05 \x01(\bR\x06refuse\"x\n" +
 	"\vShellResult\x122\n" +
 	"\asuccess\x18\x01 \x01(\v2\x16.agent.v1.ShellSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
