@@ -134,3 +134,29 @@ func TestProtectedFiles(t *testing.T) {
 		harmless(t, r)
 	})
 }
+
+// TestGitOfTheSandbox has a sandboxed command make a repository whose
+// configuration starts a program, and then runs git there, which an allow list
+// allows. The program runs in the sandbox only.
+func TestGitOfTheSandbox(t *testing.T) {
+	shell := func(command string) string {
+		quoted, _ := json.Marshal(command) // marshaling a string cannot fail
+		return `{tool: Shell, args: {timeout: 60000, command: ` + string(quoted) + `}}`
+	}
+	calls := []string{
+		shell(`printf '#!/bin/sh\n[ -n "$CURSOR_SANDBOX" ] || touch /workspace/pwned\n' > evil.sh; chmod +x evil.sh; git init -q sub; git -C sub config core.fsmonitor /workspace/evil.sh`),
+		shell("cd sub && git status"), shell("cd /workspace"), shell("git status"), shell("rm -rf sub"),
+	}
+	git := gittest.New(t)
+	url := git.Repo("own-git", map[string]string{"README.md": "x\n", ".cursor/permissions.json": `{"terminalAllowlist":["git status","cd","rm"]}`})
+	a := start(t, scripted(t, "\nscripts:\n"+protectedScript("attack", calls)))
+	r := a.finish(a.create(url, "attack", object{"runMode": "auto-review", "model": object{"id": "scripted"}}))
+	const told = "ran in the sandbox, though the allowlist allows it outside: the repository in /workspace/sub"
+	if events := a.events(r.AgentID); strings.Count(events, "ran in the sandbox, though") != 1 || !strings.Contains(events, told) {
+		t.Errorf("the results do not say %q once:\n%s", told, events)
+	}
+	tree := gittest.Git(t, git.Path("own-git"), "ls-tree", "-r", "--name-only", pushed(t, r))
+	if files := strings.Fields(tree); slices.Contains(files, "pwned") || !slices.Contains(files, "evil.sh") {
+		t.Errorf("the pushed tree is %q", files)
+	}
+}

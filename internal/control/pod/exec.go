@@ -133,7 +133,7 @@ func (e *Exec) call(ctx context.Context, c conversation.ToolCall, sandbox *agent
 	if c.Unhooked && done.GetHooked() { // a machine that lies about other calls is ignored
 		return tool.Result{}, 0, fmt.Errorf("call %s: %w", c.ID, ErrHooked)
 	}
-	return resultOf(done), took(done.GetDurationMs()), nil
+	return resultOf(answerTo(message, done)), took(done.GetDurationMs()), nil
 }
 
 // Attach waits for the call with that id like Call, but never starts it:

@@ -24,6 +24,23 @@ const (
 // pictureTypes are the image types that models accept.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
+// answerTo returns the machine's answer to a call, without a result of another
+// tool, and as an error if the machine claims that the call never started.
+func answerTo(sent *agentv1.ToolCall, done *agentv1.ExecCompleted) *agentv1.ExecCompleted {
+	toolOf := func(call *agentv1.ToolCall) protoreflect.FieldDescriptor {
+		m := call.ProtoReflect()
+		return m.WhichOneof(m.Descriptor().Oneofs().ByName("tool"))
+	}
+	switch {
+	case done.GetNeverStarted():
+		return &agentv1.ExecCompleted{IsError: true, Text: "The machine did not run this call, and gave no reason."}
+	case toolOf(done.GetToolCall()) != toolOf(sent):
+		done = proto.CloneOf(done)
+		done.ToolCall = nil
+	}
+	return done
+}
+
 // resultOf converts a machine's result of a call. The result is bounded,
 // whatever the machine sends.
 func resultOf(done *agentv1.ExecCompleted) tool.Result {

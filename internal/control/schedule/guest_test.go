@@ -265,6 +265,7 @@ type site struct {
 	store  *sqlite.Store
 	guests *guests
 	ask    func(ctx context.Context) error // called before the model replies; nil replies at once
+	calls  []conversation.ToolCall         // what the model calls before it is done
 }
 
 func newSite(t *testing.T) *site {
@@ -288,13 +289,21 @@ func newSite(t *testing.T) *site {
 }
 
 // Stream implements [model.Model].
-func (s *site) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Event, error] {
+func (s *site) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		if s.ask != nil {
 			if err := s.ask(ctx); err != nil {
 				yield(model.Event{}, err)
 				return
 			}
+		}
+		if last := r.Messages[len(r.Messages)-1]; len(s.calls) > 0 && !slices.ContainsFunc(last.Blocks, func(b conversation.Block) bool { return b.Result != nil }) {
+			m := conversation.Message{Role: conversation.Assistant}
+			for _, c := range s.calls {
+				m.Blocks = append(m.Blocks, conversation.Block{Call: &c})
+			}
+			yield(model.Event{Done: &model.Reply{Stop: model.StopCalls, Message: m}}, nil)
+			return
 		}
 		yield(model.Event{Done: &model.Reply{Stop: model.StopEnd, Message: conversation.Text(conversation.Assistant, "done")}}, nil)
 	}
