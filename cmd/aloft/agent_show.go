@@ -13,9 +13,14 @@ import (
 )
 
 func newAgentShowCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:               "show AGENT",
-		Short:             "Show an agent and its runs",
+	var rules bool
+	cmd := &cobra.Command{
+		Use:   "show AGENT",
+		Short: "Show an agent and its runs",
+		Long: `Show an agent and its runs.
+
+With --context, show also which rules its model was given: from AGENTS.md and other
+files of the repository, from the team and from its owner.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,6 +45,14 @@ func newAgentShowCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var given *client.Context
+			if rules {
+				all, err := c.Context(ctx, id)
+				if err != nil {
+					return err
+				}
+				given = &all
+			}
 			if a.out.JSON() {
 				return a.out.Value(struct {
 					Agent client.Agent            `json:"agent"`
@@ -48,14 +61,20 @@ func newAgentShowCommand(a *app) *cobra.Command {
 					Turns int                     `json:"turns"`
 					Todos []client.Todo           `json:"todos"`
 					MCP   []client.AgentMCPServer `json:"mcpServers,omitempty"`
-				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos, servers})
+					Rules *client.Context         `json:"context,omitempty"`
+				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos, servers, given})
 			}
 			a.showAgent(agent, journal)
 			a.showRuns(runs)
 			a.showMCPServers(servers)
+			if given != nil {
+				a.showContext(*given)
+			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&rules, "context", false, "show the rules that its model was given")
+	return cmd
 }
 
 func (a *app) showAgent(agent client.Agent, journal client.Journal) {

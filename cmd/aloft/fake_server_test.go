@@ -96,6 +96,13 @@ func newFakeServer() *fakeServer {
 		s.end(r, "CANCELLED")
 		reply(w, 200, map[string]any{"id": r.id})
 	}))
+	mux.HandleFunc("GET /v1/agents/{id}/context", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"tokens": 12, "rules": []any{
+			map[string]any{"source": "AGENTS.md", "from": "repository", "when": "always", "tokens": 12, "given": "yes"},
+			map[string]any{"source": "web/.cursor/rules/ts.mdc", "from": "repository", "when": "files", "folder": "web", "globs": []string{"*.ts"}, "tokens": 3, "given": "no"},
+			map[string]any{"source": "db.mdc", "from": "repository", "when": "request", "description": "How to\x1b[1m migrate", "tokens": 4, "given": "offered"},
+		}, "leftOut": []any{map[string]any{"source": "CLAUDE.md", "why": "is not a text file"}}})
+	}))
 	mux.HandleFunc("GET /v1/agents/{id}/mcp-servers", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"items": []any{
 			map[string]any{"name": "tickets", "source": "team", "state": "needs_auth"}, map[string]any{"name": "evil", "source": "project", "state": "left_out", "why": "the team has a server of that name"},

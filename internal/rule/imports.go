@@ -70,7 +70,7 @@ func (e *expansion) expand(text, file string, level int) string {
 		if at == e.rule.Source || slices.Contains(e.rule.Imports, at) || e.skip(at) {
 			continue // it is there already
 		}
-		imported, why := e.take(said, at, clear, file, level)
+		imported, why := e.take(said, at, clear, level)
 		switch {
 		case why != "":
 			e.left = append(e.left, LeftOut{Source: e.rule.Source, Why: fmt.Sprintf("the import of %.200s: %s", said, why)})
@@ -93,7 +93,7 @@ func (e *expansion) write(b *strings.Builder, text string) {
 
 // take returns the text of the file at that said names, or why it is not
 // imported. Both are "" for a line that stays as it is.
-func (e *expansion) take(said, at string, clear bool, file string, level int) (text, why string) {
+func (e *expansion) take(said, at string, clear bool, level int) (text, why string) {
 	switch {
 	case strings.HasPrefix(said, "~") || at == ".." || strings.HasPrefix(at, "../") || e.repository != "" && !strings.HasPrefix(at, e.repository+"/"):
 		return "", "it is outside the repository"

@@ -39,8 +39,8 @@ type listAgentMCPServersResponseJSON struct {
 	Items []agentMCPServerJSON `json:"items" nullable:"false"`
 }
 
-// mcpState folds the agent's journal to find its servers.
-func (s *server) mcpState(ctx context.Context, id string) (*agent.State, error) {
+// folded returns the state to which an agent's whole journal folds.
+func (s *server) folded(ctx context.Context, id string) (*agent.State, error) {
 	state := agent.Fold(id, nil)
 	for {
 		events, err := s.Journal.Read(ctx, id, state.Agent.Head, 1000)
@@ -65,7 +65,7 @@ func (s *server) listAgentMCPServers(w http.ResponseWriter, r *http.Request, who
 	if s.AgentMCP == nil {
 		return writeJSON(w, http.StatusOK, out)
 	}
-	state, err := s.mcpState(r.Context(), a.ID)
+	state, err := s.folded(r.Context(), a.ID)
 	if err != nil {
 		return err
 	}

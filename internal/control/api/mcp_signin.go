@@ -124,7 +124,7 @@ func (s *server) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who
 	case a.UserID != who.UserID:
 		return fault.Conflict("the agent belongs to somebody else: it acts for its owner").Hint("ask the owner to sign in")
 	}
-	state, err := s.mcpState(r.Context(), a.ID)
+	state, err := s.folded(r.Context(), a.ID)
 	if err != nil {
 		return err
 	}

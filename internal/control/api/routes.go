@@ -114,6 +114,8 @@ func (s *server) current(page []param) []route {
 			query: eventParams, status: 200, media: jsonLines, handle: s.listEvents},
 		{method: "GET", path: "/v1/agents/{id}/journal", id: "getAgentJournal", summary: "Show a summary of an agent's journal, for clients that read it from its end",
 			status: 200, out: journalJSON{}, handle: s.getJournal},
+		{method: "GET", path: "/v1/agents/{id}/context", id: "getAgentContext", summary: "Show which rules an agent's model was given",
+			status: 200, out: contextJSON{}, handle: s.getContext},
 		{method: "GET", path: "/v1/agents/{id}/connections", id: "listAgentConnections", summary: "List the network connections of an agent's machine, allowed and refused",
 			query: []param{
 				{name: "after", kind: "integer", standard: 0, words: "only connections that ended after the one with this seq"},

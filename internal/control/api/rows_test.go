@@ -18,6 +18,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/layer"
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 	"aloft/internal/environment"
 	"aloft/internal/mcp"
 	"aloft/internal/policy"
@@ -39,6 +40,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents/{id}/approvals":              {mine, ""},
 	"GET /v1/agents/{id}/artifacts":              {mine, ""},
 	"GET /v1/agents/{id}/connections":            {mine, ""},
+	"GET /v1/agents/{id}/context":                {mine, ""},
 	"GET /v1/agents/{id}/environment":            {single, ""},
 	"GET /v1/agents/{id}/events":                 {mine, ""},
 	"GET /v1/agents/{id}/files":                  {mine, "?path=."},
@@ -119,7 +121,7 @@ func (h *house) settleIn(mark string) *resident {
 	made := h.want(h.callAs(r.key, "POST", "/v1/agents", `{"name":"`+mark+`","prompt":{"text":"`+mark+`"},"repos":[{"url":"`+repo+`"}],"branchName":"`+mark+`",
 		"webhook":{"url":"`+hookURL+`","secret":"`+hookKey+`"}}`), 201)
 	r.agent, r.run = made.text(h.t, "agent.id"), made.text(h.t, "run.id")
-	h.append(r.agent, r.run, &agent.RunStarted{},
+	h.append(r.agent, r.run, &agent.RunStarted{}, &agent.RulesFound{Set: rule.Set{Rules: []rule.Rule{{Source: mark, From: rule.Repository, When: rule.Always, Text: mark}}}},
 		&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, mark), Model: "house", Usage: conversation.Usage{Input: 7}},
 		&agent.Pushed{RepoURL: repo, Branch: mark, Commit: "c0ffee"},
 		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{RepoURL: repo, Branch: mark, URL: repo + "/pulls/1", Number: 1, Title: mark, State: "open"}},

@@ -84,9 +84,9 @@ func (l *Loop) findRules(ctx context.Context) error {
 		return nil
 	}
 	var found agent.RulesFound
-	if l.Config.Rules != nil {
+	if l.Rules != nil {
 		var err error
-		if found.Rules, err = l.Config.Rules(ctx, s.Agent); err != nil {
+		if found.Rules, err = l.Rules(ctx, s.Agent); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,5 @@
 import type {
-  AgentMcpServer, McpServer, McpTest, NewMcpServer,
+  AgentContext, AgentMcpServer, McpServer, McpTest, NewMcpServer,
   Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
@@ -204,6 +204,7 @@ export class Client {
   testMcpServer = (id: string) => this.send<McpTest>("POST", `/mcp-servers${at(id)}/test`);
   beginMcpSignIn = (id: string) => this.send<{ authorizationUrl: string }>("POST", `/mcp-servers${at(id)}/sign-in`);
   endMcpSignIn = (id: string) => this.send("DELETE", `/mcp-servers${at(id)}/sign-in`);
+  agentContext = (id: string) => this.get<AgentContext>(`/agents${at(id)}/context`);
   agentMcpServers = (id: string) => this.get<Page<AgentMcpServer>>(`/agents${at(id)}/mcp-servers`);
   beginAgentMcpSignIn = (id: string, name: string, approvalId = "") =>
     this.send<{ authorizationUrl: string }>("POST", `/agents${at(id)}/mcp-servers${at(name)}/sign-in`, approvalId ? { approvalId } : {});

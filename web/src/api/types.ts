@@ -39,6 +39,7 @@ export type SecretType = NonNullable<Schemas["PutSecretRequest"]["type"]>;
 export type McpServer = Schemas["McpServer"];
 export type NewMcpServer = Schemas["AddMCPServerRequest"];
 export type McpTest = Schemas["TestMCPServerResponse"];
+export type AgentContext = Schemas["Context"];
 export type AgentMcpServer = Schemas["AgentMCPServer"];
 export type Terminal = Schemas["Terminal"];
 export type Artifact = Schemas["Artifact"];

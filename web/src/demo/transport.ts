@@ -1,4 +1,5 @@
 import { agentMcpServers, mcpServers, mcpTest } from "./mcp";
+import { agentContext } from "./rules";
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
 import { agents, idOf, setUps } from "./agents";
@@ -87,6 +88,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/mcp-servers$/, () => page(mcpServers)],
   ["POST", /^\/v1\/mcp-servers\/[^/]+\/test$/, ([path]) => mcpTest(path ?? "")],
   ["GET", /^\/v1\/agents\/[^/]+\/mcp-servers$/, () => page(agentMcpServers)],
+  ["GET", /^\/v1\/agents\/[^/]+\/context$/, () => agentContext],
   ["GET", /^\/v1\/secrets$/, (_m, _b, query) => page(query.has("environmentId") ? [...secrets, ...environmentSecrets] : secrets)],
   ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];

@@ -5,6 +5,7 @@ import { Copy } from "../parts/Copy";
 import { Icon } from "../parts/Icon";
 import { Loading, Problem } from "../parts/State";
 import { words } from "../words";
+import { AgentRules } from "./AgentRules";
 import { Artifacts } from "./Artifacts";
 import { Inside } from "./Inside";
 import { McpServers } from "./McpServers";
@@ -53,6 +54,7 @@ export default function Machine({ agent }: { agent: Agent }) {
         <Artifacts id={agent.id} />
         <Ports id={agent.id} named={agent.ports ?? []} />
         <McpServers id={agent.id} />
+        <AgentRules id={agent.id} />
         <section className="stack">
           <h2>{w.openIn}</h2>
           <p className="small muted">{w.openInLead}</p>

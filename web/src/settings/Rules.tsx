@@ -7,7 +7,7 @@ import { useMay } from "../session";
 import { words } from "../words";
 
 const w = words.settings.rules;
-const files = ["permissions.json", "sandbox.json", "hooks.json", "deny-after"] as const;
+const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "deny-after"] as const;
 const owners = ["me", "team"] as const;
 
 /** The files of rules: what runs without asking, what the sandbox may touch and reach, hooks, and how long a question waits. */

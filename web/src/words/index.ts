@@ -4,6 +4,7 @@ import { changes } from "./changes";
 import { environments } from "./environments";
 import { machine } from "./machine";
 import { mcp } from "./mcp";
+import { rules } from "./rules";
 import { models } from "./models";
 import { people } from "./people";
 import { pulls } from "./pulls";
@@ -11,4 +12,4 @@ import { settings } from "./settings";
 import { shell } from "./shell";
 
 /** Every string that people read: one place, a file for each screen, and this door. */
-export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models } as const;
+export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;

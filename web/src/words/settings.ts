@@ -56,7 +56,7 @@ export const settings = {
     },
     rules: {
       title: "Rules",
-      lead: "What runs without asking, what sandboxed commands may access, hook scripts, and how long an approval request waits. A repository can have its own.",
+      lead: "What runs without asking, what sandboxed commands may access, hook scripts, texts that tell agents how to work, and how long an approval request waits. A repository can have its own.",
       whose: "Owner",
       which: "Rules file",
       owner: { me: "You", team: "Team" },
@@ -64,6 +64,7 @@ export const settings = {
         "permissions.json": "permissions.json: what runs without asking, and instructions for the classifier",
         "sandbox.json": "sandbox.json: files and hosts that sandboxed commands may access",
         "hooks.json": "hooks.json: scripts that run before and after agent actions",
+        "rules.md": "rules.md: text that tells agents how to work",
         "deny-after": "How long an approval request waits before it is denied",
       },
       denyAfterHint: "no limit; or for example 8h",

@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"net/http"
+)
+
+// Context is what an agent's model was given besides the prompts.
+type Context struct {
+	Tokens  int           `json:"tokens"` // of the rules that it has
+	Rules   []AgentRule   `json:"rules"`
+	LeftOut []LeftOutRule `json:"leftOut"`
+}
+
+// AgentRule is a rule for an agent's work.
+type AgentRule struct {
+	Source      string   `json:"source"`
+	From        string   `json:"from"` // team, repository or user
+	When        string   `json:"when"` // always, files, request or mention
+	Folder      string   `json:"folder,omitempty"`
+	Globs       []string `json:"globs,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Imports     []string `json:"imports,omitempty"`
+	Tokens      int      `json:"tokens"`
+	Given       string   `json:"given"` // yes, offered or no
+}
+
+// LeftOutRule is a file of rules, or a part of one, that is not used.
+type LeftOutRule struct {
+	Source string `json:"source"`
+	Why    string `json:"why"`
+}
+
+// Context returns what an agent's model was given besides the prompts.
+func (c *Client) Context(ctx context.Context, agentID string) (Context, error) {
+	var out Context
+	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/context", nil, &out)
+}

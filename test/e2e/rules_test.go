@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/gateway/gittest"
+	"aloft/internal/control/model/modeltest"
+	"aloft/internal/conversation"
+)
+
+// A model gets the rules of the repository, the team and the user when they
+// apply, and again when the conversation was summarized.
+func TestRules(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("rules", map[string]string{
+		"AGENTS.md": "Text of AGENTS.md.\n@docs/style.md\n@/etc/passwd.md\n# Cursor Cloud specific instructions\nText about the VM.\n", "docs/style.md": "Text of the style.\n",
+		".cursor/rules/go.mdc": "---\nglobs: *.go\n---\nText for Go files.\n", ".cursor/rules/db.mdc": "---\ndescription: How to migrate\n---\nText of migrations.\n",
+		"web/AGENTS.md": "Text of web.\n", "web/main.go": "package main\n", "README.md": "rules\n",
+	})
+	server := modeltest.NewAnthropic(t,
+		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"README.md"}`}}},
+		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"/workspace/web/main.go"}`}}},
+		modeltest.Reply{Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"seq 4000"}`}}, Usage: conversation.Usage{Input: 17_000, Output: 10}},
+		modeltest.Reply{Text: "A summary."},
+		modeltest.Reply{Text: "Finished."},
+		modeltest.Reply{Text: "Finished again."})
+	a := start(t, fmt.Sprintf("models:\n  - {id: m, provider: anthropic, name: %s, base_url: %s, api_key: %s, context_window: 20000}\n", modeltest.Model, server.URL, modeltest.Key))
+	for owner, text := range map[string]string{"me": "Text of the user.", "team": "Text of the team."} {
+		if status, reply := a.do("PUT", "/v1/rules/"+owner+"/rules.md", object{"text": text}); status != 200 {
+			t.Fatal(status, reply)
+		}
+	}
+	r := a.finish(a.create(url, "Do it", nil))
+	if r.Result != "Finished." {
+		t.Fatalf("the result is %q", r.Result)
+	}
+	requests := server.Requests()
+	always := []string{"Text of the team.", "Text of AGENTS.md.", "Text of the style.", "Text about the VM.", "Text of the user.", "/workspace/.cursor/rules/db.mdc: How to migrate"}
+	for _, row := range []struct {
+		n         int
+		want, not []string
+	}{
+		{0, append(always, "/etc/passwd.md: it is outside the repository"), []string{"Text for Go files.", "Text of web.", "Text of migrations."}},
+		{1, always, []string{"Text for Go files.", "Text of web."}},
+		{2, append(always, "Text for Go files.", "Text of web."), nil},
+		{4, append(always, "Text for Go files.", "Text of web.", "A summary."), []string{"Text of migrations."}},
+	} {
+		body := string(requests[row.n].Body)
+		for _, text := range row.want {
+			if n := strings.Count(body, text); n != 1 {
+				t.Errorf("request %d has %q %d times", row.n, text, n)
+			}
+		}
+		for _, text := range row.not {
+			if strings.Contains(body, text) {
+				t.Errorf("request %d has %q", row.n, text)
+			}
+		}
+	}
+	if events := a.events(r.AgentID); strings.Count(events, `"kind":"rules.found"`) != 2 || strings.Count(events, `"kind":"rules.given"`) != 2 {
+		t.Errorf("the journal does not say what was found and given:\n%s", events)
+	}
+	a.finish(a.followUp(r, "Again"))
+	if requests = server.Requests(); strings.Count(string(requests[len(requests)-1].Body), "Text of AGENTS.md.") != 1 {
+		t.Error("the next run gives unchanged rules again, or loses them")
+	}
+}
