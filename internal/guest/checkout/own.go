@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"aloft/internal/gitcmd"
 )
@@ -94,17 +95,48 @@ func (g *ownGit) start(ctx context.Context, c Command) (string, error) {
 
 // startUpTo is start for output of at most limit bytes.
 func (g *ownGit) startUpTo(ctx context.Context, limit int, c Command) (string, error) {
-	out, words := &bounded{limit: limit}, newTail(nil)
+	return g.startWithin(ctx, localLimit, limit, c)
+}
+
+// startWithin is startUpTo with a timeout of d. If the machine has no room for
+// git's own processes, it waits up to roomWait: processes of the agent that were
+// killed take a while to disappear. All commands of ownGit can be repeated.
+func (g *ownGit) startWithin(ctx context.Context, d time.Duration, limit int, c Command) (string, error) {
 	c.Args, c.Env = g.git.Args(c.Args...), append(g.git.Environ(), c.Env...)
-	c.Dir, c.Clean, c.Stdout, c.Stderr = g.r.Path, true, out, words
-	exit, err := g.r.limited(ctx, localLimit, c)
-	if err != nil {
-		return "", err
+	c.Dir, c.Clean = g.r.Path, true
+	for giveUp := time.Now().Add(roomWait); ; {
+		out, words := &bounded{limit: limit}, newTail(nil)
+		c.Stdout, c.Stderr = out, words
+		exit, err := g.r.limited(ctx, d, c)
+		if err != nil {
+			return "", err
+		}
+		if exit == 0 {
+			return strings.TrimSuffix(out.String(), "\n"), nil
+		}
+		failed := g.r.failure(words)
+		if !cannotFork(failed) || time.Now().After(giveUp) {
+			return "", failed
+		}
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(roomPause):
+		}
 	}
-	if exit != 0 {
-		return "", g.r.failure(words)
-	}
-	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+// How long git waits for room for its processes, and between two attempts.
+const (
+	roomWait  = 15 * time.Second
+	roomPause = 100 * time.Millisecond
+)
+
+// cannotFork reports whether git failed because the machine has reached its
+// limit of processes. git says "cannot fork", and for threads "unable to create
+// thread", each with the C library's text of EAGAIN.
+func cannotFork(f *Failure) bool {
+	return strings.Contains(f.Detail, "Resource temporarily unavailable")
 }
 
 // commit returns the commit that a name refers to; "" if there is none.

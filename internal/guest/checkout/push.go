@@ -48,16 +48,9 @@ func (r *Repository) Push(ctx context.Context, branch string, skipHooks bool) (P
 			return Pushed{}, err
 		}
 	}
-	words := newTail(nil)
-	exit, err := r.limited(ctx, pushLimit, Command{
-		Args: git.git.Args("push", "--quiet", "--", r.URL, at.head+":refs/heads/"+branch),
-		Dir:  r.Path, Env: git.git.Environ(), Clean: true, Stdout: words, Stderr: words,
-	})
-	if err != nil {
+	push := Command{Args: []string{"push", "--quiet", "--", r.URL, at.head + ":refs/heads/" + branch}}
+	if _, err := git.startWithin(ctx, pushLimit, maxOutput, push); err != nil {
 		return Pushed{}, err
-	}
-	if exit != 0 {
-		return Pushed{}, r.failure(words)
 	}
 	// git updates the tracking branch only if it pushes to a named remote.
 	_, _ = git.run(ctx, "update-ref", tracking, at.head) // for the agent to see; the push itself has succeeded
