@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -154,5 +155,27 @@ sudo cat /etc/shadow | cut -d: -f2 | sort -u | tr '\n' ' ' | sed s/^/passwords:/
 	a.reached(r.AgentID, host)
 	if events := a.events(r.AgentID); strings.Contains(events, "sees:ssh_host") || strings.Contains(events, "unsandboxed") {
 		t.Errorf("the machine shows too much, or apt lacks a privilege:\n%s", events)
+	}
+}
+
+// TestIncompleteImage uses an image without bash and git: the run ends before the
+// model is asked, and its error names the programs.
+func TestIncompleteImage(t *testing.T) {
+	image := t.TempDir()
+	if err := os.Mkdir(filepath.Join(image, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(image, "bin/sh"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git := gittest.New(t)
+	a := start(t, scripted(t, shellScript("true"))+"machine:\n  image: rootfs:"+image+"\n")
+	r := a.wait(a.create(git.Repo("x", project), "Work", nil))
+	if r.Status != "ERROR" {
+		t.Errorf("the run is %s", r.Status)
+	}
+	a.says(r.AgentID, "lacks programs that agents need: bash, git", "image_incomplete")
+	if events := a.events(r.AgentID); strings.Contains(events, `"kind":"turn.replied"`) {
+		t.Errorf("the model was asked:\n%s", events)
 	}
 }

@@ -120,6 +120,7 @@ const (
 	CodeDiskFull     = "disk_full"
 	CodeSecretInPush = "secret_in_push"
 	CodeHookFailed   = "hook_failed"
+	CodeNoPrograms   = "no_programs" // the detail names the programs that the machine lacks
 	CodeInternal     = "internal"
 )
 
@@ -127,7 +128,7 @@ const (
 func code(s string) string {
 	switch s {
 	case CodeRepoNotFound, CodeRefNotFound, CodeBranchTaken, CodeNoCommit,
-		CodeDenied, CodeUnavailable, CodeDiskFull, CodeSecretInPush, CodeHookFailed:
+		CodeDenied, CodeUnavailable, CodeDiskFull, CodeSecretInPush, CodeHookFailed, CodeNoPrograms:
 		return s
 	}
 	return CodeInternal

@@ -350,6 +350,9 @@ func repoFault(code, op, detail string) error {
 	case pod.CodeHookFailed:
 		return fault.Conflict("%s: the project's git hook refused: %s", op, detail).Named(code).
 			Hint("send a follow-up that asks to fix what the hook found")
+	case pod.CodeNoPrograms:
+		return fault.Invalid("the machine's image lacks programs that agents need: %s", detail).Named("image_incomplete").
+			Hint("install them in the image, or set another one: machine.image of the server, image of environment.json")
 	case pod.CodeDenied:
 		return fault.Denied("%s: the remote refused: %s", op, detail).Named("repo_denied").
 			Hint("check git.credentials in the server's configuration")

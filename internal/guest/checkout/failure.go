@@ -16,6 +16,7 @@ const (
 	CodeDiskFull     = "disk_full"
 	CodeSecretInPush = "secret_in_push"
 	CodeHookFailed   = "hook_failed" // a hook of the project; Detail is its output
+	CodeNoPrograms   = "no_programs" // Detail names the programs that the machine lacks
 	CodeInternal     = "internal"
 )
 

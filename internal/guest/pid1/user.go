@@ -85,6 +85,9 @@ func (u User) own(path string) error { return os.Lchown(path, int(u.UID), int(u.
 // chooseUser switches to the user that the boot request names, before any
 // process runs as the old one.
 func (b *boot) chooseUser(context.Context, func(string)) (string, error) {
+	if err := b.checkPrograms(); err != nil {
+		return "", err
+	}
 	d, name := b.d, b.req.GetUser()
 	now := d.user.Load()
 	d.mu.Lock()

@@ -455,7 +455,7 @@ type BootStep struct {
 	// Progress while the step runs, or the error if it failed.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The error code if it failed: repo_not_found, ref_not_found, branch_taken,
-	// denied, unavailable, disk_full, internal.
+	// denied, unavailable, disk_full, no_programs, internal.
 	Code          string `protobuf:"bytes,5,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
