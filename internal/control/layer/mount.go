@@ -33,6 +33,23 @@ func MountMapped(target string, lower []string, upper, work string, ids *os.File
 	return mount(target, lower, upper, work, func(path string) (int, error) { return openMapped(path, ids) })
 }
 
+// BindMapped mounts the folder source at the folder target, with the owners mapped
+// by the user namespace ids and with the given MOUNT_ATTR flags.
+func BindMapped(source string, target, ids *os.File, attributes uint64) error {
+	fd, err := openMapped(source, ids)
+	if err != nil {
+		return &os.PathError{Op: "map owners", Path: source, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attributes, Propagation: unix.MS_PRIVATE}); err != nil {
+		return &os.PathError{Op: "set mount attributes", Path: source, Err: err}
+	}
+	if err := unix.MoveMount(fd, "", int(target.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "mount", Path: target.Name(), Err: err}
+	}
+	return nil
+}
+
 // CanMap returns nil if the file system at path has idmapped mounts. Overlays and
 // network disks have none.
 func CanMap(path string, ids *os.File) error {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/layer"
 )
 
 // gvisorDockerCapabilities are the capabilities of a gVisor machine that may
@@ -48,9 +50,9 @@ func allowGVisorDocker(c *specs.Spec) {
 }
 
 // allowDocker changes the bundle of a runc or crun machine, which must have a
-// user namespace, so that root in it can run dockerd. data is the host folder to
-// mount at dockerDir.
-func allowDocker(c *specs.Spec, data string, host facts) {
+// user namespace, so that root in it can run dockerd. The host's folders in the
+// machine, and its dockerDir, must have been mounted by mountForDocker.
+func allowDocker(c *specs.Spec, host facts) {
 	setCapabilities(c, dockerCapabilities)
 	makeCgroupsWritable(c)
 	// The kernel refuses to mount /proc and /sys in a container if parts of the
@@ -70,7 +72,47 @@ func allowDocker(c *specs.Spec, data string, host facts) {
 			{Type: "RLIMIT_NPROC", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 		}
 	}
-	c.Mounts = append(c.Mounts, specs.Mount{Destination: dockerDir, Type: "bind", Source: data, Options: []string{"bind", "rprivate", "nodev", "idmap"}})
+}
+
+// mountForDocker mounts the machine's Docker data and the host's folders of its
+// image in the machine's root file system, which is mounted at root. It must be
+// called inside runApart: what is mounted there before the machine has a mount
+// namespace of its own, root in the machine can neither unmount nor remount with
+// other flags. What the OCI runtime mounts, it can.
+func (m *Machine) mountForDocker(rec record, root string, ids *os.File) error {
+	// BuildKit fails on a mount whose flags it may not drop, so this mount allows
+	// devices. There are none on it: root in a machine cannot create any.
+	if err := bindIn(root, dockerDir, m.path(dockerData), ids, 0); err != nil {
+		return err
+	}
+	for _, b := range rec.Image.Binds {
+		if err := bindIn(root, b.Target, b.Source, ids, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bindIn mounts the host folder source at the folder target of a machine's root,
+// which it creates if needed. Links are resolved within the root.
+func bindIn(root, target, source string, ids *os.File, attributes uint64) error {
+	in, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	at, err := openAt(root, target, unix.O_PATH|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := in.MkdirAll(strings.TrimPrefix(target, "/"), 0o755); err != nil {
+			return err
+		}
+		at, err = openAt(root, target, unix.O_PATH|unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }()
+	return layer.BindMapped(source, at, ids, attributes)
 }
 
 func setCapabilities(c *specs.Spec, all []string) {
@@ -96,8 +138,14 @@ func (m *Machine) hasDockerd(rec record) bool {
 				return true
 			}
 		}
-		for _, dir := range append(rec.lower(), m.path("upper")) {
-			if isFileIn(dir, path) {
+		view := ""
+		for _, name := range rec.Image.Views {
+			if strings.HasPrefix(path, "/"+name+"/") {
+				view = "/"
+			}
+		}
+		for _, dir := range append(rec.lower(), m.path("upper"), view) {
+			if dir != "" && isFileIn(dir, path) {
 				return true
 			}
 		}
@@ -114,27 +162,35 @@ func isFileIn(dir, path string) bool {
 	return f.Close() == nil
 }
 
-// openIn opens the regular file path in dir. Links are resolved within dir, since
-// machines can place links in it.
+// openIn opens the regular file path in dir.
 func openIn(dir, path string, flags uint64) (*os.File, error) {
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f, err := openAt(dir, path, flags)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(root) }()
-	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// openAt opens path in dir. Links are resolved within dir, since machines can place
+// links in it.
+func openAt(dir, path string, flags uint64) (*os.File, error) {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(root) }()
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // canRaiseLimits reports whether this process may raise resource limits.

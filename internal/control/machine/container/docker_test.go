@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
 	"aloft/internal/need"
@@ -138,8 +142,8 @@ docker-compose up -d`)
 // snapshot contains them: machines that start from it get copies of their own.
 func TestDockerData(t *testing.T) {
 	r := dockerRuntime(t)
-	image := dockerImage(t)
-	m := create(t, r, machine.Spec{Image: image, Network: anywhere}).(*Machine)
+	base := dockerImage(t)
+	m := create(t, r, machine.Spec{Image: base, Network: anywhere}).(*Machine)
 	startDocker(t, m)
 	makeContainerImage(t, m)
 	do(t, m, "docker run -d --name app --restart always -v data:/data box sh -c 'rm /built; mkfifo /data/pipe; sleep 100000'")
@@ -167,7 +171,7 @@ func TestDockerData(t *testing.T) {
 	if _, err := os.Lstat(m.path("upper/" + dockerArchive)); err == nil {
 		t.Error("the data is in the machine's new layer, too")
 	}
-	fork := createNamed(t, r, machine.Spec{ID: "m-2", Image: image, Layer: id, Network: anywhere})
+	fork := createNamed(t, r, machine.Spec{ID: "m-2", Image: base, Layer: id, Network: anywhere})
 	startDocker(t, fork)
 	holds(fork, "one two")
 	add(fork, "fork")
@@ -183,7 +187,7 @@ func TestDockerData(t *testing.T) {
 	if err := fork.Freeze(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	third := createNamed(t, r, machine.Spec{ID: "m-3", Image: image, Layer: second, Network: anywhere})
+	third := createNamed(t, r, machine.Spec{ID: "m-3", Image: base, Layer: second, Network: anywhere})
 	startDocker(t, third)
 	holds(third, "one two fork")
 }
@@ -248,9 +252,9 @@ func TestDockerDisk(t *testing.T) {
 // allows it, get the rights that it needs.
 func TestDockerRights(t *testing.T) {
 	r := dockerRuntime(t)
-	rights := func(r *Runtime, image string) string {
+	rights := func(r *Runtime, name string) string {
 		t.Helper()
-		m := createNamed(t, r, machine.Spec{ID: "m-4", Image: image})
+		m := createNamed(t, r, machine.Spec{ID: "m-4", Image: name})
 		got := do(t, m, "grep CapBnd /proc/self/status | cut -f2; mount -t tmpfs none /mnt && echo mounts || true")
 		if err := m.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
@@ -418,5 +422,79 @@ cd /sys/fs/cgroup/freezer; mkdir pod; echo 1 > pod/cgroup.procs; (sleep 0.3; ech
 	restart(t, m)
 	if got := do(t, m, "echo there"); got != "there" {
 		t.Errorf("after a restart: %s", got)
+	}
+}
+
+// TestDockerMounts has root in a machine that may run Docker try to change the
+// mounts of the host's folders in it.
+func TestDockerMounts(t *testing.T) {
+	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
+	stop(t, m)
+	shared := t.TempDir()
+	if err := os.WriteFile(filepath.Join(shared, "file"), []byte("of the host"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := m.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Image.Binds = []image.Bind{{Source: shared, Target: "/srv"}}
+	if err := m.writeRecord(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, m, "cat /srv/file"); got != "of the host" {
+		t.Errorf("the folder of the host has %q", got)
+	}
+	for _, attempt := range []string{
+		"touch /srv/new", "mount -o remount,bind,rw /srv", "mount -o remount,rw /srv", "umount /srv", "umount -l /srv",
+		"mkdir /x; mount --bind /srv /x; mount -o remount,bind,rw /x", "unshare -m mount -o remount,bind,rw /srv",
+		"umount -l /var/lib/docker", "mount -o remount,bind,dev /", "mknod /var/lib/docker/device c 1 5",
+	} {
+		if got := ask(t, m, "sh", "-c", attempt); got.Code == 0 {
+			t.Errorf("%s: %+v", attempt, got)
+		}
+	}
+	ask(t, m, "sh", "-c", "touch /srv/new; echo changed > /srv/file")
+	if entries, err := os.ReadDir(shared); err != nil || len(entries) != 1 {
+		t.Errorf("the folder of the host has %v, %v", entries, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(shared, "file")); err != nil || string(data) != "of the host" {
+		t.Errorf("the file of the host has %q, %v", data, err)
+	}
+}
+
+// TestDockerDataWithDevices starts a machine from Docker data that contains a device
+// file, which no machine can have made.
+func TestDockerDataWithDevices(t *testing.T) {
+	m := create(t, dockerRuntime(t), machine.Spec{Image: dockerImage(t)}).(*Machine)
+	stop(t, m)
+	data, base := t.TempDir(), t.TempDir()
+	if err := unix.Mknod(filepath.Join(data, "zero"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(base, dockerArchive)
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(layer.Pack(t.Context(), archive, data), archive.Close(), os.RemoveAll(m.path(dockerData))); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := m.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Image.Lower = append(rec.Image.Lower, base)
+	if err := m.writeRecord(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), `the device file "zero"`) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -42,8 +42,29 @@ func (m *Machine) makeDockerData(ctx context.Context, rec record) error {
 		if err := errors.Join(err, archive.Close()); err != nil {
 			return fmt.Errorf("unpack the saved data: %w", err)
 		}
+		if err := refuseDevices(half); err != nil {
+			return fmt.Errorf("the saved data: %w", err)
+		}
 	}
 	return os.Rename(half, m.path(dockerData))
+}
+
+// refuseDevices returns an error if dir contains a device file other than the
+// whiteouts of overlays. A hostile archive may contain some.
+func refuseDevices(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeDevice == 0 {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return &os.PathError{Op: "lstat", Path: path, Err: err}
+		}
+		if st.Rdev != 0 {
+			return fmt.Errorf("it contains the device file %q", d.Name())
+		}
+		return nil
+	})
 }
 
 // openDockerArchive opens the archive of the topmost layer that has one, or

@@ -150,7 +150,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			if err := m.prepareDocker(ctx, rec, space.first); err != nil {
 				return fmt.Errorf("docker: %w", err)
 			}
-			at.docker = m.path(dockerData)
+			at.docker = true
 		}
 	}
 	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
@@ -169,6 +169,9 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			err := m.mountRoot(rec, at.rootfs, func(target string, lower []string, upper, work string) error {
 				return layer.MountMapped(target, lower, upper, work, space.layers)
 			})
+			if err == nil && at.docker {
+				err = m.mountForDocker(rec, at.rootfs, space.layers)
+			}
 			if err != nil {
 				return err
 			}

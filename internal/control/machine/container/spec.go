@@ -21,7 +21,7 @@ type hostPaths struct {
 	cgroup string // absolute, relative to the root of each hierarchy
 	netns  string // path of the network namespace; "" means a new one with loopback only
 	userns string // path of the user namespace; "" means the host's
-	docker string // folder of the Docker data; "" means that the machine may not run Docker, or is gVisor's
+	docker bool   // the machine may run Docker, by mountForDocker and allowDocker
 }
 
 // facts are the properties of the host that the bundle depends on.
@@ -91,9 +91,13 @@ const minMemory = 32 << 20
 
 // bundleConfig returns the config.json of a machine's OCI bundle.
 func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, host facts) ([]byte, error) {
-	seccomp, err := machineFilter(host.arch, host.kernel, at.docker != "")
+	seccomp, err := machineFilter(host.arch, host.kernel, at.docker)
 	if err != nil {
 		return nil, err
+	}
+	binds := img.Binds
+	if at.docker {
+		binds = nil // mountForDocker mounts them
 	}
 	oom := max(machineOOMScoreAdj, host.oomScoreAdj)
 	c := specs.Spec{
@@ -110,7 +114,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 			NoNewPrivileges: false, // sudo needs setuid
 			OOMScoreAdj:     &oom,
 		},
-		Mounts: mounts(at.run, img.Binds, at.userns != ""),
+		Mounts: mounts(at.run, binds, at.userns != ""),
 		Linux: &specs.Linux{
 			CgroupsPath: at.cgroup,
 			Namespaces: []specs.LinuxNamespace{
@@ -135,8 +139,8 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 	if eng.docker && eng.gvisor {
 		allowGVisorDocker(&c)
 	}
-	if at.docker != "" {
-		allowDocker(&c, at.docker, host)
+	if at.docker {
+		allowDocker(&c, host)
 	}
 	return json.Marshal(c)
 }

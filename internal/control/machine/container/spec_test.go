@@ -36,7 +36,7 @@ func TestBundleConfig(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := at
 			if c.eng.docker {
-				at.userns, at.docker = "/proc/1/fd/9", "/data/machines/m-1/docker"
+				at.userns, at.docker = "/proc/1/fd/9", true
 			}
 			data, err := bundleConfig(c.spec, c.img, at, c.eng, host)
 			if err != nil {
