@@ -18,6 +18,11 @@ var Packages string
 //go:embed desktop.txt
 var Desktop string
 
+// Docker are those with which its machines can run Docker.
+//
+//go:embed docker.txt
+var Docker string
+
 // Setup is the script that completes the tree.
 //
 //go:embed setup.sh

@@ -22,7 +22,7 @@ type imageBuild struct {
 	dockerfile, context, target string
 	args, secrets               []string
 	noCache                     bool
-	desktop                     bool
+	desktop, docker             bool
 
 	packages, lock, suite, variant string
 	mirrors                        []string
@@ -43,12 +43,14 @@ func newImageBuildCommand(a *app, f *imageFlags) *cobra.Command {
 Without --dockerfile, build the default base with mmdebstrap: Debian with the tools
 that agents need. With a --mirror of snapshot.debian.org, or with --lock, the build is
 reproducible bit for bit; an image lists its exact packages in
-/usr/share/aloft/packages.lock. --desktop adds a desktop with Chromium, about 0.9 GB.
+/usr/share/aloft/packages.lock. --desktop adds a desktop with Chromium, about 0.9 GB;
+--docker adds Docker and Docker Compose, about 0.4 GB.
 
 With --dockerfile, build the Dockerfile as for an environment, with BuildKit or buildah,
 whichever this host has (see "aloft doctor"), or with the engine in images.builder.`,
 		Example: `  sudo aloft image build
   sudo aloft image build desktop --desktop
+  sudo aloft image build docker --docker
   sudo aloft image build --mirror http://snapshot.debian.org/archive/debian/20260901T000000Z
   sudo aloft image build tools --dockerfile .aloft/Dockerfile --secret id=token,env=TOKEN`,
 		Args: cobra.MaximumNArgs(1),
@@ -72,11 +74,13 @@ whichever this host has (see "aloft doctor"), or with the engine in images.build
 	flags.BoolVar(&o.noCache, "no-cache", false, "build every step without the cache")
 	flags.StringVar(&o.packages, "packages", "", "`file` that lists the packages of the base, one per line")
 	flags.BoolVar(&o.desktop, "desktop", false, "add a desktop to the base: VNC server, XFCE, Chromium")
+	flags.BoolVar(&o.docker, "docker", false, "add Docker and Docker Compose to the base")
 	flags.StringVar(&o.lock, "lock", "", "`file` with exact package versions, the packages.lock of an earlier image")
 	flags.StringVar(&o.suite, "suite", images.Suite, "Debian `release` of the base")
 	flags.StringVar(&o.variant, "variant", "minbase", "mmdebstrap `variant` to start from")
 	flags.StringArrayVar(&o.mirrors, "mirror", nil, "`URL` of a Debian mirror, or a sources.list line; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("dockerfile", "desktop")
+	cmd.MarkFlagsMutuallyExclusive("dockerfile", "docker")
 	return cmd
 }
 
@@ -95,6 +99,9 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 	}
 	if o.desktop {
 		list += "\n" + images.Desktop
+	}
+	if o.docker {
+		list += "\n" + images.Docker
 	}
 	packages, err := debian.ParsePackages(list)
 	if err == nil && o.lock != "" {
