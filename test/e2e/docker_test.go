@@ -1,6 +1,11 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -29,9 +34,9 @@ scripts:
       - text: Done.
 `
 
-// Debian's Docker runs a container in a gVisor machine, and in a runc machine if
-// the server allows it. Otherwise it says at once that it cannot.
-func TestDockerInside(t *testing.T) {
+// dockerImage returns the folder of an image with Debian's Docker.
+func dockerImage(t *testing.T) string {
+	t.Helper()
 	image, err := filepath.Abs("../../.bin/docker-image")
 	if err != nil {
 		t.Fatal(err)
@@ -40,9 +45,15 @@ func TestDockerInside(t *testing.T) {
 	if out, err := exec.Command("../../hack/docker-image.sh", image).CombinedOutput(); err != nil {
 		t.Fatalf("make the image: %v\n%s", err, out)
 	}
+	return image
+}
+
+// Debian's Docker runs a container in a gVisor machine, and in a runc machine if
+// the server allows it. Otherwise it says at once that it cannot.
+func TestDockerInside(t *testing.T) {
 	const service = "sudo service docker start"
 	const daemon = "sudo sh -c 'dockerd --iptables=false --ip6tables=false --bridge=none >/var/log/docker.log 2>&1 &'"
-	machine := "machine:\n  image: rootfs:" + image + "\n"
+	machine := "machine:\n  image: rootfs:" + dockerImage(t) + "\n"
 	// Without arguments the probe prints its usage and exits with 2.
 	const ran = `usage: probe .*\nstatus 2`
 	for _, c := range []struct{ name, config, start, want string }{
@@ -61,5 +72,77 @@ func TestDockerInside(t *testing.T) {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A project with Docker Compose: its image is built once, by install, and start
+// brings its containers up. Their data survives sleep and is part of forks, and a
+// published port can be forwarded.
+func TestDockerProject(t *testing.T) {
+	git := gittest.New(t)
+	url := git.Repo("composed", map[string]string{
+		".cursor/environment.json": `{"user": "ubuntu", "install": "cp /bin/busybox . && sh up.sh && sudo docker build -q -t box .", "start": "sh up.sh && sudo docker-compose up -d"}`,
+		".gitignore":               "busybox\n",
+		"up.sh":                    "sudo service docker start\nfor i in $(seq 300); do sudo docker info >/dev/null 2>&1 && exit; sleep 0.1; done; exit 1\n",
+		"Dockerfile":               "FROM scratch\nCOPY busybox /bin/busybox\nRUN [\"/bin/busybox\", \"--install\", \"/bin\"]\nRUN mkdir /data\n",
+		"docker-compose.yml": `version: "3"
+services:
+  database: {image: box, command: [sh, -c, "touch /data/rows; exec sleep 100000"], volumes: ["data:/data"]}
+  web: {image: box, command: [httpd, -f, -p, "80", -h, /data], ports: ["8080:80"], volumes: ["data:/data"]}
+volumes: {data: {}}
+`,
+	})
+	a := start(t, scripted(t, forkScript)+"\nmachine:\n  image: rootfs:"+dockerImage(t)+"\n  docker: true\n  idle_minutes: 0.05\n") // 3 s
+	r := a.finish(a.create(url, "Begin", nil))
+	in := func(agentID, command string) string {
+		t.Helper()
+		return a.said("agent", "exec", agentID, "--", "sh", "-c", "cd /workspace; for i in $(seq 100); do curl -fsS -o /dev/null http://127.0.0.1:8080/rows && break; sleep 0.1; done; "+command)
+	}
+	const rows = "curl -sS http://127.0.0.1:8080/rows"
+	add := func(agentID, row string) {
+		t.Helper()
+		in(agentID, "sudo docker-compose exec -T database sh -c 'echo "+row+" >> /data/rows'")
+	}
+	add(r.AgentID, "one")
+	a.machineIs(r.AgentID, "hibernated")
+	if got := in(r.AgentID, rows); got != "one\n" {
+		t.Errorf("after it woke the volume holds %q", got)
+	}
+	_, runs := a.fork(r.AgentID, object{"n": 1, "prompt": object{"text": "Try it"}})
+	fork := a.finish(runs[0])
+	add(fork.AgentID, "fork")
+	add(r.AgentID, "two")
+	for id, want := range map[string]string{r.AgentID: "one\ntwo\n", fork.AgentID: "one\nfork\n"} {
+		if got := in(id, rows); got != want {
+			t.Errorf("the volume holds %q, want %q", got, want)
+		}
+	}
+	if got := in(r.AgentID, "sudo docker images -q box | wc -l"); got != "1\n" {
+		t.Errorf("images: %s", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(t), "agent", "forward", r.AgentID, "8080:0")
+	cmd.Env = append(os.Environ(), "ALOFT_URL="+a.URL, "ALOFT_API_KEY="+a.Key)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, _, _ := strings.Cut(line, " ")
+	resp, err := http.Get("http://" + at + "/rows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "one\ntwo\n" {
+		t.Errorf("the published port answers %q, %v", got, err)
 	}
 }
