@@ -307,7 +307,7 @@ func (a *assembly) openAPI(context.Context) error {
 		Repositories: catalog, ProjectFile: originFiles(a.gateway), Secrets: a.vault, SignIn: a.desk, Identity: a.issuer, Outbound: a.outbound,
 
 		Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount(), AllowFile: len(c.Git.AllowFile) > 0,
-		PerMinute: c.API.RequestsPerMinute, MachineRetention: c.Machine.retention(), URLSecret: append([]byte("urls "), a.secret...),
+		PerMinute: c.API.RequestsPerMinute, Quotas: api.Quotas(c.Quotas), MachineRetention: c.Machine.retention(), URLSecret: append([]byte("urls "), a.secret...),
 		TrustedProxies: proxies, PublicURL: a.publicURL, Version: a.options.Version, Logger: a.logger, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
 		Ready: func() error {
 			if !a.ready.Load() {

@@ -46,6 +46,7 @@ type Config struct {
 	Policy         policyConfig    `yaml:"policy"`
 	API            limitsConfig    `yaml:"api"`
 	Limits         runLimits       `yaml:"limits"` // limits of each run
+	Quotas         quotasConfig    `yaml:"quotas"` // of each person
 	SignIn         signInConfig    `yaml:"sign_in"`
 	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
 	Environments   buildsConfig    `yaml:"environments"`
@@ -206,6 +207,7 @@ func DefaultConfig() Config {
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WatchEvery: "15m", RebuildEvery: "24h",
 			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", FailedBuildsFor: "24h", FailedBuildsBytes: 10 << 30},
 		API:       limitsConfig{RequestsPerMinute: 6000},
+		Quotas:    quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
 		Telemetry: telemetryConfig{GhostMode: true},
 		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
 		Preview:   previewConfig{Domain: "preview.localhost"},
@@ -377,6 +379,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		return fmt.Errorf("machine.egress: %w", err)
 	}
 	if err := c.SignIn.check(getenv); err != nil {
+		return err
+	}
+	if err := c.Quotas.check(); err != nil {
 		return err
 	}
 	if c.API.RequestsPerMinute < 0 {

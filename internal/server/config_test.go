@@ -54,6 +54,7 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"PriceWithoutOutput", "models:\n  - id: a\n    provider: scripted\n    price: {input: 3}\n", "models[0].price: input and output are required"},
 		{"PriceBelowZero", "models:\n  - id: a\n    provider: scripted\n    price: {input: -3, output: 1}\n", "models[0].price: -3 is out of range"},
 		{"PriceThatIsNone", "models:\n  - id: a\n    provider: scripted\n    price: {input: .nan, output: 1}\n", "models[0].price: NaN"},
+		{"QuotaBelowZero", "quotas: {running: -1}\n", "quotas.running"},
 		{"LimitBelowZero", "limits: {turns: -1}\n", "limits.turns"},
 		{"LimitOfTimeThatIsNone", "limits: {time: long}\n", "limits.time: invalid duration \"long\""},
 		{"LimitOfMoneyWithoutAPrice", "models:\n  - {id: a, provider: scripted, price: {input: 1, output: 1, cache_read: 0, cache_write: 0}}\n  - {id: b, provider: scripted}\nlimits: {cost: 5}\n", "the price of the model b is not known"},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -14,6 +15,20 @@ import (
 // limitsConfig limits API requests.
 type limitsConfig struct {
 	RequestsPerMinute int `yaml:"requests_per_minute"` // per key; 0 is no limit
+}
+
+// quotasConfig limits what each person may have at the same time. 0 is no limit.
+type quotasConfig struct {
+	Agents    int `yaml:"agents"`  // including archived ones
+	Running   int `yaml:"running"` // agents that work, each in a machine
+	Snapshots int `yaml:"snapshots"`
+}
+
+func (c quotasConfig) check() error {
+	if c.Agents < 0 || c.Running < 0 || c.Snapshots < 0 {
+		return errors.New("quotas.agents, quotas.running, quotas.snapshots: must not be negative (0 is no limit)")
+	}
+	return nil
 }
 
 // runLimits limits each run. 0 is no limit.

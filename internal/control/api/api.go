@@ -84,6 +84,7 @@ type Config struct {
 	Rules        store.Rules      // nil turns rules and settings off
 	Review       Review           // nil runs every tool call without approval
 	PerMinute    int              // requests for each key; 0 means no limit
+	Quotas       Quotas           // of each user; the zero value means none
 	// MachineRetention is the longest time for which the server keeps an idle
 	// machine; 0 means for ever.
 	MachineRetention time.Duration

@@ -146,6 +146,9 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	var events []agent.Event
 	fetched, err := s.fetchImages(r.Context(), in.Prompt, prompt)
 	if err == nil {
+		err = s.mayAdd(r.Context(), created.UserID, Quotas{Agents: 1, Running: 1})
+	}
+	if err == nil {
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
@@ -155,7 +158,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
 			events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
 		}
-	} else { // an image URL may no longer work since the first request
+	} else { // an image URL may no longer work since the first request, or a quota may be reached
 		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, err)
 	}
 	if err != nil {

@@ -92,6 +92,11 @@ func (s *server) forkAgent(w http.ResponseWriter, r *http.Request, who account.A
 		return err
 	}
 	before := forkedOf(known)
+	if before == nil {
+		if err := s.mayAdd(ctx, who.UserID, Quotas{Agents: len(ids), Running: len(ids)}); err != nil {
+			return err
+		}
+	}
 	p, err := s.forkPoint(ctx, a, f.turn, before)
 	if err != nil {
 		return err

@@ -87,6 +87,11 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 			return nil, more.unreachable
 		}
 		busy := s.free(ctx, a)
+		if busy == nil {
+			if err := s.mayAdd(ctx, a.UserID, Quotas{Running: 1}); err != nil {
+				return nil, err
+			}
+		}
 		switch {
 		case busy == nil && len(a.Queue) == 0:
 			out.Started = true

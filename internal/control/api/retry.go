@@ -90,6 +90,9 @@ func (s *server) retryTurn(w http.ResponseWriter, r *http.Request, who account.A
 		if err := s.free(ctx, a); err != nil {
 			return nil, err
 		}
+		if err := s.mayAdd(ctx, a.UserID, Quotas{Running: 1}); err != nil {
+			return nil, err
+		}
 		if unreachable != nil {
 			return nil, unreachable
 		}

@@ -149,7 +149,10 @@ func (s *server) createRun(w http.ResponseWriter, r *http.Request, who account.A
 		if more.unreachable != nil {
 			return nil, more.unreachable
 		}
-		if err := s.free(ctx, a); err != nil || !given {
+		if err := s.free(ctx, a); err != nil {
+			return first, err
+		}
+		if err := s.mayAdd(ctx, a.UserID, Quotas{Running: 1}); err != nil || !given {
 			return first, err
 		}
 		return first, s.MCP.KeepForAgent(ctx, id, first[0].RunID, servers)

@@ -104,6 +104,9 @@ func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
+	if err := s.mayAdd(r.Context(), a.UserID, Quotas{Snapshots: 1}); err != nil {
+		return err
+	}
 	// Continue after the client has disconnected: a half-saved disk is of no
 	// use.
 	id, p, err := s.SetUps.Snapshot(context.WithoutCancel(r.Context()), a)

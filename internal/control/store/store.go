@@ -70,6 +70,8 @@ type Agents interface {
 	// WaitingAgents returns at most limit agents of a user with pending
 	// approvals, oldest first.
 	WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error)
+	// Held counts what a user has.
+	Held(ctx context.Context, userID int64) (Held, error)
 	// AwaitLayer reports whether an agent's first machine has yet to start from
 	// the saved disk.
 	AwaitLayer(ctx context.Context, layer string) (bool, error)
@@ -80,6 +82,13 @@ type Agents interface {
 	ListRuns(ctx context.Context, agentID string, q Page) ([]agent.Run, error)
 	// OpenRuns returns all runs that have not ended, oldest first.
 	OpenRuns(ctx context.Context) ([]agent.Run, error)
+}
+
+// Held counts what a user has.
+type Held struct {
+	Agents    int // including archived ones
+	Running   int // runs that have not ended, and so machines in use
+	Snapshots int
 }
 
 // Page selects part of a list. The key of an element is its creation time and

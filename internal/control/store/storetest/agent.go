@@ -26,6 +26,7 @@ var agentTests = []test{
 	{"OpenRunsAreOldestFirst", testOpenRuns},
 	{"DeleteRemovesEverything", testDelete},
 	{"ADiskIsAwaitedUntilAMachineBeganWithIt", testAwaitLayer},
+	{"WhatAUserHasIsCounted", testHeld},
 }
 
 func testNotThere(t *testing.T, s Store) {
@@ -429,4 +430,26 @@ func testAwaitLayer(t *testing.T, s Store) {
 	awaited(layer, true) // the machine may not have been created
 	mustAppend(t, s, store.Append{AgentID: ids[0], Events: []agent.Event{{Body: &agent.MachineReady{MachineID: "m", BootID: "b"}}}})
 	awaited(layer, false)
+}
+
+func testHeld(t *testing.T, s Store) {
+	held := func(user int64, want store.Held) {
+		t.Helper()
+		if got, err := s.Held(t.Context(), user); err != nil || got != want {
+			t.Errorf("user %d has %+v, %v; want %+v", user, got, err, want)
+		}
+	}
+	held(7, store.Held{})
+	id, run := add(t, s, 7, someDay), agent.NewRunID()
+	add(t, s, 7, someDay)
+	add(t, s, 8, someDay)
+	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{RunID: run, Body: &agent.RunCreated{}}}})
+	held(7, store.Held{Agents: 2, Running: 1})
+	held(8, store.Held{Agents: 1})
+	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{RunID: run, Body: &agent.RunEnded{Status: agent.Finished}}}})
+	held(7, store.Held{Agents: 2})
+	if err := s.DeleteAgent(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	held(7, store.Held{Agents: 1})
 }

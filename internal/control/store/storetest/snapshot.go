@@ -22,6 +22,9 @@ var snapshotTests = []test{
 				t.Fatal(err)
 			}
 		}
+		if held, err := s.Held(t.Context(), 1); err != nil || held != (store.Held{Snapshots: 2}) {
+			t.Errorf("user 1 has %+v, %v", held, err)
+		}
 		if err := s.AddSnapshot(t.Context(), old); !errors.Is(err, store.ErrExists) {
 			t.Errorf("again: %v", err)
 		}

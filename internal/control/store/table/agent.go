@@ -63,6 +63,17 @@ func (s *Store) WaitingAgents(ctx context.Context, userID int64, limit int) ([]a
 	return agentsOf(rows)
 }
 
+// Held implements [store.Agents].
+func (s *Store) Held(ctx context.Context, userID int64) (store.Held, error) {
+	agents, err := s.read.CountAgentsOfUser(ctx, userID)
+	runs, runsErr := s.read.CountOpenRunsOfUser(ctx, userID)
+	snapshots, snapshotsErr := s.read.CountSnapshotsOfUser(ctx, userID)
+	if err := errors.Join(err, runsErr, snapshotsErr); err != nil {
+		return store.Held{}, fmt.Errorf("count what user %d has: %w", userID, err)
+	}
+	return store.Held{Agents: int(agents), Running: int(runs), Snapshots: int(snapshots)}, nil
+}
+
 // AwaitLayer implements [store.Agents].
 func (s *Store) AwaitLayer(ctx context.Context, layer string) (bool, error) {
 	n, err := s.read.CountAgentsOnLayer(ctx, layer)

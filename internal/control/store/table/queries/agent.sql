@@ -65,5 +65,8 @@ SELECT * FROM agents WHERE approvals != '' AND user_id = @user_id ORDER BY creat
 -- name: CountAgentsOnLayer :one
 SELECT count(*) FROM agents WHERE layer = @layer AND layer != '';
 
+-- name: CountAgentsOfUser :one
+SELECT count(*) FROM agents WHERE user_id = @user_id;
+
 -- name: DeleteAgent :execrows
 DELETE FROM agents WHERE id = @id;

@@ -26,6 +26,9 @@ ORDER BY created_at DESC, id DESC LIMIT @most;
 -- name: OpenRuns :many
 SELECT * FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id;
 
+-- name: CountOpenRunsOfUser :one
+SELECT count(*) FROM runs JOIN agents ON agents.id = runs.agent_id WHERE runs.ended_at = 0 AND agents.user_id = @user_id;
+
 -- name: DeleteRuns :exec
 DELETE FROM runs WHERE agent_id = @agent_id;
 

@@ -7,6 +7,9 @@ SELECT * FROM snapshots WHERE id = @id;
 -- name: ListSnapshots :many
 SELECT * FROM snapshots WHERE repo = @repo ORDER BY created_at DESC, id DESC LIMIT @most;
 
+-- name: CountSnapshotsOfUser :one
+SELECT count(*) FROM snapshots WHERE user_id = @user_id;
+
 -- name: AllSnapshots :many
 SELECT * FROM snapshots ORDER BY created_at, id;
 

@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const countAgentsOfUser = `-- name: CountAgentsOfUser :one
+SELECT count(*) FROM agents WHERE user_id = ?1
+`
+
+func (q *Queries) CountAgentsOfUser(ctx context.Context, userID int64) (int64, error) {
+	row := q.queryRow(ctx, q.countAgentsOfUserStmt, countAgentsOfUser, userID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countAgentsOnLayer = `-- name: CountAgentsOnLayer :one
 SELECT count(*) FROM agents WHERE layer = ?1 AND layer != ''
 `

@@ -69,11 +69,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
 	}
+	if q.countAgentsOfUserStmt, err = db.PrepareContext(ctx, countAgentsOfUser); err != nil {
+		return nil, fmt.Errorf("error preparing query CountAgentsOfUser: %w", err)
+	}
 	if q.countAgentsOnLayerStmt, err = db.PrepareContext(ctx, countAgentsOnLayer); err != nil {
 		return nil, fmt.Errorf("error preparing query CountAgentsOnLayer: %w", err)
 	}
 	if q.countKeysStmt, err = db.PrepareContext(ctx, countKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query CountKeys: %w", err)
+	}
+	if q.countOpenRunsOfUserStmt, err = db.PrepareContext(ctx, countOpenRunsOfUser); err != nil {
+		return nil, fmt.Errorf("error preparing query CountOpenRunsOfUser: %w", err)
 	}
 	if q.countOwnersStmt, err = db.PrepareContext(ctx, countOwners); err != nil {
 		return nil, fmt.Errorf("error preparing query CountOwners: %w", err)
@@ -83,6 +89,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.countSignInsStmt, err = db.PrepareContext(ctx, countSignIns); err != nil {
 		return nil, fmt.Errorf("error preparing query CountSignIns: %w", err)
+	}
+	if q.countSnapshotsOfUserStmt, err = db.PrepareContext(ctx, countSnapshotsOfUser); err != nil {
+		return nil, fmt.Errorf("error preparing query CountSnapshotsOfUser: %w", err)
 	}
 	if q.deactivateBuildStmt, err = db.PrepareContext(ctx, deactivateBuild); err != nil {
 		return nil, fmt.Errorf("error preparing query DeactivateBuild: %w", err)
@@ -401,6 +410,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
 		}
 	}
+	if q.countAgentsOfUserStmt != nil {
+		if cerr := q.countAgentsOfUserStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countAgentsOfUserStmt: %w", cerr)
+		}
+	}
 	if q.countAgentsOnLayerStmt != nil {
 		if cerr := q.countAgentsOnLayerStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countAgentsOnLayerStmt: %w", cerr)
@@ -409,6 +423,11 @@ func (q *Queries) Close() error {
 	if q.countKeysStmt != nil {
 		if cerr := q.countKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countKeysStmt: %w", cerr)
+		}
+	}
+	if q.countOpenRunsOfUserStmt != nil {
+		if cerr := q.countOpenRunsOfUserStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countOpenRunsOfUserStmt: %w", cerr)
 		}
 	}
 	if q.countOwnersStmt != nil {
@@ -424,6 +443,11 @@ func (q *Queries) Close() error {
 	if q.countSignInsStmt != nil {
 		if cerr := q.countSignInsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countSignInsStmt: %w", cerr)
+		}
+	}
+	if q.countSnapshotsOfUserStmt != nil {
+		if cerr := q.countSnapshotsOfUserStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countSnapshotsOfUserStmt: %w", cerr)
 		}
 	}
 	if q.deactivateBuildStmt != nil {
@@ -875,11 +899,14 @@ type Queries struct {
 	addUserStmt                   *sql.Stmt
 	allSnapshotsStmt              *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
+	countAgentsOfUserStmt         *sql.Stmt
 	countAgentsOnLayerStmt        *sql.Stmt
 	countKeysStmt                 *sql.Stmt
+	countOpenRunsOfUserStmt       *sql.Stmt
 	countOwnersStmt               *sql.Stmt
 	countSecretsStmt              *sql.Stmt
 	countSignInsStmt              *sql.Stmt
+	countSnapshotsOfUserStmt      *sql.Stmt
 	deactivateBuildStmt           *sql.Stmt
 	deleteAgentStmt               *sql.Stmt
 	deleteBuildStmt               *sql.Stmt
@@ -980,11 +1007,14 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addUserStmt:                   q.addUserStmt,
 		allSnapshotsStmt:              q.allSnapshotsStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
+		countAgentsOfUserStmt:         q.countAgentsOfUserStmt,
 		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
 		countKeysStmt:                 q.countKeysStmt,
+		countOpenRunsOfUserStmt:       q.countOpenRunsOfUserStmt,
 		countOwnersStmt:               q.countOwnersStmt,
 		countSecretsStmt:              q.countSecretsStmt,
 		countSignInsStmt:              q.countSignInsStmt,
+		countSnapshotsOfUserStmt:      q.countSnapshotsOfUserStmt,
 		deactivateBuildStmt:           q.deactivateBuildStmt,
 		deleteAgentStmt:               q.deleteAgentStmt,
 		deleteBuildStmt:               q.deleteBuildStmt,

@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const countOpenRunsOfUser = `-- name: CountOpenRunsOfUser :one
+SELECT count(*) FROM runs JOIN agents ON agents.id = runs.agent_id WHERE runs.ended_at = 0 AND agents.user_id = ?1
+`
+
+func (q *Queries) CountOpenRunsOfUser(ctx context.Context, userID int64) (int64, error) {
+	row := q.queryRow(ctx, q.countOpenRunsOfUserStmt, countOpenRunsOfUser, userID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteRuns = `-- name: DeleteRuns :exec
 DELETE FROM runs WHERE agent_id = ?1
 `

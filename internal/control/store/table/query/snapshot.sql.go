@@ -67,6 +67,17 @@ func (q *Queries) AllSnapshots(ctx context.Context) ([]Snapshot, error) {
 	return items, nil
 }
 
+const countSnapshotsOfUser = `-- name: CountSnapshotsOfUser :one
+SELECT count(*) FROM snapshots WHERE user_id = ?1
+`
+
+func (q *Queries) CountSnapshotsOfUser(ctx context.Context, userID int64) (int64, error) {
+	row := q.queryRow(ctx, q.countSnapshotsOfUserStmt, countSnapshotsOfUser, userID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const deleteSnapshot = `-- name: DeleteSnapshot :execrows
 DELETE FROM snapshots WHERE id = ?1
 `
