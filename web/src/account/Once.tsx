@@ -2,7 +2,7 @@ import { useState } from "react";
 import { Icon } from "../parts/Icon";
 import { words } from "../words";
 
-/** A secret that is shown once, to be copied. */
+/** A secret that is shown once, with a button that copies it. */
 export function Once({ text, words: says, close }: { text: string; words: string; close: () => void }) {
   const [done, setDone] = useState(false);
   return (

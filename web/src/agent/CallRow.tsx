@@ -14,7 +14,7 @@ import { TurnContext } from "./turns";
 
 const tones: Partial<Record<Call["state"], string>> = { failed: "red", refused: "red", cut: "red", asks: "amber", unstarted: "amber" };
 
-const inRequest = new Set(["Shell", "CreatePlan"]); // tools of which the request shows all that the call would
+const inRequest = new Set(["Shell", "CreatePlan"]); // tools whose approval request shows everything that the call shows
 
 /** A tool call: a line that unfolds. */
 export function CallRow({ call, id }: { call: Call; id: string }) {

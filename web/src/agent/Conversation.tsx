@@ -8,7 +8,7 @@ import { FoldContext } from "./folds";
 import { Row } from "./Row";
 
 const near = 48; // pixels from the end that count as being there
-const ahead = 15; // rows before the first in sight at which what came before is fetched
+const ahead = 15; // fetch earlier entries when this few rows are left above the first visible one
 
 /** Guesses of heights, until a row is measured. */
 function guess(e: Entry | undefined): number {
@@ -40,8 +40,8 @@ export function Conversation({ follower }: { follower: Follower }) {
     count: entries.length,
     getScrollElement: () => box.current,
     estimateSize: (i) => guess(entries[i]),
-    getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // another one has every row placed anew
-    anchorTo: "end", // what is in sight stays where it is when more comes before it
+    getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // a new function would lay out all rows again
+    anchorTo: "end", // visible rows keep their position when earlier ones are added
     overscan: 12,
     gap: 14,
     paddingStart: more ? 64 : 20,

@@ -17,16 +17,16 @@ import { drop, enqueue, type Outgoing } from "./queue";
 const PickModel = lazy(() => import("../models/PickModel"));
 const w = words.agent;
 
-/** The box for what comes next. While the agent works the server queues it. */
+/** The box for the next prompt. While the agent works, the server queues it. */
 export const FollowUp = memo(function FollowUp({ id, model, busy, archived, queue, outgoing, asked }: { id: string; model: string; busy: boolean; archived: boolean; queue: readonly Waiting[]; outgoing: readonly Outgoing[]; asked: Approval | undefined }) {
   const client = useClient();
   const [text, setText, clear] = useDraft(`follow.${id}`, "");
   const pictures = usePictures();
   const [picking, pick] = useState(false);
-  const [other, setOther, keep] = useDraft<{ choice: Choice; name: string } | undefined>(`model.${id}`, undefined); // another model, from what is sent next on
-  const [used, setUsed] = useState(false); // it stays as high then: what moves under a click is not clicked
+  const [other, setOther, keep] = useDraft<{ choice: Choice; name: string } | undefined>(`model.${id}`, undefined); // another model, from the next prompt on
+  const [used, setUsed] = useState(false); // it keeps its height from then on, so that nothing moves under the pointer
   const { answer, busy: answering } = useAnswer();
-  const answers = asked !== undefined && pictures.pictures.length === 0; // what is written while the agent asks is the answer
+  const answers = asked !== undefined && pictures.pictures.length === 0; // while the agent asks a question, the text is the answer
   const submit = (e: FormEvent) => {
     e.preventDefault();
     if (!text.trim() || answering) return;

@@ -8,7 +8,7 @@ import { words } from "../words";
 
 const w = words.agent;
 
-/** Asks what a fork is to do, and goes to it. */
+/** Asks for the prompt of a fork, creates it and opens it. */
 export function Fork({ id, turn = 0, close }: { id: string; turn?: number; close: () => void }) {
   const client = useClient();
   const [text, setText] = useState("");

@@ -86,7 +86,7 @@ function Continue() {
   );
 }
 
-/** What a turn took, and what can be done with it. */
+/** The duration and usage of a turn, and its actions. */
 function TurnLine({ entry }: Of<"turn">) {
   const { input, output, cacheRead, cacheWrite } = entry.tokens;
   const total = input + output + cacheRead + cacheWrite;
@@ -101,7 +101,7 @@ function TurnLine({ entry }: Of<"turn">) {
   );
 }
 
-const mostReplaced = 200; // entries that are shown of what was replaced
+const mostReplaced = 200; // replaced entries that are shown
 
 function Replaced({ entry }: Of<"replaced">) {
   const [open, flip] = useFold(entry.key, false);

@@ -8,7 +8,7 @@ import { Row } from "./Row";
 
 const most = 300; // entries that are shown, the newest
 
-/** The conversation of a subagent: what it was asked, what it does, and what it came back with. */
+/** The conversation of a subagent: its task, its work and its result. */
 export function SubagentView({ of, call }: { of: Subagent; call: Call }) {
   const { entries, tokens } = of.said;
   const told = entries.filter((e) => e.kind !== "turn");

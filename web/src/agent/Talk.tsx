@@ -17,17 +17,17 @@ export const look = 2_500; // milliseconds between looks at an agent's state
 /** What is known of an agent while one talks to it. */
 export type Talking = { follower: Follower; busy: boolean; outgoing: readonly Outgoing[]; sent: () => void };
 
-/** useTalk follows an agent, and sends what is written to it, whichever part of it is looked at. */
+/** useTalk follows an agent and sends prompts to it, whichever tab is open. */
 export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Talking {
   const client = useClient();
   const follower = useJournal(client, id);
   const { working } = follower.transcript;
-  useEffect(reload, [working, reload]); // what the journal says is known at once
+  useEffect(reload, [working, reload]); // the agent has changed as well
   const outgoing = useOutgoing(client, id, reload);
   return { follower, busy: agent ? isOpen(agent) || working : true, outgoing, sent: reload };
 }
 
-/** The conversation with an agent, and the box for what comes next. */
+/** The conversation with an agent, and the box for the next prompt. */
 export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { agent: Agent; talking: Talking }) {
   const id = agent.id;
   const t = follower.transcript;

@@ -33,7 +33,7 @@ function read(id: string): Outgoing[] {
   return list;
 }
 
-const unkept = "unkept"; // there is no room for it: it is kept for as long as the page is
+const unkept = "unkept"; // the storage is full: it is kept until the page is closed
 
 function write(id: string, list: Outgoing[]): void {
   try {
@@ -62,7 +62,7 @@ const subscribe = (tell: () => void) => {
 const sending = new Set<string>();
 const again = 3_000; // milliseconds, while the server is away
 
-/** useOutgoing is what is on its way to an agent; the first of it is sent. */
+/** useOutgoing returns the prompts on their way to an agent, and sends the first of them. */
 export function useOutgoing(client: Client, id: string, sent: () => void): Outgoing[] {
   const list = useSyncExternalStore(subscribe, () => read(id));
   const [round, setRound] = useState(0);
@@ -81,7 +81,7 @@ export function useOutgoing(client: Client, id: string, sent: () => void): Outgo
           const f = asFailure(e);
           if (f.offline) return void setTimeout(() => setRound((n) => n + 1), again);
           drop(id, first.key);
-          // What the server refuses goes back to where it was written.
+          // A prompt that the server refuses goes back into the box.
           sessionStorage.setItem(`aloft.draft.follow.${id}`, JSON.stringify(first.text));
           toast(f.message, true);
         },

@@ -13,7 +13,7 @@ import { words } from "../words";
 
 const w = words.agent.turn;
 
-/** A point of the conversation to go on from anew: a run, or a turn. */
+/** A point from which the conversation can be retried: a run or a turn. */
 export type Point = { runId: string; text: string; images: Shot[] } | { turn: number };
 
 /** What can be done with the turns of a conversation; free unless the agent works or is archived. */
@@ -52,7 +52,7 @@ export function TurnActs({ point }: { point: Point }) {
   );
 }
 
-/** Asks what is to be said in the place of what was. */
+/** Asks for the prompt that replaces the earlier one. */
 export function Edit({ id, point, close, done }: { id: string; point: Point; close: () => void; done: () => void }) {
   const client = useClient();
   const [text, setText] = useState("turn" in point ? "" : point.text);

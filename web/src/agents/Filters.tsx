@@ -23,7 +23,7 @@ export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
 /** The beginning of a day of this place, some days after another, as the API has times. */
 const dayAt = (text: string, more = 0): string => new Date(new Date(`${text}T00:00`).getTime() + more * day).toISOString();
 
-/** findOf is what to ask the server for. */
+/** findOf returns the query for the server. */
 export function findOf(c: FilterChoice): Find {
   const out: Find = {};
   if (c.search?.trim()) out.search = c.search.trim();
@@ -42,7 +42,7 @@ export function findOf(c: FilterChoice): Find {
 
 const kinds = Object.keys(standings) as Kind[];
 
-/** The search, and what else narrows the list. */
+/** The search box and the other filters of the list. */
 export function Filters({ filters: f, set }: { filters: FilterChoice; set: (now: FilterChoice) => void }) {
   const field = useRef<HTMLInputElement>(null);
   const [text, setText] = useState(f.search ?? "");

@@ -131,7 +131,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
     overscan: 12,
     getItemKey: (i) => rows[i]?.id ?? i,
   });
-  useEffect(() => virtual.measure(), [virtual, questions, rows]); // what asks is higher
+  useEffect(() => virtual.measure(), [virtual, questions, rows]); // rows of agents that ask are higher
   const at = Math.max(0, rows.findIndex((a) => a.id === active));
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;

@@ -16,7 +16,7 @@ type Props = {
   agent: AgentSummary;
   now: number;
   index: number;
-  total: number; // -1 where nobody has counted
+  total: number; // -1 if it was not counted
   top: number; // in pixels
   active: boolean;
   picked: boolean;

@@ -22,7 +22,7 @@ type Form = { text: string; repo?: string; ref: string; model: string; params?: 
 const bounds = ["turns", "tokens", "dollars", "minutes"] as const;
 const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
-/** requestOf makes the request for a new agent of what was filled in. */
+/** requestOf returns the request for a new agent. */
 export function requestOf(f: Form): CreateAgent {
   const out: CreateAgent = { prompt: { text: f.text.trim() } };
   const url = f.repo?.trim();
@@ -55,7 +55,7 @@ export default function Spawn() {
     setForm((old) => ({ ...old, ...change }));
   };
   const standard = settings.data?.defaultRepository ?? "";
-  const [held, hold] = useState<string>(); // what stood there when somebody went into the field: nothing that is loaded meanwhile gets into what they write
+  const [held, hold] = useState<string>(); // the text when the field got the focus, so that a default that loads later does not change what the user types
   const repo = form.repo ?? held ?? (standard || (repos.data?.items[0]?.url ?? "")); // the one of last time, until another is written
   const onlyScripted = models.data?.items.every((m) => m.id === "scripted");
 

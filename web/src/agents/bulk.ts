@@ -8,7 +8,7 @@ import { refreshAgents } from "./store";
 
 const atOnce = 4; // requests, so that a long list is no burst that the server refuses
 
-/** Does something to each, and says how many it could not be done to, and why. */
+/** Applies an action to each agent, and reports how many failed and why. */
 async function each(some: readonly AgentSummary[], what: (a: AgentSummary) => Promise<unknown>): Promise<AgentSummary[]> {
   const left = [...some];
   const done: AgentSummary[] = [];

@@ -8,7 +8,7 @@ export const toneOf: Record<Status, Tone> = {
   asks: "amber", failed: "red", starting: "blue", working: "blue", paused: "amber", done: "green", stopped: "grey", expired: "red", archived: "grey", idle: "grey",
 };
 
-/** statusOf is how an agent stands, in one word: what a person has to know first. */
+/** statusOf returns an agent's status: the one that a person has to know first. */
 export function statusOf(a: AgentSummary): Status {
   if (a.status === "ARCHIVED") return "archived";
   if (a.waitingApprovals) return "asks";
@@ -32,7 +32,7 @@ export function statusOf(a: AgentSummary): Status {
 
 export const isOpen = (a: AgentSummary) => a.runStatus === "CREATING" || a.runStatus === "RUNNING";
 
-const fresh = 24 * 3600 * 1000; // how long a notification tells of a failure, in milliseconds
+const fresh = 24 * 3600 * 1000; // for how long a failure counts as new, in milliseconds
 
 /** needsYou is whether an agent goes no further without a person. */
 export function needsYou(a: AgentSummary, now: number): boolean {
@@ -40,7 +40,7 @@ export function needsYou(a: AgentSummary, now: number): boolean {
   return status === "asks" || ((status === "failed" || status === "expired") && now - Date.parse(a.updatedAt) < fresh);
 }
 
-/** Which agents: what is left out narrows nothing. The server has the last word on what matches. */
+/** A filter for agents; absent fields do not filter. The server decides what matches. */
 export type Find = { search?: string; repository?: string; status?: string; user?: number | "everybody"; from?: string; to?: string };
 
 /** What a list can be narrowed to with one click, as the API's status has it. */
@@ -63,7 +63,7 @@ export function repoName(url = ""): string {
   return path.replace(/\.git$/, "").split("/").filter(Boolean).slice(-2).join("/");
 }
 
-/** listed picks what a filter leaves of the agents that are known, until the server has answered. */
+/** listed filters the agents that are already loaded, until the server has answered. */
 export function listed(known: readonly AgentSummary[], find: Find, now = Date.now()): AgentSummary[] {
   const wanted = (find.search ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   const some = (find.status ?? "").split(",");

@@ -9,7 +9,7 @@ export type Agents = { items: readonly AgentSummary[]; loading: boolean; more: b
 
 const soon = 3_000; // milliseconds between looks
 const away = 10_000; // the same in a tab that nobody looks at
-const ahead = 60; // rows before the end of what is known at which the next page is asked for
+const ahead = 60; // load the next page when this few rows are left
 
 type Page = { ids: string[]; bottom: string; next: string | undefined }; // bottom is when its last one was made
 
@@ -55,7 +55,7 @@ export class AgentStore {
     await this.look();
   };
 
-  /** Says which rows are seen, so that what comes after them is there in time. */
+  /** Sets which rows are visible, so that the following ones are loaded in time. */
   see = (first: number, last: number): void => {
     this.inSight = [first, last];
     if (this.state.more && last > this.state.items.length - ahead) void this.turn(() => this.load(this.pages.length));
@@ -72,7 +72,7 @@ export class AgentStore {
     if (this.watched()) this.timer = window.setTimeout(() => void this.look(), document.hidden ? away : soon);
   }
 
-  /** Lets one thing load at a time; what is asked for meanwhile is left to the next look. */
+  /** Runs one load at a time; requests made meanwhile wait for the next refresh. */
   private turn(what: () => Promise<void>): Promise<void> {
     this.busy ??= what()
       .then(
@@ -141,17 +141,17 @@ export function useAgents(client: Client, find: Find): Agents & Pick<AgentStore,
   return { ...useSyncExternalStore(store.subscribe, store.get), see: store.see };
 }
 
-/** Asks for what the list shows, before anybody looks at it. */
+/** Prefetches the list. */
 export function foreseeAgents(client: Client): void {
   for (const find of [{}, asking]) void storeOf(client, find).refresh();
 }
 
-/** Looks at once at all that is watched, after something was changed. */
+/** Refreshes everything that is watched, after a change. */
 export function refreshAgents(): void {
   for (const store of stores.values()) if (store.watched()) void store.refresh();
 }
 
-/** forget drops what is kept, when another person signs in. */
+/** forget clears the store when another user signs in. */
 export function forgetAgents(): void {
   stores.clear();
 }

@@ -41,7 +41,7 @@ export class Client {
     return this.transport.json(method, `/v1${path}`, body, headers) as Promise<T>;
   }
 
-  /** Prefetches what the page of an agent shows first. */
+  /** Prefetches the first data of an agent's page. */
   foresee(id: string): void {
     for (const path of [`/v1/agents${at(id)}`, `/v1/agents${at(id)}/journal`, recentOf(id)]) this.transport.ahead(path);
   }

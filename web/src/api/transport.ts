@@ -146,7 +146,7 @@ export const network: Transport = {
   },
   source: (address) => {
     const { pathname, search } = new URL(address, location.href);
-    return pathname + search; // keep this page's host, whatever the server calls itself
+    return pathname + search; // keep this page's host, whatever address the server gives
   },
   socket(path, protocol) {
     const url = new URL(path, location.href);

@@ -11,7 +11,7 @@ const w = words.changes;
 
 /** The edits of each turn, newest first. */
 export function ByTurn({ entries, revision, split, said, more, older }: { entries: readonly Entry[]; revision: number; split: boolean; said: Said; more: boolean; older: () => void }) {
-  // eslint-disable-next-line react-hooks/exhaustive-deps -- entries are changed in place; the revision says when
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- entries are changed in place; the revision changes with them
   const turns = useMemo(() => turnsOf(entries).reverse(), [entries, revision]);
   return (
     <div className="scroll files">

@@ -3,7 +3,7 @@ import type { Agent, AgentSummary, CreatePullRequest, ProposedPullRequest, PullR
 export type Tone = "green" | "grey" | "violet" | "red" | "amber";
 type Stand = "open" | "draft" | "merged" | "closed";
 
-/** How a pull request stands, a draft apart from those that are open otherwise. */
+/** The state of a pull request; drafts are distinguished from other open ones. */
 export function standOf(p: Pick<PullRequest, "state" | "draft">): Stand {
   const state = p.state ?? "open";
   return state === "open" && p.draft ? "draft" : state;
@@ -15,7 +15,7 @@ export const toneOfCheck: Record<PullRequestStatus["checks"][number]["state"], T
 /** opened are an agent's pull requests that there are: an attempt that failed has no address. */
 export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?.filter((p) => p.url) ?? [];
 
-/** address is what a link may lead to, of what a forge or an agent has said: a page, and never a script. */
+/** address returns the URL if a link may lead to it: it comes from a forge or an agent, and must not be a script. */
 export const address = (url = "") => (/^https?:\/\//i.test(url) ? url : undefined);
 
 /** A repository of an agent, and the pull request of a branch there. */
@@ -49,10 +49,10 @@ export function rowsOf(agent: Pick<Agent, "repos" | "pullRequests">, made: reado
   ];
 }
 
-/** What a person has written; what they have not touched is absent. */
+/** The fields that the user has edited; others are absent. */
 export type PullForm = { title?: string; body?: string; base?: string; draft: boolean };
 
-/** pullRequestOf is the request of what was filled in: what was left empty, or as it was proposed, stays the server's own, which follow-ups renew. */
+/** pullRequestOf returns the request for a form. Fields left empty or as proposed are omitted: the server writes them and updates them with follow-ups. */
 export function pullRequestOf(repoUrl: string, f: PullForm, proposed?: ProposedPullRequest): CreatePullRequest {
   const out: CreatePullRequest = { repoUrl };
   for (const field of ["title", "body", "base"] as const) {

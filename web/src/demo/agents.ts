@@ -1,6 +1,6 @@
 import type { AgentSummary, PullRequest } from "../api/types";
 
-/** A time so many minutes ago. */
+/** The time a number of minutes ago. */
 export const minutesAgo = (n: number) => new Date(Date.now() - n * 60_000).toISOString();
 
 export const idOf = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
@@ -42,14 +42,14 @@ const first: AgentSummary[] = [
 const verbs = ["Fix", "Speed up", "Document", "Refactor", "Test", "Remove", "Port"];
 const things = ["the importer", "login on Safari", "flaky tests of the cart", "the search index", "rate limits", "the invoice PDF", "CSV export", "the nightly job"];
 
-/** Agents whose pull requests stand in one way or another, by the number of the agent. */
+/** Pull requests in every state, by the number of the agent. */
 const pulled: Record<number, Partial<AgentSummary>> = {
   103: { repos: repo("acme/shop"), pullRequests: [{ repoUrl: "git.example.com/acme/shop", branch: "aloft/retry-webhooks", base: "main", error: { code: "forge_no_token", message: "there is no token for git.example.com (add one to git.credentials in the configuration)" } }] },
   105: { repos: repo("acme/shop"), pullRequests: pull(42, "Test the tax rules, and the rounding of what a cart with nothing but coupons in it comes to in every currency") },
   106: { repos: [...repo("acme/shop"), ...repo("acme/web"), ...repo("acme/infra")], pullRequests: [...pull(43, "Port flaky tests of the cart", { draft: true }), ...pull(46, "Port flaky tests", { repoUrl: "git.example.com/acme/web" })] },
 };
 
-/** Five thousand agents, of which the first have a story. */
+/** Five thousand agents; only the first few have journals of their own. */
 export const agents: AgentSummary[] = [
   ...first,
   ...Array.from({ length: 4987 }, (_, i) =>
@@ -61,7 +61,7 @@ export const agents: AgentSummary[] = [
   ),
 ];
 
-/** Machines that are set up, by a person and by agents. */
+/** Machines that people and agents are setting up. */
 export const setUps = [
   agent(50, "Set up shop", 3, { runStatus: "FINISHED", machine: "ready", env: { type: "cloud", preset: "setup" } }),
   agent(51, "Set up search", 6, { runStatus: "FINISHED", machine: "hibernated", repos: repo("acme/search"), env: { type: "cloud", preset: "vmSetupHelper" } }),

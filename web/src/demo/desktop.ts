@@ -3,7 +3,7 @@ import type { Socket } from "../api/transport";
 const width = 1024;
 const height = 640;
 
-/** What a screen may show: some windows of a person at work. */
+/** The content of the demo's desktop: some windows. */
 function painted(): Uint8ClampedArray {
   const canvas = new OffscreenCanvas(width, height);
   const c = canvas.getContext("2d");
@@ -43,7 +43,7 @@ function painted(): Uint8ClampedArray {
   return c.getImageData(0, 0, width, height).data;
 }
 
-/** The parts of a message, as the protocol writes them (RFC 6143). */
+/** Encodes parts of messages as RFC 6143 (RFB) defines them. */
 const u8 = (...n: number[]) => n;
 const u16 = (...all: number[]) => all.flatMap((n) => [n >> 8, n & 255]);
 const u32 = (...all: number[]) => all.flatMap((n) => [...u16(n >>> 16), ...u16(n & 0xffff)]);
@@ -53,9 +53,9 @@ const cursor = -239 >>> 0;
 const newSize = -223 >>> 0;
 
 /**
- * A desktop in the page, by the protocol that a machine's speaks. It copies what
- * is pasted into it. A hostile one copies words of its own when it is asked to copy, and says that
- * it is huge at any other key.
+ * A desktop inside the page, with the protocol of a machine's desktop (RFB). Text
+ * pasted into it can be copied back. A hostile one returns other text when asked to
+ * copy, and announces an enormous size at any other key.
  */
 export function desktop(hostile: boolean): Socket {
   let got: number[] = [];
@@ -68,7 +68,7 @@ export function desktop(hostile: boolean): Socket {
     queueMicrotask(() => out.onmessage?.(all.buffer));
   };
   const update = (x: number, y: number, w: number, h: number, encoding: number, ...data: ArrayLike<number>[]) => say([...u8(0, 0), ...u16(1, x, y, w, h), ...u32(encoding)], ...data);
-  /** The length of the message that begins what was heard, 0 while that is not known. */
+  /** The length of the first message in the received bytes; 0 while it is not known. */
   const lengthOf = () => {
     const long = (at: number) => (got.length < at + 4 ? 0 : at + 4 + (((got[at] ?? 0) << 24) | ((got[at + 1] ?? 0) << 16) | ((got[at + 2] ?? 0) << 8) | (got[at + 3] ?? 0)));
     if (step < 3) return [12, 1, 1][step] ?? 0;

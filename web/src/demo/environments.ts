@@ -4,7 +4,7 @@ import { minutesAgo } from "./agents";
 
 const environmentJson = `{
   "build": { "dockerfile": "Dockerfile" },
-  "instal": "npm ci", // a slip of the hand
+  "instal": "npm ci", // a typing error that the editor marks
   "start": "sudo service postgresql start",
   "terminals": [{ "name": "web", "command": "npm run dev" }],
   "ports": [3000, 70000]
@@ -35,7 +35,7 @@ export const secrets = [secret("NPM_TOKEN", "team", "build_secret", 4000), secre
 
 export const environmentSecrets = [secret("STRIPE_KEY", "environment", "runtime_secret", 300), secret("PRISMA_ENGINE", "environment", "environment_variable", 4000)];
 
-/** A little of the schema. */
+/** An extract of the schema. */
 export const schema: Schema = {
   type: "object",
   properties: {
@@ -46,7 +46,7 @@ export const schema: Schema = {
   },
 };
 
-/** What a server says of the demonstration's own text. */
+/** The server's findings about the demo's text. */
 export const checked = (text: string): Checked => ({
   findings: [
     ...(text.includes('"instal"') ? [{ line: 3, column: 3, key: "instal", severity: "warning" as const, message: "there is no such key, and it has no effect", instead: 'write "install"' }] : []),
@@ -75,13 +75,13 @@ export const snapshots = [
 
 export const proposal = { id: snapshots[0]?.id ?? "", environmentJson: `{\n  "snapshot": "${snapshots[0]?.id ?? ""}",\n  "install": "npm ci",\n  "terminals": [{"name": "dev", "command": "npm run dev"}]\n}\n`, why: ["snapshot: the disk as you left it", "install: what you ran that a switch of branches asks for again"] };
 
-/** What an agent has pushed. */
+/** The environment that an agent has pushed. */
 export const proposed: Proposed = {
   path: ".aloft/environment.json", branch: "aloft/find-out-how-a-machine", findings: [],
   environmentJson: '{\n  // node 20 is the base\'s own\n  "install": "sudo apt-get install -y libvips-dev\\nnpm ci",\n  "start": "sudo service postgresql start",\n  "terminals": [{ "name": "web", "command": "npm run dev" }],\n  "ports": [{ "port": 3000, "name": "web" }]\n}\n',
 };
 
-/** How the versions of the demonstration differ: what one has lost, and what another has. */
+/** The differences between the demo's versions. */
 export function versionDiff(from: string, to: string): VersionDiff {
   const older = from || (versions[versions.findIndex((v) => v.versionId === to) + 1]?.versionId ?? "");
   const linesOf = (id: string) => versions.find((v) => v.versionId === id)?.environmentJson.trimEnd().split("\n") ?? [];

@@ -4,7 +4,7 @@ import type { FileEntry } from "../api/types";
 const deliver = `import { clock } from "../clock";
 import { type Item, outbox } from "./outbox";
 
-const most = 24 * 3600 * 1000; // milliseconds that a delivery is tried for
+const most = 24 * 3600 * 1000; // milliseconds for which a delivery is retried
 
 /** Sends what waits, and keeps what could not be sent for later. */
 export async function deliver(url: string, now = clock.now()): Promise<number> {
@@ -50,7 +50,7 @@ const contents = new Map<string, Uint8Array<ArrayBuffer>>([
 ]);
 const sizes: Record<string, number> = { "trace.log": 48_300_000 };
 
-/** What a folder of the demonstration has. */
+/** The content of a folder of the demo. */
 export function listOf(folder: string): { items: FileEntry[] } {
   const base = folder === "." ? "" : `${folder}/`;
   const found = new Map<string, FileEntry>();
@@ -72,7 +72,7 @@ export function bytesOf(path: string): { bytes: Uint8Array<ArrayBuffer>; tag: st
   return { bytes, tag: `${bytes.length}` };
 }
 
-/** Writes a file, as long as the page is there. */
+/** Writes a file; it is lost when the page is closed. */
 export function write(path: string, body: unknown): unknown {
   if (body instanceof Blob) void body.arrayBuffer().then((b) => contents.set(path, new Uint8Array(b)));
   return { sizeBytes: body instanceof Blob ? body.size : 0, sha256: `${body instanceof Blob ? body.size : 0}` };

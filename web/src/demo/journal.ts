@@ -11,7 +11,7 @@ export type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kin
 export const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
 export const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
-/** A screenshot, as far as a demonstration has one. */
+/** A screenshot, generated here. */
 export const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="960" height="600" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
 export const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
@@ -55,7 +55,7 @@ const todos = (n: number) =>
 
 export const inTask = (callId: string, events: readonly Bare[]): Bare[] => events.map(({ kind, data }) => ({ kind: "task.event", data: { callId, kind, data } }));
 
-/** Two subagents: one has come back, one works. */
+/** Two subagents: one has finished, one is working. */
 const tasks: Bare[] = [
   replied(
     { text: "Two questions are independent of each other. I have subagents look." },
@@ -79,7 +79,7 @@ const tasks: Bare[] = [
   ]),
 ];
 
-/** An agent at work: every tool, and the end still to come. */
+/** A working agent that has used every tool. */
 const working: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Webhooks that fail are lost. Retry them with exponential backoff for a day, and make sure that nothing is sent twice after a crash." }, { image: { mediaType: "image/png" } }] } } },
   ...boot,
@@ -114,7 +114,7 @@ const working: Bare[] = [
   { kind: "prompt.queued", data: { runId: "run-next", prompt: { role: "user", blocks: [{ text: "Then say in the changelog how long a delivery is retried." }] } } },
 ];
 
-/** One that was taken back: what was replaced is folded. */
+/** An agent that was rewound: the replaced part is folded. */
 const retried: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Translate the emails into Portuguese." }] } } },
   ...boot,
@@ -158,7 +158,7 @@ const failed: Bare[] = [
   { kind: "run.ended", data: { status: "ERROR", failure: { code: "model_unauthorized", message: "the model refused the key of the configuration: 401 invalid x-api-key", hint: "mend the key of the model in the configuration" } } },
 ];
 
-/** One whose model is overloaded: the third of its attempts has failed just now. */
+/** An agent whose model is overloaded: the third attempt has just failed. */
 const overloaded: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Sort the imports." }] } } },
   ...boot,
@@ -182,7 +182,7 @@ const starting: Bare[] = [
 
 const evil = "<img src=x onerror=alert(8)>\u001b]0;evil\u0007\u001b[31m [x](javascript:alert(8)) \u202Egnp.exe\n" + "long ".repeat(20_000);
 
-/** What a hostile agent says: none of it may be more than text. */
+/** A hostile agent's output: the page must show all of it as text. */
 const hostile: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "<script>alert('prompt')</script> \u202Eabc" }] } } },
   ...boot,
@@ -209,7 +209,7 @@ const hostile: Bare[] = [
   ),
 ];
 
-/** One whose person and model write Arabic around code. */
+/** An agent whose user and model write Arabic around code. */
 const arabic: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "اكتب اختبارات لصفحة الدفع.\nmake test && make lint\nThen push." }] } } },
   ...boot,
@@ -220,7 +220,7 @@ const arabic: Bare[] = [
   { kind: "run.ended", data: { status: "FINISHED", result: "تم." } },
 ];
 
-/** One that prints far more than anybody reads, and turns text around. */
+/** An agent with very long output, and with characters that reverse the direction of text. */
 function flood(): Bare[] {
   const wide = "w".repeat(10 << 20);
   const tall = "line of a file\n".repeat(100_000);
@@ -239,7 +239,7 @@ function flood(): Bare[] {
   ];
 }
 
-/** A long one, of so many events. */
+/** A long journal with the given number of events. */
 function long(events: number): Bare[] {
   const out: Bare[] = [{ kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Go on for as long as it takes." }] } } }, ...boot];
   for (let i = 0; out.length < events; i++) {
@@ -251,7 +251,7 @@ function long(events: number): Bare[] {
   return out;
 }
 
-/** An agent that sets a machine up; at first without its end. */
+/** An agent that sets up a machine and has not finished. */
 const settingUp: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Find out how to set up a machine for this repository, and propose an environment." }] } } },
   ...boot,
@@ -274,14 +274,14 @@ const journals: Record<string, () => Bare[]> = {
 const kept = new Map<string, Event[]>();
 const summaries = new Map<string, Journal>();
 
-/** The journal of an agent of the demonstration. */
+/** The journal of one of the demo's agents. */
 export function journalOf(id: string): Event[] {
   const events = kept.get(id) ?? made(id);
   kept.set(id, events);
   return events;
 }
 
-/** What a server says of the whole journal. */
+/** The server's summary of the journal. */
 export function summary(id: string): Journal {
   const before = summaries.get(id);
   if (before) return before;

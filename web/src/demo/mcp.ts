@@ -1,4 +1,4 @@
-/** MCP servers as the demonstration has them. */
+/** The demo's MCP servers. */
 import type { AgentMcpServer, McpServer, McpTest } from "../api/types";
 import { minutesAgo } from "./agents";
 

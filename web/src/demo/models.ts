@@ -3,7 +3,7 @@ import type { Model } from "../api/types";
 const effort = { id: "effort", displayName: "Effort", values: [{ value: "low", displayName: "Low" }, { value: "medium", displayName: "Medium" }, { value: "high", displayName: "High" }] };
 const thinking = { id: "thinking", displayName: "Thinking", values: [{ value: "on", displayName: "On" }, { value: "off", displayName: "Off" }] };
 
-/** The models of the demonstration: one has parameters. */
+/** The demo's models; one has parameters. */
 export const models: Model[] = [
   {
     id: "opus", displayName: "Claude Opus", aliases: ["default"], parameters: [effort, thinking],

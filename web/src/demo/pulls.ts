@@ -5,7 +5,7 @@ import { agents, idOf } from "./agents";
 type Check = PullRequestStatus["checks"][number];
 const check = (name: string, state: Check["state"], summary = ""): Check => ({ name, state, url: "https://git.example.com/acme/shop/checks/1", ...(summary ? { summary } : {}) });
 
-/** What the forge has of pull requests, by their numbers. */
+/** The forge's data about pull requests, by number. */
 const more: Record<number, Partial<PullRequestStatus>> = {
   41: { checksState: "success", checks: [check("build", "success"), check("test", "success")] },
   42: { checksState: "failure", checks: [check("build", "success"), check("test (node 22)", "failure", "2 of 318 tests failed: keeps coupons, rounds taxes of a cart with nothing in it"), check("lint", "pending"), check("coverage", "neutral")] },
@@ -16,16 +16,16 @@ const more: Record<number, Partial<PullRequestStatus>> = {
 
 const of = (id: string) => agents.find((a) => a.id === id);
 
-/** The pull requests of an agent, as the forge has them now. */
+/** An agent's pull requests, in their current state at the forge. */
 export const standings = (id = "") => ({ items: of(id)?.pullRequests?.map((p) => ({ ...p, checks: [], ...more[p.number ?? 0] })) ?? [] });
 
-/** What the server would make up for a pull request. */
+/** The title and text that the server proposes for a pull request. */
 export const proposedPull = (id = ""): ProposedPullRequest => ({
   repoUrl: "git.example.com/acme/shop", branch: "aloft/retry-webhooks", base: "main", title: "outbox: retry failed webhooks with backoff",
   body: `Deliveries that fail are tried again after 1, 4 and 16 minutes, with the id that they had.\n\nCommits:\n\n- outbox: retry failed webhooks with backoff\n- outbox: test that the id stays\n\n---\nMade by the agent [${of(id)?.name ?? ""}](https://aloft.example.com/agents/${id}).`,
 });
 
-/** Opens a pull request; the forge of one agent has no token. */
+/** Opens a pull request. For one agent it fails, since the forge has no token. */
 export function openPull(id = "", body: unknown): PullRequest {
   const { repoUrl = "", title, base, draft } = body as CreatePullRequest;
   const agent = of(id);

@@ -28,7 +28,7 @@ const approvalOf = (n: number, callId: string, tool: string, minutes: number, mo
   id: `apr-${n}`, agentId: idOf(n), runId: `run-${n}`, callId, tool, subject: "", why: "it waits for your answer", entries: [], askedAt: minutesAgo(minutes), ...more,
 });
 
-/** What agents of the demonstration ask by themselves. */
+/** Questions that the demo's agents ask with AskQuestion. */
 export const asks = (): Approval[] => [
   approvalOf(16, "pb1", "Shell", 10, { subject: publish, reason: "Build and publish", why: "no entry of your allowlist allows git push", entries: ["npm run build", "git push"] }),
   approvalOf(16, "pb2", "Shell", 10, { id: "apr-16-2", subject: long, reason: "Copy the files", why: "no entry of your allowlist allows cp", entries: ["cp", "rm"] }),
@@ -38,11 +38,11 @@ export const asks = (): Approval[] => [
   approvalOf(14, "p2", "CreatePlan", 9, { subject: plan.name, reason: plan.overview, change: `${plan.plan}\n\n${plan.todos.map((t) => `- [ ] ${t.content}`).join("\n")}`, why: "it waits until you have judged its plan" }),
 ];
 
-/** A command that is longer than a row, and one that is longer than a card. */
+/** A command that does not fit in a row, and one that does not fit in a card. */
 const publish = "npm run build && npm test -- --run --reporter=dot && git add --all dist && git commit --message 'Release' && git push --force origin main";
 const long = Array.from({ length: 40 }, (_, i) => `cp dist/${i}.js release/${i}.js`).join(" &&\n") + " &&\nrm -rf ~/backups";
 
-/** One that asks for two commands, neither of which fits where it is cut. */
+/** An agent that asks for approval of two commands, both too long to be shown completely. */
 export const publishing = (): Bare[] => [
   prompt("Publish the release."),
   ...boot,
@@ -52,7 +52,7 @@ export const publishing = (): Bare[] => [
 
 const asked = (n: number): Bare[] => asks().filter((a) => a.agentId === idOf(n)).map((approval): Bare => ({ kind: "approval.asked", data: { approval } }));
 
-/** One that has asked, and asks again. */
+/** An agent that has asked before and asks again. */
 export const wondering = (): Bare[] => [
   prompt("Keep the carts of guests for a month."),
   ...boot,
@@ -64,7 +64,7 @@ export const wondering = (): Bare[] => [
   ...asked(13),
 ];
 
-/** One that plans: the first plan did not please. */
+/** An agent in plan mode whose first plan was rejected. */
 export const planning = (): Bare[] => [
   prompt("Searches are slow while products are imported. Plan how to mend that.", "plan"),
   ...boot,

@@ -2,7 +2,7 @@ import type { Socket } from "../api/transport";
 
 const prompt = "\x1b[1;32magent\x1b[0m:\x1b[1;34m/workspace\x1b[0m$ ";
 
-/** A terminal that says what is typed. */
+/** A terminal that echoes what is typed. */
 export function shell(): Socket {
   let line = "";
   const out: Socket = {

@@ -1,6 +1,6 @@
 import { boot, call, done, inTask, replied, usage, type Bare } from "./journal";
 
-/** What the computer-using subagent does: some of it acts, some only looks. */
+/** The calls of a computer-use subagent: some act, some only take a screenshot. */
 const acted = (callId: string, text: string, n: number, pictures: number, cursor: { x: number; y: number }, durationMs: number): Bare[] => [
   { kind: "call.judged", data: { callId, treatment: "run", by: "policy" } },
   { kind: "call.sent", data: { callId } },
@@ -34,7 +34,7 @@ const watched = (): Bare[] => [
   { kind: "call.delta", data: { callId: "w2_0_0", stdout: "tax: 412 of 900 cases\n" } },
 ];
 
-/** One that has a subagent use the desktop, while another works in the background. */
+/** An agent with one subagent that uses the desktop and another in the background. */
 export const delegating = (): Bare[] => [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Write tests for the tax rules, and try the form as a customer would." }] } } },
   ...boot,

@@ -17,8 +17,8 @@ import { recording } from "./video";
 import { asks } from "./questions";
 
 /**
- * A server in the page, with data of its own: every view can be looked at
- * without one. The address chooses a state: ?demo=empty, loading, error, offline, slow or stream.
+ * A server inside the page, with sample data, so that every view can be seen
+ * without a real server. The address selects a state: ?demo=empty, loading, error, offline, slow or stream.
  */
 const state = new URLSearchParams(location.search).get("demo") ?? "";
 
@@ -93,7 +93,7 @@ const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/rules\/(me|team)\/([^/]+)$/, ([, owner, name]) => ({ owner, name, text: rules[`${owner}/${name}`] ?? "" })],
 ];
 
-/** In the state slow replies take a while, and come in an order of their own. */
+/** In the state "slow", replies are delayed and arrive in another order. */
 const taken = (path: string) => (state === "slow" ? new Promise((r) => setTimeout(r, 60 + ((path.length * 37) % 240))) : undefined);
 
 const never = new Promise<never>(() => undefined);

@@ -1,6 +1,6 @@
 let made: Promise<string> | undefined;
 
-/** The address of a short recording, which the page makes itself. */
+/** The address of a short recording that the page generates. */
 export function recording(): Promise<string> {
   made ??= record();
   return made;

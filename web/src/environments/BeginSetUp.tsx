@@ -15,7 +15,7 @@ type Way = keyof typeof w.ways;
 const ways = Object.keys(w.ways) as Way[];
 const wayOf = (preset = ""): Way | undefined => ways.find((p) => p === preset);
 
-/** Asks for which repository a machine is to be set up, and by whom, and lists those that are. */
+/** Asks which repository to set up a machine for, and who does it; lists the machines that are being set up. */
 export default function BeginSetUp() {
   const client = useClient();
   const repositories = useLoad(client.repositories, []);

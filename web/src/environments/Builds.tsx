@@ -11,7 +11,7 @@ import { words } from "../words";
 const w = words.environments;
 const tones: Record<Build["status"], string> = { IN_PROGRESS: "blue", SUCCEEDED: "green", FAILED: "red", CANCELLED: "grey", SKIPPED: "grey" };
 
-/** The builds of an environment, with their logs as they come. */
+/** The builds of an environment, with live logs. */
 export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.builds(of.id), [of.id], 3_000);
@@ -93,9 +93,9 @@ export function Builds({ of, may }: { of: EnvironmentDetail; may: boolean }) {
   );
 }
 
-const longest = 400_000; // characters of a log that are shown, the newest
+const longest = 400_000; // the most recent characters of a log that are shown
 
-/** A build's log, as it comes; it is read again where the connection was cut. */
+/** A build's live log; after a lost connection it continues where it stopped. */
 function Log({ environment, build }: { environment: string; build: string }) {
   const client = useClient();
   const [text, setText] = useState("");

@@ -13,7 +13,7 @@ import { given, Head, Proposal, SaveDisk, useProposal, Views } from "./Proposal"
 const Terminal = lazy(() => import("../machine/Terminal"));
 const w = words.setUp;
 
-/** A machine that an agent sets up: the conversation with it, and what it proposes. */
+/** A machine that an agent sets up: the conversation, and the agent's proposal. */
 export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent> }) {
   const client = useClient();
   const id = agent.id;
@@ -21,10 +21,10 @@ export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent>
   const open = isOpen(agent);
   const [draft, setDraft] = useProposal(id);
   const [view, setView] = useState<"talk" | "terminal" | "proposal">("talk");
-  // While it works there is nothing to look at; each of its runs may leave another proposal.
+  // There is no proposal while the agent works; each of its runs may make a new one.
   const proposed = useLoad(() => (open ? Promise.resolve(null) : client.proposedEnvironment(id)), [id, agent.latestRunId, open]);
   const theirs = proposed.data?.environmentJson;
-  const another = theirs !== undefined && theirs !== draft.theirs && theirs !== draft.text; // what was committed is theirs, too
+  const another = theirs !== undefined && theirs !== draft.theirs && theirs !== draft.text; // a committed proposal is the agent's as well
   const touched = draft.text !== draft.given;
   const take = () => proposed.data && setDraft(given(proposed.data.environmentJson, { theirs: proposed.data.environmentJson, why: [w.proposes(proposed.data.path, proposed.data.branch), ...proposed.data.findings] }));
   useEffect(() => {

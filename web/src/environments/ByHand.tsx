@@ -8,7 +8,7 @@ import { Head, Proposal, SaveDisk, useProposal, Views } from "./Proposal";
 const Terminal = lazy(() => import("../machine/Terminal"));
 const w = words.setUp;
 
-/** A machine that a person sets up in a shell. */
+/** A machine that a person sets up in a terminal. */
 export function ByHand({ agent }: { agent: Agent }) {
   const [draft, setDraft] = useProposal(agent.id);
   const [view, setView] = useState<"terminal" | "proposal">(draft.text ? "proposal" : "terminal");

@@ -17,7 +17,7 @@ const first = `{
 }
 `;
 
-/** Asks for what an environment is called and for which repositories it is: of a new one, or one that is there. */
+/** The form for the name and repositories of a new or existing environment. */
 export function Details({ of, close, done }: { of?: EnvironmentDetail; close: () => void; done?: () => void }) {
   const client = useClient();
   const admin = useMay("admin");
@@ -40,7 +40,7 @@ export function Details({ of, close, done }: { of?: EnvironmentDetail; close: ()
       setBusy(false);
       const failure = asFailure(e);
       setProblem(failure.message);
-      if (!failure.offline) setForm((f) => ({ ...f, key: newKey() })); // what is sent next is another request
+      if (!failure.offline) setForm((f) => ({ ...f, key: newKey() })); // the next submission is a new request
     }
   };
   return (

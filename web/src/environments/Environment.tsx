@@ -15,7 +15,7 @@ import { Snapshots } from "./Snapshots";
 
 const w = words.environments;
 
-/** One environment: what it says and said, and what was made of it. */
+/** One environment: its file, versions, builds and snapshots. */
 export default function Environment({ id, part }: { id: string; part: Part }) {
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.environment(id), [id], 15_000);

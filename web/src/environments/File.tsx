@@ -9,18 +9,18 @@ import { EnvironmentText } from "./Text";
 
 const w = words.environments;
 
-/** What an environment says. What is written and not saved stays in this tab, over a reload too. */
+/** The editor of an environment's file. Unsaved text survives a reload of this tab. */
 export function File({ of, may, reload }: { of: EnvironmentDetail; may: boolean; reload: () => void }) {
   const client = useClient();
   const [draft, setDraft, clear] = useDraft<{ text: string; version: string } | null>(`environment.${of.id}`, null);
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
   const [round, setRound] = useState(0);
-  const shown = useRef(draft?.text ?? of.environmentJson); // what the editor has
+  const shown = useRef(draft?.text ?? of.environmentJson); // the text in the editor
   const dirty = draft !== null && draft.text !== of.environmentJson;
   const clash = dirty && draft.version !== of.versionId;
   useEffect(() => {
-    if (draft && !dirty) clear(); // it was saved, or taken back
+    if (draft && !dirty) clear(); // it was saved or undone
     if (dirty || shown.current === of.environmentJson) return;
     shown.current = of.environmentJson; // somebody has changed it
     setRound((n) => n + 1);

@@ -12,7 +12,7 @@ import { words } from "../words";
 
 const w = words.environments;
 
-/** What an environment said before, what was changed, and a way back to it. */
+/** The earlier versions of an environment, their differences, and a button that restores one. */
 export function History({ of, may, reload }: { of: EnvironmentDetail; may: boolean; reload: () => void }) {
   const client = useClient();
   const list = useLoad(() => client.environmentHistory(of.id), [of.id, of.versionId]);
@@ -88,14 +88,14 @@ export function History({ of, may, reload }: { of: EnvironmentDetail; may: boole
 
 type Comparing = { id: string; from: string; to: string; set: (pair: { from: string; to: string }) => void; options: { id: string; name: string }[] };
 
-/** How one version differs from another. */
+/** The differences between two versions. */
 function Compare({ id, from, to, set, options }: Comparing) {
   const client = useClient();
   const [split, setSplit] = useSplit();
   const { data: now, failure, reload } = useLoad(() => client.environmentDiff(id, from, to), [id, from, to]);
   const last = useRef(now);
   if (now) last.current = now;
-  const data = failure ? undefined : last.current; // until the next has come: nothing jumps
+  const data = failure ? undefined : last.current; // keep the old one until the next has loaded, so that the layout does not shift
   const [file] = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
   const pick = (label: string, value: string, choose: (id: string) => void, none: boolean) => (
     <label className="field">

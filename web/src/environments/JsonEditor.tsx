@@ -26,7 +26,7 @@ const theme = EditorView.theme({
   ".cm-key-help": { padding: "6px 10px", maxWidth: "360px", fontSize: "12.5px", fontFamily: "var(--font)" },
 });
 
-/** The editor of an environment.json: it completes by the schema, says what keys are, and marks findings. */
+/** The editor of an environment.json: it completes from the schema, describes keys, and marks findings. */
 export default function JsonEditor({ text, changed, save, schema, findings, goTo }: Props) {
   const view = useRef<EditorView>(null);
   const known = useRef(schema);
@@ -69,7 +69,7 @@ export default function JsonEditor({ text, changed, save, schema, findings, goTo
   return <Editor path="environment.json" text={text} changed={changed} save={save} extensions={extensions} />;
 }
 
-/** offsetOf finds a line and a column in bytes in a text that may have become another since. */
+/** offsetOf converts a line, and a column in bytes, to an offset. The text may have changed since they were computed. */
 function offsetOf(doc: Text, { line, column }: { line: number; column: number }): number {
   const at = doc.line(Math.min(line, doc.lines));
   const before = new TextDecoder().decode(new TextEncoder().encode(at.text).slice(0, column - 1));
@@ -83,7 +83,7 @@ function diagnosticOf(doc: Text, f: Finding): Diagnostic {
   return { from, to: from + length, severity: f.severity, message: f.message + (f.instead ? `; ${f.instead}` : "") };
 }
 
-/** keyAt is the key that a position is in. */
+/** keyAt returns the key at a position. */
 function keyAt(text: string, position: number): { key: string; path: (string | number)[]; from: number; to: number } | undefined {
   const { slot, from, path } = placeIn(text, position);
   const key = slot === "key" && /^"((?:[^"\\\n]|\\.)*)"/.exec(text.slice(from));
@@ -94,7 +94,7 @@ function completions(schema: Schema, c: CompletionContext): CompletionResult | n
   const text = c.state.sliceDoc();
   const place = placeIn(text, c.pos);
   if (place.slot === "none" || (!c.explicit && !place.word && text[c.pos - 1] !== '"')) return null;
-  const close = /^[^\s,:{}[\]]*"/.exec(text.slice(c.pos))?.[0].length ?? 0; // what is left of a string that is there
+  const close = /^[^\s,:{}[\]]*"/.exec(text.slice(c.pos))?.[0].length ?? 0; // the rest of an existing string
   const quoted = text[place.from] === '"';
   const result = { from: place.from, to: c.pos + (quoted ? close : 0), filter: false };
   const fits = (word: string) => word.toLowerCase().includes(place.word.toLowerCase());

@@ -12,14 +12,14 @@ import { EnvironmentText } from "./Text";
 
 const w = words.setUp;
 
-/** An environment.json on its way: as it was given, and as it is now. theirs is what the agent proposed when it was taken. */
+/** A draft of an environment.json: the text at the start and the current one. theirs is the agent's proposal at the start. */
 export type Draft = { text: string; given: string; why: string[]; snapshot: string; theirs: string };
 export const given = (text: string, more: Partial<Draft> = {}): Draft => ({ text, given: text, why: [], snapshot: "", theirs: "", ...more });
 
-/** useProposal keeps it in this tab, over a reload too. */
+/** useProposal keeps the draft in this tab; it survives a reload. */
 export const useProposal = (id: string) => useDraft(`setup.${id}`, given(""));
 
-/** The head of a machine that is set up, and the way out of it, unless something else stands in its place. */
+/** The heading of a machine's set-up, with the button that leaves it unless the caller gives another. */
 export function Head({ agent, instead, children }: { agent: Agent; instead?: ReactNode; children?: ReactNode }) {
   const client = useClient();
   const discard = () => {
@@ -52,7 +52,7 @@ export function Head({ agent, instead, children }: { agent: Agent; instead?: Rea
 
 type View = keyof typeof w.views;
 
-/** Chooses what of it is looked at. */
+/** Selects the tab. */
 export function Views<V extends View>({ of, view, setView, proposed }: { of: readonly V[]; view: V; setView: (v: V) => void; proposed: boolean }) {
   return (
     <div className="pick" role="group" aria-label={w.viewsLabel}>
@@ -65,7 +65,7 @@ export function Views<V extends View>({ of, view, setView, proposed }: { of: rea
   );
 }
 
-/** Saves the machine's disk, of which an environment.json is proposed. */
+/** Saves the machine's disk; the server then proposes an environment.json. */
 export function SaveDisk({ agent, first = false, saved }: { agent: Agent; first?: boolean; saved: (d: Draft) => void }) {
   const client = useClient();
   const [saving, setSaving] = useState(false);
@@ -88,7 +88,7 @@ export function SaveDisk({ agent, first = false, saved }: { agent: Agent; first?
   );
 }
 
-/** The environment.json that is proposed, to be changed, tried, and then committed or kept. */
+/** The proposed environment.json, which can be edited, tried, and then committed or saved. */
 export function Proposal({ agent, draft, setDraft }: { agent: Agent; draft: Draft; setDraft: (now: (old: Draft) => Draft) => void }) {
   const client = useClient();
   const [news, setNews] = useState<string[]>([]);

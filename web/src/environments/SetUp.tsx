@@ -4,7 +4,7 @@ import { Failed, Loading } from "../parts/State";
 import { ByAgent } from "./ByAgent";
 import { ByHand } from "./ByHand";
 
-/** A machine that is being set up, by a person in a shell or by an agent, and what is made of it. */
+/** The page of a machine that a person or an agent is setting up. */
 export default function SetUp({ id }: { id: string }) {
   const client = useClient();
   const loaded = useLoad(() => client.agent(id), [id], look);

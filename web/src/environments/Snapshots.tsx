@@ -12,7 +12,7 @@ import { words } from "../words";
 const w = words.environments;
 const day = (at: string) => new Date(at).toLocaleDateString();
 
-/** The saved disks that machines of an environment's repositories may start from. */
+/** The snapshots from which machines for an environment's repositories can start. */
 export function Snapshots({ of }: { of: EnvironmentDetail }) {
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.snapshots(of.id), [of.id], 15_000);

@@ -12,9 +12,9 @@ const w = words.environments;
 const none: readonly Finding[] = [];
 let schema: Promise<Schema> | undefined;
 
-const pause = 250; // milliseconds without a letter, after which a text is checked
+const pause = 250; // milliseconds without typing, after which the text is checked
 
-/** Has the server check a text as it changes, as `aloft env check` does. What it said of the text before stays meanwhile. */
+/** Has the server check a text when it changes, as `aloft env check` does. Until then the previous findings are shown. */
 function useChecked(text: string): { checked?: Checked; fresh: boolean; problem: string } {
   const client = useClient();
   const [state, setState] = useState<{ of?: string; checked?: Checked; problem: string }>({ problem: "" });
@@ -35,7 +35,7 @@ function useChecked(text: string): { checked?: Checked; fresh: boolean; problem:
   return { ...state, fresh: state.of === text };
 }
 
-/** An environment.json, to be changed where somebody may, with what is wrong with it and what it means. */
+/** An environment.json, editable for those who may change it, with its findings and its meaning. */
 export function EnvironmentText({ text, first, changed, save }: { text: string; first: string; changed?: ((text: string) => void) | undefined; save: () => void }) {
   const client = useClient();
   const { checked, fresh, problem } = useChecked(text);
@@ -43,7 +43,7 @@ export function EnvironmentText({ text, first, changed, save }: { text: string; 
   const [goTo, setGoTo] = useState<{ line: number; column: number }>();
   useEffect(() => {
     schema ??= client.environmentSchema();
-    schema.then(setKnown, () => (schema = undefined)); // it completes nothing then
+    schema.then(setKnown, () => (schema = undefined)); // without the schema there is no completion
   }, [client]);
   const findings = checked?.findings ?? none;
   const errors = findings.filter((f) => f.severity === "error").length;

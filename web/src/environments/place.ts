@@ -1,17 +1,17 @@
 import type { Schema } from "../api/client";
 
-/** Where in a JSON text with comments, whole or not, a position is. */
+/** The place of a position in a JSON text with comments, which may be incomplete. */
 export type PlaceIn = {
-  path: (string | number)[]; // of the object that a key is in, or of the value
+  path: (string | number)[]; // of the object with the key, or of the value
   slot: "key" | "value" | "none";
   from: number; // where the word or the string at the position begins
-  word: string; // of it, before the position, without its quote
-  have: string[]; // the keys that its object has before
+  word: string; // the part of it before the position, without the quote
+  have: string[]; // the keys before it in the same object
 };
 
 type Frame = { array: boolean; index: number; key: string; keys: string[]; wants: "key" | "colon" | "value" | "comma" };
 
-/** placeIn reads the text up to the position. */
+/** placeIn parses the text up to the position. */
 export function placeIn(text: string, position: number): PlaceIn {
   const frames: Frame[] = [];
   let i = 0;
@@ -75,7 +75,7 @@ export function placeIn(text: string, position: number): PlaceIn {
   return place(position, "");
 }
 
-/** schemasAt are what a schema says of a place. */
+/** schemasAt returns the parts of a schema that apply to a place. */
 export function schemasAt(schema: Schema, path: (string | number)[]): Schema[] {
   let at = wide(schema);
   for (const step of path) {

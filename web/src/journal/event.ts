@@ -37,7 +37,7 @@ type Bodies = {
   "call.classified": { usage?: Tokens };
   "task.began": { callId: string; id: string; type: string; description: string; task: string; model: string; readOnly?: boolean; background?: boolean };
   "task.event": { callId: string; kind: string; data: unknown }; // an event of a subagent's conversation
-  "task.ended": { callId: string; status: string; durationMs: number; turns: number; toolCalls: number; usage: Tokens; told?: string }; // told where it worked in the background
+  "task.ended": { callId: string; status: string; durationMs: number; turns: number; toolCalls: number; usage: Tokens; told?: string }; // told: if it worked in the background
   compacted: { summary: string; usage?: Tokens };
   "cancel.asked": { reason: string };
   "agent.paused": object;
@@ -46,7 +46,7 @@ type Bodies = {
   pushed: { branch: string; commit: string };
   "pull_request.opened": { pullRequest: { url?: string } };
   "pull_request.failed": { failure: { code: string; message: string; hint?: string } };
-  "approval.asked": { approval: Approval & { task?: string } }; // without its agentId, and without entries where there are none
+  "approval.asked": { approval: Approval & { task?: string } }; // without agentId; entries is absent if there are none
   "approval.answered": { approvalId: string; decision: string; message?: string };
   "run.ended": { status: string; result?: string; failure?: { code: string; message: string; hint?: string } };
 };

@@ -113,7 +113,7 @@ export class Transcript {
     }
     for (const e of events) {
       t.add(e);
-      if (e.seq === whole.head && whole.todos.length > 0) t.todos = whole.todos; // as it was before what is here, where the conversation was taken back to there
+      if (e.seq === whole.head && whole.todos.length > 0) t.todos = whole.todos; // the list before these events, if the conversation was rewound to there
     }
     return t;
   }

@@ -10,7 +10,7 @@ const w = words.artifacts;
 const first = 12; // shown before one asks for more
 const step = 100;
 
-/** The files that an agent has left, recordings to be played; nothing where it has left none. */
+/** The agent's artifacts; recordings can be played. Renders nothing if there are none. */
 export function Artifacts({ id }: { id: string }) {
   const client = useClient();
   const { data } = useLoad(() => client.artifacts(id), [id]);

@@ -13,7 +13,7 @@ export type Asked = { what: "file" | "folder" | "move" | "replace"; path: string
 
 const titles = { file: w.newFile, folder: w.newFolder, move: w.rename };
 
-/** Asks for what doing something to a file needs, and does it. */
+/** The dialog of an operation on a file: asks for its input and runs it. */
 export function FileDialog({ id, asked, unsaved, close, done }: { id: string; asked: Asked; unsaved: boolean; close: () => void; done: (path: string) => void }) {
   const client = useClient();
   const { what, path } = asked;

@@ -29,7 +29,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
   const [state, setState] = useState<"" | "dirty" | "restored" | "saving" | "saved">("");
   const [clash, setClash] = useState<"changed" | "gone">();
   const [problem, setProblem] = useState("");
-  const tag = useRef(""); // of what was read, and of what is in the machine as far as is known
+  const tag = useRef(""); // entity tag of the file that was read, which is also the last known one in the machine
   const text = useRef(""); // as it is now
   const round = useRef(0);
   const over = useRef(false);
@@ -40,7 +40,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
 
   const length = useRef(size);
   length.current = size;
-  const there = useRef(false); // what was read, so that it can be looked at again
+  const there = useRef(false); // the file has been read and can be reloaded
   const show = useCallback((now: Seen) => {
     there.current = now.is !== "loading" && now.is !== "large";
     URL.revokeObjectURL(picture.current);
@@ -111,7 +111,7 @@ export function FileView({ agent, path, size, revision, close, written }: Props)
     },
     [],
   );
-  // A server that is away is asked again.
+  // Try again if the server cannot be reached.
   const away = seen.is === "failed" && seen.failure.offline;
   useEffect(() => {
     if (!away) return;

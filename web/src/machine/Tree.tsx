@@ -8,7 +8,7 @@ import { folderOf, root, type Row } from "./tree";
 const w = words.files;
 const rowHeight = 26; // pixels
 
-/** What the branch has done to a file, or to what a folder holds. */
+/** How the branch has changed a file, or the files in a folder. */
 export type Mark = keyof typeof w.mark;
 
 type Props = {
@@ -24,7 +24,7 @@ type Props = {
 
 const idOf = (index: number) => `tree-${index}`;
 
-/** The tree of a machine's files, by mouse and by keyboard. Of a long one only what is seen is there. */
+/** The tree of a machine's files, for mouse and keyboard. Only visible rows are rendered. */
 export function Tree({ rows, at, marks, unsaved, select, toggle, act, drop }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [over, setOver] = useState<string>();

@@ -32,7 +32,7 @@ const languages: Record<string, () => Promise<Language>> = {
   yaml: () => import("@codemirror/lang-yaml").then((m) => m.yaml()),
 };
 
-/** The language of a file, by its name; undefined where it has none that is known. */
+/** The language of a file by its name; undefined if unknown. */
 export async function languageFor(path: string): Promise<Language | undefined> {
   const end = path.slice(path.lastIndexOf(".") + 1).toLowerCase();
   if (end === "html" || end === "htm") return (await import("@codemirror/lang-html")).html();

@@ -1,7 +1,7 @@
-/** A file that is to go into a machine: where, below the folder that it is dropped on. */
+/** A file to upload, and its path below the folder on which it was dropped. */
 export type Upload = { path: string; file: File };
 
-/** What was dropped: files, and all that is in folders. To be called before the drop's event is over. */
+/** Returns the dropped files, including those in folders. Call it in the event handler. */
 export function dropped(data: DataTransfer): Promise<Upload[]> {
   const entries = [...data.items].map((i) => i.webkitGetAsEntry()).filter((e) => e !== null);
   if (entries.length === 0) return Promise.resolve([...data.files].map((file) => ({ path: file.name, file })));

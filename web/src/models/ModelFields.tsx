@@ -7,7 +7,7 @@ const w = words.models;
 
 type Props = { models: readonly Model[]; choice: Choice; set: (next: Choice) => void; standard?: string; label?: (m: Model) => string };
 
-/** The boxes by which a model and its parameters are chosen; standard is what it says where none is. */
+/** The fields for a model and its parameters; standard is the label for no choice. */
 export function ModelFields({ models, choice, set, standard, label = (m) => m.displayName }: Props) {
   const model = modelOf(models, choice);
   return (

@@ -4,7 +4,7 @@ import { notices, setNotices } from "./notices";
 
 const w = words.notices;
 
-/** Whether the browser tells of agents that need a person. */
+/** The switch for browser notifications about agents that need a person. */
 export function NoticesSwitch() {
   const now = notices.use();
   return (
@@ -18,7 +18,7 @@ export function NoticesSwitch() {
   );
 }
 
-/** Offers notifications to who has not decided about them. */
+/** Offers notifications to users who have not decided about them. */
 export function NoticesOffer() {
   const now = notices.use();
   if (now !== "off" || Notification.permission !== "default") return null;

@@ -15,7 +15,7 @@ const w = words.notices;
 const needsYou: Find = { status: "needs-you" }; // asks, or has failed within a day
 const place = "aloft.notices";
 
-/** How notifications stand: "away" where the browser has none for this address. */
+/** The state of notifications; "away" if the browser supports none for this address. */
 export type Notices = "on" | "off" | "denied" | "away";
 
 function standing(): Notices {
@@ -27,7 +27,7 @@ function standing(): Notices {
 export const notices = new Signal<Notices>(typeof window === "undefined" ? "away" : standing());
 if (typeof window !== "undefined") addEventListener("storage", () => notices.set(standing())); // another tab has turned them on or off
 
-/** Turns notifications on or off. It is to be called on a click: the browser may ask. */
+/** Turns notifications on or off. Call it in a click handler, since the browser may ask for permission. */
 export async function setNotices(on: boolean): Promise<void> {
   if (on && Notification.permission === "default") await Notification.requestPermission();
   localStorage.setItem(place, on ? "on" : "off");
@@ -37,12 +37,12 @@ export async function setNotices(on: boolean): Promise<void> {
 type Words = { title: string; body: string; tag: string; path: string; question?: Approval };
 type Said = { question?: Approval; path: string; decision: string };
 
-// The page may make one script address, and this is it: the worker has the buttons of
-// notifications pressed, which only a worker can, and does nothing else.
+// The only script URL that the page may create. The worker receives clicks on the buttons of
+// notifications, which only a worker can, and does nothing else.
 const address = "/notices.js";
 type Policies = { createPolicy: (name: string, rules: { createScriptURL: () => string }) => { createScriptURL: (s: string) => unknown } };
 
-let script: unknown; // the address, as the page's policy wants it: it is made once
+let script: unknown; // the address as the page's Trusted Types policy requires it; created once
 let worker: Promise<ServiceWorkerRegistration | undefined> | undefined;
 
 function register(): Promise<ServiceWorkerRegistration | undefined> {
@@ -52,24 +52,24 @@ function register(): Promise<ServiceWorkerRegistration | undefined> {
     script ??= types?.createPolicy("notices", { createScriptURL: () => address }).createScriptURL(address) ?? address;
     await navigator.serviceWorker.register(script as string);
     return navigator.serviceWorker.ready;
-  })().catch(() => (worker = undefined)); // without it there are no buttons, until it is tried again
+  })().catch(() => (worker = undefined)); // without it there are no buttons until the next attempt
   return worker;
 }
 
-const option = "option:"; // before the id of one
+const option = "option:"; // prefix of an option's id
 
-const mostBody = 60; // characters of a request that every system shows whole in a notification
-const mostLabel = 20; // the same of a button
+const mostBody = 60; // characters that every system shows completely in a notification
+const mostLabel = 20; // the same for a button
 
-/** The buttons of a notification, of which browsers show two. What may not be shown whole has none: it is opened. */
+/** The buttons of a notification; browsers show two. A request that may not fit has none: a click opens it. */
 function actionsOf(q: Approval): { action: string; title: string }[] {
-  if (q.hidden) return []; // it is answered where it can be read
+  if (q.hidden) return []; // it must be answered where it can be read
   const few = quick(q)?.options ?? [];
   switch (kindOf(q)) {
     case "question":
       return few.length > 2 || few.some((o) => o.label.length > mostLabel) ? [] : few.map((o) => ({ action: option + o.id, title: o.label }));
     case "plan":
-      return []; // nobody has read it
+      return []; // nobody has read it completely
     default:
       if (!oneLine(q) || q.tool === "McpAuth" || shownLine(q.subject).length > mostBody) return [];
       return [
@@ -94,13 +94,13 @@ async function show({ title, body, tag, path, question }: Words): Promise<void> 
   };
 }
 
-/** Takes back what was answered elsewhere. */
+/** Removes notifications of requests that were answered elsewhere. */
 async function drop(tags: ReadonlySet<string>): Promise<void> {
   const made = await worker;
   for (const one of (await made?.getNotifications()) ?? []) if (tags.has(one.tag)) one.close();
 }
 
-/** useNotices tells of agents that need a person, while nobody looks at this page. */
+/** useNotices notifies of agents that need a person while this page is not visible. */
 export function useNotices(): void {
   const client = useClient();
   const on = notices.use() === "on";
@@ -127,20 +127,20 @@ export function useNotices(): void {
     };
     navigator.serviceWorker.addEventListener("message", heard);
     return () => navigator.serviceWorker.removeEventListener("message", heard);
-  }, [client]); // whichever tab the worker picks
+  }, [client]); // the worker picks any tab
 
   useEffect(() => {
     if (approvals.loading || needing.loading) return;
     const names = new Map(needing.items.map((a) => [a.id, a.name ?? words.agents.untitled]));
     const questions = approvals.items.filter((q) => names.has(q.agentId));
-    if (questions.length < approvals.items.length) refreshAgents(); // whose question it is comes with the next look
+    if (questions.length < approvals.items.length) refreshAgents(); // the next refresh tells which agent asks
     const now: Words[] = [
       ...questions.map((q) => ({ title: w.asks[kindOf(q)](names.get(q.agentId) ?? "", q.tool), body: bodyOf(q), tag: q.id, path: `/agents/${q.agentId}`, question: q })),
       ...needing.items.filter((a) => ["failed", "expired"].includes(statusOf(a))).map((a) => ({ title: (statusOf(a) === "failed" ? w.failed : w.expired)(a.name ?? words.agents.untitled), body: a.doing ?? "", tag: a.latestRunId ?? a.id, path: `/agents/${a.id}` })),
     ];
     const before = known.current;
     known.current = new Set(now.map((n) => n.tag));
-    if (!before || !on) return; // what waited when the page was opened is on it
+    if (!before || !on) return; // the page itself shows what was waiting when it was opened
     void drop(new Set([...before].filter((tag) => !known.current?.has(tag))));
     if (document.hasFocus()) return;
     for (const one of now) if (!before.has(one.tag)) void show(one);

@@ -17,7 +17,7 @@ const w = words.palette;
 export const paletteOpen = new Signal(false);
 
 type Item = { name: string; icon: IconName; key?: string; agent?: AgentSummary; act: () => void };
-const most = 12; // agents that are offered
+const most = 12; // how many agents are listed
 
 const commands: Item[] = [
   { name: words.agents.spawn, icon: "plus", key: keyName("mod+e"), act: openSpawn },
@@ -30,7 +30,7 @@ const commands: Item[] = [
   { name: words.nav.account, icon: "key", act: () => go({ page: "account" }) },
 ];
 
-/** The palette on Ctrl or ⌘ K, wherever one is. */
+/** The command palette, which Ctrl K or ⌘ K opens on every page. */
 export function Palette() {
   const open = paletteOpen.use();
   useKey("mod+k", () => paletteOpen.set(!paletteOpen.get()));

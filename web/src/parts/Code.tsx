@@ -15,7 +15,7 @@ const Pieces = memo(function Pieces({ of }: { of: readonly Coloured[] }) {
   return <>{of.map(piece)}</>;
 });
 
-/** Code, in the colours of its language where that is known. */
+/** Code, highlighted if its language is known. */
 export const Code = memo(function Code({ code, language }: { code: string; language: string }) {
   const { colours, rest } = useColours(shown(code), language);
   return (

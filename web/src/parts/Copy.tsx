@@ -14,7 +14,7 @@ export function Copy({ text, label = words.copy }: { text: string; label?: strin
             setDone(true);
             setTimeout(() => setDone(false), 1500);
           },
-          () => undefined, // the browser forbids it, and says so itself
+          () => undefined, // the browser has refused it and shows that itself
         );
       }}
     >

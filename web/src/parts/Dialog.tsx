@@ -6,7 +6,7 @@ import { cover } from "./modal";
 
 const reach = 'a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), textarea:not(:disabled), [tabindex="0"]';
 
-/** A dialog over the page, of which the rest is inert meanwhile. It keeps the focus, and gives it back. */
+/** A modal dialog. The rest of the page is inert; the focus returns to where it was when the dialog closes. */
 export function Dialog({ title, close, children, className = "" }: { title: string; close: () => void; children: ReactNode; className?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const id = useId();

@@ -1,4 +1,4 @@
-/** The icons, each drawn in a square of 24. */
+/** The icons, each in a 24 × 24 view box. */
 const paths = {
   agents: "M4 6h16M4 12h16M4 18h10",
   approvals: "M12 3 4 6v6c0 4.5 3.2 7.7 8 9 4.8-1.3 8-4.5 8-9V6zM9 12l2.2 2.2L15.5 10",

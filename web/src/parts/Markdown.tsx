@@ -6,9 +6,9 @@ import { Code } from "./Code";
 import { Copy } from "./Copy";
 
 /**
- * Markdown, as elements of React and nothing else: no HTML is ever made of it,
- * so none that it holds can be more than text. A link leads only to http, https
- * or mail, and shows where; an image is not fetched, its address is shown.
+ * Markdown as React elements only: it never becomes HTML,
+ * so HTML in it is shown as text. Links lead only to http, https
+ * and mail addresses, and show where; images are not fetched, only their address is shown.
  *
  * Each block has its own direction and code runs from left to right, so that the
  * first word does not turn the whole message around.
@@ -20,7 +20,7 @@ export const Markdown = memo(function Markdown({ text, live = false }: { text: s
       read.current = live ? goOn(read.current, text.slice(0, longest)) : { tokens: lexer(text.slice(0, longest), { gfm: true }), settled: 0, length: 0 };
       const headings = read.current.tokens.filter((t) => t.type === "heading") as Tokens.Heading[];
       const least = Math.min(...headings.map((h) => h.depth));
-      for (const h of headings) Object.assign(h, { level: h.depth - least + 2 }); // the page has the first level for itself
+      for (const h of headings) Object.assign(h, { level: h.depth - least + 2 }); // level 1 is the page's title
       return read.current.tokens;
     } catch {
       return undefined;
@@ -37,21 +37,21 @@ export const Markdown = memo(function Markdown({ text, live = false }: { text: s
   );
 });
 
-/** What was read of a text that grows: tokens, of which the first so many, of so many characters, do not change any more. */
+/** A parsed text that grows: its tokens, and how many of them, and of its characters, are final. */
 type Read = { tokens: Token[]; settled: number; length: number; prefix?: string };
 const nothing: Read = { tokens: [], settled: 0, length: 0, prefix: "" };
 
-/** Reads on in a text that has grown: all blocks but the last two stay as they were. */
+/** Parses what was added to a text: all blocks but the last two are final. */
 function goOn(before: Read, text: string): Read {
   const from = before.prefix !== undefined && text.startsWith(before.prefix) ? before : nothing;
   const tokens = [...from.tokens.slice(0, from.settled), ...lexer(text.slice(from.length), { gfm: true })];
   const settled = Math.max(from.settled, tokens.length - 2);
   const prefix = (from.prefix ?? "") + tokens.slice(from.settled, settled).map((t) => t.raw).join("");
-  if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // it was not read character by character
+  if (!text.startsWith(prefix)) return { tokens, settled: 0, length: 0, prefix: "" }; // it is not the same text with something added
   return { tokens, settled, length: prefix.length, prefix };
 }
 
-/** A block, which is drawn again only when it was read again. */
+/** A block, rendered again only after it was parsed again. */
 const Block = memo(function Block({ token }: { token: Token }) {
   return block(token, 0, 1);
 });
@@ -167,7 +167,7 @@ function spans(tokens: readonly Token[] | undefined, depth: number): ReactNode[]
           </span>
         );
     }
-    return plain(t.raw, i); // html, too: as text
+    return plain(t.raw, i); // HTML as well, as text
   });
 }
 

@@ -1,7 +1,7 @@
 import { shownName } from "./clip";
 
 /**
- * A path on one line. Where there is no room its folder is cut and its name is kept.
+ * A path on one line. If there is no room, its folder is truncated, not its name.
  * Each part is isolated and runs from left to right, so that letters of one part
  * cannot change the order of the others.
  */

@@ -11,7 +11,7 @@ export type Picture = { mimeType: string; data: string }; // base64
 
 export const imagesOf = (pictures: readonly Picture[]): PromptImage[] => pictures.map(({ mimeType, data }) => ({ mimeType, data }));
 
-/** usePictures takes images that are pasted or dropped, and says what is wrong with those it does not. */
+/** usePictures accepts pasted and dropped images, and tells the user why it refuses others. */
 export function usePictures() {
   const [pictures, setPictures] = useState<Picture[]>([]);
   const [problem, setProblem] = useState("");

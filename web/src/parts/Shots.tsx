@@ -5,7 +5,7 @@ import type { Shot } from "../journal/fold";
 import { words } from "../words";
 import { Dialog } from "./Dialog";
 
-/** Images of an agent's events, small; a click shows one as large as it fits. */
+/** Thumbnails of an agent's images; a click enlarges one to the window. */
 export function Shots({ id, shots }: { id: string; shots: readonly Shot[] }) {
   const client = useClient();
   const [open, setOpen] = useState<number>();

@@ -4,7 +4,7 @@ import { offline } from "../api/use";
 import { words } from "../words";
 import { Icon, type IconName } from "./Icon";
 
-/** What a screen shows where it has nothing; top where that is all of the screen. */
+/** The empty state of a view; set top if it fills the page. */
 export function Empty({ icon, title, top = false, children }: { icon: IconName; title: string; top?: boolean; children?: ReactNode }) {
   const Heading = top ? "h1" : "h2";
   return (

@@ -2,7 +2,7 @@ import type { AgentSummary } from "../api/types";
 import { statusOf, toneOf } from "../agents/status";
 import { words } from "../words";
 
-/** How an agent stands, as a badge. */
+/** An agent's status as a badge. */
 export function StatusBadge({ agent }: { agent: AgentSummary }) {
   const status = statusOf(agent);
   return (

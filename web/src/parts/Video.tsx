@@ -9,13 +9,13 @@ import { Problem } from "./State";
 
 const w = words.artifacts;
 
-/** Whether a browser is asked to play an artifact: what a machine made is played, or is a file, and never a page. */
+/** Whether the browser may play an artifact. Anything else is offered as a download and never opened as a page. */
 export const isVideo = (path: string): boolean => /\.(webm|mp4)$/i.test(path);
 
-/** The name of an artifact, without the folder that all of them are in. */
+/** An artifact's name without the common folder. */
 export const nameOf = (path: string): string => shownName(clipLine(path.replace(/^(\/opt\/cursor\/)?artifacts\//, ""), 200));
 
-/** A video that an agent has made, to be played or downloaded. Its address is good for a while: an old one is asked for anew. */
+/** An agent's video, to play or download. Its address expires; an expired one is requested again. */
 export function Video({ id, path, size }: { id: string; path: string; size?: number | undefined }) {
   const client = useClient();
   const [url, setUrl] = useState("");
@@ -48,7 +48,7 @@ export function Video({ id, path, size }: { id: string; path: string; size?: num
   );
 }
 
-/** Downloads an artifact, from an address that is asked for when it is wanted. */
+/** Downloads an artifact; its address is requested on the click. */
 export function Download({ id, path }: { id: string; path: string }) {
   const client = useClient();
   const [problem, setProblem] = useState("");

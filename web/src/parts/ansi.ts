@@ -1,14 +1,14 @@
 import { shown } from "./clip";
 
-/** A piece of a terminal's output, and how it looks: class names of style/ansi. */
+/** A piece of terminal output and its class names (style/ansi). */
 export type Span = { text: string; look: string };
 
 const colours = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 
 /**
- * ansi reads what a program has printed: colours and weights become looks, a
- * carriage return begins the line anew, a backspace goes back, and every other
- * control is dropped. Nothing of it leaves its line.
+ * ansi parses what a program has printed: colours and weights become classes, a
+ * carriage return restarts the line, a backspace moves back, and every other
+ * control sequence is dropped. No sequence affects other lines.
  */
 export function ansi(text: string): Span[] {
   const out: Span[] = [];
@@ -57,7 +57,7 @@ export function ansi(text: string): Span[] {
   return out;
 }
 
-/** The nearest of the eight colours to one of 256. */
+/** The closest of the 8 basic colours to one of the 256. */
 function indexed(n: number): string {
   if (n < 16) return colours[n % 8] ?? "";
   if (n >= 232) return "";
@@ -68,7 +68,7 @@ function indexed(n: number): string {
   return colours[bit(r, max) + 2 * bit(g, max) + 4 * bit(b, max)] ?? "";
 }
 
-/** What a carriage return has written over is gone, as on a terminal. */
+/** Text after a carriage return overwrites the line, as in a terminal. */
 function lastLines(text: string): string {
   if (!text.includes("\r")) return text;
   return text

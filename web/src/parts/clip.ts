@@ -1,20 +1,20 @@
 import { words } from "../words";
 
-/** clip leaves out the middle of a text that is longer than most characters, and says so: no screen shows ten million. */
+/** clip removes the middle of a text that has more than the given number of characters, and says so. */
 export function clip(text: string, most: number): string {
   if (text.length <= most) return text;
   const half = most >> 1;
   return `${text.slice(0, half)}\n${words.clipped(text.length - 2 * half)}\n${text.slice(-half)}`;
 }
 
-/** newest leaves out the beginning, up to the end of a line. */
+/** newest removes the beginning, up to the end of a line. */
 export function newest(text: string, most: number): string {
   if (text.length <= most) return text;
   const from = text.indexOf("\n", text.length - most) + 1 || text.length - most;
   return `${words.clipped(from)}\n${text.slice(from)}`;
 }
 
-/** The same for a line, of which the beginning is enough. */
+/** The same for a single line: only its beginning is kept. */
 export const clipLine = (line: string, most = 2_000): string => (line.length <= most ? line : `${line.slice(0, most)}… ${words.clipped(line.length - most)}`);
 
 // Bidirectional controls, invisible characters, and control characters other than tab and line ends.
@@ -24,16 +24,16 @@ const control = /[\u0000-\u001F]/g;
 const named = (c: string) => `⟨U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 
 /**
- * shown names the characters that change the order of text or cannot be seen, as
- * ⟨U+202E⟩. They could make code, a path or a command read as a different one.
+ * shown replaces characters that reorder text or are invisible by their names, as in
+ * ⟨U+202E⟩. They could make code, a path or a command look like a different one.
  */
 export const shown = (text: string): string => text.replace(hidden, named);
 
-/** shownName does the same for a file name, which is one line: line ends and tabs are named too. */
+/** shownName does the same for a file name, and also replaces line ends and tabs. */
 export const shownName = (name: string): string => shown(name.replace(control, named));
 
-/** shownProse names the overrides alone: sentences have a use for the other controls. */
+/** shownProse replaces only the overrides, since prose may use the other controls. */
 export const shownProse = (text: string): string => text.replace(/[\u202D\u202E]/g, named);
 
-/** Both, for a line that somebody decides by. */
+/** Both, for a line on which a person bases a decision. */
 export const shownLine = (line: string, most = 400): string => shown(clipLine(line, most));

@@ -1,14 +1,14 @@
 import type { createLowlight } from "lowlight";
 import { useEffect, useRef, useState } from "react";
 
-/** Code with its colours: text, or a piece with a class and what is in it. */
+/** Highlighted code: text, or a class with its content. */
 export type Coloured = string | { look: string; of: Coloured[] };
 
 type Lowlight = ReturnType<typeof createLowlight>;
 let colourer: Lowlight | undefined;
 let coming: Promise<Lowlight> | undefined;
 
-const longest = 60_000; // characters; more stay plain
+const longest = 60_000; // characters; the rest is not highlighted
 
 const languages: Record<string, string> = {
   ts: "typescript", tsx: "typescript", mts: "typescript", js: "javascript", jsx: "javascript", mjs: "javascript", py: "python", rb: "ruby", rs: "rust",
@@ -16,7 +16,7 @@ const languages: Record<string, string> = {
   kt: "kotlin", cs: "csharp", toml: "ini", tf: "ini", mk: "makefile", golang: "go", patch: "diff",
 };
 
-/** The language of a file, by its name; "" if it is not known. */
+/** The language of a file by its name; "" if unknown. */
 export function languageOf(path: string): string {
   const name = path.slice(path.lastIndexOf("/") + 1).toLowerCase();
   if (name === "makefile" || name === "dockerfile") return name;
@@ -29,13 +29,13 @@ const coloured = (n: Node): Coloured =>
   n.type === "text" ? (n.value ?? "") : { look: Array.isArray(n.properties?.className) ? n.properties.className.join(" ") : "", of: (n.children ?? []).map(coloured) };
 
 const none: readonly Coloured[] = [];
-const often = 150; // milliseconds between colourings of code that grows, at the least
-const share = 20; // and so many times what one takes
+const often = 150; // minimum milliseconds between two highlightings of code that grows
+const share = 20; // and this many times the duration of one
 
 /**
- * useColours colours code once the colourer has come; until then all of it is the
- * rest, which is plain. Of code that grows while it is read that is the newest part,
- * for a moment; the colours of what is before it stay the same ones.
+ * useColours highlights code once the highlighter has loaded; until then all of it is the
+ * rest, which is plain. For code that grows, the rest is the newest part for a moment;
+ * the part before it keeps its colours.
  */
 export function useColours(code: string, language: string): { colours: readonly Coloured[]; rest: string } {
   const [ready, setReady] = useState(colourer);
@@ -48,7 +48,7 @@ export function useColours(code: string, language: string): { colours: readonly 
         colourer = c;
         if (!over) setReady(c);
       },
-      () => undefined, // plain is readable, too
+      () => undefined, // it stays plain
     );
     return () => {
       over = true;

@@ -1,6 +1,6 @@
 import { useCallback, useState } from "react";
 
-/** What was written and not yet sent, kept in this tab over a reload. */
+/** Text that was typed and not sent; it survives a reload of this tab. */
 export function useDraft<T>(name: string, empty: T): [T, (now: T | ((old: T) => T)) => void, () => void] {
   const place = `aloft.draft.${name}`;
   const [value, setValue] = useState<T>(() => {
@@ -18,7 +18,7 @@ export function useDraft<T>(name: string, empty: T): [T, (now: T | ((old: T) => 
         try {
           sessionStorage.setItem(place, JSON.stringify(next));
         } catch {
-          // no room: it is kept for as long as the page is
+          // the storage is full: it is kept until the page is closed
         }
         return next;
       }),

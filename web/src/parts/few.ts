@@ -10,5 +10,5 @@ export const sizeOf = (bytes: number): string => {
   return `${unit === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
 };
 
-/** Writes a whole number with its thousands apart, as 12,345. The first use of Intl in a page takes longer than a row. */
+/** Formats an integer as 12,345. It does not use Intl, whose first use takes longer than rendering a row. */
 export const grouped = (n: number): string => String(n).replace(/\B(?=(\d{3})+$)/g, ",");

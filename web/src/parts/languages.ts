@@ -25,7 +25,7 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 
-/** The languages that code is coloured in. They come in a file of their own, when they are first needed. */
+/** The languages of the highlighter, loaded as a separate file when first needed. */
 export const colourer = () =>
   createLowlight({
     bash, c, cpp, csharp, css, diff, dockerfile, go, ini, java, javascript, json, kotlin, makefile, markdown, php, python, ruby, rust, scss, sql, swift, typescript, xml, yaml,

@@ -6,7 +6,7 @@ import { span } from "./time";
 
 const w = words.agent.used;
 
-/** What of its limits a run has used, in words; "" where it has none. */
+/** A run's usage compared to its limits, as text; "" if it has none. */
 export function usedOf(limits?: Amount, used: Amount = {}): string {
   const parts: string[] = [];
   if (limits?.turns) parts.push(w.turns(used.turns ?? 0, limits.turns));
@@ -16,10 +16,10 @@ export function usedOf(limits?: Amount, used: Amount = {}): string {
   return parts.join(", ");
 }
 
-/** Limits as people write them. */
+/** Limits as a user enters them. */
 export type Bounds = { turns?: string; tokens?: string; dollars?: string; minutes?: string };
 
-/** The same as a request has them; undefined where nothing is limited. */
+/** The same as in a request; undefined if nothing is limited. */
 export function limitsOf(f: Bounds): Amount | undefined {
   const out: Amount = {};
   if (Number(f.turns) > 0) out.turns = Math.round(Number(f.turns));

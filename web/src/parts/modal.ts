@@ -1,14 +1,14 @@
-/** What is open over the page, the topmost last. */
+/** The open dialogs and menus, the topmost last. */
 const open: HTMLElement[] = [];
 
-/** Leaves only the topmost usable: keys, pointers and screen readers reach nothing behind it. */
+/** Makes everything but the topmost inert for keys, pointers and screen readers. */
 function apply(): void {
   const page = document.getElementById("app");
   if (page) page.inert = open.length > 0;
   open.forEach((veil, i) => (veil.inert = i < open.length - 1));
 }
 
-/** Puts something over the page, until the function that it returns is called. */
+/** Registers an element as topmost until the returned function is called. */
 export function cover(veil: HTMLElement): () => void {
   open.push(veil);
   apply();

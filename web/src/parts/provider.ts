@@ -3,13 +3,13 @@ import { toast } from "./toast";
 
 const w = words.mcp;
 
-/** goTo sends the browser to a provider's page, where one signs in, and to no address that is none. */
+/** goTo opens a provider's sign-in page. It refuses addresses that are not https or http. */
 export function goTo(address: string) {
   if (!/^https?:\/\//.test(address)) throw new Error(w.notDone);
   location.assign(address);
 }
 
-/** cameBack tells once how a sign-in ended, which the address says. */
+/** cameBack returns once how a sign-in ended, as the page's address says. */
 export function cameBack() {
   const q = new URLSearchParams(location.search);
   const how = q.get("mcp");

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** A value that components watch. */
+/** A value to which components subscribe. */
 export class Signal<T> {
   private readonly listeners = new Set<() => void>();
   constructor(private value: T) {}

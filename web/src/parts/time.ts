@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 import { words } from "../words";
 import { Signal } from "./signal";
 
-/** since says how long ago a time is, in one or two characters and a unit. */
+/** since returns how long ago a time was, as a number of up to two digits and a unit. */
 export function since(at: string | number, now: number): string {
   const s = Math.max(0, Math.round((now - new Date(at).getTime()) / 1000));
   if (s < 10) return words.time.now;
@@ -10,14 +10,14 @@ export function since(at: string | number, now: number): string {
   return words.time.ago(span(s * 1000));
 }
 
-/** exact is a time as the clock of the reader has it: 2026-11-23 16:04:59. */
+/** exact formats a time in the reader's time zone: 2026-11-23 16:04:59. */
 export function exact(at: string): string {
   const t = new Date(at);
   const two = (n: number) => String(n).padStart(2, "0");
   return `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())} ${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}`;
 }
 
-/** span writes a length in milliseconds: 850 ms, 12 s, 3 min, 2 h 5 min, 4 d. */
+/** span formats a duration in milliseconds: 850 ms, 12 s, 3 min, 2 h 5 min, 4 d. */
 export function span(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const s = ms / 1000;
@@ -50,7 +50,7 @@ export function useSecondsTo(at: number): number {
 
 const left = (at: number): number => Math.max(0, Math.ceil((at - Date.now()) / 1000));
 
-/** useNow is a clock for what says how long ago something was; it ticks every ten seconds. */
+/** useNow returns the current time for "how long ago" texts; it updates every ten seconds. */
 export function useNow(): number {
   ticks ||= window.setInterval(() => now.set(Date.now()), 10_000);
   return now.use();

@@ -5,19 +5,19 @@ import { Icon } from "./Icon";
 import { Signal } from "./signal";
 
 type Toast = { id: number; text: string; bad: boolean; more: More | undefined };
-type More = { name: string; act: () => void }; // what can be done about it
+type More = { name: string; act: () => void }; // an action that is offered
 const toasts = new Signal<readonly Toast[]>([]);
 let next = 1;
 const drop = (id: number) => toasts.set(toasts.get().filter((t) => t.id !== id));
 
-/** Says something for a while in a corner; what went wrong stays until it is closed. */
+/** Shows a message in a corner for a while; errors stay until they are closed. */
 export function toast(text: string, bad = false, more?: More): void {
   const id = next++;
   toasts.set([...toasts.get().slice(-3), { id, text, bad, more }]);
   if (!bad) setTimeout(() => drop(id), more ? 10_000 : 5_000);
 }
 
-/** Says why something did not succeed. */
+/** Shows why something failed. */
 export const toastFailure = (e: unknown): void => toast(asFailure(e).message, true);
 
 export function Toasts() {
@@ -44,6 +44,6 @@ export function Toasts() {
         </div>
       ))}
     </div>,
-    document.body, // said over a dialog, too, while the page behind it is inert
+    document.body, // also above a dialog, while the page behind it is inert
   );
 }

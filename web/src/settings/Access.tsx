@@ -57,7 +57,7 @@ export function Access() {
   );
 }
 
-/** One list, an entry on each line; it is saved when one leaves it. */
+/** A list with one entry per line; it is saved when it loses the focus. */
 function List({ id, label, value, may, save }: { id: string; label: string; value: readonly string[]; may: boolean; save: (list: string[]) => void }) {
   const text = value.join("\n");
   return (

@@ -13,7 +13,7 @@ const days = ["retentionDays", "machineRetentionDays"] as const;
 const switches = ["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as const;
 type Mode = Settings["networkMode"];
 
-/** What an admin settles for new agents. Each change is saved at once. */
+/** The defaults for new agents, for admins. Each change is saved at once. */
 export function Defaults() {
   const client = useClient();
   const admin = useMay("admin");
@@ -62,7 +62,7 @@ export function Defaults() {
               <Entry key={`${name}-${data[name]}`} id={name} words={w.days[name]} number={{ max: 3650 }} value={String(data[name])} may={admin} save={(text) => save({ [name]: Number(text) })} />
             ))}
             {limits.map((name) => {
-              const unit = name === "maxSeconds" ? 60 : 1; // people write minutes
+              const unit = name === "maxSeconds" ? 60 : 1; // shown in minutes
               return <Entry key={`${name}-${data[name]}`} id={name} words={w.limits[name]} number={{ step: name === "maxCostUsd" ? "any" : 1 }} value={String(data[name] / unit)} may={admin} save={(text) => save({ [name]: Number(text) * unit })} />;
             })}
           </div>
@@ -99,7 +99,7 @@ export function Defaults() {
 
 type EntryOf = { id: string; words: { name: string; hint: string }; value: string; may: boolean; save: (text: string) => void; number?: { max?: number; step?: number | "any" }; rows?: number };
 
-/** What is written, and saved when one leaves it. */
+/** A text field that is saved when it loses the focus. */
 function Entry({ id, words: { name, hint }, value, may, save, number, rows = 0 }: EntryOf) {
   const [text, setText] = useState(value);
   const now = text.trim() || (number ? "0" : "");

@@ -4,7 +4,7 @@ import { words } from "../words";
 
 const w = words.settings.aws;
 
-/** What the trust policy of an AWS role asks for; nothing where the server keeps no secrets. */
+/** The external ID for the trust policy of an AWS role; nothing if the server stores no secrets. */
 export function ExternalId() {
   const { data } = useLoad(useClient().externalId, []);
   if (!data) return null;

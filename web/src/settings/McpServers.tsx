@@ -12,7 +12,7 @@ const w = words.mcp;
 const owners = ["personal", "team"] as const;
 type Kind = keyof typeof w.kind;
 
-/** MCP servers, one's own and the team's: they are added, tried, signed in to and removed, and their secrets are never shown. */
+/** The user's and the team's MCP servers: add, try, sign in, remove. Their secrets are never shown. */
 export function McpServers() {
   const client = useClient();
   const admin = useMay("admin");
@@ -52,7 +52,7 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
         setTest(null);
         toastFailure(e);
       })
-      .finally(reload); // it may have found that a sign-in is over
+      .finally(reload); // the attempt may have found that a sign-in has expired
   };
   const signIn = () => client.beginMcpSignIn(s.id).then((r) => goTo(r.authorizationUrl)).catch(toastFailure);
   const done = test !== null && test !== "busy" ? test : null;
@@ -115,7 +115,7 @@ function Row({ server: s, may, member, asked, reload }: { server: McpServer; may
 
 const lines = (text: string) => text.split("\n").map((l) => l.trim()).filter(Boolean);
 
-/** pairs reads lines of a name and a value. */
+/** pairs parses lines with a name and a value. */
 function pairs(text: string, between: string): Record<string, string> {
   const out: Record<string, string> = {};
   for (const line of lines(text)) {

@@ -4,7 +4,7 @@ import { words } from "../words";
 
 const w = words.settings.models;
 
-/** The models that the server's configuration has. */
+/** The models in the server's configuration. */
 export function Models() {
   const { data, failure, loading, reload } = useLoad(useClient().models, []);
   return (

@@ -10,7 +10,7 @@ const w = words.settings.rules;
 const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "deny-after"] as const;
 const owners = ["me", "team"] as const;
 
-/** The files of rules: what runs without asking, what the sandbox may touch and reach, hooks, and how long a question waits. */
+/** The policy files: what runs without approval, what the sandbox may access, hooks, and how long an approval waits. */
 export function Rules() {
   const [owner, setOwner] = useState<(typeof owners)[number]>("me");
   const [name, setName] = useState<(typeof files)[number]>("permissions.json");

@@ -8,7 +8,7 @@ import { words } from "../words";
 const w = words.settings;
 const modes = Object.keys(words.spawn.runModes) as (keyof typeof words.spawn.runModes)[];
 
-/** How much agents may do without asking. The strictest of these, the server's and the agent's own holds. */
+/** What agents may do without approval. The strictest of this, the server's and the agent's own setting applies. */
 export function RunMode() {
   const admin = useMay("admin");
   const member = useMay("member");

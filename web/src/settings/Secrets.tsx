@@ -12,7 +12,7 @@ import { words } from "../words";
 const w = words.settings.secrets;
 const shared = ["personal", "team"] as const;
 
-/** Secrets, one's own and the team's, or an environment's: they are set and deleted, and their values are never shown. */
+/** Secrets of the user, the team or an environment: set and delete. Their values are never shown. */
 export function Secrets({ environment = "", may = true }: { environment?: string; may?: boolean }) {
   const client = useClient();
   const admin = useMay("admin");

@@ -14,7 +14,7 @@ import { Secrets } from "./Secrets";
 const w = words.settings;
 const themes = ["", "light", "dark"] as const;
 
-/** What a person sets for themselves, and for the team. */
+/** The settings of the user and the team. */
 export default function Settings() {
   return (
     <>

@@ -13,7 +13,7 @@ const w = words.team;
 const roles: Role[] = ["viewer", "member", "admin", "owner"];
 const nameOf = (u: User) => [u.firstName, u.lastName].filter(Boolean).join(" ") || u.email || w.nobody;
 
-/** Who is here, what they have used, and, for admins, what they have settled. */
+/** The members, their usage and, for admins, the team's settings. */
 export default function Team() {
   const admin = useMay("admin");
   const client = useClient();
@@ -25,7 +25,7 @@ export default function Team() {
       </header>
       <div className="wide">
         <Members list={members} />
-        {!members.loading && <Usage />} {/* not before: it would be moved */}
+        {!members.loading && <Usage />} {/* not before, since the list would push it down */}
         {!members.loading && admin && <Audit />}
       </div>
     </div>

@@ -11,7 +11,7 @@ const short = (n: number) => n.toLocaleString(undefined, { notation: "compact", 
 
 const ranges = [7, 30, 90] as const;
 
-/** Tokens over some days: a column a day, in parts by what is asked for, and a table. */
+/** Token usage as a chart with a stacked column for each day, and as a table. */
 export function Usage() {
   const client = useClient();
   const [by, setBy] = useState<Group>("user");
@@ -77,7 +77,7 @@ export function Usage() {
   );
 }
 
-/** The parts of each day's column lie on each other, the most used below. */
+/** The stacked columns, with the largest series at the bottom. */
 function Chart({ rows, by, all }: { rows: readonly Row[]; by: Group; all: readonly string[] }) {
   const series = stack(rows, by, all, w.others);
   const totals = all.map((_, i) => series.reduce((n, s) => n + (s.values[i] ?? 0), 0));

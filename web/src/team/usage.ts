@@ -6,7 +6,7 @@ export type Sum = { name: string; runs: number; input: number; cached: number; o
 
 export const tokens = (s: Sum): number => s.input + s.cached + s.output;
 
-/** sum adds rows up by what they have in common, the most used first; days in their order. */
+/** sum adds up rows with the same key, the largest first; days are in order. */
 export function sum(rows: readonly Row[], by: Group): Sum[] {
   const all = new Map<string, Sum>();
   for (const r of rows) {
@@ -24,18 +24,18 @@ export function sum(rows: readonly Row[], by: Group): Sum[] {
   return by === "day" ? out.sort((a, b) => (a.name < b.name ? -1 : 1)) : out.sort((a, b) => tokens(b) - tokens(a) || (a.name < b.name ? -1 : 1));
 }
 
-/** days are all from the first to the last, used or not, as 2006-01-02. */
+/** days returns all days from the first to the last, with or without usage, as 2006-01-02. */
 export function days(from: string, to: string): string[] {
   const out: string[] = [];
   for (let t = Date.parse(from); t <= Date.parse(to); t += 86_400_000) out.push(new Date(t).toISOString().slice(0, 10));
   return out;
 }
 
-const most = 5; // series of a chart, and the rest as one
+const most = 5; // series in a chart; the others are combined into one
 
 export type Series = { name: string; values: number[] };
 
-/** stack makes the series of a chart, the most used at the bottom: the tokens of each day by what rows have in common. */
+/** stack returns the series of a chart, the largest at the bottom: the tokens of each day by key. */
 export function stack(rows: readonly Row[], by: Group, all: readonly string[], others: string): Series[] {
   const place = new Map(all.map((day, i) => [day, i]));
   const names = by === "day" ? [""] : sum(rows, by).map((s) => s.name);

@@ -4,22 +4,22 @@ import { words } from "../words";
 import { plain } from "./plain";
 import { success, text, type Tool } from "./tool";
 
-const most = 100; // actions that are shown, as many as a call may have
-const inSubject = 8; // of them, on the line of the call
-const mostTyped = 40_000; // characters of what they type
+const most = 100; // actions that are shown; a call may not have more
+const inSubject = 8; // of these, how many the call's line names
+const mostTyped = 40_000; // characters of typed text that are shown
 const w = words.tools.computer;
 
 type Fields = Record<string, unknown>;
 const fields = (v: unknown): Fields => (v !== null && typeof v === "object" ? (v as Fields) : {});
 
-/** A word or a number of the machine's or the model's; zeros are left out on the wire. */
+/** A string or number from the machine or the model; zeros are absent on the wire. */
 const plainly = (v: unknown, otherwise = "0"): string => (v === undefined ? otherwise : shownLine(typeof v === "number" ? String(v) : text(v), 40));
 const place = (v: unknown): string => (v !== null && typeof v === "object" ? w.place(plainly(fields(v)["x"]), plainly(fields(v)["y"])) : "");
 const at = (v: unknown): string => (place(v) ? w.at(place(v)) : "");
 const of = (names: Record<string, string>, v: unknown): string => (Object.hasOwn(names, text(v)) ? (names[text(v)] ?? "") : plainly(v, ""));
 const button = (a: Fields) => of(w.buttons, a["button"] ?? "MOUSE_BUTTON_LEFT");
 
-/** What each action does, by its name on the wire: a model may write it either way. */
+/** The text for each action by its name on the wire; a model may write the name in either style. */
 const said: Record<string, (a: Fields, most: number) => string> = {
   mouse_move: (a) => w.move(place(a["coordinate"])),
   click: (a) => `${w.click(button(a))}${at(a["coordinate"])}`,
@@ -36,7 +36,7 @@ const said: Record<string, (a: Fields, most: number) => string> = {
 
 const snake = (name: string) => name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
 
-/** An action in words; one that is two is none, and shows both. */
+/** An action as text. One that names two actions is invalid, and both are shown. */
 function inWords(action: unknown, most: number): string {
   const parts = Object.entries(fields(action)).slice(0, 3).map(([name, a]) => {
     const known = snake(name.slice(0, 40));
@@ -47,7 +47,7 @@ function inWords(action: unknown, most: number): string {
 
 const actions = (c: Call): unknown[] => (Array.isArray(c.args["actions"]) ? c.args["actions"] : []);
 
-/** What was done on the desktop, beside what was seen there: CallRow shows the pictures after it. */
+/** The actions on the desktop; CallRow shows the screenshots below. */
 export const computer: Tool = {
   icon: "machine",
   subject: (c) => actions(c).slice(0, inSubject).map((a) => inWords(a, 60).replace(/\s+/g, " ")).join(" · "),

@@ -4,7 +4,7 @@ import type { Call } from "../journal/fold";
 import { clip } from "../parts/clip";
 import { short, success, text, type Tool } from "./tool";
 
-/** The diff of an edit: as the machine found it, or as the model asked for it. */
+/** The diff of an edit, as the machine reports it or else as the model requested it. */
 export function diffOf(c: Call): FileDiff {
   const known = diffs.get(c);
   if (known && known.of === c.result) return known.diff;
@@ -13,7 +13,7 @@ export function diffOf(c: Call): FileDiff {
   return diff;
 }
 
-const diffs = new WeakMap<Call, { of: unknown; diff: FileDiff }>(); // of calls that were read, until they have another result
+const diffs = new WeakMap<Call, { of: unknown; diff: FileDiff }>(); // by call, valid until its result changes
 
 const edits = new Set(["StrReplace", "Write", "EditNotebook"]);
 export const isEdit = (c: Call): boolean => edits.has(c.name);
@@ -31,7 +31,7 @@ function read(c: Call): FileDiff {
 
 const split = (v: unknown) => (text(v) ? text(v).replace(/\n$/, "").split("\n") : []);
 
-/** A change of a file, as a diff. */
+/** A change of a file as a diff. */
 export const edit: Tool = {
   icon: "edit",
   subject: (c) => short(c.args["path"] ?? c.args["target_notebook"]),

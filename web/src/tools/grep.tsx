@@ -4,7 +4,7 @@ import { clipLine, shown } from "../parts/clip";
 import { words } from "../words";
 import { short, success, text, type Tool } from "./tool";
 
-/** The lines of a search, by file, with what was looked for marked. */
+/** The matches of a search by file, highlighted. */
 export function grouped(output: string): { path: string; lines: { no: string; text: string }[] }[] {
   const out: { path: string; lines: { no: string; text: string }[] }[] = [];
   for (const line of output.split("\n")) {
@@ -18,7 +18,7 @@ export function grouped(output: string): { path: string; lines: { no: string; te
   return out;
 }
 
-/** Marks what was looked for, where it is plain words; a pattern of the model's is not run here. */
+/** Highlights the matches if the pattern is plain text; the model's regular expressions are not run here. */
 function marked(line: string, pattern: string): ReactNode {
   const at = /^[\w\s./"'-]+$/.test(pattern) ? line.toLowerCase().indexOf(pattern.toLowerCase()) : -1;
   if (at < 0) return line;
@@ -32,7 +32,7 @@ function marked(line: string, pattern: string): ReactNode {
 }
 
 const output = (c: Call) => text(success(c)?.["output"]) || c.text;
-const most = 200; // lines that are shown
+const most = 200; // matching lines that are shown
 
 /** A search in files. */
 export const grep: Tool = {

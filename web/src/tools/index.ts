@@ -11,7 +11,7 @@ import { todos } from "./todos";
 import { task } from "./task";
 import type { Tool } from "./tool";
 
-/** How the calls of each tool are shown, by the tool's name; those that are not here are shown plainly. */
+/** The views of calls by tool name; other tools have the plain view. */
 const tools: Record<string, Tool> = {
   Shell: shell, Await: { ...shell, subject: plain.subject, body: plain.body }, StrReplace: edit, Write: edit, EditNotebook: edit, Grep: grep, SemSearch: { ...plain, icon: "search" },
   Read: read, LS: files, Glob: files, Delete: files, TodoWrite: todos, Task: task, CreatePlan: plan, AskQuestion: question, RecordScreen: recording, ComputerUse: computer, Fetch: web, WebFetch: web,

@@ -5,7 +5,7 @@ import { short, text, type Tool } from "./tool";
 
 const about = ["description", "path", "query", "url", "glob_pattern", "pattern", "target_directory", "name"];
 
-/** Any other tool: what it was asked, and what it said. */
+/** The view of any other tool: arguments and result. */
 export const plain: Tool = {
   icon: "dots",
   subject: (c) => {

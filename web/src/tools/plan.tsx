@@ -4,7 +4,7 @@ import { words } from "../words";
 import { TodoList } from "./todos";
 import { text, type Tool } from "./tool";
 
-/** A plan that was proposed, with its steps and what was said of it. */
+/** A proposed plan with its steps, and the answer to it. */
 export const plan: Tool = {
   icon: "list",
   subject: (c) => text(c.args["name"]) || text(c.args["title"]) || words.tools.plan,

@@ -5,7 +5,7 @@ import { words } from "../words";
 import { plain } from "./plain";
 import { success, text, type Tool } from "./tool";
 
-const most = 4_000; // characters of a question, or of an answer
+const most = 4_000; // characters of a question or an answer that are shown
 type Asked = { id: string; prompt: string; options: { id: string; label: string }[] };
 type Said = { questionId: string; optionIds: string[]; text: string };
 
@@ -14,11 +14,11 @@ const askedOf = (c: Call): Asked[] => list(c.args["questions"]).map((q) => ({ id
 const saidOf = (c: Call): Said[] =>
   list(success(c)?.["answers"]).map((a) => ({ questionId: text(a["questionId"]), optionIds: Array.isArray(a["optionIds"]) ? a["optionIds"].map(text) : [], text: text(a["text"]) }));
 
-/** Questions of the agent's, with what was answered. */
+/** The agent's questions with the answers. */
 export const question: Tool = {
   icon: "help",
   subject: (c) => text(c.args["title"]) || (askedOf(c)[0]?.prompt ?? ""),
-  open: (c) => c.state !== "asks" && c.state !== "waiting", // until then the card below asks
+  open: (c) => c.state !== "asks" && c.state !== "waiting", // before that, the card below shows the question
   body: (c) => {
     const asked = askedOf(c);
     if (asked.length === 0) return plain.body(c);

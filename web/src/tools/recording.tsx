@@ -8,7 +8,7 @@ import { short, success, text, type Tool } from "./tool";
 const number = (v: unknown): number => (typeof v === "number" && v >= 0 && Number.isFinite(v) ? v : 0);
 const modes: Record<string, string> = words.tools.recording;
 
-/** A recording of the desktop, which is begun, and saved or discarded. */
+/** A recording of the desktop: started, saved or discarded. */
 export const recording: Tool = {
   icon: "play",
   subject: (c) => [Object.hasOwn(modes, text(c.args["mode"])) ? modes[text(c.args["mode"])] : "", short(c.args["save_as_filename"] ?? c.args["saveAsFilename"])].filter(Boolean).join(" "),

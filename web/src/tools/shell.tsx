@@ -11,9 +11,9 @@ const exitOf = (c: Call): number => {
 };
 
 const mostPrinted = 60_000; // characters
-const mostLive = 6_000; // while it prints, the newest: they are read anew with every piece
+const mostLive = 6_000; // the most recent ones while the command runs: they are parsed again for every piece
 
-/** A command, and what it printed. */
+/** A command and its output. */
 export const shell: Tool = {
   icon: "terminal",
   subject: (c) => text(c.args["description"]) || text(c.args["command"]).split("\n")[0] || "",

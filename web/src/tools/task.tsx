@@ -4,7 +4,7 @@ import { plain } from "./plain";
 import { text, type Tool } from "./tool";
 import { toolOf } from "./index";
 
-/** What a subagent does now: its last call, or that it thinks. */
+/** What a subagent is doing: its last call, or thinking. */
 function now(said: Transcript): string {
   for (const e of [...said.entries].reverse()) {
     if (e.kind === "call" && e.call.state !== "done") return `${e.call.name} ${toolOf(e.call.name).subject(e.call)}`;
@@ -15,7 +15,7 @@ function now(said: Transcript): string {
 
 const calls = (c: Call): number => c.subagent?.said.entries.filter((e) => e.kind === "call").length ?? 0;
 
-/** Work that was given to a subagent; agent/SubagentView shows what it does. */
+/** A task for a subagent; agent/SubagentView shows its work. */
 export const task: Tool = {
   icon: "team",
   subject: (c) => {

@@ -21,7 +21,7 @@ export function TodoList({ todos }: { todos: Transcript["todos"] }) {
   );
 }
 
-/** The list of what is to be done. */
+/** The todo list. */
 export const todos: Tool = {
   icon: "list",
   subject: () => words.tools.todos,
