@@ -19,6 +19,7 @@ var shellGit = regexp.MustCompile(`(^|[\n;&|(]|\$\()\s*git\s+[a-z-]`)
 // wordsOfGit are files in which git stands in texts for people, or among
 // programs that an agent's command may name.
 var wordsOfGit = map[string]bool{
+	"internal/guest/pid1/programs.go":         true, // looks whether the machine has git
 	"internal/guest/checkout/project_hook.go": true, // finds and runs the project's own hooks, as the agent's user
 }
 

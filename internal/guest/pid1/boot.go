@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,21 +90,6 @@ func (s *podServer) Boot(ctx context.Context, req *connect.Request[podv1.BootReq
 	ready := b.ready()
 	ready.Facilities = facilities
 	return stream.Send(&podv1.BootResponse{Event: &podv1.BootResponse_Ready{Ready: ready}})
-}
-
-// checkPrograms returns a failure if the machine lacks a program that every agent
-// needs: bash runs its commands, and git makes its checkout. The machine would
-// otherwise fail later, in words that name no cause.
-func (b *boot) checkPrograms() error {
-	needed := []string{"bash"}
-	if b.req.GetCheckout().GetRepoUrl() != "" {
-		needed = append(needed, "git")
-	}
-	missing := slices.DeleteFunc(needed, func(name string) bool { return lookPath(name, b.d.ownEnviron()) != "" })
-	if len(missing) == 0 {
-		return nil
-	}
-	return &checkout.Failure{Code: checkout.CodeNoPrograms, Detail: strings.Join(missing, ", ")}
 }
 
 // run runs one step and reports it. ok is false if the step failed. err is an
