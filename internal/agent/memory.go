@@ -108,7 +108,7 @@ func writtenBy(c Call) string {
 func isRuleFile(file string) bool {
 	file = strings.ToLower(path.Clean("/" + file))
 	switch path.Base(file) {
-	case "agents.md", "claude.md", "contributing.md", ".cursorrules":
+	case "agents.md", "claude.md", "contributing.md", ".cursorrules", "skill.md":
 		return true
 	}
 	for _, folder := range []string{"/.aloft/rules/", "/.cursor/rules/", "/.claude/rules/"} {

@@ -15,6 +15,7 @@ type Context struct {
 // AgentRule is a rule for an agent's work.
 type AgentRule struct {
 	Source      string   `json:"source"`
+	Kind        string   `json:"kind"` // rule, skill or command
 	From        string   `json:"from"` // team, repository or user
 	When        string   `json:"when"` // always, files, request or mention
 	Folder      string   `json:"folder,omitempty"`

@@ -21,16 +21,17 @@ func Admit(folders []Folder, said Set) (ok Set) {
 	refused, room, cost := 0, MaxTotal, 0
 	for _, r := range said.Rules {
 		at := slices.IndexFunc(folders, func(f Folder) bool { return f.Path == r.Folder })
+		kind := slices.Contains([]Kind{Plain, Skill, Command}, r.Kind)
 		known := slices.Contains([]When{Always, OnFiles, OnRequest, OnMention}, r.When)
 		source := path.Clean(r.Source) == r.Source && r.Source != "." && len(r.Source) <= maxSource && !strings.HasPrefix(r.Source, "../") && !path.IsAbs(r.Source)
-		if at < 0 || !known || !source || len(ok.Rules) == MaxRules || len(r.Text) > min(room, MaxText) {
+		if at < 0 || !known || !kind || (r.Text == "") != (r.Kind == Skill) || !source || len(ok.Rules) == MaxRules || len(r.Text) > min(room, MaxText) {
 			refused++
 			continue
 		}
 		room -= len(r.Text)
 		r.From, r.Nested = Repository, folders[at].Path != folders[at].Repository
 		r.Text, _ = Visible(strings.ToValidUTF8(r.Text, "\uFFFD"))
-		r.Source, r.Description = oneLine(r.Source, maxSource), oneLine(r.Description, maxDescription)
+		r.Source, r.Description, r.Label = oneLine(r.Source, maxSource), oneLine(r.Description, maxDescription), oneLine(r.Label, maxName)
 		r.Globs = slices.DeleteFunc(slices.Clone(r.Globs), func(g string) bool { return len(g) > maxGlob })
 		r.Globs = r.Globs[:min(len(r.Globs), maxGlobs)]
 		for i, g := range r.Globs {

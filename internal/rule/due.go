@@ -23,7 +23,7 @@ func Due(all, given []Rule, w Work) (due []Rule) {
 			if !slices.ContainsFunc(given, r.Same) {
 				due = append(due, r)
 			}
-		case r.When == OnRequest:
+		case r.When == OnRequest && (len(r.Globs) == 0 || slices.ContainsFunc(w.Touched, r.matches)):
 			if r.Text = ""; !slices.ContainsFunc(given, func(g Rule) bool { return g.Is(r) && g.Description == r.Description }) {
 				due = append(due, r)
 			}

@@ -42,6 +42,36 @@ func Parse(source, folder string, front bool, text string) (r Rule, complaints [
 	return r, complaints, true
 }
 
+// ParseSkill parses the file SKILL.md in the folder of a skill. Its text is left
+// to the model, which reads the file when it uses the skill.
+func ParseSkill(source, folder, text string) (r Rule, complaints []string, ok bool) {
+	r, complaints, ok = Parse(source, folder, true, text)
+	head, _, _ := cutFront(strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n"))
+	keys, _ := frontKeys(head)
+	r.Kind, r.Text, r.Imports, r.Globs, r.When = Skill, "", nil, nil, OnRequest
+	r.Label = oneLine(unquote(prose(keys["name"])), maxName)
+	for _, l := range keys["paths"] {
+		r.Globs = append(r.Globs, splitGlobs(l)...)
+	}
+	r.Globs = slices.DeleteFunc(r.Globs, func(g string) bool { return len(g) > maxGlob })
+	r.Globs = r.Globs[:min(len(r.Globs), maxGlobs)]
+	switch {
+	case !ok:
+	case unquote(prose(keys["disable-model-invocation"])) == "true":
+		r.When = OnMention
+	case r.Description == "":
+		return r, append(complaints, "has no description, so that a model cannot know what it is for"), false
+	}
+	return r, complaints, ok
+}
+
+// ParseCommand parses a file with what a person asks for by its name.
+func ParseCommand(source, folder, text string) (r Rule, complaints []string, ok bool) {
+	r, complaints, ok = Parse(source, folder, true, text)
+	r.Kind, r.Globs, r.When = Command, nil, OnMention
+	return r, complaints, ok
+}
+
 func tooLong(n int) string { return fmt.Sprintf("has %d bytes, more than %d", n, MaxText) }
 
 // readFront sets what the front matter says.
@@ -84,6 +114,9 @@ func (r *Rule) readFront(head string) (complaints []string) {
 	return complaints
 }
 
+// frontNames are the keys of front matter that are read.
+var frontNames = []string{"description", "globs", "alwaysApply", "name", "paths", "disable-model-invocation"}
+
 // frontKeys returns the lines of each key of front matter: the value after the
 // colon, and the lines that continue it. strange is the first line that is
 // neither.
@@ -96,7 +129,7 @@ func frontKeys(head string) (keys map[string][]string, strange string) {
 		if trimmed == "" || strings.HasPrefix(trimmed, "#") {
 			continue
 		}
-		if name, value, ok := strings.Cut(l, ":"); ok && slices.Contains([]string{"description", "globs", "alwaysApply"}, name) {
+		if name, value, ok := strings.Cut(l, ":"); ok && slices.Contains(frontNames, name) {
 			key = name
 			keys[key] = []string{strings.TrimSpace(value)}
 			continue

@@ -5,6 +5,7 @@
 package rule
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ type Rule struct {
 	// Source is the path of the rule's file below the workspace, or [File] for
 	// a rule of the team or a user.
 	Source string `json:"source"`
+	Kind   Kind   `json:"kind,omitempty"`
+	Label  string `json:"name,omitempty"` // of a skill; "" is the name of its folder
 	From   From   `json:"from"`
 	When   When   `json:"when"`
 	// Folder is the folder below the workspace to which the rule applies; ""
@@ -25,12 +28,22 @@ type Rule struct {
 	Globs       []string `json:"globs,omitempty"`       // for [OnFiles], relative to Folder
 	Description string   `json:"description,omitempty"` // when to use the rule
 	Imports     []string `json:"imports,omitempty"`     // files whose text is part of Text
-	Text        string   `json:"text"`
+	Text        string   `json:"text"`                  // "" for a skill, whose file the model reads
 }
 
 // File is the name under which the server stores the rules of the team and of
 // each user.
 const File = "rules.md"
+
+// Kind says what kind of text a rule is.
+type Kind string
+
+// The kinds of rules. A prompt mentions a skill or a command as /name.
+const (
+	Plain   Kind = ""
+	Skill   Kind = "skill"   // how to do something, in a folder with what it needs
+	Command Kind = "command" // what a person asks for with /name
+)
 
 // From says who wrote a rule.
 type From string
@@ -81,11 +94,15 @@ const (
 	maxGlobCost    = 64 << 10 // of all globs that are admitted at once; see globCost
 	maxDescription = 1000     // characters
 	maxSource      = 500
+	maxName        = 100 // characters
 )
 
 // Name returns the name by which a prompt can mention the rule: the file's name
-// without its extension.
+// without its extension, or the name of a skill.
 func (r Rule) Name() string {
+	if r.Kind == Skill {
+		return cmp.Or(r.Label, path.Base(path.Dir(r.Source)))
+	}
 	base := path.Base(r.Source)
 	return strings.TrimSuffix(base, path.Ext(base))
 }
@@ -116,9 +133,11 @@ func (r Rule) within(file string) (string, bool) {
 
 // Matches reports whether the rule is for files and one of its globs matches
 // the file, whose path is relative to the workspace.
-func (r Rule) Matches(file string) bool {
+func (r Rule) Matches(file string) bool { return r.When == OnFiles && r.matches(file) }
+
+func (r Rule) matches(file string) bool {
 	below, ok := r.within(file)
-	return ok && r.When == OnFiles && slices.ContainsFunc(r.Globs, func(g string) bool { return matchGlob(g, below) })
+	return ok && slices.ContainsFunc(r.Globs, func(g string) bool { return matchGlob(g, below) })
 }
 
 // Touches reports whether a file or folder, relative to the workspace, is the
@@ -128,10 +147,15 @@ func (r Rule) Touches(file string) bool {
 	return ok || file == r.Folder
 }
 
-// Mentions reports whether a prompt mentions the rule, as @name or @path.
+// Mentions reports whether a prompt mentions the rule, as @name or @path, or as
+// /name if it is a skill or a command.
 func (r Rule) Mentions(prompt string) bool {
+	marks := "@"
+	if r.Kind != Plain {
+		marks = "@/"
+	}
 	for rest := prompt; ; {
-		at := strings.IndexByte(rest, '@')
+		at := strings.IndexAny(rest, marks)
 		if at < 0 {
 			return false
 		}

@@ -154,8 +154,14 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d invisible characters are left in %q", hidden, r.Text)
 		}
 		said := Message{Workspace: "/workspace", Rules: []Rule{r}}.String()
-		if n := strings.Count(strings.ToLower(said), "</rules"); n != 1 {
-			t.Errorf("%d end tags in %q", n, said)
+		if begins, ends := strings.Count(strings.ToLower(said), "<rules"), strings.Count(strings.ToLower(said), "</rules"); begins != 1 || ends != 1 {
+			t.Errorf("%d tags and %d end tags in %q", begins, ends, said)
+		}
+		if skill, _, ok := ParseSkill("a/SKILL.md", "a", text); ok {
+			offer := Offer("/workspace", []Rule{skill})
+			if strings.Count(offer, "\n") != 2 || strings.Contains(strings.ToLower(offer), "<rules") || skill.Text != "" {
+				t.Errorf("offered as %q", offer)
+			}
 		}
 		if folders := Nested("a", file); len(folders) > maxNesting {
 			t.Errorf("%d folders", len(folders))

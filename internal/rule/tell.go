@@ -67,7 +67,7 @@ func (m Message) String() string {
 				fmt.Fprintf(&b, "- and %d more\n", len(m.LeftOut)-i)
 				break
 			}
-			fmt.Fprintf(&b, "- %s: %s\n", l.Source, l.Why)
+			b.WriteString(withoutTags(fmt.Sprintf("- %s: %s\n", l.Source, l.Why)))
 		}
 	}
 	return b.String()
@@ -77,11 +77,15 @@ func (m Message) ofRepository() bool {
 	return slices.ContainsFunc(m.Rules, func(r Rule) bool { return r.From == Repository })
 }
 
-// closing is what would end a quoted text early.
-var closing = regexp.MustCompile(`(?i)</(\s*rules)`)
+// tags are what could end a quoted text early, or look like the beginning of
+// another.
+var tags = regexp.MustCompile(`(?i)<(\s*/?\s*rules)`)
+
+// withoutTags returns text that contains none of them.
+func withoutTags(text string) string { return tags.ReplaceAllString(text, `<\$1`) }
 
 // Quote returns the rule between two tags that say where it comes from and what
-// it is for. The text cannot contain the closing tag.
+// it is for. The text cannot contain such a tag.
 func (r Rule) Quote(workspace string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<rules from=%q", r.From)
@@ -91,10 +95,13 @@ func (r Rule) Quote(workspace string) string {
 	if r.Nested {
 		fmt.Fprintf(&b, " folder=%q", workspace+"/"+r.Folder)
 	}
+	if r.Kind == Command {
+		fmt.Fprintf(&b, " command=%q", "/"+r.Name())
+	}
 	if len(r.Globs) > 0 {
 		fmt.Fprintf(&b, " files=%q", strings.Join(r.Globs, ", "))
 	}
-	fmt.Fprintf(&b, ">\n%s\n</rules>\n", closing.ReplaceAllString(r.Text, `<\/$1`))
+	fmt.Fprintf(&b, ">\n%s\n</rules>\n", withoutTags(r.Text))
 	return b.String()
 }
 
@@ -103,7 +110,7 @@ func (r Rule) Quote(workspace string) string {
 func Offer(workspace string, rules []Rule) string {
 	var b strings.Builder
 	for _, r := range rules {
-		if r.Text != "" {
+		if r.Text != "" || r.Kind == Skill {
 			continue
 		}
 		if b.Len() == 0 {
@@ -111,7 +118,18 @@ func Offer(workspace string, rules []Rule) string {
 		}
 		fmt.Fprintf(&b, "- %s: %s\n", r.Path(workspace), r.Description)
 	}
-	return b.String()
+	skills := false
+	for _, r := range rules {
+		if r.Kind != Skill {
+			continue
+		}
+		if !skills {
+			skills = true
+			b.WriteString("Skills: before you do what one is for, or if the user asks for it by /name, read its file. Paths in it are relative to its folder.\n")
+		}
+		fmt.Fprintf(&b, "- %s (%s): %s\n", r.Name(), r.Path(workspace), r.Description)
+	}
+	return withoutTags(b.String())
 }
 
 // Fit returns those rules that fit in room bytes, in order, and what is left

@@ -17,6 +17,7 @@ func TestRules(t *testing.T) {
 	url := git.Repo("rules", map[string]string{
 		"AGENTS.md": "Text of AGENTS.md.\n@docs/style.md\n@/etc/passwd.md\n# Cursor Cloud specific instructions\nText about the VM.\n", "docs/style.md": "Text of the style.\n",
 		".cursor/rules/go.mdc": "---\nglobs: *.go\n---\nText for Go files.\n", ".cursor/rules/db.mdc": "---\ndescription: How to migrate\n---\nText of migrations.\n",
+		".agents/skills/release/SKILL.md": "---\nname: release\ndescription: How to release\n---\nText of the skill.\n", ".cursor/commands/check.md": "Text of the command.\n", ".cursor/commands/other.md": "Text of another command.\n",
 		"web/AGENTS.md": "Text of web.\n", "web/main.go": "package main\n", "README.md": "rules\n",
 	})
 	server := modeltest.NewAnthropic(t,
@@ -32,20 +33,20 @@ func TestRules(t *testing.T) {
 			t.Fatal(status, reply)
 		}
 	}
-	r := a.finish(a.create(url, "Do it", nil))
+	r := a.finish(a.create(url, "Do it, then /check it", nil))
 	if r.Result != "Finished." {
 		t.Fatalf("the result is %q", r.Result)
 	}
 	requests := server.Requests()
-	always := []string{"Text of the team.", "Text of AGENTS.md.", "Text of the style.", "Text about the VM.", "Text of the user.", "/workspace/.cursor/rules/db.mdc: How to migrate"}
+	always := []string{"Text of the team.", "Text of AGENTS.md.", "Text of the style.", "Text about the VM.", "Text of the user.", "/workspace/.cursor/rules/db.mdc: How to migrate", "/workspace/.agents/skills/release/SKILL.md): How to release", "Text of the command."}
 	for _, row := range []struct {
 		n         int
 		want, not []string
 	}{
-		{0, append(always, "/etc/passwd.md: it is outside the repository"), []string{"Text for Go files.", "Text of web.", "Text of migrations."}},
+		{0, append(always, "/etc/passwd.md: it is outside the repository"), []string{"Text for Go files.", "Text of web.", "Text of migrations.", "Text of the skill.", "Text of another command."}},
 		{1, always, []string{"Text for Go files.", "Text of web."}},
 		{2, append(always, "Text for Go files.", "Text of web."), nil},
-		{4, append(always, "Text for Go files.", "Text of web.", "A summary."), []string{"Text of migrations."}},
+		{4, append(always, "Text for Go files.", "Text of web.", "A summary."), []string{"Text of migrations.", "Text of the skill.", "Text of another command."}},
 	} {
 		body := string(requests[row.n].Body)
 		for _, text := range row.want {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -19,6 +20,7 @@ type contextJSON struct {
 type agentRuleJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
 	Source      string   `json:"source" doc:"path of the file below the workspace, or rules.md for the team's and the owner's"`
+	Kind        string   `json:"kind" enum:"rule,skill,command"`
 	From        string   `json:"from" enum:"team,repository,user"`
 	When        string   `json:"when" enum:"always,files,request,mention" doc:"files: when a file that matches globs is used; request: the model reads it if the description fits; mention: by name in a prompt"`
 	Folder      string   `json:"folder,omitempty" doc:"folder below the workspace to which it applies, if that is not the whole repository"`
@@ -49,7 +51,7 @@ func (s *server) getContext(w http.ResponseWriter, r *http.Request, who account.
 	rule.Order(rules)
 	for _, found := range rules {
 		item := agentRuleJSON{
-			Source: found.Source, From: string(found.From), When: string(found.When), Globs: found.Globs, Description: found.Description, Imports: found.Imports,
+			Source: found.Source, Kind: cmp.Or(string(found.Kind), "rule"), From: string(found.From), When: string(found.When), Globs: found.Globs, Description: found.Description, Imports: found.Imports,
 			Tokens: found.Tokens(), Given: "no",
 		}
 		if found.Nested {

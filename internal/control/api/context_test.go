@@ -29,10 +29,10 @@ func TestContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(`{"tokens":5,"rules":[
-		{"source":"AGENTS.md","from":"repository","when":"always","imports":["docs/a.md"],"tokens":5,"given":"yes"},
-		{"source":"b.mdc","from":"repository","when":"request","description":"Migrations","tokens":1,"given":"offered"},
-		{"source":"web/.cursor/rules/ts.mdc","from":"repository","when":"files","folder":"web","globs":["*.ts"],"tokens":2,"given":"no"},
-		{"source":"rules.md","from":"user","when":"always","tokens":2,"given":"no"}],
+		{"source":"AGENTS.md","kind":"rule","from":"repository","when":"always","imports":["docs/a.md"],"tokens":5,"given":"yes"},
+		{"source":"b.mdc","kind":"rule","from":"repository","when":"request","description":"Migrations","tokens":1,"given":"offered"},
+		{"source":"web/.cursor/rules/ts.mdc","kind":"rule","from":"repository","when":"files","folder":"web","globs":["*.ts"],"tokens":2,"given":"no"},
+		{"source":"rules.md","kind":"rule","from":"user","when":"always","tokens":2,"given":"no"}],
 		"leftOut":[{"source":"CLAUDE.md","why":"is not a text file"},{"source":"rules.md","why":"too long"}]}`), &want); err != nil {
 		t.Fatal(err)
 	}

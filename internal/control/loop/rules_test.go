@@ -95,6 +95,10 @@ func TestRulesAreGivenWhenTheyApply(t *testing.T) {
 	if given := bodies[*agent.RulesGiven](r); len(given) != 3 {
 		t.Errorf("%d messages are journaled", len(given))
 	}
+	// The classifier, which decides what may run, knows only the prompts.
+	if s := agent.Fold(r.id, r.events()); !slices.Equal(s.Asked, []string{"mend it"}) {
+		t.Errorf("rules count as requests of the user: %q", s.Asked)
+	}
 }
 
 func TestRulesAreGivenAgainAfterEachCompaction(t *testing.T) {

@@ -69,7 +69,7 @@ func (r *Rules) Read(ctx context.Context, folders []rule.Folder) (rule.Set, erro
 	for _, m := range res.Msg.GetRules() {
 		said.Rules = append(said.Rules, rule.Rule{
 			Source: m.GetSource(), From: rule.Repository, When: rule.When(m.GetWhen()), Folder: m.GetFolder(), Nested: m.GetNested(),
-			Globs: m.GetGlobs(), Description: m.GetDescription(), Imports: m.GetImports(), Text: m.GetText(),
+			Kind: rule.Kind(m.GetKind()), Label: m.GetName(), Globs: m.GetGlobs(), Description: m.GetDescription(), Imports: m.GetImports(), Text: m.GetText(),
 		})
 	}
 	for _, l := range res.Msg.GetLeftOut() {

@@ -41,13 +41,15 @@ func TestReadRules(t *testing.T) {
 			Rules: []*agentv1.Rule{
 				{Source: "AGENTS.md", When: "always", Text: "Use secret-value."},
 				{Source: "web/.cursor/rules/a.mdc", When: "files", Folder: "web", Globs: []string{"*.ts"}, Text: "Types."},
+				{Source: "web/.cursor/skills/x/SKILL.md", When: "request", Folder: "web", Kind: "skill", Name: "X", Description: "About X"},
+				{Source: "web/.cursor/skills/y/SKILL.md", When: "request", Folder: "web", Kind: "skill", Text: "no skill has a text"},
 				{Source: "etc/AGENTS.md", When: "always", Folder: "etc", Text: "Nobody asked for it."},
 				{Source: "AGENTS.md", When: "always", Text: strings.Repeat("x", rule.MaxText+1)},
 			},
 			LeftOut: []*agentv1.LeftOutRule{{Source: "CLAUDE.md", Why: "it holds secret-value"}},
 		}, nil
 	}).Read(t.Context(), folders)
-	if err != nil || len(got.Rules) != 2 {
+	if err != nil || len(got.Rules) != 3 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if r := got.Rules[0]; r.Text != "Use [REDACTED]." || r.From != rule.Repository || r.Nested {
@@ -56,7 +58,10 @@ func TestReadRules(t *testing.T) {
 	if r := got.Rules[1]; !r.Nested || r.When != rule.OnFiles || !r.Matches("web/x/a.ts") {
 		t.Errorf("got %+v", r)
 	}
-	if len(got.LeftOut) != 2 || got.LeftOut[0].Why != "it holds [REDACTED]" || !strings.HasPrefix(got.LeftOut[1].Why, "2 rules") {
+	if r := got.Rules[2]; r.Kind != rule.Skill || r.Name() != "X" || r.Description != "About X" {
+		t.Errorf("got %+v", r)
+	}
+	if len(got.LeftOut) != 2 || got.LeftOut[0].Why != "it holds [REDACTED]" || !strings.HasPrefix(got.LeftOut[1].Why, "3 rules") {
 		t.Errorf("left out %+v", got.LeftOut)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Server) ReadRules(ctx context.Context, req *connect.Request[agentv1.Rea
 	for _, r := range found.Rules {
 		res.Rules = append(res.Rules, &agentv1.Rule{
 			Source: valid(r.Source, maxText), When: string(r.When), Folder: valid(r.Folder, maxText), Nested: r.Nested,
-			Globs: r.Globs, Description: r.Description, Imports: r.Imports, Text: r.Text,
+			Kind: string(r.Kind), Name: r.Label, Globs: r.Globs, Description: r.Description, Imports: r.Imports, Text: r.Text,
 		})
 	}
 	for _, l := range found.LeftOut {

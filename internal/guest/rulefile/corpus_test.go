@@ -222,3 +222,32 @@ func (l *layout) tell(t *testing.T) string {
 	}
 	return b.String()
 }
+
+// BenchmarkRead reads 200 rules and 100 skills, and tells a model about them.
+func BenchmarkRead(b *testing.B) {
+	dir := b.TempDir()
+	write := func(name, text string) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for n := range 200 {
+		write(fmt.Sprintf(".cursor/rules/%d.mdc", n), fmt.Sprintf("---\nglobs: src/%d/**/*.go\n---\nRule %d. %s\n", n, n, strings.Repeat("Use tabs. ", 100)))
+	}
+	for n := range 100 {
+		write(fmt.Sprintf(".cursor/skills/s%d/SKILL.md", n), fmt.Sprintf("---\nname: s%d\ndescription: Skill %d\n---\nSteps.\n", n, n))
+	}
+	for b.Loop() {
+		all, err := rulefile.Read(b.Context(), rulefile.Options{Workspace: dir, AgentFiles: true}, []rule.Folder{{}})
+		if err != nil || len(all.Rules) != 300 {
+			b.Fatal(len(all.Rules), err)
+		}
+		m, _ := rule.Next(all, rule.Set{}, rule.Work{Touched: []string{"src/7/x/y.go"}}, 80<<10)
+		if len(m.Rules) != 101 || m.String() == "" {
+			b.Fatalf("%d rules", len(m.Rules))
+		}
+	}
+}

@@ -32,6 +32,13 @@ const (
 // with front matter are rules.
 var Folders = []string{".cursor/rules", ".aloft/rules"}
 
+// Skills are the folders that contain the folders of skills, and Commands those
+// of commands.
+var (
+	Skills   = []string{".cursor/skills", ".aloft/skills", ".agents/skills", ".claude/skills", ".codex/skills"}
+	Commands = []string{".cursor/commands", ".aloft/commands", ".claude/commands"}
+)
+
 // Files are the other files with rules, in the order in which a model gets
 // them.
 var Files = []string{"AGENTS.md", "CLAUDE.md", ".cursorrules"}
@@ -119,20 +126,49 @@ func (r *reader) folder(f rule.Folder) {
 	}
 	for _, name := range Files {
 		if name == ".cursorrules" || r.options.AgentFiles { // these come first, so that many rules cannot displace them
-			r.file(f, path.Join(f.Path, name), false)
+			r.file(f, path.Join(f.Path, name), r.plain)
 		}
 	}
 	for _, folder := range Folders {
-		var names []string
-		r.walk(path.Join(f.Path, folder), folder == ".aloft/rules", 0, &names)
-		slices.Sort(names)
-		for i, name := range names {
-			if len(r.rules) == rule.MaxRules {
-				r.leave(path.Join(f.Path, folder), "there are more than %d rules; %d files are not read", rule.MaxRules, len(names)-i)
-				break
-			}
-			r.file(f, name, true)
+		r.all(f, folder, func(name string) bool {
+			return path.Ext(name) == ".mdc" || path.Ext(name) == ".md" && folder == ".aloft/rules"
+		}, parseRule)
+	}
+	for _, folder := range Skills {
+		r.all(f, folder, func(name string) bool { return path.Base(name) == "SKILL.md" }, rule.ParseSkill)
+	}
+	for _, folder := range Commands {
+		r.all(f, folder, func(name string) bool { return path.Ext(name) == ".md" }, rule.ParseCommand)
+	}
+}
+
+// parse parses a file.
+type parse = func(source, folder, text string) (rule.Rule, []string, bool)
+
+func parseRule(source, folder, text string) (rule.Rule, []string, bool) {
+	return rule.Parse(source, folder, true, text)
+}
+
+// plain parses a file without front matter.
+func (r *reader) plain(source, folder, text string) (rule.Rule, []string, bool) {
+	if !r.options.CloudNotes {
+		text = withoutCloudNotes(text)
+	}
+	return rule.Parse(source, folder, false, text)
+}
+
+// all reads those files in a folder, and in the folders in it, that keep
+// selects.
+func (r *reader) all(f rule.Folder, folder string, keep func(name string) bool, as parse) {
+	var names []string
+	r.walk(path.Join(f.Path, folder), keep, 0, &names)
+	slices.Sort(names)
+	for i, name := range names {
+		if len(r.rules) == rule.MaxRules {
+			r.leave(path.Join(f.Path, folder), "there are more than %d rules; %d files are not read", rule.MaxRules, len(names)-i)
+			return
 		}
+		r.file(f, name, as)
 	}
 }
 
@@ -147,7 +183,7 @@ func (r *reader) below(name string) string {
 // walk collects the files with rules in a folder and the folders in it. It
 // follows a link to the folder itself, if it stays in the repository, but none
 // in it.
-func (r *reader) walk(folder string, markdown bool, level int, names *[]string) {
+func (r *reader) walk(folder string, keep func(name string) bool, level int, names *[]string) {
 	d, err := r.root.OpenFile(r.below(folder), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
@@ -166,10 +202,10 @@ func (r *reader) walk(folder string, markdown bool, level int, names *[]string) 
 				return
 			}
 			name := path.Join(folder, e.Name())
-			switch ext := path.Ext(name); {
+			switch {
 			case e.IsDir():
 				folders = append(folders, name)
-			case ext == ".mdc" || markdown && ext == ".md":
+			case keep(name):
 				*names = append(*names, name)
 			}
 		}
@@ -186,12 +222,12 @@ func (r *reader) walk(folder string, markdown bool, level int, names *[]string) 
 		if r.entries > maxEntries || r.ctx.Err() != nil {
 			return
 		}
-		r.walk(f, markdown, level+1, names)
+		r.walk(f, keep, level+1, names)
 	}
 }
 
 // file reads one file with rules, if it exists.
-func (r *reader) file(of rule.Folder, name string, front bool) {
+func (r *reader) file(of rule.Folder, name string, as parse) {
 	if len(r.rules) == rule.MaxRules || r.ctx.Err() != nil {
 		return
 	}
@@ -203,19 +239,20 @@ func (r *reader) file(of rule.Folder, name string, front bool) {
 		r.leave(name, "%v", err)
 		return
 	}
-	if !front && !r.options.CloudNotes {
-		text = withoutCloudNotes(text)
-	}
-	parsed, complaints, ok := rule.Parse(name, of.Path, front, text)
+	parsed, complaints, ok := as(name, of.Path, text)
 	for _, c := range complaints {
 		r.leave(name, "%s", c)
 	}
 	if !ok || slices.ContainsFunc(r.rules, func(o rule.Rule) bool {
-		return o.Text == parsed.Text && o.When == parsed.When && o.Folder == parsed.Folder
+		return parsed.Kind == rule.Plain && o.Kind == rule.Plain && o.Text == parsed.Text && o.When == parsed.When && o.Folder == parsed.Folder
 	}) {
 		return // AGENTS.md and CLAUDE.md are often the same file
 	}
 	parsed.Nested = of.Path != of.Repository
+	if parsed.Kind == rule.Skill {
+		r.skill(parsed)
+		return
+	}
 	left, ok := parsed.Expand(of.Repository, func(file string) bool {
 		return path.Dir(file) == path.Dir(name) && slices.Contains(Files, path.Base(file)) && r.exists(file)
 	}, r.read)
@@ -230,6 +267,17 @@ func (r *reader) file(of rule.Folder, name string, front bool) {
 		return
 	}
 	r.room -= len(parsed.Text)
+	r.rules = append(r.rules, parsed)
+}
+
+// skill adds a skill. Of two with the same name in one folder, the first counts.
+func (r *reader) skill(parsed rule.Rule) {
+	if slices.ContainsFunc(r.rules, func(o rule.Rule) bool {
+		return o.Kind == rule.Skill && o.Folder == parsed.Folder && o.Name() == parsed.Name()
+	}) {
+		r.leave(parsed.Source, "there is already a skill %s", parsed.Name())
+		return
+	}
 	r.rules = append(r.rules, parsed)
 }
 

@@ -193,8 +193,13 @@ type Rule struct {
 	Globs       []string `protobuf:"bytes,5,rep,name=globs,proto3" json:"globs,omitempty"`
 	Description string   `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
 	// Files whose contents are part of the text, relative to the workspace.
-	Imports       []string `protobuf:"bytes,7,rep,name=imports,proto3" json:"imports,omitempty"`
-	Text          string   `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	Imports []string `protobuf:"bytes,7,rep,name=imports,proto3" json:"imports,omitempty"`
+	// Empty for a skill.
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// skill, command, or empty for other rules.
+	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The name of a skill; empty if it is that of its folder.
+	Name          string `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +290,20 @@ func (x *Rule) GetText() string {
 	return ""
 }
 
+func (x *Rule) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Rule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // LeftOutRule says that a file, or a part of one, is not used.
 type LeftOutRule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -352,7 +371,7 @@ const file_agent_v1_rules_service_proto_rawDesc = "" +
 	"\x06folder\x18\x02 \x01(\tR\x06folder\"k\n" +
 	"\x11ReadRulesResponse\x12$\n" +
 	"\x05rules\x18\x01 \x03(\v2\x0e.agent.v1.RuleR\x05rules\x120\n" +
-	"\bleft_out\x18\x02 \x03(\v2\x15.agent.v1.LeftOutRuleR\aleftOut\"\xc8\x01\n" +
+	"\bleft_out\x18\x02 \x03(\v2\x15.agent.v1.LeftOutRuleR\aleftOut\"\xf0\x01\n" +
 	"\x04Rule\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04when\x18\x02 \x01(\tR\x04when\x12\x16\n" +
@@ -361,7 +380,10 @@ const file_agent_v1_rules_service_proto_rawDesc = "" +
 	"\x05globs\x18\x05 \x03(\tR\x05globs\x12 \n" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12\x18\n" +
 	"\aimports\x18\a \x03(\tR\aimports\x12\x12\n" +
-	"\x04text\x18\b \x01(\tR\x04text\"7\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x12\n" +
+	"\x04kind\x18\t \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\n" +
+	" \x01(\tR\x04name\"7\n" +
 	"\vLeftOutRule\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why2T\n" +
