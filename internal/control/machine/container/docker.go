@@ -79,31 +79,27 @@ func allowDocker(c *specs.Spec, host facts) {
 // called inside runApart: what is mounted there before the machine has a mount
 // namespace of its own, root in the machine can neither unmount nor remount with
 // other flags. What the OCI runtime mounts, it can.
-func (m *Machine) mountForDocker(rec record, root string, ids *os.File) error {
+func (m *Machine) mountForDocker(rec record, root string, space *userSpace) error {
 	// BuildKit fails on a mount whose flags it may not drop, so this mount allows
 	// devices. There are none on it: root in a machine cannot create any.
-	if err := bindIn(root, dockerDir, m.path(dockerData), ids, 0); err != nil {
+	if err := bindIn(root, dockerDir, m.path(dockerData), space.first, space.layers, 0); err != nil {
 		return err
 	}
 	for _, b := range rec.Image.Binds {
-		if err := bindIn(root, b.Target, b.Source, ids, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
+		if err := bindIn(root, b.Target, b.Source, space.first, space.layers, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bindIn mounts the host folder source at the folder target of a machine's root,
-// which it creates if needed. Links are resolved within the root.
-func bindIn(root, target, source string, ids *os.File, attributes uint64) error {
-	in, err := os.OpenRoot(root)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
+// bindIn mounts the host folder source at the folder target of a machine's root.
+// If the folder is missing, bindIn creates it for owner. Links are resolved within
+// the root.
+func bindIn(root, target, source string, owner int, ids *os.File, attributes uint64) error {
 	at, err := openAt(root, target, unix.O_PATH|unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := in.MkdirAll(strings.TrimPrefix(target, "/"), 0o755); err != nil {
+		if err := makeFolders(root, target, owner); err != nil {
 			return err
 		}
 		at, err = openAt(root, target, unix.O_PATH|unix.O_DIRECTORY)
@@ -113,6 +109,27 @@ func bindIn(root, target, source string, ids *os.File, attributes uint64) error 
 	}
 	defer func() { _ = at.Close() }()
 	return layer.BindMapped(source, at, ids, attributes)
+}
+
+// makeFolders creates the missing folders on the path to target in root.
+func makeFolders(root, target string, owner int) error {
+	in, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	path := ""
+	for name := range strings.SplitSeq(strings.Trim(target, "/"), "/") {
+		path = filepath.Join(path, name)
+		err := in.Mkdir(path, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err := errors.Join(err, in.Lchown(path, owner, owner)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func setCapabilities(c *specs.Spec, all []string) {

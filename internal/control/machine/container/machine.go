@@ -170,7 +170,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 				return layer.MountMapped(target, lower, upper, work, space.layers)
 			})
 			if err == nil && at.docker {
-				err = m.mountForDocker(rec, at.rootfs, space.layers)
+				err = m.mountForDocker(rec, at.rootfs, space)
 			}
 			if err != nil {
 				return err
