@@ -256,7 +256,7 @@ func (b *Builder) withImage(ctx context.Context, base Base, from base, p Plan, t
 // operator may choose such an image.
 func ofTheHost(image string) bool {
 	scheme, _, ok := strings.Cut(image, ":")
-	return image == "host" || ok && (scheme == "rootfs" || scheme == "oci" || scheme == "local")
+	return image == "host" || strings.HasPrefix(image, "host@") || ok && (scheme == "rootfs" || scheme == "oci" || scheme == "local")
 }
 
 // refresh checks in the background whether another build is due.

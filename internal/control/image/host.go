@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/fault"
 )
 
 // viewDirs are the top-level folders of the host that a machine sees with its own
@@ -56,7 +58,8 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	defer func() { _ = root.Close() }()
 	// A host without apt has no settings.
 	settings, _ := exec.CommandContext(ctx, "apt-config", "dump").Output()
-	t, img, err := host{root: root, settings: string(settings), own: s.dir}.view()
+	h := host{root: root, settings: string(settings), own: s.dir}
+	t, img, err := h.view()
 	if err != nil {
 		return Image{}, err
 	}
@@ -76,9 +79,42 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 	img.Binds = mountsBelow(string(mounts), "/usr")
-	img.Lower, img.Pinned = []string{dir}, "host"
+	img.Lower, img.Pinned = []string{dir}, h.pinned()
 	s.host = &img
 	return img, nil
+}
+
+// hostOf is the prefix of names that mean the host's system as long as it is the
+// same release of the same distribution.
+const hostOf = "host@"
+
+// pinned returns the name of the image for what is saved on it. Saved changes to the
+// programs and packages of one release do not fit another.
+func (h host) pinned() string {
+	data, _ := h.root.ReadFile("etc/os-release") // Debian's is a link to usr/lib/os-release
+	if data == nil {
+		data, _ = h.root.ReadFile("usr/lib/os-release")
+	}
+	release := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		release[name] = strings.Trim(value, `"'`)
+	}
+	if release["ID"] == "" {
+		return "host"
+	}
+	return strings.TrimSuffix(hostOf+release["ID"]+"-"+release["VERSION_ID"], "-")
+}
+
+// prepareHostOf returns the image of the host's system if that is still the one of
+// the pinned name.
+func (s *Store) prepareHostOf(ctx context.Context, name string) (Image, error) {
+	img, err := s.prepareHost(ctx)
+	if err == nil && img.Pinned != name {
+		return Image{}, fault.NotFound("the system of this host is %s now", strings.TrimPrefix(img.Pinned, hostOf)).Named("image_not_found").
+			Hint("make the snapshot or build again on this system")
+	}
+	return img, err
 }
 
 // view returns the generated layer of the image and the image's views and

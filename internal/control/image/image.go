@@ -128,6 +128,8 @@ func (s *Store) prepare(ctx context.Context, name string, tell *teller) (Image, 
 	switch {
 	case name == "host":
 		return s.prepareHost(ctx)
+	case strings.HasPrefix(name, hostOf):
+		return s.prepareHostOf(ctx, name)
 	case kind == "rootfs" && filepath.IsAbs(rest):
 		return s.prepareRootfs(ctx, filepath.Clean(rest))
 	case kind == "oci" && filepath.IsAbs(rest):

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"aloft/internal/fault"
 )
 
 func TestNames(t *testing.T) {
@@ -44,6 +46,25 @@ func TestHost(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(img.Lower[0], secret)); err == nil {
 			t.Errorf("it holds %s", secret)
 		}
+	}
+}
+
+// TestHostIsAnother asks for the system that a host had before an upgrade.
+func TestHostIsAnother(t *testing.T) {
+	s := open(t)
+	img, err := s.Prepare(t.Context(), "host", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Prepare(t.Context(), img.Pinned, nil); err != nil || got.Lower[0] != img.Lower[0] {
+		t.Errorf("%s is %+v, %v", img.Pinned, got, err)
+	}
+	if _, err := s.Prepare(t.Context(), "host@plan9-4", nil); fault.Of(err).Code != "image_not_found" {
+		t.Errorf("the image of another system: %v", err)
+	}
+	h := host{root: aHost(t)}
+	if got := h.pinned(); got != "host@debian" {
+		t.Errorf("the system is %s", got)
 	}
 }
 
