@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -176,9 +177,25 @@ func within(flags uintptr, args ...string) (string, error) {
 	return string(out), err
 }
 
-// mountTypes are file system types that nobody in a machine may mount, in any
-// namespace.
-var mountTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs", "binderfs"}
+// mountTypes returns the file system types to try: all that the kernel has now,
+// and some whose modules it could load.
+func mountTypes() []string {
+	all := slices.Clone(loadableTypes)
+	text, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		tell("mount types", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line) // nodev and the type, or the type alone
+		if kind := fields[len(fields)-1]; !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	return all
+}
+
+// loadableTypes may be missing in /proc/filesystems until they are first used.
+var loadableTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs", "binderfs"}
 
 // nested tries what a new user namespace allows.
 func nested() {
@@ -210,7 +227,7 @@ func nestedMounts() {
 		tell("nested mounts", err)
 		return
 	}
-	for _, kind := range mountTypes {
+	for _, kind := range mountTypes() {
 		options := ""
 		switch kind {
 		case "cgroup":
@@ -218,7 +235,11 @@ func nestedMounts() {
 		case "fuse":
 			options = "fd=0,rootmode=40000,user_id=0,group_id=0"
 		}
-		tell("mount type "+kind, unix.Mount("none", dir, kind, 0, options))
+		err := unix.Mount("none", dir, kind, 0, options)
+		if err == nil {
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		}
+		tell("mount type "+kind, err)
 	}
 }
 
