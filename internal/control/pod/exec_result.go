@@ -34,6 +34,7 @@ func answerTo(sent *agentv1.ToolCall, done *agentv1.ExecCompleted) *agentv1.Exec
 	switch {
 	case done.GetNeverStarted():
 		return &agentv1.ExecCompleted{IsError: true, Text: "The machine did not run this call, and gave no reason."}
+	case done.GetToolCall().GetTruncatedToolCall() != nil: // a long result of any tool
 	case toolOf(done.GetToolCall()) != toolOf(sent):
 		done = proto.CloneOf(done)
 		done.ToolCall = nil
