@@ -282,12 +282,12 @@ func (recording) Servers(context.Context, *agent.State, []mcp.Server, time.Durat
 func (recording) Hooks(context.Context, *agent.State, loop.HookCall) (loop.HookOutcome, error) {
 	return loop.HookOutcome{}, nil
 }
-func (recording) Subagents(context.Context) ([]subagent.File, error)     { return nil, nil }
+func (recording) Subagents(context.Context) ([]subagent.File, error) { return nil, nil }
 func (recording) Rules(context.Context, []rule.Folder) (rule.Set, error) {
 	return rule.Set{Rules: []rule.Rule{{Source: "AGENTS.md", From: rule.Repository, When: rule.Always, Text: marks["code"]}}}, nil
 }
-func (recording) Ack(context.Context, string) error                      { return nil }
-func (recording) Keep(context.Context) error                             { return nil }
+func (recording) Ack(context.Context, string) error { return nil }
+func (recording) Keep(context.Context) error        { return nil }
 func (recording) Call(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, time.Duration, error) {
 	return tool.Result{Text: "ok"}, time.Millisecond, nil
 }

@@ -18,10 +18,10 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/layer"
 	"aloft/internal/conversation"
-	"aloft/internal/rule"
 	"aloft/internal/environment"
 	"aloft/internal/mcp"
 	"aloft/internal/policy"
+	"aloft/internal/rule"
 )
 
 // Whose rows a list shows.
