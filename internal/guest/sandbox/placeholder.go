@@ -50,6 +50,9 @@ func holdPlaceholders(l Layout) (heldPlaceholders, error) {
 	for _, p := range l.Placeholders {
 		if err := makePlaceholder(p); err != nil {
 			h.release()
+			if errors.Is(err, unix.ENOENT) { // another sandbox has removed its placeholder for the folder
+				return nil, errMoved
+			}
 			return nil, fmt.Errorf("protect %s: %w", p.Path, err)
 		}
 		if err := h.take(p.Path); err != nil {
