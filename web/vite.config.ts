@@ -77,5 +77,5 @@ export default defineConfig(({ mode }) => ({
       },
     },
   },
-  test: { include: ["shots", "person", "endures", "perf", "journey", "lighthouse"].includes(mode) ? [`test/${mode}.ts`] : ["src/**/*.test.ts", "test/**/*.test.ts"], testTimeout: 300_000, hookTimeout: 300_000 },
+  test: { include: ["shots", "person", "endures", "perf", "journey", "lighthouse"].includes(mode) ? [`test/${mode}.ts`] : ["src/**/*.test.ts", "test/**/*.test.ts"], testTimeout: 300_000, hookTimeout: 300_000, maxWorkers: 2 },
 }));
