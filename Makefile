@@ -57,7 +57,7 @@ test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/conn
 	@# test/e2e first: it is the longest and mostly waits, so the others run meanwhile.
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./test/e2e ./...
 
-quick: ## run the tests that need no machine and no browser (under 2 minutes)
+quick: ## run the tests that need no machine, browser or large program (about 2 minutes)
 	@go run ./hack/testcount $$(go list ./... | grep -v -x -F -f hack/slow-packages.txt)
 
 ci: test lint generated ## run the tests, the linter and the check of generated files, as CI does
