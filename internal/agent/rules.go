@@ -35,28 +35,28 @@ func (*RulesGiven) Kind() string { return "rules.given" }
 // maxFound is how many rules are kept of an agent.
 const maxFound = rule.MaxRules + 100
 
-// found folds what was found. It does not modify slices that copies of the
+// found folds a [RulesFound]. It does not modify slices that copies of the
 // state share.
 func (s *State) found(b *RulesFound) {
 	if !b.Nested {
 		s.Found, s.NotApplied = b.Set, nil
 		s.Applied = slices.DeleteFunc(slices.Clone(s.Applied), func(g rule.Rule) bool {
-			return !slices.ContainsFunc(b.Rules, func(r rule.Rule) bool { return r.From == g.From && r.Source == g.Source })
+			return !slices.ContainsFunc(b.Rules, func(r rule.Rule) bool { return r.Is(g) })
 		})
 		return
 	}
 	all := slices.DeleteFunc(slices.Clone(s.Found.Rules), func(r rule.Rule) bool {
-		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return r.From == n.From && r.Source == n.Source })
+		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return r.Is(n) })
 	})
 	all = append(all, b.Rules...)
 	left := slices.Concat(s.Found.LeftOut, b.LeftOut)
 	s.Found = rule.Set{Rules: all[:min(len(all), maxFound)], LeftOut: left[:min(len(left), 2*rule.MaxLeftOut)]}
 }
 
-// given folds a message with rules.
+// given folds a [RulesGiven].
 func (t *Thread) given(b *RulesGiven) {
 	t.Applied = slices.DeleteFunc(slices.Clone(t.Applied), func(g rule.Rule) bool {
-		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return g.From == n.From && g.Source == n.Source })
+		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return g.Is(n) })
 	})
 	t.Applied = append(t.Applied, b.Rules...)
 	t.NotApplied = slices.Concat(t.NotApplied, b.LeftOut)

@@ -76,7 +76,7 @@ type LeftOut struct {
 	Budget bool `json:"budget,omitempty"`
 }
 
-// A Set is what is known of some rules.
+// A Set is a list of rules, and of what was left out of it.
 type Set struct {
 	Rules   []Rule    `json:"rules,omitempty"`
 	LeftOut []LeftOut `json:"leftOut,omitempty"`
