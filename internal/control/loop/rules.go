@@ -17,13 +17,12 @@ import (
 	"aloft/internal/subagent"
 )
 
-// Limits of the rules that one conversation is given, in bytes: a share of the
-// context window, but not more than is useful.
+// Limits of reading rules and of giving them to the model.
 const (
-	mostGiven     = 80 << 10
-	maxAtOnce     = 30   // folders that are read at once
-	maxReadInRun  = 2000 // folders that are read in a run
-	maxTouchedNow = 100  // files of one reply that are looked at
+	mostGiven     = 80 << 10 // bytes that one conversation is given; less if its context window is small
+	maxAtOnce     = 30       // folders that are read at once
+	maxReadInRun  = 2000     // folders that are read in a run
+	maxTouchedNow = 100      // files of one reply that are looked at
 )
 
 // readFolders are the folders whose rules were read in this run. Rules that
@@ -90,14 +89,22 @@ func (l *Loop) findRules(ctx context.Context) error {
 			return err
 		}
 	}
+	roots := repositories(s)
 	var folders []rule.Folder
-	for _, root := range repositories(s) {
+	for _, root := range roots {
 		folders = append(folders, rule.Folder{Repository: root, Path: root})
 	}
 	for _, r := range s.Found.Rules {
-		if i := slices.IndexFunc(repositories(s), func(root string) bool { return slices.Contains(rule.Nested(root, r.Folder), r.Folder) }); r.Nested && i >= 0 {
-			if f := (rule.Folder{Repository: repositories(s)[i], Path: r.Folder}); !slices.Contains(folders, f) {
-				folders = append(folders, f)
+		if !r.Nested {
+			continue
+		}
+		for _, root := range roots {
+			f := rule.Folder{Repository: root, Path: r.Folder}
+			if slices.Contains(rule.Nested(root, r.Folder), r.Folder) {
+				if !slices.Contains(folders, f) {
+					folders = append(folders, f)
+				}
+				break
 			}
 		}
 	}
