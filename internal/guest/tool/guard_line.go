@@ -19,10 +19,9 @@ import (
 )
 
 // guardLine returns the sandbox policy for a call of Shell, with notes for the
-// model. An allow list names programs; that the line starts only these can be
-// relied on only if sandboxed commands, which nobody reviews, could not have
-// changed what the names mean. If they could, the line runs in the sandbox, or
-// is refused if it requested to run outside. The caller calls release when the
+// model. An allow list names programs. Sandboxed commands, which nobody reviews,
+// may have changed which programs a line really starts. If they could have, the
+// line runs in the sandbox, or is refused if it requested to run outside. The caller calls release when the
 // line has ended.
 func (s *Sandbox) guardLine(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (p *agentv1.SandboxPolicy, notes []string, release func(), err error) {
 	guard, release := args.GetGuard(), func() {}
