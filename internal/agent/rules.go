@@ -46,7 +46,7 @@ func (s *State) found(b *RulesFound) {
 		return
 	}
 	all := slices.DeleteFunc(slices.Clone(s.Found.Rules), func(r rule.Rule) bool {
-		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return r.Is(n) })
+		return slices.ContainsFunc(b.Rules, r.Is)
 	})
 	all = append(all, b.Rules...)
 	left := slices.Concat(s.Found.LeftOut, b.LeftOut)
@@ -56,7 +56,7 @@ func (s *State) found(b *RulesFound) {
 // given folds a [RulesGiven].
 func (t *Thread) given(b *RulesGiven) {
 	t.Applied = slices.DeleteFunc(slices.Clone(t.Applied), func(g rule.Rule) bool {
-		return slices.ContainsFunc(b.Rules, func(n rule.Rule) bool { return g.Is(n) })
+		return slices.ContainsFunc(b.Rules, g.Is)
 	})
 	t.Applied = append(t.Applied, b.Rules...)
 	t.NotApplied = slices.Concat(t.NotApplied, b.LeftOut)
