@@ -233,7 +233,7 @@ func (s *fakeServer) ofAgent(do http.HandlerFunc) http.HandlerFunc {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if r.PathValue("id") != fakeAgent || s.name == "" {
-			refuse(w, 404, "not_found", "no agent "+r.PathValue("id"))
+			refuse(w, 404, "agent_not_found", "no agent "+r.PathValue("id"))
 			return
 		}
 		do(w, r)
@@ -248,7 +248,7 @@ func (s *fakeServer) ofRun(do func(http.ResponseWriter, *fakeRun)) http.HandlerF
 				return
 			}
 		}
-		refuse(w, 404, "not_found", "no run "+r.PathValue("run"))
+		refuse(w, 404, "run_not_found", "no run "+r.PathValue("run"))
 	})
 }
 
@@ -406,7 +406,7 @@ func (s *fakeServer) listEvents(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		if r.PathValue("id") != fakeAgent || s.name == "" {
 			s.mu.Unlock()
-			refuse(w, 404, "not_found", "no agent "+r.PathValue("id"))
+			refuse(w, 404, "agent_not_found", "no agent "+r.PathValue("id"))
 			return
 		}
 		news, changed := s.events[min(sent, len(s.events)):], s.changed

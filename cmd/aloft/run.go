@@ -26,13 +26,18 @@ func newRunCommand(a *app) *cobra.Command {
 	var follow bool
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
-		Use:   `run --repo URL "PROMPT"`,
+		Use:   `run "PROMPT"`,
 		Short: "Start a new agent",
 		Long: `Start a new agent with a task, and watch it work.
 
+Without --repo, the agent works on the repository of the current git checkout,
+starting from the pushed state of its branch, or from the default branch if its
+branch is not pushed.
+
 Ctrl-C stops watching; the agent keeps running. If PROMPT is "-", it is read from
 standard input.`,
-		Example: `  aloft run --repo https://git.example.com/team/app "Fix the failing test"
+		Example: `  aloft run "Fix the failing test"
+  aloft run --repo https://git.example.com/team/app "Fix the failing test"
   aloft run --repo https://git.example.com/team/app --ref develop --image bug.png "Make it look like this"
   aloft run --repo https://git.example.com/team/app --repo https://git.example.com/team/api "Rename the field in both"
   aloft run --repo https://github.com/acme/app --pr "Add a test for the parser"
@@ -45,8 +50,19 @@ standard input.`,
 			if onPR != "" {
 				repos = append([]string{""}, repos...)
 			}
-			if len(repos) == 0 || repos[0] == "" && onPR == "" {
-				return misuse(cmd, errors.New("missing --repo: the URL of the repository to work on"))
+			if slices.Contains(repos, "") && onPR == "" {
+				return misuse(cmd, errors.New("--repo is empty: give the URL of the repository to work on"))
+			}
+			if len(repos) == 0 {
+				here, err := readCheckout(cmd.Context())
+				if err != nil {
+					return misuse(cmd, fmt.Errorf("missing --repo: the URL of the repository to work on (%w)", err))
+				}
+				repos = []string{here.repo.URL}
+				if len(refs) == 0 && here.repo.StartingRef != "" {
+					refs = []string{here.repo.StartingRef}
+				}
+				a.showCheckout(cmd.Context(), here, refs)
 			}
 			if len(refs) > len(repos) {
 				return misuse(cmd, errors.New("more --ref than --repo: the first --ref belongs to the first --repo"))
@@ -103,8 +119,8 @@ standard input.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&repos, "repo", nil, "`URL` of the repository to work on; may be given up to 20 times")
-	flags.StringArrayVar(&refs, "ref", nil, "branch, tag or commit to start from (default: the default branch); the first `ref` is for the first --repo")
+	flags.StringArrayVar(&repos, "repo", nil, "`URL` of the repository to work on (default: the remote of the current git checkout); may be given up to 20 times")
+	flags.StringArrayVar(&refs, "ref", nil, "branch, tag or commit to start from (default: the default branch; without --repo, the checkout's branch); the first `ref` is for the first --repo")
 	model = a.modelFlags(cmd, "model `id` (default: the first that 'aloft models' lists)", true)
 	flags.StringVar(&name, "name", "", "`name` of the agent (default: the prompt's first words)")
 	flags.StringVar(&branch, "branch", "", "`name` of the branch to create (default: derived from the prompt)")

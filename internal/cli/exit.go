@@ -60,6 +60,15 @@ var hints = map[string]string{
 	"agent_busy":        "wait until its run ends, or stop it with `aloft agent stop`",
 	"agent_archived":    "restore it with `aloft agent unarchive`",
 	"agent_id_conflict": "see the existing agent with `aloft agent list`",
+
+	"agent_not_found":       "list agents with `aloft agent list`",
+	"api_key_not_found":     "list keys with `aloft key list`",
+	"artifact_not_found":    "list artifacts with `aloft agent artifacts`",
+	"build_not_found":       "list builds with `aloft env builds`",
+	"environment_not_found": "list saved environments with `aloft env list`",
+	"run_not_found":         "list an agent's runs with `aloft agent show`",
+	"secret_not_found":      "list secrets with `aloft secret list`",
+	"snapshot_not_found":    "list snapshots with `aloft snapshot list`",
 }
 
 func refusal(e *client.Error) *Problem {
@@ -73,9 +82,6 @@ func refusal(e *client.Error) *Problem {
 		p.Exit = Denied
 	case http.StatusNotFound, http.StatusGone:
 		p.Exit = NotFound
-		if p.Hint == "" {
-			p.Hint = "list agents with `aloft agent list`"
-		}
 	}
 	if e.Status >= 500 && e.RequestID != "" && p.Hint == "" {
 		p.Hint = "see the server's log for request " + e.RequestID

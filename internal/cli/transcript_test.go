@@ -91,7 +91,9 @@ func TestProblems(t *testing.T) {
 	}{
 		"NoKey":       {&client.Error{Status: 401, Message: "no"}, Denied, "aloft login"},
 		"Forbidden":   {&client.Error{Status: 403, Message: "no"}, Denied, ""},
-		"NotFound":    {&client.Error{Status: 404, Message: "no"}, NotFound, "agent list"},
+		"NoAgent":     {&client.Error{Status: 404, Code: "agent_not_found", Message: "no"}, NotFound, "agent list"},
+		"NoSecret":    {&client.Error{Status: 404, Code: "secret_not_found", Message: "no"}, NotFound, "secret list"},
+		"NotFound":    {&client.Error{Status: 404, Message: "no"}, NotFound, ""},
 		"Bad":         {&client.Error{Status: 400, Message: "no"}, Usage, ""},
 		"Busy":        {&client.Error{Status: 409, Code: "agent_busy", Message: "no"}, Failure, "agent stop"},
 		"Server":      {&client.Error{Status: 500, Message: "no", RequestID: "r7"}, Failure, "r7"},
@@ -99,7 +101,7 @@ func TestProblems(t *testing.T) {
 		"Unreachable": {&client.UnreachableError{URL: "http://x"}, Unreachable, "aloft serve"},
 	} {
 		p := ProblemOf(tt.err)
-		if p.Exit != tt.exit || !strings.Contains(p.Hint, tt.hint) {
+		if p.Exit != tt.exit || !strings.Contains(p.Hint, tt.hint) || (tt.hint == "") != (p.Hint == "") {
 			t.Errorf("%s: exit %d, hint %q; want %d and %q", name, p.Exit, p.Hint, tt.exit, tt.hint)
 		}
 	}

@@ -256,7 +256,7 @@ func TestScreens(t *testing.T) {
 		},
 		"gone": func(p *panelTest) {
 			p.loaded().press("enter")
-			p.Update(feedEnded{p.open.feed, &client.Error{Status: 404, Code: "not_found", Message: "no agent bc-2"}})
+			p.Update(feedEnded{p.open.feed, &client.Error{Status: 404, Code: "agent_not_found", Message: "no agent bc-2"}})
 		},
 		"tiny": func(p *panelTest) { p.loaded().Update(tea.WindowSizeMsg{Width: 20, Height: 5}) },
 		"narrow": func(p *panelTest) {

@@ -34,7 +34,7 @@ func (s *server) mayAdd(ctx context.Context, userID int64, more Quotas) error {
 		{"snapshots", "delete some, or ask the operator to raise quotas.snapshots", s.Quotas.Snapshots, held.Snapshots, more.Snapshots},
 	} {
 		if q.most > 0 && q.added > 0 && q.have+q.added > q.most {
-			return fault.Exhausted("each person may have %d %s, and %d exist already", q.most, q.what, q.have).Hint("%s", q.hint)
+			return fault.Exhausted("the quota of %s per person is reached: %d of %d", q.what, q.have, q.most).Hint("%s", q.hint)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestQuotas(t *testing.T) {
 	id, run := first.text(t, "agent.id"), first.text(t, "run.id")
 
 	h.api.Quotas = Quotas{Running: 1}
-	refused(h.call("POST", "/v1/agents", task), "each person may have 1 running agents, and 1 exist already")
+	refused(h.call("POST", "/v1/agents", task), "the quota of running agents per person is reached: 1 of 1")
 	if a := h.want(h.call("POST", "/v0/agents", `{"prompt":{"text":"work"},"source":{"repository":"https://git.example.com/o/r"}}`), 429); a.text(t, "error") != "usage_limit_exceeded" {
 		t.Errorf("v0 refused with %s", a.body)
 	}
@@ -53,14 +53,14 @@ func TestQuotas(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"go on"}}`), 201)
 
 	h.api.Quotas = Quotas{Agents: 3}
-	refused(h.call("POST", "/v1/agents/"+other+"/fork", `{"prompt":{"text":"a"},"n":2}`), "each person may have 3 agents, and 2 exist already")
+	refused(h.call("POST", "/v1/agents/"+other+"/fork", `{"prompt":{"text":"a"},"n":2}`), "the quota of agents per person is reached: 2 of 3")
 	h.begin()
-	refused(h.call("POST", "/v1/agents", task), "3 agents")
+	refused(h.call("POST", "/v1/agents", task), "agents per person is reached: 3 of 3")
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", task), 201)
 	h.want(h.call("DELETE", "/v1/agents/"+other, ""), 200)
 	h.begin()
 
 	h.api.Quotas, h.api.SetUps = Quotas{Snapshots: 1}, noSetUps{}
 	h.snapshotOfAnn()
-	refused(h.call("POST", "/v1/agents/"+id+"/snapshots", ""), "1 snapshots")
+	refused(h.call("POST", "/v1/agents/"+id+"/snapshots", ""), "snapshots per person is reached: 1 of 1")
 }
