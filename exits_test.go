@@ -39,6 +39,7 @@ var exits = map[string]exit{
 	"internal/telemetry/telemetry.go client":               {2, "traces, metrics and logs, to the operator's receiver", privacyProof},
 	"internal/control/forge/wire.go client":                {3, toForge, privacyProof},
 	"internal/control/mcp/session.go client":               {1, "what agents say to remote MCP servers, by their own calls", ""},
+	"internal/control/websearch/websearch.go client":       {2, "queries of agents' searches, by their own calls, to the operator's search provider", ""},
 	"internal/control/model/wire.go client":                {3, toModel, ""},
 	"internal/control/signin/provider.go client":           {1, "who signs in", ""},
 	"internal/control/lfs/lfs.go client":                   {3, "large files of the repository, to its server", ""},

@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	// The control plane. Its generated types stop at control/pod.
 	"internal/control/outbound":                        {"NOUNS"},
 	"internal/control/mcp":                             {"NOUNS", "internal/control/outbound"},
+	"internal/control/websearch":                       {},
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/oauthtest":                       {},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
@@ -74,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/control/observe":                         {"NOUNS", "internal/control/store", "internal/control/model", "internal/telemetry"},
 	"internal/control/build":                           {"internal/atomicfile", "NOUNS", "internal/control/dockerfile", "internal/control/gateway", "internal/control/layer", "internal/control/machine", "internal/control/pod", "internal/control/store"},
 	"internal/control/live":                            {},
-	"internal/control/loop":                            {"NOUNS", "internal/control/live", "internal/control/store", "internal/control/model", "internal/control/tool", "internal/control/review", "internal/control/pull"},
+	"internal/control/loop":                            {"NOUNS", "internal/control/live", "internal/control/store", "internal/control/model", "internal/control/tool", "internal/control/review", "internal/control/pull", "internal/control/websearch"},
 	"internal/control/schedule":                        {"NOUNS", "internal/control/live", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/egress", "internal/telemetry", "internal/control/build", "internal/control/layer"},
 	"internal/control/review":                          {"NOUNS", "internal/control/store", "internal/control/model"},
 	"internal/control/gateway":                         {"NOUNS", "internal/control/lfs", "internal/control/mirror"},

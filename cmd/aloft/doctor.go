@@ -23,7 +23,8 @@ func newDoctorCommand(a *app) *cobra.Command {
 exit code is 1 if something is missing that every agent needs.
 
 With a configuration, doctor also checks with each forge in git.credentials that its
-token is valid and may push and open pull requests. If store or ALOFT_STORE is set,
+token is valid and may push and open pull requests, and makes one search if
+web_search is set. If store or ALOFT_STORE is set,
 doctor connects to that database.`,
 		Example: `  aloft doctor
   aloft doctor --config aloft.yaml`,
@@ -52,6 +53,7 @@ doctor connects to that database.`,
 				return err
 			}
 			checks = append(checks, forges...)
+			checks = append(checks, server.ProbeWebSearch(cmd.Context(), config)...)
 			if a.out.JSON() {
 				err = a.printChecks(checks)
 			} else {

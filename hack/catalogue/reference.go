@@ -19,16 +19,13 @@ import (
 func reference(specs []tool.Spec) (string, error) {
 	var b strings.Builder
 	b.WriteString("# Tools\n\nThis page is made from the messages in `proto/agent/v1` by `make generate`.\n\n## The registry\n\n" +
-		"Each tool has a number, which it keeps. What a model is offered has a name; the rest is typed and answers\n" +
-		"`not available: needs …`.\n\n| number | message | offered as | acts | or needs |\n|---|---|---|---|---|\n")
+		"Each tool has a number, which it keeps. A tool with a name is offered to models if the machine and the server have\n" +
+		"what it needs. A call of any other tool answers `not available: needs …`.\n\n| number | message | offered as | acts | needs |\n|---|---|---|---|---|\n")
 	calls := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
 	for i := range calls.Len() {
 		field := calls.Get(i)
 		names, homes := offeredAs(field.Message(), specs)
 		needs, _ := proto.GetExtension(field.Message().Options(), agentv1.E_Needs).(string)
-		if len(names) > 0 {
-			needs = ""
-		}
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s |\n", field.Number(), field.Name(), strings.Join(names, ", "), strings.Join(homes, ", "), needs)
 	}
 	for _, s := range specs {

@@ -222,6 +222,10 @@ func (a *assembly) openScheduler(context.Context) error {
 	if r, ok := a.runtime.(*container.Runtime); ok {
 		layers = r.Layers()
 	}
+	web, err := c.WebSearch.open()
+	if err != nil {
+		return UsageError{err}
+	}
 	a.schedule = schedule.New(schedule.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
 
@@ -235,7 +239,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Network: a.network, ConnectionLogs: a.dataFile("connections"),
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
-		Model: a.models.find, FastModel: c.FastModel, MCP: a.agentMCP, Pulls: a.pulls, Environments: a.builder,
+		Model: a.models.find, FastModel: c.FastModel, MCP: a.agentMCP, Pulls: a.pulls, Web: web, Environments: a.builder,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
 		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store), Rules: agentRules(a.store),

@@ -50,6 +50,7 @@ type Config struct {
 	SignIn         signInConfig    `yaml:"sign_in"`
 	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
 	Environments   buildsConfig    `yaml:"environments"`
+	WebSearch      searchConfig    `yaml:"web_search"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -378,6 +379,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	if _, err := c.Machine.Egress.Network().Compile(); err != nil {
 		return fmt.Errorf("machine.egress: %w", err)
 	}
+	if err := c.WebSearch.check(dir, getenv); err != nil {
+		return err
+	}
 	if err := c.SignIn.check(getenv); err != nil {
 		return err
 	}
@@ -419,6 +423,7 @@ func (c *Config) SecretValues() map[string]string {
 		add("store", store.Password)
 	}
 	add("telemetry.token", c.Telemetry.Token)
+	add("web_search.key", c.WebSearch.Key)
 	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)
 	return secrets
 }

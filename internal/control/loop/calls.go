@@ -292,8 +292,11 @@ func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 		}
 	}
 	start := time.Now()
-	if c.Name == managePull {
-		result, err := t.manage(ctx, c.ToolCall)
+	run := map[string]func(context.Context, conversation.ToolCall) (tool.Result, error){
+		managePull: t.manage, searchWeb: t.searchWeb,
+	}[c.Name]
+	if run != nil {
+		result, err := run(ctx, c.ToolCall)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,9 @@ type Config struct {
 	// there are none.
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Pulls opens pull requests; nil if there is no forge.
-	Pulls  Pulls
+	Pulls Pulls
+	// Web searches the web; nil if no provider is configured.
+	Web    Web
 	Logger *slog.Logger
 	// JournalQuota is the most that events caused by the machine may take in
 	// the journal, per run and in bytes; 0 means 1 GiB.

@@ -132,12 +132,12 @@ func errNoForges() *fault.Error {
 
 const managePull = "PrManagement"
 
-// workable returns the tools that work in the machine. It includes PrManagement
-// only if one of the agent's repositories has a forge.
+// workable returns the tools that work in the machine and on this server. It
+// includes PrManagement only if one of the agent's repositories has a forge.
 func (t *thread) workable(s *agent.State) []tool.Spec {
 	forge := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
-		return spec.Name == managePull && !forge || slices.Contains(t.lacks, spec.Name)
+		return spec.Name == managePull && !forge || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
 	})
 }
 

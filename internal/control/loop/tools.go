@@ -53,6 +53,9 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 // withheld returns what the model is told when it calls a tool that its
 // conversation does not have, or "" if it has the tool.
 func (t *thread) withheld(spec tool.Spec) string {
+	if needs := t.unconfigured(spec.Name); needs != "" {
+		return spec.Name + " is not available: needs " + needs
+	}
 	switch {
 	case t.task != "":
 	case spec.Name == computerUse:
@@ -70,6 +73,14 @@ func (t *thread) withheld(spec tool.Spec) string {
 		return spec.Name + " is not available: this subagent only reads"
 	}
 	return spec.Name + " is not available to subagents"
+}
+
+// unconfigured returns what the server's configuration lacks for a tool, or "".
+func (t *thread) unconfigured(name string) string {
+	if name == searchWeb && t.Web == nil {
+		return "a search provider in the server's configuration (web_search)"
+	}
+	return ""
 }
 
 // subagents returns Aloft's own subagents that can work. Those that look at

@@ -40,6 +40,8 @@ type arguments struct {
 	Path                string          `json:"path"`
 	TargetNotebook      string          `json:"target_notebook"`
 	URL                 string          `json:"url"`
+	SearchTerm          string          `json:"search_term"`
+	Explanation         string          `json:"explanation"`
 	Server              string          `json:"server"`
 	ToolName            string          `json:"tool_name"`
 	Arguments           json.RawMessage `json:"arguments"`
@@ -125,6 +127,8 @@ func describe(c conversation.ToolCall) described {
 			d.grant = strings.ToLower(u.Host)
 		}
 		return d
+	case "WebSearch": // the query is sent to the search provider
+		return described{Call: permit.Call{Kind: permit.Fetch}, subject: "search the web: " + a.SearchTerm, reason: a.Explanation, grant: "*"}
 	case "ComputerUse":
 		if onlyLooks(a.Actions) {
 			break

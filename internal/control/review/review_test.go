@@ -43,6 +43,7 @@ func TestDescribe(t *testing.T) {
 		{"ComputerUse", `{"actions":7}`, permit.Desktop, "on the desktop: "},
 		{"Fetch", `{"url":"https://Example.com/x"}`, permit.Fetch, "https://Example.com/x"},
 		{"WebFetch", `{"url":"https://example.com"}`, permit.Fetch, "https://example.com"},
+		{"WebSearch", `{"search_term":"go synctest"}`, permit.Fetch, "search the web: go synctest"},
 		{"CallMcpTool", `{"server":"github","tool_name":"get_issue"}`, permit.MCP, "github:get_issue"},
 		{"CallMcpTool", `{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`, permit.MCP, `github:get_issue {"id":7}`},
 		{"CallMcpTool", `{"server":"github"}`, permit.Other, ""},

@@ -120,6 +120,8 @@ type Config struct {
 	// Pulls opens pull requests, and finds those on which agents are started.
 	// It may be nil.
 	Pulls Pulls
+	// Web searches the web; nil if no provider is configured.
+	Web loop.Web
 	// Hooks returns what people have configured for an agent's hooks. It may be
 	// nil.
 	Hooks func(ctx context.Context, a agent.Agent) (Hooks, error)

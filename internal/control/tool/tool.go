@@ -26,7 +26,12 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 }
 
 // Reviewed reports whether calls of a tool are reviewed like those that run in
-// a machine, because their effect outlasts the conversation.
+// a machine, because their effect outlasts the conversation or because they
+// send something to others.
 func Reviewed(name string) bool {
-	return name == setUp || name == agent.TaskTool || name == agent.SwitchTool || name == "PrManagement"
+	switch name {
+	case setUp, agent.TaskTool, agent.SwitchTool, "PrManagement", "WebSearch":
+		return true
+	}
+	return false
 }

@@ -104,6 +104,7 @@ export const agent = {
     in: "in",
     exit: (code: number) => `exit ${code}`,
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
+    pages: (n: number) => (n === 1 ? "1 page" : `${n} pages`),
     pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
     recording: { START_RECORDING: "start", SAVE_RECORDING: "save", DISCARD_RECORDING: "discard" },
     computer: {

@@ -1,0 +1,272 @@
+// Package websearch searches the web with the provider that the operator has
+// configured: a SearXNG server, Brave, Tavily or Exa. It connects only to the
+// configured address: redirects are errors, because they could lead the query
+// and the key to somebody else.
+package websearch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of one search. MaxQuery is the smallest limit of the providers.
+const (
+	MaxQuery   = 400 // characters
+	maxResults = 10
+	maxTitle   = 200  // characters
+	maxURL     = 2000 // bytes; results with longer URLs are dropped
+	maxSnippet = 600  // characters
+	maxBody    = 4 << 20
+	within     = 30 * time.Second
+	maxWait    = 10 * time.Second // for a rate limit to pass
+	maxTries   = 3
+)
+
+// Providers lists the providers that can be configured.
+var Providers = []string{"searxng", "brave", "tavily", "exa"}
+
+// Config selects a provider.
+type Config struct {
+	Provider string // one of Providers
+	URL      string // base address of the API; required for searxng, others have a default
+	Key      string // required except for searxng, which uses it as a bearer token for a proxy in front of it
+	// Wait waits before a search that was over the rate limit is repeated; nil
+	// waits for the time that the provider asks for.
+	Wait func(context.Context, time.Duration) error
+}
+
+// Check returns what is wrong with the configuration, or nil. The error begins
+// with the key that is wrong.
+func (c Config) Check() error {
+	known, ok := kinds[c.Provider]
+	switch {
+	case c.Provider == "":
+		return fmt.Errorf("provider is missing: must be %s", strings.Join(Providers, ", "))
+	case !ok:
+		return fmt.Errorf("provider: invalid value %q: must be one of %s", c.Provider, strings.Join(Providers, ", "))
+	case c.URL == "" && known.base == "":
+		return fmt.Errorf("url is missing: give the address of the %s server, such as https://search.example.com", c.Provider)
+	case c.Key == "" && known.keyed:
+		return fmt.Errorf("key is missing: %s needs one; set key_env or key_file", c.Provider)
+	}
+	if u, err := url.Parse(cmp.Or(c.URL, known.base)); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("url: invalid address %q: use an address such as https://search.example.com, without a user, query or fragment", c.URL)
+	}
+	return nil
+}
+
+// Result is one page that was found.
+type Result struct{ Title, URL, Snippet string }
+
+// Engine searches the web. It is safe for concurrent use.
+type Engine struct {
+	config Config
+	kind   kind
+	base   string
+	client http.Client
+}
+
+// kind is what differs between providers.
+type kind struct {
+	base  string // default address
+	keyed bool   // needs a key
+	ask   func(ctx context.Context, e *Engine, query string) (*http.Request, error)
+	read  func(body []byte) ([]Result, error)
+	// words returns the message of an error response, or "".
+	words func(body []byte) string
+	// advice says what an operator can do about a status, or "".
+	advice func(status int) string
+}
+
+var kinds = map[string]kind{"searxng": searxng, "brave": brave, "tavily": tavily, "exa": exa}
+
+// New returns an Engine. It does not connect.
+func New(c Config) (*Engine, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if c.Wait == nil {
+		c.Wait = wait
+	}
+	e := &Engine{config: c, kind: kinds[c.Provider]}
+	e.base = strings.TrimRight(cmp.Or(c.URL, e.kind.base), "/")
+	e.client = http.Client{
+		Transport: http.DefaultTransport, Timeout: within,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return e, nil
+}
+
+// Provider returns the name of the provider.
+func (e *Engine) Provider() string { return e.config.Provider }
+
+// Search returns at most ten results, the best first. Titles and snippets are
+// single lines of plain text of limited length. If the provider limits the
+// rate, Search waits up to 10 seconds and tries again, at most twice. Errors
+// contain neither the query nor the key.
+func (e *Engine) Search(ctx context.Context, query string) ([]Result, error) {
+	for try := 1; ; try++ {
+		resp, body, err := e.send(ctx, query)
+		switch {
+		case err != nil:
+			return nil, err
+		case resp.StatusCode == http.StatusTooManyRequests && try < maxTries:
+			if pause, ok := pauseOf(resp.Header); ok {
+				if err := e.config.Wait(ctx, pause); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		if resp.StatusCode != http.StatusOK {
+			return nil, e.refusal(resp, body)
+		}
+		found, err := e.kind.read(body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.config.Provider, err)
+		}
+		return bounded(found), nil
+	}
+}
+
+// send makes one request and reads the response.
+func (e *Engine) send(ctx context.Context, query string) (*http.Response, []byte, error) {
+	req, err := e.kind.ask(ctx, e, query)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "Aloft")
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return nil, nil, e.unreachable(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, nil, e.unreachable(ctx, err)
+	case len(body) > maxBody:
+		return nil, nil, fmt.Errorf("%s sent more than %d MiB", e.config.Provider, maxBody>>20)
+	}
+	return resp, body, nil
+}
+
+// unreachable returns the error for a request without a response. It leaves out
+// the URL, which may contain the query.
+func (e *Engine) unreachable(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		if u.Timeout() {
+			return fmt.Errorf("%s did not answer within %v", e.config.Provider, within)
+		}
+		err = u.Err
+	}
+	return fmt.Errorf("%s is unreachable: %w", e.config.Provider, err)
+}
+
+// refusal returns the error for a response with a status other than 200.
+func (e *Engine) refusal(resp *http.Response, body []byte) error {
+	text := strings.TrimSpace(fmt.Sprintf("%s answered %d %s", e.config.Provider, resp.StatusCode, http.StatusText(resp.StatusCode)))
+	if words := line(e.kind.words(body), maxTitle); words != "" {
+		text += ": " + words
+	}
+	advice := ""
+	if e.kind.advice != nil {
+		advice = e.kind.advice(resp.StatusCode)
+	}
+	switch {
+	case advice != "":
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		advice = "web_search.url redirects elsewhere: set it to the final address"
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		advice = "check the key of web_search in the server's configuration"
+	case resp.StatusCode == http.StatusTooManyRequests:
+		advice = "the rate limit is used up: search less often"
+	}
+	if advice != "" {
+		text += " (" + advice + ")"
+	}
+	return errors.New(text)
+}
+
+// pauseOf returns how long to wait after a response that limits the rate. It
+// reports false if the wait is too long. Brave sends X-RateLimit-Reset with one
+// number of seconds for each of its windows, the shortest first.
+func pauseOf(h http.Header) (time.Duration, bool) {
+	first, _, _ := strings.Cut(cmp.Or(h.Get("Retry-After"), h.Get("X-RateLimit-Reset")), ",")
+	pause := time.Second
+	if n, err := strconv.Atoi(strings.TrimSpace(first)); err == nil && n >= 0 {
+		pause = time.Duration(min(n, int(time.Hour/time.Second))) * time.Second
+	}
+	return pause, pause <= maxWait
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// bounded returns the first results whose URLs can be opened, with their texts
+// limited.
+func bounded(found []Result) []Result {
+	out := []Result{}
+	for _, r := range found {
+		u, err := url.Parse(r.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(r.URL) > maxURL ||
+			slices.ContainsFunc(out, func(o Result) bool { return o.URL == u.String() }) {
+			continue
+		}
+		out = append(out, Result{Title: line(r.Title, maxTitle), URL: u.String(), Snippet: line(r.Snippet, maxSnippet)})
+		if len(out) == maxResults {
+			break
+		}
+	}
+	return out
+}
+
+// line returns the text of an excerpt of a page on one line, with at most most
+// characters.
+func line(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most-1]) + "…"
+	}
+	return text
+}
+
+// post returns a request with a JSON body.
+func (e *Engine) post(ctx context.Context, path string, in any) (*http.Request, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+path, bytes.NewReader(body))
+	if err == nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, err
+}
+
+// errShape is returned for a response that is not the provider's.
+var errShape = errors.New("the response is not what its API describes; check web_search.url")
