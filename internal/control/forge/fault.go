@@ -24,6 +24,7 @@ const (
 	CodeRefused       = "forge_refused"
 	CodeRateLimited   = "forge_rate_limited"
 	CodeUnreachable   = "forge_unreachable"
+	CodeUnsupported   = "forge_unsupported"
 )
 
 const (

@@ -31,7 +31,7 @@
 // Errors are faults of package fault. Codes: integration_not_connected,
 // forge_no_token, forge_unauthorized, forge_denied, forge_not_found,
 // forge_conflict, forge_refused, forge_rate_limited (see [RetryAfter]),
-// forge_unreachable.
+// forge_unreachable, forge_unsupported.
 package forge
 
 import (
@@ -42,7 +42,8 @@ import (
 
 // A Forge is a code host, as seen by one configuration. Its methods are safe
 // for concurrent use. A host may also implement [Discussion], [Reviewing],
-// [Merger], [Examining] and [Listing]; Aloft's own all do.
+// [Reviewed], [Logged], [Access], [Merger], [Examining] and [Listing]; Aloft's
+// own all do.
 type Forge interface {
 	// Open opens the pull request, or returns the existing open one from the head
 	// to the base unchanged, so that a repeat after a crash never opens a second
@@ -94,6 +95,9 @@ type Host interface {
 	Forge
 	Discussion
 	Reviewing
+	Reviewed
+	Logged
+	Access
 	Merger
 	Examining
 	Listing
@@ -162,8 +166,10 @@ type Change struct {
 type Check struct {
 	Name    string
 	State   CheckState
-	Summary string // one line; may be ""
-	URL     string // address of its page; may be ""
+	Summary string    // one line; may be ""
+	URL     string    // address of its page; may be ""
+	LogID   string    // opaque: its job, for [Logged]; "" if the host has no log of it
+	EndedAt time.Time // zero if it has not ended, or the host does not tell
 }
 
 // CheckState is the state of a check.

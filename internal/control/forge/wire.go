@@ -109,6 +109,9 @@ type Ask struct {
 	In     any         // sent as JSON unless nil
 	Out    any         // decoded from JSON unless nil
 	Header http.Header // receives the response headers unless nil
+	// Failed returns the fault that a decoded response reports in spite of its
+	// status, or nil; optional.
+	Failed func() error
 }
 
 // Do sends the request and decodes the response into a.Out.
@@ -170,53 +173,13 @@ func (w *Wire) address(path []string, query url.Values) *url.URL {
 }
 
 func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
-	if !a.Repo.valid() && !(a.OfHost && a.Repo.Host != "") {
-		return nil, fault.Invalid("%q is not a repository of a forge", Line(a.Repo.String(), maxWords)).Named(CodeRefused)
-	}
-	if slices.ContainsFunc(a.Path, func(p string) bool { return p == "" || p == "." || p == ".." }) {
-		return nil, fault.Invalid("the request about %s has an empty path segment", a.Repo).Named(CodeRefused) // an empty segment would change the meaning of the path
-	}
-	token, err := w.tokens(ctx, a.Repo)
+	res, token, err := w.send(ctx, &w.client, at, a)
 	if err != nil {
 		return nil, err
-	}
-	if token == "" {
-		return nil, fault.Invalid("no token is configured for %s", a.Repo).Named(CodeNoToken).
-			Hint("add the URL https://%s and a token to git.credentials in the configuration", a.Repo.Host)
-	}
-	var body io.Reader
-	if a.In != nil {
-		data, err := json.Marshal(a.In)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(data)
-	}
-	method := a.Method
-	if method == "" {
-		method = http.MethodGet
-	}
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "aloft")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	w.headers(req.Header, token)
-	res, err := w.client.Do(req)
-	if err != nil {
-		return nil, clean(unreachable(ctx, a.Repo, err), token)
 	}
 	defer res.Body.Close()
-	if a.Header != nil {
-		maps.Copy(a.Header, res.Header)
-	}
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		data, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // read as much of an explanation as there is
-		return nil, clean(Refusal(a.Repo, res.StatusCode, res.Header, w.words(data), time.Now()), token)
+	if err := w.refused(a, res, token); err != nil {
+		return nil, err
 	}
 	if a.Out == nil {
 		return nil, nil
@@ -232,7 +195,69 @@ func (w *Wire) do(ctx context.Context, at *url.URL, a Ask) (*url.URL, error) {
 		return nil, fault.Unavailable("the response of %s is not that of the expected API", a.Repo.Host).Named(CodeUnreachable).
 			Hint("check that the address is the host's own, and its kind is right").Because(errors.New("not the JSON that was expected"))
 	}
+	if a.Failed != nil {
+		if err := a.Failed(); err != nil {
+			return nil, clean(err, token)
+		}
+	}
 	return next(at, res.Header), nil
+}
+
+// send sends a request, and returns the response and the token that it sent.
+func (w *Wire) send(ctx context.Context, client *http.Client, at *url.URL, a Ask) (*http.Response, string, error) {
+	if !a.Repo.valid() && !(a.OfHost && a.Repo.Host != "") {
+		return nil, "", fault.Invalid("%q is not a repository of a forge", Line(a.Repo.String(), maxWords)).Named(CodeRefused)
+	}
+	if slices.ContainsFunc(a.Path, func(p string) bool { return p == "" || p == "." || p == ".." }) {
+		return nil, "", fault.Invalid("the request about %s has an empty path segment", a.Repo).Named(CodeRefused) // an empty segment would change the meaning of the path
+	}
+	token, err := w.tokens(ctx, a.Repo)
+	if err != nil {
+		return nil, "", err
+	}
+	if token == "" {
+		return nil, "", fault.Invalid("no token is configured for %s", a.Repo).Named(CodeNoToken).
+			Hint("add the URL https://%s and a token to git.credentials in the configuration", a.Repo.Host)
+	}
+	var body io.Reader
+	if a.In != nil {
+		data, err := json.Marshal(a.In)
+		if err != nil {
+			return nil, "", err
+		}
+		body = bytes.NewReader(data)
+	}
+	method := a.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), body)
+	if err != nil {
+		return nil, "", err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "aloft")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	w.headers(req.Header, token)
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, "", clean(unreachable(ctx, a.Repo, err), token)
+	}
+	if a.Header != nil {
+		maps.Copy(a.Header, res.Header)
+	}
+	return res, token, nil
+}
+
+// refused returns the fault of an unsuccessful response.
+func (w *Wire) refused(a Ask, res *http.Response, token string) error {
+	if res.StatusCode >= 200 && res.StatusCode <= 299 {
+		return nil
+	}
+	data, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // read as much of an explanation as there is
+	return clean(Refusal(a.Repo, res.StatusCode, res.Header, w.words(data), time.Now()), token)
 }
 
 // next returns the address of the next page, which GitHub, GitLab and Gitea
@@ -254,11 +279,14 @@ func next(at *url.URL, h http.Header) *url.URL {
 	return nil
 }
 
+// minSecret is the length from which a token is replaced in texts.
+const minSecret = 4
+
 // clean removes the token from a fault, where a hostile host may have echoed
 // it.
 func clean(err error, token string) error {
 	f, ok := errors.AsType[*fault.Error](err)
-	if !ok || len(token) < 4 {
+	if !ok || len(token) < minSecret {
 		return err
 	}
 	for _, t := range []string{token, url.QueryEscape(token), url.PathEscape(token)} {

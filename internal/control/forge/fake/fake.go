@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"aloft/internal/control/forge"
 	"aloft/internal/fault"
@@ -23,8 +21,9 @@ const Login = "aloft-bot"
 // Forge is a host and its repositories. It implements all of a forge's optional
 // interfaces. Its methods are safe for concurrent use.
 type Forge struct {
-	Host   string
-	People []string // users who can be asked to review; nil means everybody
+	Host    string
+	People  []string // users who can be asked to review; nil means everybody
+	Writers []string // users who may write, apart from Login
 
 	mu    sync.Mutex
 	repos map[string]*repo // by path
@@ -38,18 +37,25 @@ type repo struct {
 	branches map[string]string // commits by branch name
 	pulls    []*pull
 	checks   map[string][]forge.Check // by commit
+	logs     map[string]string        // by LogID
 }
 
 type pull struct {
 	forge.PullRequest
 	comments  []forge.Comment
+	threads   []forge.Thread
+	reviews   []forge.Review
 	reviewers []string
+	made      int // number of comments, threads and reviews
 }
 
 var (
 	_ forge.Forge      = (*Forge)(nil)
 	_ forge.Discussion = (*Forge)(nil)
 	_ forge.Reviewing  = (*Forge)(nil)
+	_ forge.Reviewed   = (*Forge)(nil)
+	_ forge.Logged     = (*Forge)(nil)
+	_ forge.Access     = (*Forge)(nil)
 	_ forge.Merger     = (*Forge)(nil)
 	_ forge.Listing    = (*Forge)(nil)
 )
@@ -61,7 +67,7 @@ func New(host string) *Forge { return &Forge{Host: host, repos: map[string]*repo
 func (f *Forge) Add(path, defaultBranch string) forge.Repo {
 	r := forge.Repo{Host: f.Host, Path: path}
 	f.mu.Lock()
-	f.repos[path] = &repo{base: defaultBranch, branches: map[string]string{}, checks: map[string][]forge.Check{}}
+	f.repos[path] = &repo{base: defaultBranch, branches: map[string]string{}, checks: map[string][]forge.Check{}, logs: map[string]string{}}
 	f.mu.Unlock()
 	f.Push(r, defaultBranch)
 	return r
@@ -314,7 +320,7 @@ func (f *Forge) Comments(ctx context.Context, r forge.Repo, number int) ([]forge
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(p.comments[max(len(p.comments)-forge.MaxComments, 0):]), nil
+	return forge.Newest(p.all()), nil
 }
 
 // Comment implements [forge.Discussion].
@@ -334,8 +340,7 @@ func (f *Forge) Comment(ctx context.Context, r forge.Repo, number int, body stri
 }
 
 func (p *pull) say(author, body string) forge.Comment {
-	c := forge.Comment{ID: strconv.Itoa(len(p.comments) + 1), Author: author, Body: forge.Cut(body, 65536), CreatedAt: time.Now().UTC()}
-	c.URL = p.URL + "#" + c.ID
+	c := p.comment(author, body)
 	p.comments = append(p.comments, c)
 	return c
 }

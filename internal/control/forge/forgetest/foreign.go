@@ -31,7 +31,10 @@ func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 	for _, seed := range []string{"", "null", "[null]", "{}", `[{"number":1,"iid":1,"title":"Draft: \u0000x\u202e","html_url":"javascript:x","web_url":"//x","state":"opened",
 		"head":{"ref":"b","label":"b","sha":"zz","repo":{"full_name":"../.."}},"base":null,"user":null,"source_branch":"b","source_project_id":1}]`,
 		`{"message":{"a":["b"]},"errors":["x",{"field":"head","code":"invalid"},3]}`, `{"statuses":[{"context":"\n","state":"odd"}],"check_runs":[{}],"total_count":-1}`,
-		`{"title":"WIP:","merged":true,"number":1e3,"head":{"sha":"0000000000000000000000000000000000000000"}}`, `{"message":"t0ken/of+the=test"}`} {
+		`{"title":"WIP:","merged":true,"number":1e3,"head":{"sha":"0000000000000000000000000000000000000000"}}`, `{"message":"t0ken/of+the=test"}`,
+		`[{"id":"\u202ex","state":"APPROVED","notes":[{"position":{"new_line":-1}},{"resolvable":true}],"comments_count":1,"body":"b"}]`,
+		`{"data":{"node":null,"repository":{"pullRequest":{"reviewThreads":{"pageInfo":{"hasPreviousPage":true},"nodes":[{"id":"\n","comments":{"nodes":[{"author":null}]}}]}}}},"errors":[]}`,
+		`{"errors":[{"type":"NOT_FOUND","message":"t0ken/of+the=test"}],"permission":"write","output":{"summary":"\u001b[1m"},"run_id":1}`} {
 		f.Add(200, seed)
 		f.Add(422, seed)
 	}
@@ -74,6 +77,25 @@ func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 		sane(host.(forge.Reviewing).RequestReview(t.Context(), r, 1, []string{"ada"}))
 		_, err = host.DefaultBranch(t.Context(), r)
 		sane(err)
+		threads, err := host.(forge.Reviewed).Threads(t.Context(), r, 1)
+		sane(err)
+		for _, v := range threads {
+			plain(t, v.ID, v.Path, v.Comments[0].Author, v.Comments[0].Path)
+		}
+		found, err := host.(forge.Reviewed).Reviews(t.Context(), r, 1)
+		sane(err)
+		for _, v := range found {
+			plain(t, v.ID, v.Author, v.Commit, v.URL)
+		}
+		_, err = host.(forge.Reviewed).Reply(t.Context(), r, 1, "1", "x")
+		sane(err)
+		sane(host.(forge.Reviewed).Resolve(t.Context(), r, 1, "1"))
+		_, err = host.(forge.Access).MayWrite(t.Context(), r, "ada")
+		sane(err)
+		for _, id := range []string{"", "1", "job-1", "run-1", "1-1"} {
+			_, err = host.(forge.Logged).Log(t.Context(), r, forge.Check{Name: "x", LogID: id})
+			sane(err)
+		}
 	})
 }
 

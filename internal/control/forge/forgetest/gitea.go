@@ -13,7 +13,7 @@ import (
 // the adapter against Gitea itself.
 func NewGitea(t testing.TB) *Server {
 	return start(t, dialect{
-		path: "/api/v1", perPage: "limit", most: 50, routes: gitea,
+		path: "/api/v1", perPage: "limit", most: 50, routes: gitea, noReply: true,
 		token: func(h http.Header) string {
 			token, ok := strings.CutPrefix(h.Get("Authorization"), "token ")
 			if !ok {
@@ -105,24 +105,22 @@ func gitea(s *Server) {
 	})
 	s.route("GET /repos/{owner}/{repo}/commits/{ref}/status", "", func(c *call) (any, error) {
 		checks, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("ref"))
-		total := len(checks)
 		if page := max(atoi(c.URL.Query().Get("page")), 1); err == nil {
-			from := min((page-1)*s.page, total)
-			checks = checks[from:min(from+s.page, total)]
+			from := min((page-1)*s.page, len(checks))
+			checks = checks[from:min(from+s.page, len(checks))]
 		}
 		all := []any{}
 		for _, k := range checks {
-			all = append(all, map[string]any{"id": 1, "context": k.Name, "status": string(k.State), "description": "", "target_url": "https://ci.test/1"})
+			all = append(all, map[string]any{"id": 1, "context": k.Name, "status": string(k.State), "description": "", "target_url": giteaJob(s, k), "updated_at": "2026-01-02T03:04:05Z"})
 		}
-		return map[string]any{"state": "pending", "sha": c.PathValue("ref"), "total_count": total, "statuses": all}, err
+		return map[string]any{"state": "pending", "sha": c.PathValue("ref"), "total_count": len(checks), "statuses": all}, err
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since before", func(c *call) (any, error) {
-		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
 		all := []map[string]any{} // not paginated
-		for _, v := range said {
+		for _, v := range s.Fake.Plain(c.repo, c.number) {
 			all = append(all, giteaComment(v))
 		}
-		return all, err
+		return all, nil
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
 		v, err := in[struct{ Body string }](c)
@@ -132,9 +130,7 @@ func gitea(s *Server) {
 		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
 		return giteaComment(said), err
 	})
-	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(*call) (any, error) {
-		return []any{map[string]any{"id": 3, "user": nil, "body": "not sent yet", "state": "PENDING", "comments_count": 1}}, nil
-	})
+	giteaReviews(s)
 }
 
 func (s *Server) giteaPull(p forge.PullRequest) map[string]any {

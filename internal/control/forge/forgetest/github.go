@@ -119,9 +119,10 @@ func gitHub(s *Server) {
 			if asStatus(k) {
 				continue
 			}
-			run := map[string]any{"id": 1, "name": k.Name, "status": "in_progress", "conclusion": nil, "html_url": "https://ci.test/1", "output": map[string]any{"title": nil}}
+			run := map[string]any{"id": s.jobID(k.LogID), "name": k.Name, "app": map[string]any{"slug": appOf(k)}, "completed_at": nil,
+				"status": "in_progress", "conclusion": nil, "html_url": "https://ci.test/1", "output": map[string]any{"title": nil}}
 			if k.State != forge.Pending {
-				run["status"], run["conclusion"] = "completed", string(k.State)
+				run["status"], run["conclusion"], run["completed_at"] = "completed", string(k.State), "2026-01-02T03:04:05Z"
 			}
 			runs = append(runs, run)
 		}
@@ -138,12 +139,11 @@ func gitHub(s *Server) {
 		return paged{"statuses", statuses, map[string]any{"state": "pending", "total_count": len(statuses), "sha": c.PathValue("ref")}}, err
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since", func(c *call) (any, error) {
-		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
 		all := []any{}
-		for _, v := range said {
+		for _, v := range s.Fake.Plain(c.repo, c.number) {
 			all = append(all, gitHubComment(v))
 		}
-		return all, err
+		return all, nil
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
 		v, err := in[struct{ Body string }](c)
@@ -153,10 +153,7 @@ func gitHub(s *Server) {
 		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
 		return gitHubComment(said), err
 	})
-	s.route("GET /repos/{owner}/{repo}/pulls/{number}/comments", "", func(*call) (any, error) { return []any{}, nil })
-	s.route("GET /repos/{owner}/{repo}/pulls/{number}/reviews", "", func(*call) (any, error) {
-		return []any{map[string]any{"id": 9, "user": map[string]any{"login": "ada"}, "body": "", "state": "COMMENTED", "submitted_at": "2026-01-02T03:04:05Z"}}, nil
-	})
+	gitHubReviews(s)
 }
 
 // change applies the given changes.

@@ -148,10 +148,10 @@ func gitLab(s *Server) {
 		checks, err := s.Fake.Checks(c.Context(), c.repo, c.PathValue("sha"))
 		all := []any{}
 		for i, k := range checks {
-			v := map[string]any{"id": 100 + i, "name": k.Name, "status": "success", "description": nil, "target_url": "https://ci.test/1", "allow_failure": false, "ref": "b"}
+			v := map[string]any{"id": 1000 + s.jobID(k.LogID), "name": k.Name, "status": "success", "finished_at": "2026-01-02T03:04:05.678Z", "description": nil, "target_url": "https://ci.test/1", "allow_failure": false, "ref": "b"}
 			switch k.State {
 			case forge.Pending:
-				v["status"] = "running"
+				v["status"], v["finished_at"] = "running", nil
 			case forge.Failure:
 				v["status"] = "failed"
 			}
@@ -163,6 +163,7 @@ func gitLab(s *Server) {
 	})
 	s.route("GET /projects/{id}/merge_requests/{number}/notes", "sort order_by", func(c *call) (any, error) {
 		said, err := s.Fake.Comments(c.Context(), c.repo, c.number)
+		said = slices.DeleteFunc(said, func(v forge.Comment) bool { return v.Body == "" })
 		all := []any{}
 		for _, v := range said {
 			all = append(all, gitLabNote(v))
@@ -181,6 +182,7 @@ func gitLab(s *Server) {
 		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
 		return gitLabNote(said), err
 	})
+	gitLabReviews(s)
 }
 
 func gitLabTitle(title string) (string, bool) {
@@ -213,5 +215,5 @@ func (s *Server) gitLabMerge(p forge.PullRequest) map[string]any {
 
 func gitLabNote(c forge.Comment) any {
 	return map[string]any{"id": atoi(c.ID), "author": map[string]any{"username": c.Author}, "body": c.Body, "system": false,
-		"created_at": c.CreatedAt, "position": nil}
+		"created_at": c.CreatedAt, "position": gitLabPosition(c), "resolvable": c.Path != ""}
 }

@@ -35,10 +35,13 @@ type Server struct {
 	dialect dialect
 	mux     *http.ServeMux
 
+	store *httptest.Server // another host, to which requests for logs are redirected
+
 	mu       sync.Mutex
 	canned   []http.HandlerFunc
 	requests []string
-	page     int // maximum items per page
+	page     int      // maximum items per page
+	jobs     []string // LogIDs in the fake; the index is the job's id minus 1
 }
 
 // dialect describes differences between hosts, apart from their routes.
@@ -50,6 +53,7 @@ type dialect struct {
 	most    int               // its maximum value
 	refuse  func(status int, why string) any
 	routes  func(*Server)
+	noReply bool // threads cannot be replied to
 }
 
 func start(t testing.TB, d dialect) *Server {
@@ -60,7 +64,9 @@ func start(t testing.TB, d dialect) *Server {
 	s.URL, s.API = server.URL, server.URL+d.path
 	host := strings.TrimPrefix(server.URL, "http://")
 	s.Fake = fake.New(host)
-	s.Fake.People = []string{"ada"}
+	s.Fake.People, s.Fake.Writers = []string{"ada"}, []string{"ada"}
+	s.store = httptest.NewServer(http.HandlerFunc(s.serveStored))
+	t.Cleanup(s.store.Close)
 	s.Repo = s.Fake.Add("acme/widget", "main")
 	d.routes(s)
 	return s
@@ -69,14 +75,21 @@ func start(t testing.TB, d dialect) *Server {
 // Host returns the server in the form that [Run] needs.
 func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token string) forge.Forge) Host {
 	return Host{
-		Forge: with(t, s, Token), Repo: s.Repo, Reviewer: "ada",
+		Forge: with(t, s, Token), Repo: s.Repo, Reviewer: "ada", NoReply: s.dialect.noReply,
 		Add:  func(_ testing.TB, path string) { s.Fake.Add(path, "main") },
 		Push: func(_ testing.TB, branch string) string { return s.Fake.Push(s.Repo, branch) },
 		Check: func(_ testing.TB, commit, name string, state forge.CheckState) {
-			s.Fake.SetCheck(s.Repo, commit, forge.Check{Name: name, State: state})
+			s.Fake.SetCheck(s.Repo, commit, forge.Check{Name: name, State: state, LogID: commit + " " + name})
 		},
-		Say:   func(_ testing.TB, number int, body string) { s.Fake.Say(s.Repo, number, "ada", body) },
-		Token: func(t testing.TB, token string) forge.Forge { return with(t, s, token) },
+		Say: func(_ testing.TB, number int, body string) { s.Fake.Say(s.Repo, number, "ada", body) },
+		SayOn: func(_ testing.TB, number int, path string, line int, body string) {
+			s.Fake.SayOn(s.Repo, number, "ada", path, line, body)
+		},
+		SubmitReview: func(_ testing.TB, number int, verdict forge.ReviewVerdict, body string) {
+			s.Fake.SubmitReview(s.Repo, number, "ada", verdict, body)
+		},
+		SetLog: func(_ testing.TB, commit, name, log string) { s.Fake.SetLog(s.Repo, commit+" "+name, log) },
+		Token:  func(t testing.TB, token string) forge.Forge { return with(t, s, token) },
 	}
 }
 
@@ -164,10 +177,20 @@ func (s *Server) route(pattern, params string, answer func(c *call) (any, error)
 				no = refusal{statusOf(err), fault.Of(err).Message}
 			}
 			status, out = no.status, s.dialect.refuse(no.status, no.why)
-		} else if method == http.MethodPost && !strings.HasSuffix(path, "/merge") {
+		} else if method == http.MethodPost && !strings.HasSuffix(path, "/merge") && path != "/graphql" {
 			status = http.StatusCreated
 		}
 		switch v := out.(type) {
+		case plainText:
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = io.WriteString(w, string(v))
+			return
+		case redirect:
+			http.Redirect(w, r, string(v), http.StatusFound)
+			return
+		case noContent:
+			w.WriteHeader(http.StatusNoContent)
+			return
 		case []any:
 			out = s.cut(w, r, v)
 		case paged:
@@ -219,6 +242,76 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 		return nil, refuse(http.StatusUnsupportedMediaType, "the body is %q", c.Header.Get("Content-Type"))
 	}
 	return answer(c)
+}
+
+type (
+	plainText string   // a response that is not JSON
+	redirect  string   // a redirect to an address
+	noContent struct{} // a response without a body
+)
+
+// jobID returns the id of the job whose log has the LogID.
+func (s *Server) jobID(logID string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.jobs, logID) {
+		s.jobs = append(s.jobs, logID)
+	}
+	return slices.Index(s.jobs, logID) + 1
+}
+
+// job returns the LogID of the job in the path of the call.
+func (c *call) job() (string, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	id := atoi(c.PathValue("job"))
+	if id < 1 || id > len(c.s.jobs) {
+		return "", refuse(http.StatusNotFound, "Not Found")
+	}
+	return c.s.jobs[id-1], nil
+}
+
+// log returns the log of the job in the path of the call.
+func (c *call) log() (string, error) {
+	id, err := c.job()
+	if err != nil {
+		return "", err
+	}
+	return c.s.rawLog(id)
+}
+
+func (s *Server) rawLog(id string) (string, error) {
+	log, ok := s.Fake.RawLog(s.Repo, id)
+	if !ok {
+		return "", refuse(http.StatusNotFound, "Not Found")
+	}
+	return log, nil
+}
+
+// serveStored serves logs as an object store does: the address is the only
+// authorization, and a request with another one is refused.
+func (s *Server) serveStored(w http.ResponseWriter, r *http.Request) {
+	log, err := s.rawLog(r.URL.Query().Get("of"))
+	if err != nil || r.Header.Get("Authorization") != "" || r.Method != http.MethodGet || r.URL.Query().Get("sig") != "valid" {
+		http.Error(w, "InvalidAuthenticationInfo", http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, log)
+}
+
+// thread returns the thread of the call's pull request whose id the host shows
+// as shown(id).
+func (c *call) thread(shown func(id string) string, id string) (forge.Thread, error) {
+	all, err := c.s.Fake.Threads(c.Context(), c.repo, c.number)
+	for _, t := range all {
+		if shown(t.ID) == id {
+			return t, nil
+		}
+	}
+	if err == nil {
+		err = refuse(http.StatusNotFound, "Not Found")
+	}
+	return forge.Thread{}, err
 }
 
 // paged is a response object that contains a paginated list.

@@ -25,6 +25,14 @@ type Host struct {
 	Check func(t testing.TB, commit, name string, s forge.CheckState)
 	// Say adds a comment by another user.
 	Say func(t testing.TB, number int, body string)
+	// SayOn adds a thread by another user about a line of a file.
+	SayOn func(t testing.TB, number int, path string, line int, body string)
+	// SubmitReview adds a review by another user.
+	SubmitReview func(t testing.TB, number int, verdict forge.ReviewVerdict, body string)
+	// SetLog sets the log of a check; nil if the test cannot.
+	SetLog func(t testing.TB, commit, check, log string)
+	// NoReply reports that the host cannot reply to a thread.
+	NoReply bool
 	// Add creates another repository that the token can access; nil if the test
 	// cannot.
 	Add func(t testing.TB, path string)
@@ -42,7 +50,8 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks, "ManyChecks": manyChecks,
 		"Discussion": discussion, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
-		"ManyOpenAtOnce": atOnce, "Repositories": repositories,
+		"ManyOpenAtOnce": atOnce, "Repositories": repositories, "Threads": threads, "ThreadsOfOthers": threadsOfOthers, "Reviews": reviews,
+		"MayWrite": mayWrite, "Logs": logs,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, host(t)) })
 	}
@@ -317,6 +326,11 @@ func notThere(t *testing.T, h Host) {
 		"DefaultBranch": func() error { _, err := h.Forge.DefaultBranch(ctx, gone); return err },
 		"Comments":      func() error { _, err := h.Forge.(forge.Discussion).Comments(ctx, h.Repo, 4711); return err },
 		"Comment":       func() error { _, err := h.Forge.(forge.Discussion).Comment(ctx, h.Repo, 4711, text); return err },
+		"Threads":       func() error { _, err := h.Forge.(forge.Reviewed).Threads(ctx, h.Repo, 4711); return err },
+		"Reviews":       func() error { _, err := h.Forge.(forge.Reviewed).Reviews(ctx, h.Repo, 4711); return err },
+		"Reply":         func() error { _, err := h.Forge.(forge.Reviewed).Reply(ctx, h.Repo, 4711, "1", text); return err },
+		"Resolve":       func() error { return h.Forge.(forge.Reviewed).Resolve(ctx, h.Repo, 4711, "1") },
+		"MayWrite":      func() error { _, err := h.Forge.(forge.Access).MayWrite(ctx, gone, "ada"); return err },
 	} {
 		if err := call(); fault.Of(err).Code != forge.CodeNotFound {
 			t.Errorf("%s: %v", name, err)

@@ -229,7 +229,7 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 		return f
 	}
 	return forgetest.Host{
-		Forge: at(t, g.bot), Repo: forge.Repo{Host: u.Host, Path: "bot/" + name}, Reviewer: "ada", Token: at,
+		Forge: at(t, g.bot), Repo: forge.Repo{Host: u.Host, Path: "bot/" + name}, Reviewer: "ada", Token: at, NoReply: true,
 		Push: func(t testing.TB, branch string) string {
 			made++
 			if _, err := os.Stat(filepath.Join(dir, ".git/refs/heads", branch)); err == nil {
@@ -250,6 +250,15 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 		},
 		Say: func(t testing.TB, number int, body string) {
 			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues/%d/comments", name, number), map[string]any{"body": body})
+		},
+		SayOn: func(t testing.TB, number int, path string, line int, body string) {
+			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/pulls/%d/reviews", name, number), map[string]any{
+				"event": "COMMENT", "comments": []any{map[string]any{"path": path, "body": body, "new_position": line}},
+			})
+		},
+		SubmitReview: func(t testing.TB, number int, verdict forge.ReviewVerdict, body string) {
+			event := map[forge.ReviewVerdict]string{forge.Approved: "APPROVED", forge.ChangesRequested: "REQUEST_CHANGES"}[verdict]
+			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/pulls/%d/reviews", name, number), map[string]any{"event": event, "body": body})
 		},
 	}
 }

@@ -12,7 +12,16 @@ import (
 
 type status struct {
 	Status, Context, Description string
-	TargetURL                    string `json:"target_url"`
+	TargetURL                    string    `json:"target_url"`
+	UpdatedAt                    time.Time `json:"updated_at"`
+}
+
+// endedAt returns the time of a status that is the last one.
+func (v status) endedAt() time.Time {
+	if v.state() == forge.Pending {
+		return time.Time{}
+	}
+	return v.UpdatedAt
 }
 
 func (v status) state() forge.CheckState {
@@ -32,19 +41,17 @@ func (v status) state() forge.CheckState {
 func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forge.Check, error) {
 	var all []forge.Check
 	for page := 1; len(all) < 10*forge.MaxChecks; page++ { // more than any host has
-		var v struct {
-			Statuses   []status
-			TotalCount int `json:"total_count"`
-		}
+		var v struct{ Statuses []status }
 		err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "commits", commit, "status"), Out: &v,
 			Query: url.Values{"page": {strconv.Itoa(page)}, "limit": {perPage}}})
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range v.Statuses {
-			all = append(all, forge.Check{Name: forge.Line(s.Context, 200), State: s.state(), Summary: forge.Line(s.Description, 500), URL: forge.Web(s.TargetURL)})
+			all = append(all, forge.Check{Name: forge.Line(s.Context, 200), State: s.state(), Summary: forge.Line(s.Description, 500),
+				URL: forge.Web(s.TargetURL), LogID: s.logID(r), EndedAt: s.endedAt()})
 		}
-		if len(v.Statuses) == 0 || len(all) >= v.TotalCount {
+		if len(v.Statuses) == 0 { // total_count is that of the page, and a page may have fewer than the limit
 			break
 		}
 	}

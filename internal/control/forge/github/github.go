@@ -24,6 +24,7 @@ const (
 // methods are safe for concurrent use.
 type Forge struct {
 	wire   *forge.Wire
+	graph  *forge.Wire // GraphQL API
 	opener forge.Opener
 }
 
@@ -32,7 +33,12 @@ var _ forge.Host = (*Forge)(nil)
 // New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := wire(o)
-	return &Forge{wire: w}, err
+	if err != nil {
+		return nil, err
+	}
+	o.API = graphQL(api(o))
+	g, err := wire(o)
+	return &Forge{wire: w, graph: g}, err
 }
 
 func wire(o forge.Options) (*forge.Wire, error) {

@@ -2,10 +2,12 @@ package github
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"aloft/internal/control/forge"
 	"aloft/internal/control/forge/forgetest"
+	"aloft/internal/fault"
 )
 
 var at = forgetest.At(New)
@@ -34,4 +36,31 @@ func FuzzAnswers(f *testing.F) {
 		}
 		return host
 	})
+}
+
+// GitHub reports failures of GraphQL queries with the status 200.
+func TestGraphQLFailures(t *testing.T) {
+	for kind, code := range map[string]string{
+		"FORBIDDEN": forge.CodeDenied, "INSUFFICIENT_SCOPES": forge.CodeDenied, "RATE_LIMITED": forge.CodeRateLimited, "NOT_FOUND": forge.CodeNotFound, "": forge.CodeRefused,
+	} {
+		s := forgetest.NewGitHub(t)
+		s.Next(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"data": null, "errors": [{"type": "` + kind + `", "message": "no ` + forgetest.Token + `"}]}`))
+		})
+		_, err := at(t, s, forgetest.Token).(forge.Reviewed).Threads(t.Context(), s.Repo, 1)
+		if fault.Of(err).Code != code || strings.Contains(err.Error(), forgetest.Token) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+func TestGraphQLAddress(t *testing.T) {
+	for api, want := range map[string]string{
+		"https://api.github.com": "https://api.github.com/graphql", "https://git.test/api/v3": "https://git.test/api/graphql",
+		"https://git.test/api/v3/": "https://git.test/api/graphql", "https://api.acme.ghe.com": "https://api.acme.ghe.com/graphql",
+	} {
+		if got := graphQL(api); got != want {
+			t.Errorf("%s: %s, want %s", api, got, want)
+		}
+	}
 }

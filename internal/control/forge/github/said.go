@@ -11,10 +11,13 @@ import (
 )
 
 type checkRun struct {
+	ID           int64
 	Name, Status string
 	Conclusion   string
-	HTMLURL      string `json:"html_url"`
-	Output       struct{ Title string }
+	HTMLURL      string    `json:"html_url"`
+	CompletedAt  time.Time `json:"completed_at"`
+	Output       struct{ Title, Summary, Text string }
+	App          struct{ Slug string }
 }
 
 func (v checkRun) state() forge.CheckState {
@@ -60,7 +63,8 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	}
 	var all []forge.Check
 	for _, v := range runs {
-		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Output.Title, 500), URL: forge.Web(v.HTMLURL)})
+		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Output.Title, 500),
+			URL: forge.Web(v.HTMLURL), LogID: v.logID(), EndedAt: v.CompletedAt})
 	}
 	for _, v := range statuses {
 		c := forge.Check{Name: forge.Line(v.Context, 200), State: forge.Failure, Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)}

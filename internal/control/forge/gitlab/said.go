@@ -15,8 +15,9 @@ import (
 type status struct {
 	ID                        int64
 	Name, Status, Description string
-	TargetURL                 string `json:"target_url"`
-	AllowFailure              bool   `json:"allow_failure"`
+	TargetURL                 string     `json:"target_url"`
+	AllowFailure              bool       `json:"allow_failure"`
+	FinishedAt                *time.Time `json:"finished_at"`
 }
 
 func (v status) state() forge.CheckState {
@@ -55,21 +56,37 @@ func (f *Forge) Checks(ctx context.Context, r forge.Repo, commit string) ([]forg
 	}
 	var all []forge.Check
 	for _, v := range latest {
-		all = append(all, forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)})
+		c := forge.Check{Name: forge.Line(v.Name, 200), State: v.state(), Summary: forge.Line(v.Description, 500), URL: forge.Web(v.TargetURL)}
+		if v.FinishedAt != nil {
+			c.EndedAt, c.LogID = *v.FinishedAt, strconv.FormatInt(v.ID, 10) // a job has the id of its status
+		}
+		all = append(all, c)
 	}
 	return forge.ByName(all), nil
 }
 
 type note struct {
-	ID        int64
-	Author    user
-	Body      string
-	System    bool
-	CreatedAt time.Time `json:"created_at"`
-	Position  *struct {
-		NewPath string `json:"new_path"`
-		NewLine int    `json:"new_line"`
-	}
+	ID                   int64
+	Author               user
+	Body                 string
+	System               bool
+	CreatedAt            time.Time `json:"created_at"`
+	Position             *position
+	Resolvable, Resolved bool
+}
+
+// position is the place of a note in the diff.
+type position struct {
+	HeadSHA   string `json:"head_sha"`
+	OldPath   string `json:"old_path"`
+	NewPath   string `json:"new_path"`
+	OldLine   int    `json:"old_line"`
+	NewLine   int    `json:"new_line"`
+	LineRange struct {
+		Start struct {
+			NewLine int `json:"new_line"`
+		}
+	} `json:"line_range"`
 }
 
 func (v note) convert(pull string) forge.Comment {
