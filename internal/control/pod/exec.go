@@ -97,8 +97,8 @@ func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all
 // the call is not sent. Nor is a call with invalid arguments; its result says
 // what is wrong. The error wraps [ErrHooked] if the call is unhooked and the
 // machine has hooks, [ErrLost] if the machine is gone, and [ErrCatalogue] if
-// its tools differ. It is a fault of kind Conflict if a call
-// with the same id is in progress.
+// its tools differ. It is a fault of kind Conflict if a call with the same id
+// is in progress, and machine_stuck if the result does not come within an hour.
 func (e *Exec) Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 	return e.call(ctx, c, outside, onDelta)
 }
@@ -159,7 +159,16 @@ func (e *Exec) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*
 	defer e.end(of)
 
 	done := ctx.Done()
+	endless := time.NewTimer(e.waits.call)
+	defer endless.Stop()
+	var cause error // why the call was aborted
 	var grace, quiet <-chan time.Time
+	abort := func(why error) {
+		cause, done = why, nil
+		endless.Stop()
+		e.abort(of, why)
+		grace = time.After(abortGrace)
+	}
 	heard, last := newOutputs(e.secrets.redactor()), uint64(0)
 	for {
 		select {
@@ -190,13 +199,11 @@ func (e *Exec) follow(ctx context.Context, of *inFlight, onDelta func(Delta)) (*
 				onDelta(d)
 			}
 		case <-done:
-			done = nil
-			e.abort(of, context.Cause(ctx))
-			timer := time.NewTimer(abortGrace)
-			defer timer.Stop()
-			grace = timer.C
+			abort(context.Cause(ctx))
+		case <-endless.C:
+			abort(errEndless)
 		case <-grace:
-			return nil, fmt.Errorf("call %s: %w", of.id, context.Cause(ctx))
+			return nil, fmt.Errorf("call %s: %w", of.id, cause)
 		}
 	}
 }

@@ -126,6 +126,22 @@ func TestExecGivesUpOnAStreamThatBreaks(t *testing.T) {
 	}
 }
 
+// TestExecEndlessCall calls a machine that keeps the stream alive and sends
+// output, but never the result: the call must be aborted.
+func TestExecEndlessCall(t *testing.T) {
+	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
+		say(deltaOf(id, 1, "working"))
+		return nil
+	}, func(o *options) { o.call = short })
+	_, _, err := e.Call(patience(t), lsCall, nil)
+	if !errors.Is(err, errEndless) {
+		t.Errorf("the call ended with %v", err)
+	}
+	if _, _, _, err = e.Attach(patience(t), lsCall.ID, nil); !errors.Is(err, errEndless) {
+		t.Errorf("the call to which it attached ended with %v", err)
+	}
+}
+
 func TestExecDoesNotSendACallToAnotherBoot(t *testing.T) {
 	boots := make(chan string, 2)
 	boots <- "boot-1"
