@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,6 +17,7 @@ import (
 
 // A checkout is the git working tree around the current folder.
 type checkout struct {
+	with   gitcmd.Git
 	repo   client.Repo
 	commit string // what repo.StartingRef was at the last fetch or push; "" without one
 }
@@ -24,28 +25,30 @@ type checkout struct {
 // readCheckout returns the checkout's remote repository, and as its starting
 // ref the branch at that remote that the current branch follows, or "" for the
 // default branch. The remote is the one that the branch follows, or origin.
-func readCheckout(ctx context.Context) (checkout, error) {
-	if _, err := gitHere(ctx, "rev-parse", "--git-dir"); err != nil {
-		return checkout{}, err
+func (a *app) readCheckout(ctx context.Context) (checkout, error) {
+	// Under sudo, git accepts a checkout of the user who called it.
+	c := checkout{with: gitcmd.Git{Env: []string{"SUDO_UID=" + a.getenv("SUDO_UID")}}}
+	if _, err := c.git(ctx, "rev-parse", "--git-dir"); err != nil {
+		return c, err
 	}
 	remote, ref := "origin", ""
-	branch, err := gitHere(ctx, "symbolic-ref", "--short", "-q", "HEAD")
+	branch, err := c.git(ctx, "symbolic-ref", "--short", "-q", "HEAD")
 	if err == nil {
-		if r, err := gitHere(ctx, "config", "--get", "branch."+branch+".remote"); err == nil && r != "." {
+		if r, err := c.git(ctx, "config", "--get", "branch."+branch+".remote"); err == nil && r != "." {
 			remote = r
 		}
 		ref = branch
-		if m, err := gitHere(ctx, "config", "--get", "branch."+branch+".merge"); err == nil {
+		if m, err := c.git(ctx, "config", "--get", "branch."+branch+".merge"); err == nil {
 			ref = strings.TrimPrefix(m, "refs/heads/")
 		}
 	}
-	raw, err := gitHere(ctx, "remote", "get-url", remote)
+	raw, err := c.git(ctx, "remote", "get-url", remote)
 	if err != nil {
-		return checkout{}, fmt.Errorf("this git repository has no remote called %s", remote)
+		return c, fmt.Errorf("this git repository has no remote called %s", remote)
 	}
-	c := checkout{repo: client.Repo{URL: remoteURL(raw)}}
+	c.repo.URL = remoteURL(raw)
 	if ref != "" {
-		if c.commit, err = gitHere(ctx, "rev-parse", "--verify", "-q", "refs/remotes/"+remote+"/"+ref+"^{commit}"); err == nil {
+		if c.commit, err = c.git(ctx, "rev-parse", "--verify", "-q", "refs/remotes/"+remote+"/"+ref+"^{commit}"); err == nil {
 			c.repo.StartingRef = ref
 		}
 	}
@@ -59,10 +62,10 @@ func (c checkout) unseen(ctx context.Context) string {
 	if c.commit != "" {
 		args = []string{"rev-list", "--count", c.commit + "..HEAD"}
 	}
-	if n, err := gitHere(ctx, args...); err == nil && n != "0" {
+	if n, err := c.git(ctx, args...); err == nil && n != "0" {
 		parts = append(parts, counted(n, "commit that is not pushed", "commits that are not pushed"))
 	}
-	if out, err := gitHere(ctx, "status", "--porcelain", "-uno", "--ignore-submodules=dirty"); err == nil && out != "" {
+	if out, err := c.git(ctx, "status", "--porcelain", "-uno", "--ignore-submodules=dirty"); err == nil && out != "" {
 		n := fmt.Sprint(strings.Count(out, "\n") + 1)
 		parts = append(parts, counted(n, "file with uncommitted changes", "files with uncommitted changes"))
 	}
@@ -89,14 +92,10 @@ func remoteURL(raw string) string {
 	return raw
 }
 
-// gitHere returns what git prints in the current folder, without the final line
+// git returns what git prints in the current folder, without the final line
 // feed. The error is git's.
-func gitHere(ctx context.Context, args ...string) (string, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = ""
-	}
-	out, err := gitcmd.Git{Home: home}.Command(ctx, args...).Output()
+func (c checkout) git(ctx context.Context, args ...string) (string, error) {
+	out, err := c.with.Command(ctx, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		said, _, _ := strings.Cut(string(exit.Stderr), "\n")
 		err = fmt.Errorf("git: %s", strings.TrimPrefix(said, "fatal: "))
@@ -104,18 +103,45 @@ func gitHere(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\r\n"), err
 }
 
-// showCheckout says on standard error which repository is used, and what the
-// agent will not see of the checkout.
-func (a *app) showCheckout(ctx context.Context, c checkout, refs []string) {
-	if a.out.JSON() {
-		return
+// errNoRepo is the error of a command that needs a repository and has none.
+var errNoRepo = errors.New("missing --repo: the URL of the repository to work on")
+
+// usualRepo returns the repository of the current checkout, or else the team's
+// default repository. It says on standard error which one it is, starting at
+// ref if that is not "", and what the agent will not see of the checkout. The
+// error wraps [errNoRepo] if there is neither.
+func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
+	here, err := a.readCheckout(ctx)
+	repo, unseen := here.repo, ""
+	if err == nil {
+		unseen = here.unseen(ctx)
+	} else if repo, err = a.defaultRepo(ctx, err); err != nil {
+		return repo, err
 	}
-	from := "its default branch"
-	if len(refs) > 0 {
-		from = refs[0]
+	repo.StartingRef = cmp.Or(ref, repo.StartingRef)
+	if !a.out.JSON() {
+		a.out.Note("repository: %s, from %s", cli.Line(repo.URL, 0), cli.Line(cmp.Or(repo.StartingRef, "its default branch"), 0))
+		if unseen != "" {
+			a.out.Note("The agent does not see what is only here: %s.", unseen)
+		}
 	}
-	a.out.Note("repository: %s, from %s", cli.Line(c.repo.URL, 0), cli.Line(from, 0))
-	if unseen := c.unseen(ctx); unseen != "" {
-		a.out.Note("The agent does not see what is only here: %s.", unseen)
+	return repo, nil
+}
+
+// defaultRepo returns the team's default repository. If there is none, the
+// error says that there is no checkout either, because of noCheckout.
+func (a *app) defaultRepo(ctx context.Context, noCheckout error) (client.Repo, error) {
+	c, err := a.connect()
+	if err != nil {
+		return client.Repo{}, err
 	}
+	settings, err := c.Settings(ctx)
+	if err != nil {
+		return client.Repo{}, err
+	}
+	url, ok := settings["defaultRepository"].(string)
+	if !ok || url == "" {
+		return client.Repo{}, fmt.Errorf("%w (%w)", errNoRepo, noCheckout)
+	}
+	return client.Repo{URL: url}, nil
 }

@@ -53,6 +53,12 @@ func newFakeServer() *fakeServer {
 		s.name = ""
 		reply(w, 200, map[string]any{"id": fakeAgent})
 	}))
+	settings := map[string]any{"defaultRepository": ""}
+	mux.HandleFunc("GET /v1/settings", func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, settings) })
+	mux.HandleFunc("PATCH /v1/settings", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&settings)
+		reply(w, 200, settings)
+	})
 	for verb, status := range map[string]string{"archive": "ARCHIVED", "unarchive": "ACTIVE"} {
 		mux.HandleFunc("POST /v1/agents/{id}/"+verb, s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 			s.status = status

@@ -32,7 +32,8 @@ func newRunCommand(a *app) *cobra.Command {
 
 Without --repo, the agent works on the repository of the current git checkout,
 starting from the pushed state of its branch, or from the default branch if its
-branch is not pushed.
+branch is not pushed. Outside of a checkout, it works on the team's default
+repository.
 
 Ctrl-C stops watching; the agent keeps running. If PROMPT is "-", it is read from
 standard input.`,
@@ -53,19 +54,18 @@ standard input.`,
 			if slices.Contains(repos, "") && onPR == "" {
 				return misuse(cmd, errors.New("--repo is empty: give the URL of the repository to work on"))
 			}
-			if len(repos) == 0 {
-				here, err := readCheckout(cmd.Context())
-				if err != nil {
-					return misuse(cmd, fmt.Errorf("missing --repo: the URL of the repository to work on (%w)", err))
-				}
-				repos = []string{here.repo.URL}
-				if len(refs) == 0 && here.repo.StartingRef != "" {
-					refs = []string{here.repo.StartingRef}
-				}
-				a.showCheckout(cmd.Context(), here, refs)
-			}
-			if len(refs) > len(repos) {
+			if len(refs) > max(1, len(repos)) {
 				return misuse(cmd, errors.New("more --ref than --repo: the first --ref belongs to the first --repo"))
+			}
+			if len(repos) == 0 {
+				usual, err := a.usualRepo(cmd.Context(), append(refs, "")[0])
+				if errors.Is(err, errNoRepo) {
+					return misuse(cmd, err)
+				}
+				if err != nil {
+					return err
+				}
+				repos, refs = []string{usual.URL}, []string{usual.StartingRef}
 			}
 			prompt, err := a.readPrompt(args[0], images)
 			if err != nil {
