@@ -8,6 +8,7 @@
 set -eu
 
 version=4.100.3 # for Node 20
+sha512=abf161d833b10913610bf5a21bfeac02148a9e3ed90024d505a79e67ead68e897fff41426e5fea835967e5e719f7d8d871fa8cc59640c9670df98048a340e0a4
 
 cd "$(dirname "$0")/.."
 out=$PWD/.bin/code-server
@@ -30,8 +31,15 @@ mkdir -p "$out/bin"
 quiet="--no-audit --no-fund --loglevel=error"
 app=$out/node_modules/code-server
 echo "code-server $version: installing"
-# shellcheck disable=SC2086 # a list of words
-npm install --prefix "$out" --ignore-scripts $quiet "code-server@$version" >/dev/null
+package=$out/code-server-$version.tgz
+npm pack --silent --pack-destination "$out" "code-server@$version" >/dev/null
+echo "$sha512  $package" | sha512sum --check --status || {
+	echo "build-code-server: code-server $version does not have the expected hash: it is not the package that was reviewed" >&2
+	exit 1
+}
+# shellcheck disable=SC2086 # a list of words; the package's shrinkwrap has the hashes of its dependencies
+npm install --prefix "$out" --ignore-scripts $quiet "$package" >/dev/null
+rm "$package"
 for part in lib/vscode lib/vscode/extensions; do
 	# shellcheck disable=SC2086
 	(cd "$app/$part" && npm install --ignore-scripts --omit=dev $quiet >/dev/null)

@@ -4,21 +4,19 @@
 set -eu
 
 version=v1.0.5
-package=connectrpc.com/conformance/cmd/connectconformance
+hash=h1:w5d+gBj0uUX/DAN+hInQMeUxYTmec5m1Vvi2s/6V56s=
 
 cd "$(dirname "$0")/.."
+. hack/go-module.sh
 out=$PWD/.bin/connectconformance
 stamp=$out.built
 
 if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
 	exit 0
 fi
-mkdir -p .bin
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
 
-# The build runs outside of our module, so that it cannot touch our go.mod.
 echo "connectconformance $version: fetching and building"
-(cd "$work" && GOBIN="$work" GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$package@$version")
+fetch_module connectrpc.com/conformance "$version" "$hash"
+go_build 0 -ldflags "-s -w" -o "$work/connectconformance" ./cmd/connectconformance
 mv -f "$work/connectconformance" "$out"
 echo "$version $(go env GOARCH)" >"$stamp"

@@ -5,9 +5,10 @@
 set -eu
 
 version=v1.5.2
-module=github.com/opencontainers/runc
+hash=h1:eUUowc2WJCnFYzI87C1WqRcu356Dk/wsoi90y+2wEfE=
 
 cd "$(dirname "$0")/.."
+. hack/go-module.sh
 out=$PWD/.bin/runc
 stamp=$out.built
 
@@ -15,7 +16,7 @@ if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)
 	echo "runc $version is built: .bin/runc"
 	exit 0
 fi
-for tool in cc pkg-config go; do
+for tool in cc pkg-config; do
 	command -v "$tool" >/dev/null || {
 		echo "build-runc: $tool is missing: apt-get install -y gcc pkg-config libseccomp-dev" >&2
 		exit 1
@@ -26,24 +27,13 @@ pkg-config --exists libseccomp || {
 	exit 1
 }
 
-mkdir -p .bin
-work=$(mktemp -d)
-trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT INT TERM
-
-# The download runs outside of our module, so that it cannot touch our go.sum.
 echo "runc $version: fetching the module"
-dir=$(cd "$work" && go mod download -json "$module@$version" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
-[ -n "$dir" ] || { echo "build-runc: go mod download gave no directory for $module@$version" >&2; exit 1; }
-
-# The module cache is read-only, but the build may have to add to go.sum.
-cp -R "$dir" "$work/src"
-chmod -R u+w "$work/src"
-
+fetch_module github.com/opencontainers/runc "$version" "$hash"
 echo "runc $version: building (about 20 s)"
-(cd "$work/src" && CGO_ENABLED=1 GOFLAGS=-mod=mod GOWORK=off go build -trimpath \
+go_build 1 \
 	-tags "seccomp osusergo netgo" \
 	-ldflags "-s -w -linkmode external -extldflags -static -X main.version=${version#v}" \
-	-o "$work/runc" .)
+	-o "$work/runc" .
 
 "$work/runc" --version >/dev/null
 mv -f "$work/runc" "$out"

@@ -4,9 +4,10 @@
 set -eu
 
 version=v0.0.0-20260905035102-160fafc42237
-package=gvisor.dev/gvisor/runsc
+hash=h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 
 cd "$(dirname "$0")/.."
+. hack/go-module.sh
 out=$PWD/.bin/runsc
 stamp=$out.built
 
@@ -14,18 +15,10 @@ if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)
 	echo "runsc $version is built: .bin/runsc"
 	exit 0
 fi
-command -v go >/dev/null || {
-	echo "build-runsc: go is missing: see https://go.dev/doc/install" >&2
-	exit 1
-}
 
-mkdir -p .bin
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-
-# The build runs outside of our module, so that it cannot touch our go.mod.
 echo "runsc $version: fetching and building (about three minutes of CPU time)"
-(cd "$work" && GOBIN="$work" GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$package@$version")
+fetch_module gvisor.dev/gvisor "$version" "$hash"
+go_build 0 -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$version" -o "$work/runsc" ./runsc
 
 "$work/runsc" --version >/dev/null
 mv -f "$work/runsc" "$out"

@@ -4,9 +4,10 @@
 set -eu
 
 version=v1.8.0
-package=github.com/versity/versitygw/cmd/versitygw
+hash=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
 
 cd "$(dirname "$0")/.."
+. hack/go-module.sh
 out=$PWD/.bin/versitygw
 stamp=$out.built
 
@@ -14,18 +15,10 @@ if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)
 	echo "versitygw $version is built: .bin/versitygw"
 	exit 0
 fi
-command -v go >/dev/null || {
-	echo "build-versitygw: go is missing: see https://go.dev/doc/install" >&2
-	exit 1
-}
 
-mkdir -p .bin
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-
-# The build runs outside of our module, so that it cannot touch our go.mod.
 echo "versitygw $version: fetching and building (about a minute of CPU time)"
-(cd "$work" && GOBIN="$work" GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$package@$version")
+fetch_module github.com/versity/versitygw "$version" "$hash"
+go_build 0 -ldflags "-s -w" -o "$work/versitygw" ./cmd/versitygw
 
 "$work/versitygw" --version >/dev/null
 mv -f "$work/versitygw" "$out"
