@@ -38,6 +38,8 @@ type database interface {
 	store.Secrets
 	store.Deliveries
 	store.Replies
+	store.Inbox
+	store.PullWatches
 	ServerID() string
 	Close() error
 }

@@ -28,6 +28,7 @@ var (
 	ErrUnknown   = errors.New("it is unknown whether the write succeeded")
 	ErrClosed    = errors.New("the store is closed")
 	ErrLastOwner = errors.New("the server would have no owner")
+	ErrBodyGone  = errors.New("the body is no longer stored")
 )
 
 // A Journal stores the events of every agent. Its methods are safe for

@@ -29,6 +29,8 @@ type Store interface {
 	store.Secrets
 	store.Deliveries
 	store.Replies
+	store.Inbox
+	store.PullWatches
 }
 
 // Run runs the suite against empty stores that open creates.
@@ -50,6 +52,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Rules", ruleTests},
 		{"Webhooks", webhookTests},
 		{"Replies", replyTests},
+		{"Inbox", inboundTests},
+		{"PullWatches", pullWatchTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

@@ -51,7 +51,7 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 	if err := tx.addEvents(rows); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written)); err != nil {
+	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written), tx.watchPulls(f.agent, written)); err != nil {
 		return nil, err
 	}
 	tx.News = &News{AgentID: f.agent.ID, Head: f.agent.Head}

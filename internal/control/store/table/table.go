@@ -36,6 +36,8 @@ const (
 	builds       = "builds"
 	deliveries   = "deliveries"
 	environments = "environments"
+	inbound      = "inbound"
+	pulls        = "pulls"
 	secrets      = "secrets"
 	snapshots    = "snapshots"
 	alone        = "" // a single statement, which is atomic anyway
@@ -65,6 +67,8 @@ var (
 	_ store.Secrets      = (*Store)(nil)
 	_ store.Deliveries   = (*Store)(nil)
 	_ store.Replies      = (*Store)(nil)
+	_ store.Inbox        = (*Store)(nil)
+	_ store.PullWatches  = (*Store)(nil)
 )
 
 // New returns the tables of a database. Reads use read. The database must tell

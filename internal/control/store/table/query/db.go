@@ -51,6 +51,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addIdentityStmt, err = db.PrepareContext(ctx, addIdentity); err != nil {
 		return nil, fmt.Errorf("error preparing query AddIdentity: %w", err)
 	}
+	if q.addInboundStmt, err = db.PrepareContext(ctx, addInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query AddInbound: %w", err)
+	}
 	if q.addKeyStmt, err = db.PrepareContext(ctx, addKey); err != nil {
 		return nil, fmt.Errorf("error preparing query AddKey: %w", err)
 	}
@@ -63,11 +66,20 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addUserStmt, err = db.PrepareContext(ctx, addUser); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUser: %w", err)
 	}
+	if q.addWatchStmt, err = db.PrepareContext(ctx, addWatch); err != nil {
+		return nil, fmt.Errorf("error preparing query AddWatch: %w", err)
+	}
 	if q.allSnapshotsStmt, err = db.PrepareContext(ctx, allSnapshots); err != nil {
 		return nil, fmt.Errorf("error preparing query AllSnapshots: %w", err)
 	}
 	if q.claimDeliveryStmt, err = db.PrepareContext(ctx, claimDelivery); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimDelivery: %w", err)
+	}
+	if q.claimInboundStmt, err = db.PrepareContext(ctx, claimInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimInbound: %w", err)
+	}
+	if q.claimWatchStmt, err = db.PrepareContext(ctx, claimWatch); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimWatch: %w", err)
 	}
 	if q.countAgentsOfUserStmt, err = db.PrepareContext(ctx, countAgentsOfUser); err != nil {
 		return nil, fmt.Errorf("error preparing query CountAgentsOfUser: %w", err)
@@ -83,6 +95,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.countOwnersStmt, err = db.PrepareContext(ctx, countOwners); err != nil {
 		return nil, fmt.Errorf("error preparing query CountOwners: %w", err)
+	}
+	if q.countQueuedInboundStmt, err = db.PrepareContext(ctx, countQueuedInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query CountQueuedInbound: %w", err)
 	}
 	if q.countSecretsStmt, err = db.PrepareContext(ctx, countSecrets); err != nil {
 		return nil, fmt.Errorf("error preparing query CountSecrets: %w", err)
@@ -114,6 +129,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteEventsStmt, err = db.PrepareContext(ctx, deleteEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteEvents: %w", err)
 	}
+	if q.deleteInboundStmt, err = db.PrepareContext(ctx, deleteInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteInbound: %w", err)
+	}
 	if q.deleteKeyStmt, err = db.PrepareContext(ctx, deleteKey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteKey: %w", err)
 	}
@@ -144,8 +162,20 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteSnapshotStmt, err = db.PrepareContext(ctx, deleteSnapshot); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteSnapshot: %w", err)
 	}
+	if q.deleteWatchStmt, err = db.PrepareContext(ctx, deleteWatch); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteWatch: %w", err)
+	}
+	if q.deleteWatchesStmt, err = db.PrepareContext(ctx, deleteWatches); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteWatches: %w", err)
+	}
 	if q.dueDeliveriesStmt, err = db.PrepareContext(ctx, dueDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query DueDeliveries: %w", err)
+	}
+	if q.dueInboundStmt, err = db.PrepareContext(ctx, dueInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query DueInbound: %w", err)
+	}
+	if q.dueWatchesStmt, err = db.PrepareContext(ctx, dueWatches); err != nil {
+		return nil, fmt.Errorf("error preparing query DueWatches: %w", err)
 	}
 	if q.externalIDStmt, err = db.PrepareContext(ctx, externalID); err != nil {
 		return nil, fmt.Errorf("error preparing query ExternalID: %w", err)
@@ -155,6 +185,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.findAskingAgentsStmt, err = db.PrepareContext(ctx, findAskingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query FindAskingAgents: %w", err)
+	}
+	if q.forgetInboundBodiesStmt, err = db.PrepareContext(ctx, forgetInboundBodies); err != nil {
+		return nil, fmt.Errorf("error preparing query ForgetInboundBodies: %w", err)
 	}
 	if q.forgetKeysStmt, err = db.PrepareContext(ctx, forgetKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ForgetKeys: %w", err)
@@ -207,6 +240,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getUserByEmailStmt, err = db.PrepareContext(ctx, getUserByEmail); err != nil {
 		return nil, fmt.Errorf("error preparing query GetUserByEmail: %w", err)
 	}
+	if q.hasInboundStmt, err = db.PrepareContext(ctx, hasInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query HasInbound: %w", err)
+	}
+	if q.inboundBodySizesStmt, err = db.PrepareContext(ctx, inboundBodySizes); err != nil {
+		return nil, fmt.Errorf("error preparing query InboundBodySizes: %w", err)
+	}
 	if q.listAgentsStmt, err = db.PrepareContext(ctx, listAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListAgents: %w", err)
 	}
@@ -231,6 +270,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listEnvironmentsStmt, err = db.PrepareContext(ctx, listEnvironments); err != nil {
 		return nil, fmt.Errorf("error preparing query ListEnvironments: %w", err)
 	}
+	if q.listInboundStmt, err = db.PrepareContext(ctx, listInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query ListInbound: %w", err)
+	}
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
 	}
@@ -251,6 +293,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listWaitingAgentsStmt, err = db.PrepareContext(ctx, listWaitingAgents); err != nil {
 		return nil, fmt.Errorf("error preparing query ListWaitingAgents: %w", err)
+	}
+	if q.listWatchesStmt, err = db.PrepareContext(ctx, listWatches); err != nil {
+		return nil, fmt.Errorf("error preparing query ListWatches: %w", err)
 	}
 	if q.openBuildsStmt, err = db.PrepareContext(ctx, openBuilds); err != nil {
 		return nil, fmt.Errorf("error preparing query OpenBuilds: %w", err)
@@ -273,6 +318,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putEnvironmentVersionStmt, err = db.PrepareContext(ctx, putEnvironmentVersion); err != nil {
 		return nil, fmt.Errorf("error preparing query PutEnvironmentVersion: %w", err)
 	}
+	if q.putInboundStmt, err = db.PrepareContext(ctx, putInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query PutInbound: %w", err)
+	}
 	if q.putLeaseStmt, err = db.PrepareContext(ctx, putLease); err != nil {
 		return nil, fmt.Errorf("error preparing query PutLease: %w", err)
 	}
@@ -294,6 +342,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putSecretStmt, err = db.PrepareContext(ctx, putSecret); err != nil {
 		return nil, fmt.Errorf("error preparing query PutSecret: %w", err)
 	}
+	if q.putWatchStmt, err = db.PrepareContext(ctx, putWatch); err != nil {
+		return nil, fmt.Errorf("error preparing query PutWatch: %w", err)
+	}
 	if q.readEventsStmt, err = db.PrepareContext(ctx, readEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query ReadEvents: %w", err)
 	}
@@ -302,6 +353,15 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.releaseDeliveriesStmt, err = db.PrepareContext(ctx, releaseDeliveries); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseDeliveries: %w", err)
+	}
+	if q.releaseInboundStmt, err = db.PrepareContext(ctx, releaseInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseInbound: %w", err)
+	}
+	if q.releaseWatchesStmt, err = db.PrepareContext(ctx, releaseWatches); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseWatches: %w", err)
+	}
+	if q.replayInboundStmt, err = db.PrepareContext(ctx, replayInbound); err != nil {
+		return nil, fmt.Errorf("error preparing query ReplayInbound: %w", err)
 	}
 	if q.resealSecretStmt, err = db.PrepareContext(ctx, resealSecret); err != nil {
 		return nil, fmt.Errorf("error preparing query ResealSecret: %w", err)
@@ -314,6 +374,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.takeLinkStmt, err = db.PrepareContext(ctx, takeLink); err != nil {
 		return nil, fmt.Errorf("error preparing query TakeLink: %w", err)
+	}
+	if q.tellWatchStmt, err = db.PrepareContext(ctx, tellWatch); err != nil {
+		return nil, fmt.Errorf("error preparing query TellWatch: %w", err)
 	}
 	if q.touchAgentStmt, err = db.PrepareContext(ctx, touchAgent); err != nil {
 		return nil, fmt.Errorf("error preparing query TouchAgent: %w", err)
@@ -329,6 +392,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.useSnapshotStmt, err = db.PrepareContext(ctx, useSnapshot); err != nil {
 		return nil, fmt.Errorf("error preparing query UseSnapshot: %w", err)
+	}
+	if q.watchesOfRepoStmt, err = db.PrepareContext(ctx, watchesOfRepo); err != nil {
+		return nil, fmt.Errorf("error preparing query WatchesOfRepo: %w", err)
 	}
 	return &q, nil
 }
@@ -380,6 +446,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addIdentityStmt: %w", cerr)
 		}
 	}
+	if q.addInboundStmt != nil {
+		if cerr := q.addInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addInboundStmt: %w", cerr)
+		}
+	}
 	if q.addKeyStmt != nil {
 		if cerr := q.addKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addKeyStmt: %w", cerr)
@@ -400,6 +471,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addUserStmt: %w", cerr)
 		}
 	}
+	if q.addWatchStmt != nil {
+		if cerr := q.addWatchStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addWatchStmt: %w", cerr)
+		}
+	}
 	if q.allSnapshotsStmt != nil {
 		if cerr := q.allSnapshotsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing allSnapshotsStmt: %w", cerr)
@@ -408,6 +484,16 @@ func (q *Queries) Close() error {
 	if q.claimDeliveryStmt != nil {
 		if cerr := q.claimDeliveryStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimDeliveryStmt: %w", cerr)
+		}
+	}
+	if q.claimInboundStmt != nil {
+		if cerr := q.claimInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimInboundStmt: %w", cerr)
+		}
+	}
+	if q.claimWatchStmt != nil {
+		if cerr := q.claimWatchStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimWatchStmt: %w", cerr)
 		}
 	}
 	if q.countAgentsOfUserStmt != nil {
@@ -433,6 +519,11 @@ func (q *Queries) Close() error {
 	if q.countOwnersStmt != nil {
 		if cerr := q.countOwnersStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countOwnersStmt: %w", cerr)
+		}
+	}
+	if q.countQueuedInboundStmt != nil {
+		if cerr := q.countQueuedInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countQueuedInboundStmt: %w", cerr)
 		}
 	}
 	if q.countSecretsStmt != nil {
@@ -485,6 +576,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteEventsStmt: %w", cerr)
 		}
 	}
+	if q.deleteInboundStmt != nil {
+		if cerr := q.deleteInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteInboundStmt: %w", cerr)
+		}
+	}
 	if q.deleteKeyStmt != nil {
 		if cerr := q.deleteKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteKeyStmt: %w", cerr)
@@ -535,9 +631,29 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteSnapshotStmt: %w", cerr)
 		}
 	}
+	if q.deleteWatchStmt != nil {
+		if cerr := q.deleteWatchStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteWatchStmt: %w", cerr)
+		}
+	}
+	if q.deleteWatchesStmt != nil {
+		if cerr := q.deleteWatchesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteWatchesStmt: %w", cerr)
+		}
+	}
 	if q.dueDeliveriesStmt != nil {
 		if cerr := q.dueDeliveriesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dueDeliveriesStmt: %w", cerr)
+		}
+	}
+	if q.dueInboundStmt != nil {
+		if cerr := q.dueInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueInboundStmt: %w", cerr)
+		}
+	}
+	if q.dueWatchesStmt != nil {
+		if cerr := q.dueWatchesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueWatchesStmt: %w", cerr)
 		}
 	}
 	if q.externalIDStmt != nil {
@@ -553,6 +669,11 @@ func (q *Queries) Close() error {
 	if q.findAskingAgentsStmt != nil {
 		if cerr := q.findAskingAgentsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing findAskingAgentsStmt: %w", cerr)
+		}
+	}
+	if q.forgetInboundBodiesStmt != nil {
+		if cerr := q.forgetInboundBodiesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing forgetInboundBodiesStmt: %w", cerr)
 		}
 	}
 	if q.forgetKeysStmt != nil {
@@ -640,6 +761,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getUserByEmailStmt: %w", cerr)
 		}
 	}
+	if q.hasInboundStmt != nil {
+		if cerr := q.hasInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing hasInboundStmt: %w", cerr)
+		}
+	}
+	if q.inboundBodySizesStmt != nil {
+		if cerr := q.inboundBodySizesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing inboundBodySizesStmt: %w", cerr)
+		}
+	}
 	if q.listAgentsStmt != nil {
 		if cerr := q.listAgentsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listAgentsStmt: %w", cerr)
@@ -680,6 +811,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listEnvironmentsStmt: %w", cerr)
 		}
 	}
+	if q.listInboundStmt != nil {
+		if cerr := q.listInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listInboundStmt: %w", cerr)
+		}
+	}
 	if q.listKeysStmt != nil {
 		if cerr := q.listKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
@@ -713,6 +849,11 @@ func (q *Queries) Close() error {
 	if q.listWaitingAgentsStmt != nil {
 		if cerr := q.listWaitingAgentsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listWaitingAgentsStmt: %w", cerr)
+		}
+	}
+	if q.listWatchesStmt != nil {
+		if cerr := q.listWatchesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listWatchesStmt: %w", cerr)
 		}
 	}
 	if q.openBuildsStmt != nil {
@@ -750,6 +891,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putEnvironmentVersionStmt: %w", cerr)
 		}
 	}
+	if q.putInboundStmt != nil {
+		if cerr := q.putInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putInboundStmt: %w", cerr)
+		}
+	}
 	if q.putLeaseStmt != nil {
 		if cerr := q.putLeaseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putLeaseStmt: %w", cerr)
@@ -785,6 +931,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putSecretStmt: %w", cerr)
 		}
 	}
+	if q.putWatchStmt != nil {
+		if cerr := q.putWatchStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putWatchStmt: %w", cerr)
+		}
+	}
 	if q.readEventsStmt != nil {
 		if cerr := q.readEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing readEventsStmt: %w", cerr)
@@ -798,6 +949,21 @@ func (q *Queries) Close() error {
 	if q.releaseDeliveriesStmt != nil {
 		if cerr := q.releaseDeliveriesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing releaseDeliveriesStmt: %w", cerr)
+		}
+	}
+	if q.releaseInboundStmt != nil {
+		if cerr := q.releaseInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseInboundStmt: %w", cerr)
+		}
+	}
+	if q.releaseWatchesStmt != nil {
+		if cerr := q.releaseWatchesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseWatchesStmt: %w", cerr)
+		}
+	}
+	if q.replayInboundStmt != nil {
+		if cerr := q.replayInboundStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing replayInboundStmt: %w", cerr)
 		}
 	}
 	if q.resealSecretStmt != nil {
@@ -818,6 +984,11 @@ func (q *Queries) Close() error {
 	if q.takeLinkStmt != nil {
 		if cerr := q.takeLinkStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing takeLinkStmt: %w", cerr)
+		}
+	}
+	if q.tellWatchStmt != nil {
+		if cerr := q.tellWatchStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing tellWatchStmt: %w", cerr)
 		}
 	}
 	if q.touchAgentStmt != nil {
@@ -843,6 +1014,11 @@ func (q *Queries) Close() error {
 	if q.useSnapshotStmt != nil {
 		if cerr := q.useSnapshotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing useSnapshotStmt: %w", cerr)
+		}
+	}
+	if q.watchesOfRepoStmt != nil {
+		if cerr := q.watchesOfRepoStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing watchesOfRepoStmt: %w", cerr)
 		}
 	}
 	return err
@@ -893,17 +1069,22 @@ type Queries struct {
 	addEventStmt                  *sql.Stmt
 	addExternalIDStmt             *sql.Stmt
 	addIdentityStmt               *sql.Stmt
+	addInboundStmt                *sql.Stmt
 	addKeyStmt                    *sql.Stmt
 	addLinkStmt                   *sql.Stmt
 	addSnapshotStmt               *sql.Stmt
 	addUserStmt                   *sql.Stmt
+	addWatchStmt                  *sql.Stmt
 	allSnapshotsStmt              *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
+	claimInboundStmt              *sql.Stmt
+	claimWatchStmt                *sql.Stmt
 	countAgentsOfUserStmt         *sql.Stmt
 	countAgentsOnLayerStmt        *sql.Stmt
 	countKeysStmt                 *sql.Stmt
 	countOpenRunsOfUserStmt       *sql.Stmt
 	countOwnersStmt               *sql.Stmt
+	countQueuedInboundStmt        *sql.Stmt
 	countSecretsStmt              *sql.Stmt
 	countSignInsStmt              *sql.Stmt
 	countSnapshotsOfUserStmt      *sql.Stmt
@@ -914,6 +1095,7 @@ type Queries struct {
 	deleteEnvironmentStmt         *sql.Stmt
 	deleteEnvironmentVersionsStmt *sql.Stmt
 	deleteEventsStmt              *sql.Stmt
+	deleteInboundStmt             *sql.Stmt
 	deleteKeyStmt                 *sql.Stmt
 	deleteKeysOfKindStmt          *sql.Stmt
 	deleteLeaseStmt               *sql.Stmt
@@ -924,10 +1106,15 @@ type Queries struct {
 	deleteSecretStmt              *sql.Stmt
 	deleteSecretsStmt             *sql.Stmt
 	deleteSnapshotStmt            *sql.Stmt
+	deleteWatchStmt               *sql.Stmt
+	deleteWatchesStmt             *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
+	dueInboundStmt                *sql.Stmt
+	dueWatchesStmt                *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	findAgentsStmt                *sql.Stmt
 	findAskingAgentsStmt          *sql.Stmt
+	forgetInboundBodiesStmt       *sql.Stmt
 	forgetKeysStmt                *sql.Stmt
 	forgetLinksStmt               *sql.Stmt
 	getAgentStmt                  *sql.Stmt
@@ -945,6 +1132,8 @@ type Queries struct {
 	getSnapshotStmt               *sql.Stmt
 	getUserStmt                   *sql.Stmt
 	getUserByEmailStmt            *sql.Stmt
+	hasInboundStmt                *sql.Stmt
+	inboundBodySizesStmt          *sql.Stmt
 	listAgentsStmt                *sql.Stmt
 	listAgentsOfUserStmt          *sql.Stmt
 	listAuditStmt                 *sql.Stmt
@@ -953,6 +1142,7 @@ type Queries struct {
 	listDeliveriesStmt            *sql.Stmt
 	listEnvironmentVersionsStmt   *sql.Stmt
 	listEnvironmentsStmt          *sql.Stmt
+	listInboundStmt               *sql.Stmt
 	listKeysStmt                  *sql.Stmt
 	listPasskeysStmt              *sql.Stmt
 	listRunsStmt                  *sql.Stmt
@@ -960,6 +1150,7 @@ type Queries struct {
 	listSnapshotsStmt             *sql.Stmt
 	listUsersStmt                 *sql.Stmt
 	listWaitingAgentsStmt         *sql.Stmt
+	listWatchesStmt               *sql.Stmt
 	openBuildsStmt                *sql.Stmt
 	openRunsStmt                  *sql.Stmt
 	publishSnapshotStmt           *sql.Stmt
@@ -967,6 +1158,7 @@ type Queries struct {
 	putAttemptStmt                *sql.Stmt
 	putEnvironmentStmt            *sql.Stmt
 	putEnvironmentVersionStmt     *sql.Stmt
+	putInboundStmt                *sql.Stmt
 	putLeaseStmt                  *sql.Stmt
 	putPasskeyStmt                *sql.Stmt
 	putPasswordStmt               *sql.Stmt
@@ -974,18 +1166,24 @@ type Queries struct {
 	putRuleStmt                   *sql.Stmt
 	putRunStmt                    *sql.Stmt
 	putSecretStmt                 *sql.Stmt
+	putWatchStmt                  *sql.Stmt
 	readEventsStmt                *sql.Stmt
 	redeliverStmt                 *sql.Stmt
 	releaseDeliveriesStmt         *sql.Stmt
+	releaseInboundStmt            *sql.Stmt
+	releaseWatchesStmt            *sql.Stmt
+	replayInboundStmt             *sql.Stmt
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
 	sumUsageStmt                  *sql.Stmt
 	takeLinkStmt                  *sql.Stmt
+	tellWatchStmt                 *sql.Stmt
 	touchAgentStmt                *sql.Stmt
 	touchRunStmt                  *sql.Stmt
 	updateBuildStmt               *sql.Stmt
 	updateUserStmt                *sql.Stmt
 	useSnapshotStmt               *sql.Stmt
+	watchesOfRepoStmt             *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -1001,17 +1199,22 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addEventStmt:                  q.addEventStmt,
 		addExternalIDStmt:             q.addExternalIDStmt,
 		addIdentityStmt:               q.addIdentityStmt,
+		addInboundStmt:                q.addInboundStmt,
 		addKeyStmt:                    q.addKeyStmt,
 		addLinkStmt:                   q.addLinkStmt,
 		addSnapshotStmt:               q.addSnapshotStmt,
 		addUserStmt:                   q.addUserStmt,
+		addWatchStmt:                  q.addWatchStmt,
 		allSnapshotsStmt:              q.allSnapshotsStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
+		claimInboundStmt:              q.claimInboundStmt,
+		claimWatchStmt:                q.claimWatchStmt,
 		countAgentsOfUserStmt:         q.countAgentsOfUserStmt,
 		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
 		countKeysStmt:                 q.countKeysStmt,
 		countOpenRunsOfUserStmt:       q.countOpenRunsOfUserStmt,
 		countOwnersStmt:               q.countOwnersStmt,
+		countQueuedInboundStmt:        q.countQueuedInboundStmt,
 		countSecretsStmt:              q.countSecretsStmt,
 		countSignInsStmt:              q.countSignInsStmt,
 		countSnapshotsOfUserStmt:      q.countSnapshotsOfUserStmt,
@@ -1022,6 +1225,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteEnvironmentStmt:         q.deleteEnvironmentStmt,
 		deleteEnvironmentVersionsStmt: q.deleteEnvironmentVersionsStmt,
 		deleteEventsStmt:              q.deleteEventsStmt,
+		deleteInboundStmt:             q.deleteInboundStmt,
 		deleteKeyStmt:                 q.deleteKeyStmt,
 		deleteKeysOfKindStmt:          q.deleteKeysOfKindStmt,
 		deleteLeaseStmt:               q.deleteLeaseStmt,
@@ -1032,10 +1236,15 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteSecretStmt:              q.deleteSecretStmt,
 		deleteSecretsStmt:             q.deleteSecretsStmt,
 		deleteSnapshotStmt:            q.deleteSnapshotStmt,
+		deleteWatchStmt:               q.deleteWatchStmt,
+		deleteWatchesStmt:             q.deleteWatchesStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
+		dueInboundStmt:                q.dueInboundStmt,
+		dueWatchesStmt:                q.dueWatchesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		findAgentsStmt:                q.findAgentsStmt,
 		findAskingAgentsStmt:          q.findAskingAgentsStmt,
+		forgetInboundBodiesStmt:       q.forgetInboundBodiesStmt,
 		forgetKeysStmt:                q.forgetKeysStmt,
 		forgetLinksStmt:               q.forgetLinksStmt,
 		getAgentStmt:                  q.getAgentStmt,
@@ -1053,6 +1262,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getSnapshotStmt:               q.getSnapshotStmt,
 		getUserStmt:                   q.getUserStmt,
 		getUserByEmailStmt:            q.getUserByEmailStmt,
+		hasInboundStmt:                q.hasInboundStmt,
+		inboundBodySizesStmt:          q.inboundBodySizesStmt,
 		listAgentsStmt:                q.listAgentsStmt,
 		listAgentsOfUserStmt:          q.listAgentsOfUserStmt,
 		listAuditStmt:                 q.listAuditStmt,
@@ -1061,6 +1272,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listDeliveriesStmt:            q.listDeliveriesStmt,
 		listEnvironmentVersionsStmt:   q.listEnvironmentVersionsStmt,
 		listEnvironmentsStmt:          q.listEnvironmentsStmt,
+		listInboundStmt:               q.listInboundStmt,
 		listKeysStmt:                  q.listKeysStmt,
 		listPasskeysStmt:              q.listPasskeysStmt,
 		listRunsStmt:                  q.listRunsStmt,
@@ -1068,6 +1280,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listSnapshotsStmt:             q.listSnapshotsStmt,
 		listUsersStmt:                 q.listUsersStmt,
 		listWaitingAgentsStmt:         q.listWaitingAgentsStmt,
+		listWatchesStmt:               q.listWatchesStmt,
 		openBuildsStmt:                q.openBuildsStmt,
 		openRunsStmt:                  q.openRunsStmt,
 		publishSnapshotStmt:           q.publishSnapshotStmt,
@@ -1075,6 +1288,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putAttemptStmt:                q.putAttemptStmt,
 		putEnvironmentStmt:            q.putEnvironmentStmt,
 		putEnvironmentVersionStmt:     q.putEnvironmentVersionStmt,
+		putInboundStmt:                q.putInboundStmt,
 		putLeaseStmt:                  q.putLeaseStmt,
 		putPasskeyStmt:                q.putPasskeyStmt,
 		putPasswordStmt:               q.putPasswordStmt,
@@ -1082,17 +1296,23 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putRuleStmt:                   q.putRuleStmt,
 		putRunStmt:                    q.putRunStmt,
 		putSecretStmt:                 q.putSecretStmt,
+		putWatchStmt:                  q.putWatchStmt,
 		readEventsStmt:                q.readEventsStmt,
 		redeliverStmt:                 q.redeliverStmt,
 		releaseDeliveriesStmt:         q.releaseDeliveriesStmt,
+		releaseInboundStmt:            q.releaseInboundStmt,
+		releaseWatchesStmt:            q.releaseWatchesStmt,
+		replayInboundStmt:             q.replayInboundStmt,
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
 		sumUsageStmt:                  q.sumUsageStmt,
 		takeLinkStmt:                  q.takeLinkStmt,
+		tellWatchStmt:                 q.tellWatchStmt,
 		touchAgentStmt:                q.touchAgentStmt,
 		touchRunStmt:                  q.touchRunStmt,
 		updateBuildStmt:               q.updateBuildStmt,
 		updateUserStmt:                q.updateUserStmt,
 		useSnapshotStmt:               q.useSnapshotStmt,
+		watchesOfRepoStmt:             q.watchesOfRepoStmt,
 	}
 }

@@ -100,6 +100,23 @@ type Identity struct {
 	UserID  int64
 }
 
+type InboundEvent struct {
+	ID         string
+	Source     string
+	Connection string
+	Delivery   string
+	Kind       string
+	ReceivedAt int64
+	Size       int64
+	Body       []byte
+	State      string
+	Reason     string
+	Owner      string
+	Attempts   int64
+	NextAt     int64
+	Until      int64
+}
+
 type Lease struct {
 	Name  string
 	Owner string
@@ -125,6 +142,22 @@ type Password struct {
 	UserID    int64
 	Hash      string
 	ChangedAt int64
+}
+
+type PullWatch struct {
+	AgentID  string
+	Url      string
+	Repo     string
+	RepoUrl  string
+	Branch   string
+	Number   int64
+	DueAt    int64
+	News     int64
+	Seen     string
+	Owner    string
+	Until    int64
+	Attempts int64
+	Problem  string
 }
 
 type Reply struct {
