@@ -68,6 +68,8 @@ var mayImport = map[string][]string{
 	"internal/control/websearch":                       {},
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/oauthtest":                       {},
+	"internal/control/follow":                          {"NOUNS", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
+	"internal/control/inbound":                         {"NOUNS", "internal/control/forge", "internal/control/store"},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
 	"internal/control/api":                             {"NOUNS", "internal/control/live", "internal/control/api/v0", "internal/control/preview", "internal/control/store", "internal/control/model", "internal/control/artifact", "internal/control/identity", "internal/control/signin", "internal/control/forge", "internal/control/pull", "internal/wire/tunnel", "internal/telemetry", "internal/control/mcp"},

@@ -203,6 +203,16 @@ func newFakeServer() *fakeServer {
 	mux.HandleFunc("POST /v1/agents/{id}/webhook-deliveries/d-1/replay", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"id": "d-1"})
 	}))
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		all := []any{map[string]any{"id": "evt-1", "source": "github", "connection": "acme", "kind": "issue_comment", "state": "ignored", "reason": "eve has no write access\x1b[2J", "attempts": 1, "receivedAt": time.Now()}}
+		if s := r.URL.Query().Get("state"); s != "" && s != "ignored" {
+			all = nil
+		}
+		reply(w, 200, map[string]any{"items": all})
+	})
+	mux.HandleFunc("POST /v1/events/evt-1/replay", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, map[string]any{"id": "evt-1"})
+	})
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"items": []any{
 			map[string]any{"id": "house", "displayName": "House", "aliases": []string{"default"}}, map[string]any{"id": "other", "displayName": "Other"},

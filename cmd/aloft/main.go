@@ -64,6 +64,7 @@ func (a *app) commands() []*cobra.Command {
 		newAccessCommand(a),
 		newUsageCommand(a),
 		newAuditCommand(a),
+		newEventsCommand(a),
 		newLoginCommand(a),
 		newConfigSSHCommand(a),
 		newSSHProxyCommand(a),

@@ -34,6 +34,7 @@ var commandOf = map[string]string{
 	"signIn": "login", "signOut": "[it ends a browser's session: key delete]", "getSession": "me",
 	"visitProvider": "[for a browser]", "providerCallback": "[for a browser]",
 	"listMembers": "member list", "inviteMember": "member invite", "updateMember": "member update", "createSignInLink": "member link",
+	"listInboundEvents": "events list", "replayInboundEvent": "events replay", "receiveEvent": "[for other services]",
 	"listAudit": "audit", "getSettings": "settings", "updateSettings": "settings set", "getRepositoryAccess": "access", "updateRepositoryAccess": "access use", "getUsageReport": "usage",
 	"listMcpServers": "mcp list", "addMcpServer": "mcp add", "removeMcpServer": "mcp remove", "testMcpServer": "mcp test", "beginMcpSignIn": "mcp login",
 	"endMcpSignIn": "mcp logout", "mcpSignInCallback": "[for a browser]", "listAgentMcpServers": "agent show", "beginAgentMcpSignIn": "[a browser signs in]",

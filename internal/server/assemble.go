@@ -17,8 +17,10 @@ import (
 	"aloft/internal/control/api"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
+	"aloft/internal/control/inbound"
 	"aloft/internal/control/live"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
@@ -54,6 +56,7 @@ type assembly struct {
 	servers  *mcp.Servers
 	issuer   *identity.Issuer
 	pulls    *pull.Desk
+	inbox    *inbound.Inbox // nil if there are no connections
 	live     *live.Board
 	previews *preview.Previews // nil without a domain for them
 }
@@ -65,7 +68,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	a := &assembly{Server: s, options: o, config: c, secrets: c.SecretValues(), live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
 		a.openData, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
-		a.openPulls, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openAPI, a.openHTTP,
+		a.openPulls, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -291,6 +294,17 @@ func (a *assembly) openSignIn(context.Context) (err error) {
 	return err
 }
 
+// openEvents opens what receives the events of forges and acts on them.
+func (a *assembly) openEvents(context.Context) error {
+	if len(a.config.Connections) == 0 {
+		return nil
+	}
+	a.inbox = inbound.NewInbox(inbound.Config{Store: a.store, Connections: a.config.connections(), Logger: a.logger})
+	desk := follow.New(follow.Config{Store: a.store, Forges: a.pulls.Forges, Gather: duration(a.config.PullRequests.Gather), Logger: a.logger})
+	a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: desk, Owner: a.store.ServerID(), Logger: a.logger})
+	return nil
+}
+
 func (a *assembly) openAPI(context.Context) error {
 	c := a.config
 	catalog, err := newCatalog(c.Git, a.logger)
@@ -303,7 +317,7 @@ func (a *assembly) openAPI(context.Context) error {
 	}
 	config := api.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, AuditLog: a.store, Usage: a.store,
-		Deliveries: a.store, Replies: a.store, Saved: a.store, Builds: a.store, Snapshots: a.store,
+		Deliveries: a.store, Replies: a.store, Inbox: a.store, Saved: a.store, Builds: a.store, Snapshots: a.store,
 
 		Work: a.schedule, Forks: a.schedule, Machines: machines{a.schedule}, SetUps: setups{a.schedule, a.builder},
 		Builder: builds{a.builder}, Disks: a.builder, Ports: a.builder.Ports, Artifacts: artifacts{a.kept, a.schedule},
@@ -319,6 +333,9 @@ func (a *assembly) openAPI(context.Context) error {
 			}
 			return nil
 		},
+	}
+	if a.inbox != nil {
+		config.Hooks = a.inbox
 	}
 	if a.previews != nil {
 		config.Previews = a.previews

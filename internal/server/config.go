@@ -51,6 +51,9 @@ type Config struct {
 	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
 	Environments   buildsConfig    `yaml:"environments"`
 	WebSearch      searchConfig    `yaml:"web_search"`
+
+	Connections  []connectionConfig `yaml:"connections"` // senders of events
+	PullRequests pullRequestsConfig `yaml:"pull_requests"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -207,11 +210,12 @@ func DefaultConfig() Config {
 		Images:    imagesConfig{Recheck: "1h", Unused: "168h", Builder: "auto", BuildNetwork: dockerfile.Machine},
 		Environments: buildsConfig{StaleAfter: "24h", InstallLimit: "1h", StartLimit: "2m", WatchEvery: "15m", RebuildEvery: "24h",
 			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", FailedBuildsFor: "24h", FailedBuildsBytes: 10 << 30},
-		API:       limitsConfig{RequestsPerMinute: 6000},
-		Quotas:    quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
-		Telemetry: telemetryConfig{GhostMode: true},
-		Secrets:   secretsConfig{Keeper: safe.LocalKeeper},
-		Preview:   previewConfig{Domain: "preview.localhost"},
+		API:          limitsConfig{RequestsPerMinute: 6000},
+		PullRequests: pullRequestsConfig{Poll: "2m", Gather: "1m"},
+		Quotas:       quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
+		Telemetry:    telemetryConfig{GhostMode: true},
+		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
+		Preview:      previewConfig{Domain: "preview.localhost"},
 	}
 }
 
@@ -388,6 +392,12 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	if err := c.Quotas.check(); err != nil {
 		return err
 	}
+	if err := c.checkConnections(dir, getenv); err != nil {
+		return err
+	}
+	if err := c.PullRequests.check(); err != nil {
+		return err
+	}
 	if c.API.RequestsPerMinute < 0 {
 		return errors.New("api.requests_per_minute: must not be negative (0 is no limit)")
 	}
@@ -415,6 +425,9 @@ func (c *Config) SecretValues() map[string]string {
 	for i, cred := range c.Git.Credentials {
 		add(fmt.Sprintf("git.credentials[%d].token", i), cred.Token)
 		add(fmt.Sprintf("git.credentials[%d].app.key", i), cred.App.Key)
+	}
+	for i, conn := range c.Connections {
+		add(fmt.Sprintf("connections[%d].secret", i), conn.Secret)
 	}
 	for i, r := range c.Images.Credentials {
 		add(fmt.Sprintf("images.credentials[%d].token", i), r.Token)

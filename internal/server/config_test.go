@@ -97,6 +97,15 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"AppOfGitLab", "git: {credentials: [{url: 'https://gitlab.com', app: {id: '1', key: x}}]}\n", "git.credentials[0].app: only GitHub supports apps"},
 		{"AppAndToken", "git: {credentials: [{url: 'https://github.com', token: x, app: {id: '1', key: x}}]}\n", "not both"},
 		{"NoTokenFile", "git: {credentials: [{url: 'https://git.example.com', token_file: nowhere}]}\n", "git.credentials[0].token_file"},
+		{"ConnectionWithoutASecret", "connections: [{name: a, source: github}]\n", "connections[0].secret is missing"},
+		{"ConnectionWithAShortSecret", "connections: [{name: a, source: github, secret: short}]\n", "connections[0].secret: has 5 characters"},
+		{"ConnectionOfNoSource", "connections: [{name: a, source: svn, secret: 0123456789abcdef}]\n", `connections[0].source: invalid value "svn"`},
+		{"ConnectionWithABadName", "connections: [{name: A B, source: github, secret: 0123456789abcdef}]\n", "connections[0].name: invalid value"},
+		{"ConnectionWithoutAHost", "connections: [{name: a, source: gitea, secret: 0123456789abcdef}]\n", "connections[0].host is missing"},
+		{"ConnectionWithABadHost", "connections: [{name: a, source: gitea, host: 'https://git.example.com', secret: 0123456789abcdef}]\n", "connections[0].host: invalid value"},
+		{"ConnectionTwice", "connections: [{name: a, source: github, secret: 0123456789abcdef}, {name: a, source: github, secret: 0123456789abcdef}]\n", "duplicate connection"},
+		{"PollsTooOften", "pull_requests: {poll: 1s}\n", "pull_requests.poll"},
+		{"GathersTooLong", "pull_requests: {gather: 2h}\n", "pull_requests.gather"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/inbound"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
@@ -64,6 +65,7 @@ type Server struct {
 	disk        *disk.Guard
 	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
+	events      *inbound.Worker // nil if there are no connections
 	desk        *signin.Desk
 	agentMCP    *mcp.Agents
 	api         *api.API
@@ -111,6 +113,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.tendImages(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })
 	group.Go(func() error { return s.api.Run(ctx) })
+	if s.events != nil {
+		group.Go(func() error { return s.events.Run(ctx) })
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		s.ready.Store(false)

@@ -63,6 +63,8 @@ type Config struct {
 	Outbound     Outbound         // nil if the server makes no outbound requests
 	Deliveries   store.Deliveries // nil turns webhooks off
 	Replies      store.Replies    // nil if only the journal detects repeated requests
+	Hooks        Hooks            // nil if there are no connections
+	Inbox        store.Inbox      // nil lists no inbound events
 	Builder      Builder          // nil turns environment builds off
 	Pulls        Pulls            // nil if no forge is configured
 	Repositories Repositories     // nil if no credential can list repositories

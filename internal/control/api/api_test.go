@@ -186,7 +186,7 @@ func (h *house) serve() {
 		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
 		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
 		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Identity: h.issuer(), Outbound: h.outbound(), Deliveries: h.store, Replies: h.store, Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
+		Identity: h.issuer(), Outbound: h.outbound(), Deliveries: h.store, Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
 		CheckHooks: func(text []byte) error {
 			if !json.Valid(text) {
 				return errors.New("it is no JSON")

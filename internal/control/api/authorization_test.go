@@ -22,6 +22,7 @@ const (
 	own     = "own"     // an agent: other members get "not found", admins have access
 	private = "private" // like own, but admins get "not found" too
 	admin   = "admin"   // the team's resources, for admins
+	hook    = "hook"    // other services, whose requests are signed
 )
 
 // authorization lists every route with its kind of resource. A route that is
@@ -76,6 +77,7 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/mcp-servers": own, "POST /v1/agents/{id}/mcp-servers/{name}/sign-in": own,
 	"GET /v1/repository-access": anyone, "PATCH /v1/repository-access": admin,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,
+	"POST /hooks/{source}/{connection}": hook, "GET /v1/events": admin, "POST /v1/events/{eventId}/replay": admin,
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
 }
 
@@ -119,7 +121,7 @@ func (h *house) subject(rt route) string {
 	}
 	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
-		"{serverId}", h.mcpServerOfAnn(rt.path), "{snapshotId}", h.snapshotOfAnn(), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
+		"{serverId}", h.mcpServerOfAnn(rt.path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.path), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
 	case strings.HasSuffix(rt.path, "/secrets/{name}"):
@@ -177,11 +179,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 			ask("ownerSub", annsSub, task)
 			ask("admin", adminsKey, "{}")
 			t.Log(status)
-			if s := status["owner"]; s >= 500 && s != 501 || s == 401 || s == 404 {
+			if s := status["owner"]; s >= 500 && s != 501 || s == 401 && kind != hook || s == 404 {
 				t.Errorf("its owner gets %d", s)
 			}
 			switch kind {
-			case open, signIn, signed:
+			case open, signIn, signed, hook:
 				toStrangers(t, kind, status, strangers)
 			default:
 				toKeys(t, kind, rt, status, strangers)
@@ -203,6 +205,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 // that need none.
 func toStrangers(t *testing.T, kind string, status map[string]int, strangers map[string]string) {
 	t.Helper()
+	if kind == hook {
+		for who, s := range status {
+			if s != 401 {
+				t.Errorf("a key, or none, does for a signature: %s gets %d", who, s)
+			}
+		}
+	}
 	for who := range strangers {
 		switch s := status[who]; {
 		case kind == open && s != 200:

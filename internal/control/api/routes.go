@@ -59,7 +59,7 @@ func (s *server) routes() []route {
 		{name: "limit", kind: "integer", min: 1, max: maxLimit, standard: standardLimit, words: "page size"},
 		{name: "cursor", kind: "string", words: "nextCursor of the previous page"},
 	}
-	routes := slices.Concat(s.current(page), s.webhookRoutes(page), s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.accessRoutes(), s.mcpRoutes(), s.environmentCheckRoutes(), s.snapshotRoutes(page), s.fileRoutes(), s.pullRequestRoutes())
+	routes := slices.Concat(s.current(page), s.webhookRoutes(page), s.sessionRoutes(), s.memberRoutes(), s.keyRoutes(), s.settingsRoutes(), s.accessRoutes(), s.mcpRoutes(), s.environmentCheckRoutes(), s.snapshotRoutes(page), s.fileRoutes(), s.pullRequestRoutes(), s.inboundRoutes(page))
 	return append(routes, s.legacy(routes, page)...)
 }
 

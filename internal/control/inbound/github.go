@@ -1,0 +1,142 @@
+package inbound
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// github receives the webhooks of repositories, organizations and Apps.
+//
+// GitHub sends up to 25 MiB. The events that matter here have at most a pull
+// request's body and its previous text, each up to 256 KiB; only pushes of many
+// commits are larger, and they are ignored anyway.
+var github = source{
+	host:    "github.com",
+	maxBody: 4 << 20,
+	verify: func(secret string, h http.Header, body []byte, _ time.Time) error {
+		return hexSignature(secret, "sha256=", h.Get("X-Hub-Signature-256"), body)
+	},
+	id: func(h http.Header, _ []byte) (delivery, kind string) {
+		return h.Get("X-GitHub-Delivery"), h.Get("X-GitHub-Event")
+	},
+	parse: parseGitHub,
+}
+
+// githubEvent has the fields that matter of GitHub's and Gitea's events.
+type githubEvent struct {
+	Action     string
+	Number     int
+	Repository struct {
+		FullName string `json:"full_name"`
+	}
+	Sender struct {
+		Login string
+		Type  string // User, Bot, Organization
+	}
+	PullRequest *struct {
+		Number int
+		Head   struct{ Ref, Sha string }
+	} `json:"pull_request"`
+	Issue *struct {
+		Number      int
+		PullRequest json.RawMessage `json:"pull_request"`
+	}
+	Comment *struct{ ID int64 }
+	Review  *struct {
+		ID    int64
+		State string
+	}
+	CheckRun    *githubCheck `json:"check_run"`
+	CheckSuite  *githubCheck `json:"check_suite"`
+	WorkflowRun *githubCheck `json:"workflow_run"`
+	WorkflowJob *githubCheck `json:"workflow_job"`
+	// Of a commit status.
+	SHA      string
+	Context  string
+	State    string
+	Branches []struct{ Name string }
+}
+
+// githubCheck is a check run, a check suite, a workflow run or a job.
+type githubCheck struct {
+	Name         string
+	HeadSHA      string `json:"head_sha"`
+	HeadBranch   string `json:"head_branch"`
+	Status       string
+	PullRequests []struct{ Number int } `json:"pull_requests"`
+	CheckSuite   struct {
+		HeadBranch string `json:"head_branch"`
+	} `json:"check_suite"`
+}
+
+// reviewKinds are the events about reviews, which have a pull request.
+var reviewKinds = []string{"pull_request_review", "pull_request_review_comment", "pull_request_review_thread"}
+
+func parseGitHub(kind string, body []byte) (payload, error) {
+	var e githubEvent
+	if err := json.Unmarshal(body, &e); err != nil {
+		return payload{}, err
+	}
+	p := payload{repo: e.Repository.FullName}
+	p.Actor, p.Bot = e.Sender.Login, e.Sender.Type == "Bot" || strings.HasSuffix(e.Sender.Login, "[bot]")
+	switch {
+	case kind == "issue_comment" && e.Issue != nil:
+		if len(e.Issue.PullRequest) == 0 || string(e.Issue.PullRequest) == "null" {
+			return p, ignore("the comment is on an issue, not on a pull request")
+		}
+		p.Kind, p.Number = Comment, e.Issue.Number
+	case slices.Contains(reviewKinds, kind) && e.PullRequest != nil:
+		p.Kind, p.Number = Comment, e.PullRequest.Number
+	case kind == "pull_request" && e.PullRequest != nil:
+		p.Kind, p.Number = PullRequest, e.PullRequest.Number
+	case kind == "status" && e.SHA != "":
+		if e.State == "pending" {
+			return p, ignore("the check %s has not ended", e.Context)
+		}
+		p.Kind, p.Commit, p.Check = Check, e.SHA, e.Context
+		if len(e.Branches) == 1 {
+			p.Branch = e.Branches[0].Name
+		}
+	default:
+		return p, e.check(kind, &p)
+	}
+	return p, e.comment(&p)
+}
+
+// comment adds the id of the comment.
+func (e githubEvent) comment(p *payload) error {
+	switch {
+	case p.Kind != Comment:
+	case e.Action == "deleted" || e.Action == "dismissed" || e.Action == "resolved":
+		return ignore("the comment was %s", e.Action)
+	case e.Comment != nil:
+		p.CommentID = strconv.FormatInt(e.Comment.ID, 10)
+	case e.Review != nil:
+		p.CommentID = strconv.FormatInt(e.Review.ID, 10)
+	}
+	return nil
+}
+
+// check adds the check that the event is about.
+func (e githubEvent) check(kind string, p *payload) error {
+	of := map[string]*githubCheck{"check_run": e.CheckRun, "check_suite": e.CheckSuite, "workflow_run": e.WorkflowRun, "workflow_job": e.WorkflowJob}[kind]
+	switch {
+	case of == nil:
+		return ignore("nothing is done for events of this kind")
+	case e.Action != "completed" && of.Status != "completed":
+		return ignore("the check %s has not ended", of.Name)
+	}
+	p.Kind, p.Commit, p.Branch, p.Check = Check, of.HeadSHA, of.HeadBranch, of.Name
+	if p.Branch == "" {
+		p.Branch = of.CheckSuite.HeadBranch
+	}
+	if len(of.PullRequests) == 1 {
+		p.Number = of.PullRequests[0].Number
+	}
+	p.Actor, p.Bot = "", false // a check's result is no person's
+	return nil
+}

@@ -1,0 +1,197 @@
+package inbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// Timing and limits of the worker.
+const (
+	handleWithin  = 2 * time.Minute
+	claimedFor    = 5 * time.Minute // longer than an attempt takes
+	atOnce        = 16
+	trimEvery     = time.Minute
+	maxKeptBodies = 256 << 20 // bytes of all bodies of handled events
+	maxReason     = 500       // bytes
+	firstWait     = 10 * time.Second
+	longestWait   = time.Hour
+)
+
+// A Handler acts on changes.
+type Handler interface {
+	// Changed is called for each event, and again if it fails or the server dies
+	// before the result is stored, so it must be idempotent. If the event needs no
+	// action, the error is an [Ignored]; other errors are retried.
+	Changed(ctx context.Context, c Change) error
+}
+
+// WorkerConfig is what a worker needs. Inbox, Handler and Owner are required.
+type WorkerConfig struct {
+	Inbox   *Inbox
+	Handler Handler
+	Owner   string // this server's name
+	Logger  *slog.Logger
+	Every   time.Duration                    // how often to look for due events; default a second
+	Wait    func(attempts int) time.Duration // until the next attempt; default ten seconds, doubling up to an hour
+}
+
+// Worker hands stored events to a handler.
+type Worker struct {
+	WorkerConfig
+	free     chan struct{} // holds a token for each event that may be handled now
+	handling sync.WaitGroup
+}
+
+// NewWorker returns a worker. Run starts it.
+func NewWorker(c WorkerConfig) *Worker {
+	c.Every = cmp.Or(c.Every, time.Second)
+	if c.Wait == nil {
+		c.Wait = Backoff
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Worker{WorkerConfig: c, free: make(chan struct{}, atOnce)}
+	for range atOnce {
+		w.free <- struct{}{}
+	}
+	return w
+}
+
+// Backoff returns how long to wait after the given number of attempts: ten
+// seconds, doubling up to an hour, with 10 % jitter.
+func Backoff(attempts int) time.Duration {
+	wait := longestWait
+	if doubled := attempts - 1; doubled < 9 {
+		wait = min(firstWait<<max(doubled, 0), longestWait)
+	}
+	return wait*9/10 + rand.N(wait/5)
+}
+
+// Run handles due events until ctx ends. Events that this server was handling
+// when it died are due at once.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.handling.Wait()
+	released, trimmed := false, time.Time{}
+	tick := time.NewTicker(w.Every)
+	defer tick.Stop()
+	for {
+		var err error
+		if !released {
+			err = w.Inbox.Store.ReleaseInbound(ctx, w.Owner)
+			released = err == nil
+		}
+		if err == nil {
+			err = w.handleDue(ctx)
+		}
+		if err == nil && time.Since(trimmed) > trimEvery {
+			trimmed = time.Now()
+			err = w.Inbox.Store.TrimInbound(ctx, trimmed.Add(-store.KeepInboundBodies), trimmed.Add(-store.KeepInbound), maxKeptBodies)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.Logger.Error("inbound events cannot be read", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// handleDue starts to handle as many due events as are allowed at once.
+func (w *Worker) handleDue(ctx context.Context) error {
+	slots := len(w.free)
+	if slots == 0 {
+		return nil
+	}
+	due, err := w.Inbox.Store.ClaimInbound(ctx, w.Owner, claimedFor, slots)
+	if err != nil {
+		return err
+	}
+	for _, e := range due {
+		<-w.free // does not block, since nobody else takes tokens
+		w.handling.Go(func() {
+			defer func() { w.free <- struct{}{} }()
+			w.attempt(ctx, e)
+		})
+	}
+	return nil
+}
+
+// attempt handles an event once and records the outcome. An attempt that the
+// server's shutdown aborts does not count.
+func (w *Worker) attempt(ctx context.Context, e store.InboundEvent) {
+	err := w.handle(ctx, e)
+	if ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	e.Attempts++
+	e.NextAt, e.Reason = now, ""
+	ignored, isIgnored := errors.AsType[Ignored](err)
+	_, permanent := errors.AsType[malformed](err)
+	switch {
+	case err == nil:
+		e.State = store.InboundDone
+	case isIgnored:
+		e.State, e.Reason = store.InboundIgnored, shortened(string(ignored))
+	default:
+		e.Reason = shortened(reasonOf(err))
+		if e.NextAt = now.Add(w.Wait(e.Attempts)); permanent || e.NextAt.After(e.Until) {
+			e.State, e.NextAt = store.InboundFailed, now
+		}
+	}
+	w.Logger.Info("event handled", "event", e.ID, "connection", e.Connection, "kind", e.Kind, "attempt", e.Attempts, "state", e.State, "reason", e.Reason)
+	if err := w.Inbox.Store.PutInbound(ctx, w.Owner, e); err != nil && !errors.Is(err, store.ErrNotFound) {
+		w.Logger.Error("an event cannot be recorded: it is handled again", "event", e.ID, "error", err)
+	}
+}
+
+// malformed is an event that cannot be parsed. It is not retried.
+type malformed struct{ error }
+
+// Unwrap returns the cause.
+func (m malformed) Unwrap() error { return m.error }
+
+func (w *Worker) handle(ctx context.Context, e store.InboundEvent) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = malformed{fmt.Errorf("handler panicked: %v", p)}
+		}
+	}()
+	c, err := w.Inbox.parse(e)
+	if _, ok := errors.AsType[Ignored](err); ok {
+		return err
+	}
+	if err != nil {
+		return malformed{fault.Invalid("the event cannot be read: %v", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, handleWithin)
+	defer cancel()
+	return w.Handler.Changed(ctx, c)
+}
+
+// reasonOf returns the text of an error without internal details.
+func reasonOf(err error) string {
+	f := fault.Of(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it took too long"
+	}
+	if f.Advice != "" {
+		return f.Message + " (" + f.Advice + ")"
+	}
+	return f.Message
+}
+
+func shortened(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxReason)], "") }
