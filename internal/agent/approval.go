@@ -207,7 +207,7 @@ func (s *State) judged(e Event) {
 // asker returns the call whose approval request has that id, or nil if the call
 // has its result.
 func (s *State) asker(approvalID string) *Call {
-	threads := []*Thread{&s.Thread}
+	threads := []*Thread{&s.Thread, &s.Checking.Thread}
 	for i := range s.Subagents {
 		threads = append(threads, &s.Subagents[i].Thread)
 	}

@@ -75,6 +75,9 @@ type (
 		// Limit is the owner's limit for this run and later ones; nil means
 		// unchanged.
 		Limit *allowance.Amount `json:"limit,omitempty"`
+		// Checks are the commands of the checks of this run and later ones; nil
+		// means unchanged.
+		Checks *[]string `json:"checks,omitempty"`
 	}
 	// RunStarted records that a server has started to work on the run.
 	RunStarted struct {
@@ -106,6 +109,8 @@ type (
 		RulesAt string `json:"rulesAt,omitempty"`
 		// Egress is the environment's network restriction.
 		Egress Egress `json:"egress,omitzero"`
+		// Checks are the commands of the environment's checks.
+		Checks []string `json:"checks,omitempty"`
 	}
 	// MachineReady records that the machine is up.
 	MachineReady struct {
@@ -289,6 +294,10 @@ type (
 		Status  Status   `json:"status"`
 		Result  string   `json:"result,omitempty"`
 		Failure *Failure `json:"failure,omitempty"`
+		// Outcome and Evidence are "" and nil in journals older than these
+		// fields.
+		Outcome  Outcome   `json:"outcome,omitempty"`
+		Evidence *Evidence `json:"evidence,omitempty"`
 	}
 )
 
@@ -401,6 +410,8 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestOpened{},
 		&PullRequestFailed{},
 		&PullRequestSeen{},
+		&ChecksBegan{},
+		&ChecksEnded{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

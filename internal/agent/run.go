@@ -48,6 +48,8 @@ type Run struct {
 	EndedAt   time.Time // zero until it ends
 	Result    string    // the agent's last message
 	Failure   *Failure  // why it ended in ERROR or EXPIRED
+	Outcome   Outcome   // what the run achieved; "" until it ends, and in older journals
+	Evidence  *Evidence // what Outcome is based on; nil if there is nothing
 	Branches  []Branch
 	Unhooked  []string // why commits and pushes skipped the project's git hooks
 	Usage     conversation.Usage
@@ -108,7 +110,7 @@ func (r *Run) Apply(e Event) {
 		r.Branches = append(r.Branches, Branch{b.RepoURL, b.Branch, b.Commit})
 	case *RunEnded:
 		r.Status, r.EndedAt = b.Status, e.Time
-		r.Result, r.Failure = b.Result, b.Failure
+		r.Result, r.Failure, r.Outcome, r.Evidence = b.Result, b.Failure, b.Outcome, b.Evidence
 	}
 }
 

@@ -52,9 +52,12 @@ type State struct {
 	Granted   []Grant               // what a person has permanently allowed the agent
 	Refused   []RefusedCall         // in this run
 	Recorded  bool                  // a call of RecordTool was sent in this run
-	marks     []mark                // points to which the conversation can be rewound
-	before    *mark                 // the conversation was rewound to this, and no run has started since
-	proposals map[string]Proposal   // of the end of this run, by repository
+	// RequestChecks and EnvironmentChecks are the commands of the run's checks.
+	RequestChecks, EnvironmentChecks []string
+	Checking                         Checking            // of the run
+	marks                            []mark              // points to which the conversation can be rewound
+	before                           *mark               // the conversation was rewound to this, and no run has started since
+	proposals                        map[string]Proposal // of the end of this run, by repository
 	// MCPRun is the run that last came with MCP servers; "" if none did.
 	MCPRun string
 	// EnvironmentGone reports whether the agent was told that its saved environment
@@ -96,6 +99,7 @@ func (s *State) Apply(e Event) {
 		c := s.Find(sent.CallID)
 		s.Recorded = s.Recorded || c != nil && c.Name == RecordTool
 	}
+	s.check(e)
 	s.judged(e)
 	s.proposed(e)
 	switch b := e.Body.(type) {

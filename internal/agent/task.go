@@ -189,6 +189,9 @@ func (s *State) Find(callID string) *Call {
 	if c := s.call(callID); c != nil {
 		return c
 	}
+	if c := s.Checking.Thread.call(callID); c != nil {
+		return c
+	}
 	for i := range s.Subagents {
 		if c := s.Subagents[i].call(callID); c != nil {
 			return c

@@ -81,7 +81,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		t.judged(c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
 		return nil, nil
 	}
-	if said.UpdatedInput != nil {
+	if said.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
 		c.Args = said.UpdatedInput
 	}
 	if c.Name == agent.SwitchTool {
@@ -93,6 +93,13 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	}
 	if t.Review == nil {
 		t.judged(c, agent.CallRun, "policy", "", "")
+		return nil, nil
+	}
+	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hookAsk {
+		// The user's own command. Like one of an allow list it runs outside of
+		// the sandbox, but only if no sandboxed command could have changed what
+		// it starts.
+		t.judged(c, agent.CallRun, "policy", "a check of the request", "")
 		return nil, nil
 	}
 	v, err := t.Review.Check(ctx, t.state(), c.ToolCall, t.machine.Enforced())

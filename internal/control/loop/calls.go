@@ -84,7 +84,7 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return t.controlCall(ctx, c)
 	case spec.Home == tool.Guest && c.Sent && c.BootID != t.machine.BootID():
-		return t.done(ctx, c.ID, tool.Failed("%s", lostCall), 0)
+		return t.done(ctx, c.ID, tool.Failed("%s", agent.LostCall), 0)
 	}
 	c, admitted, err := t.admit(ctx, c)
 	if err != nil || !admitted {
@@ -131,7 +131,7 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	case errors.Is(err, ErrHooked):
 		return t.callAgain(ctx, c)
 	case errors.Is(err, ErrMachineLost):
-		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", lostCall), took, rest...); doneErr != nil {
+		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", agent.LostCall), took, rest...); doneErr != nil {
 			return doneErr
 		}
 		return err
@@ -234,6 +234,9 @@ func (l *Loop) sandboxPolicy(ctx context.Context) (sandbox.Policy, error) {
 // abandon ends the running calls of all conversations of the run.
 func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
+	if err == nil && len(l.rec.snapshot().Checking.Thread.Calls) > 0 {
+		err = l.checksThread().abandon(ctx)
+	}
 	for _, sub := range l.rec.snapshot().Subagents {
 		if sub.Busy && err == nil {
 			err = (&thread{Loop: l, machine: l.own.machine, task: sub.CallID}).abandon(ctx)
@@ -279,9 +282,6 @@ const (
 	neverStarted = "the call was never started and had no effect"
 	notEnded     = "the call was aborted but did not end in time; it may have had some or all of its effect"
 )
-
-const lostCall = "the machine was lost while this call was running; the call may have had some or all of its effect. " +
-	"Files on disk are unchanged; processes, shell variables and the working directory are gone."
 
 // controlCall runs a tool of the control plane. Such tools are idempotent, so
 // they can run again after a crash.

@@ -102,6 +102,7 @@ func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnde
 	l.tellEnd(ctx, reason)
 	last, cancel := Outliving(ctx)
 	defer cancel()
+	ended.Outcome, ended.Evidence = l.outcome(ended.Status)
 	return l.rec.close(last, ended)
 }
 

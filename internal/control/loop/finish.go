@@ -13,21 +13,28 @@ import (
 	"aloft/internal/fault"
 )
 
-// finish commits uncommitted changes, pushes the branches and ends the run. It
-// is idempotent, so it can be repeated after a crash. If a push is refused
-// because of a secret, or git hooks refuse, the model is told and the run
-// continues. Other failures do not stop the other repositories: everything that
-// can be pushed is pushed, then the run reports the error. A pull request that
-// cannot be opened is only reported and does not fail the run.
-func (l *Loop) finish(ctx context.Context) error {
+// finish commits uncommitted changes, runs the checks, pushes the branches and
+// ends the run. It is idempotent, so it can be repeated after a crash. If a
+// check fails, if a push is refused because of a secret, or if git hooks refuse,
+// the model is told and the run continues. Other failures do not stop the other
+// repositories: everything that can be pushed is pushed, then the run reports
+// the error. A pull request that cannot be opened is only reported and does not
+// fail the run. The checks have until limited ends, everything else until ctx
+// ends.
+func (l *Loop) finish(limited, ctx context.Context) error {
 	s := l.rec.snapshot()
-	if on, err := l.goesOn(ctx); err != nil || on {
-		return err
+	if !s.CheckedNow() { // otherwise the stop hooks have run
+		if on, err := l.goesOn(ctx); err != nil || on {
+			return err
+		}
 	}
 	if len(s.Agent.Repos) > 0 {
 		if err := l.own.reach(ctx); err != nil {
 			return err
 		}
+	}
+	if told, err := l.check(limited); err != nil || told {
+		return err
 	}
 	told, failed, err := l.deliverAll(ctx, false)
 	if err != nil || told {
@@ -72,31 +79,44 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 	return false, failed, nil
 }
 
-// deliver commits uncommitted changes in the agent's n-th repository and pushes
-// its branch. If there are several repositories, it pushes only those that the
-// agent has changed. told means that the push was refused and the model was
-// asked to fix it; last means that the model will not be asked again.
-func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
+// commit commits uncommitted changes in the agent's n-th repository. told means
+// that git hooks refused and the model was asked to fix it; last means that the
+// model will not be asked again.
+func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, told bool, err error) {
 	s := l.rec.snapshot()
-	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
 	privacy, err := l.privacy(ctx)
 	if err != nil {
-		return false, err
+		return done, false, err
 	}
 	message := commitMessage(s)
 	if privacy {
 		message = "Changes by Aloft agent " + s.Agent.ID
 	}
-	done, told, err := l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Commit(ctx, n, message, skipHooks) })
+	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Commit(ctx, n, message, skipHooks) })
 	switch {
 	case told:
-		return true, err
+		return done, true, err
 	case err != nil:
-		return false, fmt.Errorf("commit: %w", err)
+		return done, false, fmt.Errorf("commit: %w", err)
 	case done.Made:
-		if err := l.rec.record(ctx, &agent.Committed{RepoURL: url, Commit: done.Commit, Message: message, Unhooked: done.Note}); err != nil {
-			return false, err
-		}
+		err = l.rec.record(ctx, &agent.Committed{RepoURL: s.Agent.Repos[n].URL, Commit: done.Commit, Message: message, Unhooked: done.Note})
+	}
+	return done, false, err
+}
+
+// deliver commits uncommitted changes in the agent's n-th repository and pushes
+// its branch. It does not commit what checks have left in the working tree. If
+// there are several repositories, it pushes only those that the agent has
+// changed. told means that the push was refused and the model was asked to fix
+// it; last means that the model will not be asked again.
+func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
+	s := l.rec.snapshot()
+	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
+	var done Delivered
+	if s.CheckedNow() && n < len(s.Checking.Commits) {
+		done.Commit = s.Checking.Commits[n].Commit
+	} else if done, told, err = l.commit(ctx, n, last); told || err != nil {
+		return told, err
 	}
 	if several && done.Commit == was.BaseCommit && !was.Pushed {
 		return false, nil

@@ -137,6 +137,8 @@ type Config struct {
 	// Rules returns the rules of the team and of the agent's owner. If it is nil,
 	// there are none.
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
+	// Checks configures the checks of runs.
+	Checks Checks
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls Pulls
 	// Web searches the web; nil if no provider is configured.
@@ -259,7 +261,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 			case len(s.Background()) > 0:
 				err = l.background.wait(ctx)
 			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
-				if err = l.finish(whole); l.rec.closed {
+				if err = l.finish(ctx, whole); l.rec.closed {
 					return err
 				}
 			}

@@ -143,7 +143,10 @@ func (r *recorder) snapshotOf(task string) *agent.State {
 	defer r.mu.Unlock()
 	s := *r.state
 	s.Subagents = slices.Clone(s.Subagents)
-	if sub := s.Subagent(task); task != "" && sub != nil {
+	s.Checking.Thread.Calls = slices.Clone(s.Checking.Thread.Calls)
+	if task == agent.ChecksThread {
+		s.Thread = s.Checking.Thread
+	} else if sub := s.Subagent(task); task != "" && sub != nil {
 		s.Thread = sub.Thread
 	}
 	s.Calls = slices.Clone(s.Calls)

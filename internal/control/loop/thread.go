@@ -72,7 +72,13 @@ func (t *thread) prefix(s *agent.State) string {
 
 // routedCall returns a call in the form that the machine gets. A background
 // subagent has its own shell there: commands in one shell wait for each other.
+// Each check has its own shell too, so that nothing that the agent has set in
+// its shell affects the result.
 func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
+	if t.task == agent.ChecksThread {
+		c.Shell = c.ID
+		return c.ToolCall
+	}
 	if sub := t.state().Subagent(t.task); t.task != "" && sub != nil && sub.Background {
 		c.Shell = sub.ID
 	}

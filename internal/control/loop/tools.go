@@ -57,6 +57,8 @@ func (t *thread) withheld(spec tool.Spec) string {
 		return spec.Name + " is not available: needs " + needs
 	}
 	switch {
+	case t.task == agent.ChecksThread:
+		return ""
 	case t.task != "":
 	case spec.Name == computerUse:
 		return "ComputerUse is only for the subagent computerUse: use Task to describe what to do on the desktop"

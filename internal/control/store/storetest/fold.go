@@ -83,6 +83,9 @@ func (l *journalModel) event() agent.Event {
 		&agent.Compacted{Summary: "so far", Usage: usage},
 		&agent.Pushed{RepoURL: "https://git.example.com/a/b", Branch: fmt.Sprint("aloft/", usage.Input%3), Commit: "c0ffee"},
 		&agent.RunEnded{Status: agent.Finished, Result: "done"},
+		&agent.RunEnded{Status: agent.Finished, Outcome: agent.Partly, Evidence: &agent.Evidence{
+			Checks: []agent.CheckResult{{Check: agent.Check{Command: "make test", Source: agent.CheckOfRequest}, State: agent.CheckFailed, ExitCode: new(2), Output: "FAIL"}}, Rounds: 2,
+		}},
 		&agent.RunEnded{Status: agent.Failed, Failure: &agent.Failure{Code: "ref_not_found", Message: "no ref", Hint: "name one"}},
 		&agent.MachineMade{MachineID: "m-1", Origin: fmt.Sprint("c0ffee", usage.Input%2), RulesAt: fmt.Sprint("feed", usage.Input%3)},
 		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{

@@ -91,19 +91,21 @@ func runRow(r agent.Run) (query.Run, error) {
 	limit, err4 := json.Marshal(r.Limit)
 	clock, err5 := json.Marshal(r.Clock)
 	privacy, err6 := json.Marshal(r.Privacy)
+	evidence, err7 := json.Marshal(r.Evidence)
 	return query.Run{
 		AgentID: r.AgentID, ID: r.ID, Status: string(r.Status), CreatedAt: nanos(r.CreatedAt), UpdatedAt: nanos(r.UpdatedAt),
 		StartedAt: nanos(r.StartedAt), EndedAt: nanos(r.EndedAt), Result: r.Result, Failure: string(failure),
 		Branches: string(branches), Usage: string(usage), Turns: int64(r.Turns), FirstSeq: r.FirstSeq, LastSeq: r.LastSeq,
 		RunLimit: string(limit), Clock: string(clock), Privacy: string(privacy),
-	}, errors.Join(err1, err2, err3, err4, err5, err6)
+		Outcome: string(r.Outcome), Evidence: string(evidence),
+	}, errors.Join(err1, err2, err3, err4, err5, err6, err7)
 }
 
 func runOf(row query.Run) (agent.Run, error) {
 	r := agent.Run{
 		ID: row.ID, AgentID: row.AgentID, Status: agent.Status(row.Status), CreatedAt: stamp(row.CreatedAt),
 		UpdatedAt: stamp(row.UpdatedAt), StartedAt: stamp(row.StartedAt), EndedAt: stamp(row.EndedAt), Result: row.Result,
-		Turns: int(row.Turns), FirstSeq: row.FirstSeq, LastSeq: row.LastSeq,
+		Turns: int(row.Turns), FirstSeq: row.FirstSeq, LastSeq: row.LastSeq, Outcome: agent.Outcome(row.Outcome),
 	}
 	err := errors.Join(
 		json.Unmarshal([]byte(row.Failure), &r.Failure),
@@ -112,6 +114,7 @@ func runOf(row query.Run) (agent.Run, error) {
 		json.Unmarshal([]byte(row.RunLimit), &r.Limit),
 		json.Unmarshal([]byte(row.Clock), &r.Clock),
 		json.Unmarshal([]byte(row.Privacy), &r.Privacy),
+		json.Unmarshal([]byte(row.Evidence), &r.Evidence),
 	)
 	if err != nil {
 		return r, fmt.Errorf("row of run %s: %w", row.ID, err)

@@ -1,14 +1,14 @@
 -- name: PutRun :exec
 INSERT INTO runs (agent_id, id, status, created_at, updated_at, started_at, ended_at,
-  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy)
+  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy, outcome, evidence)
 VALUES (@agent_id, @id, @status, @created_at, @updated_at, @started_at, @ended_at,
-  @result, @failure, @branches, @usage, @turns, @first_seq, @last_seq, @run_limit, @clock, @privacy)
+  @result, @failure, @branches, @usage, @turns, @first_seq, @last_seq, @run_limit, @clock, @privacy, @outcome, @evidence)
 ON CONFLICT (agent_id, id) DO UPDATE SET
   status = excluded.status, created_at = excluded.created_at, updated_at = excluded.updated_at,
   started_at = excluded.started_at, ended_at = excluded.ended_at, result = excluded.result,
   failure = excluded.failure, branches = excluded.branches, usage = excluded.usage, turns = excluded.turns,
   first_seq = excluded.first_seq, last_seq = excluded.last_seq, run_limit = excluded.run_limit,
-  clock = excluded.clock, privacy = excluded.privacy;
+  clock = excluded.clock, privacy = excluded.privacy, outcome = excluded.outcome, evidence = excluded.evidence;
 
 -- name: TouchRun :exec
 UPDATE runs SET updated_at = @updated_at, last_seq = @last_seq

@@ -192,6 +192,8 @@ type Run struct {
 	RunLimit  string
 	Clock     string
 	Privacy   string
+	Outcome   string
+	Evidence  string
 }
 
 type Secret struct {

@@ -30,7 +30,7 @@ func (q *Queries) DeleteRuns(ctx context.Context, agentID string) error {
 }
 
 const getRun = `-- name: GetRun :one
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs WHERE agent_id = ?1 AND id = ?2
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy, outcome, evidence FROM runs WHERE agent_id = ?1 AND id = ?2
 `
 
 type GetRunParams struct {
@@ -59,12 +59,14 @@ func (q *Queries) GetRun(ctx context.Context, arg GetRunParams) (Run, error) {
 		&i.RunLimit,
 		&i.Clock,
 		&i.Privacy,
+		&i.Outcome,
+		&i.Evidence,
 	)
 	return i, err
 }
 
 const listRuns = `-- name: ListRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy, outcome, evidence FROM runs
 WHERE agent_id = ?1
   AND created_at <= ?2 AND (created_at < ?2 OR id < ?3)
 ORDER BY created_at DESC, id DESC LIMIT ?4
@@ -109,6 +111,8 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 			&i.RunLimit,
 			&i.Clock,
 			&i.Privacy,
+			&i.Outcome,
+			&i.Evidence,
 		); err != nil {
 			return nil, err
 		}
@@ -124,7 +128,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]Run, erro
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
+SELECT agent_id, id, status, created_at, updated_at, started_at, ended_at, result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy, outcome, evidence FROM runs WHERE ended_at = 0 ORDER BY created_at, agent_id, id
 `
 
 func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
@@ -154,6 +158,8 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 			&i.RunLimit,
 			&i.Clock,
 			&i.Privacy,
+			&i.Outcome,
+			&i.Evidence,
 		); err != nil {
 			return nil, err
 		}
@@ -170,15 +176,15 @@ func (q *Queries) OpenRuns(ctx context.Context) ([]Run, error) {
 
 const putRun = `-- name: PutRun :exec
 INSERT INTO runs (agent_id, id, status, created_at, updated_at, started_at, ended_at,
-  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy)
+  result, failure, branches, usage, turns, first_seq, last_seq, run_limit, clock, privacy, outcome, evidence)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
-  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+  ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 ON CONFLICT (agent_id, id) DO UPDATE SET
   status = excluded.status, created_at = excluded.created_at, updated_at = excluded.updated_at,
   started_at = excluded.started_at, ended_at = excluded.ended_at, result = excluded.result,
   failure = excluded.failure, branches = excluded.branches, usage = excluded.usage, turns = excluded.turns,
   first_seq = excluded.first_seq, last_seq = excluded.last_seq, run_limit = excluded.run_limit,
-  clock = excluded.clock, privacy = excluded.privacy
+  clock = excluded.clock, privacy = excluded.privacy, outcome = excluded.outcome, evidence = excluded.evidence
 `
 
 type PutRunParams struct {
@@ -199,6 +205,8 @@ type PutRunParams struct {
 	RunLimit  string
 	Clock     string
 	Privacy   string
+	Outcome   string
+	Evidence  string
 }
 
 func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
@@ -220,6 +228,8 @@ func (q *Queries) PutRun(ctx context.Context, arg PutRunParams) error {
 		arg.RunLimit,
 		arg.Clock,
 		arg.Privacy,
+		arg.Outcome,
+		arg.Evidence,
 	)
 	return err
 }

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome says what a run has achieved. It is derived from facts: the checks,
+// the goal's verdict, limits and failures, not from the model's words alone.
+type Outcome string
+
+// Outcomes of a run. A cancelled run has none.
+const (
+	// Done means that the agent has ended its turn, its work is delivered, and
+	// all checks passed. Without checks or a goal, nothing was verified.
+	Done Outcome = "done"
+	// Partly means that the work is delivered, but the last round of checks
+	// failed, or was about another commit than the one that was pushed.
+	Partly Outcome = "partly"
+	// Blocked means that something besides the agent prevented the work or its
+	// checks: an error, or a check that was not allowed to run.
+	Blocked Outcome = "blocked"
+	// GaveUp means that the agent made no progress.
+	GaveUp Outcome = "gave_up"
+	// AtLimit means that the run has reached one of its limits.
+	AtLimit Outcome = "limit"
+)
+
+// Outcomes lists all outcomes.
+var Outcomes = []Outcome{Done, Partly, Blocked, GaveUp, AtLimit}
+
+// Evidence is what the outcome of a run is based on.
+type Evidence struct {
+	Checks  []CheckResult   `json:"checks,omitempty"`  // of the last round
+	Commits []CheckedCommit `json:"commits,omitempty"` // on which the checks ran
+	Rounds  int             `json:"rounds,omitempty"`  // how many rounds of checks there were
+	// Stale says that the pushed commit is another one than that on which the
+	// checks ran.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// Evidence returns the evidence of the run so far, or nil if there is none.
+func (s *State) Evidence() *Evidence {
+	c := &s.Checking
+	if c.Round == 0 {
+		return nil
+	}
+	e := &Evidence{Checks: c.Results, Commits: c.Commits, Rounds: c.Round}
+	for _, checked := range c.Commits {
+		for _, b := range s.Run.Branches {
+			if b.RepoURL == checked.RepoURL && b.Commit != checked.Commit {
+				e.Stale = true
+			}
+		}
+	}
+	return e
+}
+
+// Summary describes the result in one line, without the output.
+func (r CheckResult) Summary() string {
+	took := " (" + duration(r.DurationMS) + ")"
+	switch {
+	case r.State == CheckPassed:
+		return "`" + r.Command + "` passed" + took
+	case r.State == CheckNotRun:
+		return "`" + r.Command + "` was not allowed to run"
+	case r.State == CheckLost:
+		return "`" + r.Command + "` did not finish: the machine was lost"
+	case r.ExitCode != nil:
+		return fmt.Sprintf("`%s` failed with exit status %d%s", r.Command, *r.ExitCode, took)
+	}
+	return "`" + r.Command + "` failed: it was killed or timed out" + took
+}
+
+// duration formats milliseconds for people.
+func duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", ms)
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int64(d.Seconds()))
+	}
+	return fmt.Sprintf("%d min %d s", int64(d.Minutes()), int64(d.Seconds())%60)
+}
