@@ -8,7 +8,8 @@ import (
 )
 
 func newAgentFollowUpCommand(a *app) *cobra.Command {
-	var images []string
+	var images, checks []string
+	var noChecks bool
 	var model func() (*client.ModelRef, error)
 	var mode string
 	var follow bool
@@ -35,6 +36,9 @@ standard input.`,
 			in := client.FollowUp{Prompt: prompt, Mode: mode}
 			if in.Model, err = model(); err != nil {
 				return err
+			}
+			if in.Checks = checks; noChecks {
+				in.Checks = []string{}
 			}
 			if in.Limits, err = limits(); err != nil {
 				return err
@@ -63,6 +67,9 @@ standard input.`,
 	cmd.Flags().StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	model = a.modelFlags(cmd, "model `id` for this and later runs, or default (default: unchanged)", false)
 	cmd.Flags().StringVar(&mode, "mode", "", "`mode` for this and later runs: plan (make no changes until you approve a plan) or agent (default: unchanged)")
+	cmd.Flags().StringArrayVar(&checks, "check", nil, "shell `command` that must pass on the commit of this and later runs, instead of the previous ones; may be given up to 20 times")
+	cmd.Flags().BoolVar(&noChecks, "no-checks", false, "run no checks in this and later runs, except the environment's")
+	cmd.MarkFlagsMutuallyExclusive("check", "no-checks")
 	limits = limitFlags(cmd)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run ends")
 	return cmd

@@ -149,6 +149,21 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 	}
 }
 
+// showOutcome prints what a run achieved and the results of its checks.
+func (a *app) showOutcome(run client.Run) {
+	if run.Outcome == "" {
+		return
+	}
+	a.out.Line("")
+	a.out.Line("%s %s", a.out.Style(cli.Bold, "outcome:"), cli.OutcomeText(run.Outcome, run.Evidence))
+	if run.Evidence == nil {
+		return
+	}
+	for _, r := range run.Evidence.Checks {
+		a.out.Check(r)
+	}
+}
+
 func (a *app) showRuns(runs client.RunPage) {
 	if len(runs.Items) == 0 {
 		return
@@ -168,6 +183,7 @@ func (a *app) showRuns(runs client.RunPage) {
 	}
 	a.out.Table(rows)
 	latest := runs.Items[0]
+	a.showOutcome(latest)
 	if of := latest.Limited(); of != "" {
 		a.out.Line("")
 		a.out.Line("%s %s", a.out.Style(cli.Bold, "limits:"), of)

@@ -22,7 +22,7 @@ func newRunCommand(a *app) *cobra.Command {
 	var hook client.Webhook
 	var current, plan, pr, draft bool
 	var onPR string
-	var repos, refs, images []string
+	var repos, refs, images, checks []string
 	var follow bool
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
@@ -45,6 +45,7 @@ standard input.`,
   aloft run --on-pr https://github.com/acme/app/pull/7 --current-branch "Do what the review asks for"
   aloft run --repo https://git.example.com/team/app --plan "Move to the new API"
   aloft run --repo https://git.example.com/team/app --max-cost 5 --max-time 2h "Find out why it is slow"
+  aloft run --repo https://git.example.com/team/app --check "make test" --check "make lint" "Speed up the parser"
   aloft run --repo https://git.example.com/team/app --follow=false --json - < task.md`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +76,7 @@ standard input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current, AutoCreatePR: pr || draft, DraftPR: draft}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current, AutoCreatePR: pr || draft, DraftPR: draft, Checks: checks}
 			if plan {
 				in.Mode = "plan"
 			}
@@ -138,6 +139,7 @@ standard input.`,
 	flags.StringVar(&mode, "run-mode", "", "run `mode`, what the agent may do without asking: run-everything, auto-review or allowlist (default: yours)")
 	flags.BoolVar(&plan, "plan", false, "have the agent plan first, and change nothing until you approve the plan")
 	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
+	flags.StringArrayVar(&checks, "check", nil, "shell `command` that must pass on the pushed commit; if it fails, the agent goes on; may be given up to 20 times")
 	limits = limitFlags(cmd)
 	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
 	return cmd

@@ -78,14 +78,17 @@ type body struct {
 	PullRequest   struct {
 		URL string `json:"url"`
 	} `json:"pullRequest"`
-	Commit   string          `json:"commit"`
-	Unhooked string          `json:"unhooked"`
-	Status   string          `json:"status"`
-	Result   string          `json:"result"`
-	Message  json.RawMessage `json:"message"` // a string, or a model's message
-	Prompt   message         `json:"prompt"`
-	Approval client.Approval `json:"approval"`
-	Decision string          `json:"decision"`
+	Results  []client.CheckResult `json:"results"` // of checks
+	Outcome  string               `json:"outcome"`
+	Evidence *client.Evidence     `json:"evidence"`
+	Commit   string               `json:"commit"`
+	Unhooked string               `json:"unhooked"`
+	Status   string               `json:"status"`
+	Result   string               `json:"result"`
+	Message  json.RawMessage      `json:"message"` // a string, or a model's message
+	Prompt   message              `json:"prompt"`
+	Approval client.Approval      `json:"approval"`
+	Decision string               `json:"decision"`
 	Failure  *struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
@@ -198,6 +201,13 @@ func (t *Transcript) Show(e client.Event) {
 				t.line(Dim, "", "", b.Failure.Hint, 0)
 			}
 		}
+	case "checks.began":
+		t.doing.set("running checks", e.Time)
+	case "checks.ended":
+		for _, r := range b.Results {
+			t.check(r)
+		}
+		t.doing.set("thinking", e.Time)
 	case "run.ended":
 		t.ended(b, e)
 	}
@@ -342,6 +352,9 @@ func (t *Transcript) ended(b body, e client.Event) {
 		t.line(Yellow, "!", "done", "stopped", end.Took)
 	default:
 		t.line(Red, "x", "done", "ended as "+b.Status, end.Took)
+	}
+	if b.Evidence != nil {
+		t.line(Dim, "", "outcome", OutcomeText(b.Outcome, b.Evidence), 0)
 	}
 	if b.Failure != nil {
 		end.Failure = &client.Failure{Code: b.Failure.Code, Message: b.Failure.Message}

@@ -91,6 +91,7 @@ type NewAgent struct {
 	Webhook             *Webhook  `json:"webhook,omitempty"`
 	Limits              *Amount   `json:"limits,omitempty"` // of each of its runs
 	Class               string    `json:"class,omitempty"`  // isolation class of the machine: "strong", or "" for the server's default
+	Checks              []string  `json:"checks,omitempty"` // commands that must pass on the pushed commit
 }
 
 // AgentPage is a page of agents.

@@ -16,9 +16,27 @@ type Run struct {
 	DurationMS *int64    `json:"durationMs,omitempty"` // once it has ended
 	Result     string    `json:"result,omitempty"`
 	Git        *Git      `json:"git,omitempty"`
-	Error      *Failure  `json:"error,omitempty"`  // why it ended as ERROR or EXPIRED
-	Limits     *Amount   `json:"limits,omitempty"` // the run ends as EXPIRED when it reaches one
-	Used       *Amount   `json:"used,omitempty"`   // usage of the limited resources
+	Error      *Failure  `json:"error,omitempty"`   // why it ended as ERROR or EXPIRED
+	Limits     *Amount   `json:"limits,omitempty"`  // the run ends as EXPIRED when it reaches one
+	Used       *Amount   `json:"used,omitempty"`    // usage of the limited resources
+	Outcome    string    `json:"outcome,omitempty"` // done, partly, blocked, gave_up or limit; "" until it ends
+	Evidence   *Evidence `json:"evidence,omitempty"`
+}
+
+// Evidence is what the outcome of a run is based on.
+type Evidence struct {
+	Checks []CheckResult `json:"checks"` // of the last round
+	Rounds int           `json:"rounds,omitempty"`
+	Stale  bool          `json:"stale,omitempty"` // another commit was pushed than the one that was checked
+}
+
+// CheckResult is the result of a check.
+type CheckResult struct {
+	Command    string `json:"command"`
+	State      string `json:"state"`              // passed, failed, not_run or lost
+	ExitCode   *int   `json:"exitCode,omitempty"` // nil unless it exited by itself
+	DurationMS int64  `json:"durationMs,omitempty"`
+	Output     string `json:"output,omitempty"` // its end
 }
 
 // Final statuses of a run.
@@ -73,6 +91,7 @@ type FollowUp struct {
 	Mode   string    `json:"mode,omitempty"` // "plan" or "agent"; "" is unchanged
 	Model  *ModelRef `json:"model,omitempty"`
 	Limits *Amount   `json:"limits,omitempty"` // of this and later runs; nil is unchanged
+	Checks []string  `json:"checks,omitzero"`  // of this and later runs; nil is unchanged
 }
 
 // FollowUp is like CreateRun but can also change the agent's settings.

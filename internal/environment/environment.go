@@ -60,6 +60,7 @@ type Environment struct {
 	ChromeExecutablePath   string            `json:"chromeExecutablePath,omitempty"`
 	EnableTesting          *bool             `json:"enable_testing,omitempty"` // nil means true
 	Env                    map[string]string `json:"env,omitempty"`
+	Checks                 []string          `json:"checks,omitempty"` // shell commands
 }
 
 // Terminal is a command that runs while the agent works, in a tmux session

@@ -18,6 +18,8 @@ const (
 	maxPorts     = 256
 	maxEntries   = 1000
 	maxVariable  = 32 << 10 // bytes of a variable's value
+	maxChecks    = 20
+	maxCheck     = 8 << 10 // bytes of a check's command
 )
 
 var (
@@ -76,6 +78,7 @@ var keys = []Key{
 		closed: &closed{[]any{}, "it counts as empty"}},
 	{Name: "chromeExecutablePath", Example: `"/usr/bin/google-chrome"`, Meaning: "The browser for computer use. It has no effect yet: the desktop starts the browser of the image.", shape: text{what: "a path", max: maxLine, check: checkAbsolute}},
 	{Name: "enable_testing", Example: `true`, Meaning: "Whether the agent is asked to test its work; true by default. It has no effect yet.", shape: boolean{quoted: true}},
+	{Name: "checks", Example: `["make test", "make lint"]`, Meaning: "Shell commands that must pass on the commit that a run pushes. They run in the root of the checkout when the agent has ended its turn.", shape: list{max: maxChecks, of: text{what: "a shell command", max: maxCheck}}},
 	{Name: "env", Example: `{"NODE_ENV": "development"}`, Meaning: "Environment variables, in plain sight. Secrets do not belong here: see `aloft secret`.", shape: mapping{name: checkVariable, max: maxVariable}},
 	{Name: "$schema", Example: `"https://example.com/environment.schema.json"`, Meaning: "For editors; no effect.", shape: text{what: "a URL", max: maxLine, empty: true}},
 }

@@ -50,6 +50,7 @@ type Config struct {
 	SignIn         signInConfig    `yaml:"sign_in"`
 	Outbound       egressConfig    `yaml:"outbound"` // what the server itself may connect to for users
 	Environments   buildsConfig    `yaml:"environments"`
+	Checks         checksConfig    `yaml:"checks"` // of each run
 	WebSearch      searchConfig    `yaml:"web_search"`
 
 	Connections  []connectionConfig `yaml:"connections"` // senders of events
@@ -387,6 +388,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if err := c.SignIn.check(getenv); err != nil {
+		return err
+	}
+	if err := c.Checks.check(); err != nil {
 		return err
 	}
 	if err := c.Quotas.check(); err != nil {

@@ -165,7 +165,7 @@ func (e *emitter) call(method, path, body string) string {
 func (e *emitter) begin() (agentID string) {
 	e.t.Helper()
 	var made struct{ Agent struct{ ID string } }
-	reply := e.call("POST", "/v1/agents", `{"prompt":{"text":"`+marks["prompt"]+` mend `+marks["path"]+`.go"},"repos":[{"url":"`+emitterRepo+`"}],"autoCreatePR":true,
+	reply := e.call("POST", "/v1/agents", `{"prompt":{"text":"`+marks["prompt"]+` mend `+marks["path"]+`.go"},"repos":[{"url":"`+emitterRepo+`"}],"autoCreatePR":true,"checks":["cat `+marks["path"]+`"],
 		"webhook":{"url":"http://127.0.0.1:1/hook","secret":"0123456789abcdef0123456789abcdef"}}`)
 	if err := json.Unmarshal([]byte(reply), &made); err != nil {
 		e.t.Fatal(err)
@@ -282,14 +282,15 @@ func (recording) Servers(context.Context, *agent.State, []mcp.Server, time.Durat
 func (recording) Hooks(context.Context, *agent.State, loop.HookCall) (loop.HookOutcome, error) {
 	return loop.HookOutcome{}, nil
 }
-func (recording) Subagents(context.Context) ([]subagent.File, error) { return nil, nil }
+func (recording) Unhooked(context.Context, agent.Agent) (bool, error) { return true, nil }
+func (recording) Subagents(context.Context) ([]subagent.File, error)  { return nil, nil }
 func (recording) Rules(context.Context, []rule.Folder) (rule.Set, error) {
 	return rule.Set{Rules: []rule.Rule{{Source: "AGENTS.md", From: rule.Repository, When: rule.Always, Text: marks["code"]}}}, nil
 }
 func (recording) Ack(context.Context, string) error { return nil }
 func (recording) Keep(context.Context) error        { return nil }
 func (recording) Call(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, time.Duration, error) {
-	return tool.Result{Text: "ok"}, time.Millisecond, nil
+	return tool.Result{Text: marks["code"], Output: json.RawMessage(`{"success":{"exitCode":0}}`)}, time.Millisecond, nil
 }
 
 func (r recording) Commit(_ context.Context, _ int, message string, _ bool) (loop.Delivered, error) {
@@ -345,6 +346,9 @@ func TestPrivacy(t *testing.T) {
 			switch told := told(text); {
 			case text == "":
 				t.Errorf("privacy %v: nothing went out by %s", private, way)
+			case way == "webhook" && !strings.Contains(text, `"outcome":"done"`), way == "webhook" && private == strings.Contains(text, `"evidence"`),
+				way == "pull request" && !private && !strings.Contains(text, "Checks: `cat "+marks["path"]):
+				t.Errorf("privacy %v: %s has the wrong evidence: %s", private, way, text)
 			case private && len(told) > 0:
 				t.Errorf("%s tells of %v: %s", way, told, text)
 			case !private && len(told) == 0 && !strings.Contains(strings.Join(tellsNothing, " "), way):

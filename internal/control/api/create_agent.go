@@ -50,6 +50,7 @@ type createAgentRequestJSON struct {
 	CustomSubagents       []customSubagentJSON `json:"customSubagents,omitempty" maxItems:"20" nullable:"false" doc:"in addition to Aloft's own and the repository's; a repository's subagent with the same name is ignored"`
 	Mode                  *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: the agent changes nothing until you approve its plan"`
 	Limits                *amountJSON          `json:"limits,omitempty" doc:"of each run: at the first limit reached the run ends as EXPIRED, with its work pushed; at most what the team and the server allow; an addition to the API"`
+	Checks                []string             `json:"checks,omitempty" maxItems:"20" nullable:"false" doc:"shell commands that must pass on the commit that a run pushes, in addition to the environment's; if one fails, the agent goes on; an addition to the API"`
 }
 
 type createAgentResponseJSON struct {
@@ -83,6 +84,10 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	mode, err := modeOf(in.Mode)
+	if err != nil {
+		return err
+	}
+	checks, err := checksOf(in.Checks)
 	if err != nil {
 		return err
 	}
@@ -152,7 +157,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit}},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit, Checks: checks}},
 		}})
 		if errors.Is(err, store.ErrExists) {
 			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")

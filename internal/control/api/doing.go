@@ -51,7 +51,14 @@ func (s *server) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, h
 func doing(events []agent.Event) string {
 	for _, e := range slices.Backward(events) {
 		switch b := e.Body.(type) {
+		case *agent.ChecksBegan:
+			return "running checks"
+		case *agent.ChecksEnded:
+			return ""
 		case *agent.Within:
+			if b.CallID == agent.ChecksThread {
+				continue
+			}
 			if what := doing([]agent.Event{{Body: b.Body}}); what != "" {
 				return brief("a subagent: " + what)
 			}

@@ -94,6 +94,14 @@ func (p *projector) frames(e agent.Event) []frame {
 		p.branches.pushed = run.Branches
 	case *agent.PullRequestFound, *agent.PullRequestOpened, *agent.PullRequestFailed:
 		return p.pulled(e)
+	case *agent.ChecksBegan:
+		var commands []string
+		for _, c := range b.Checks {
+			commands = append(commands, c.Command)
+		}
+		return []frame{{twin: update{"type": "checks-started", "round": b.Round, "commands": commands}}}
+	case *agent.ChecksEnded:
+		return []frame{{twin: update{"type": "checks-completed", "checks": evidenceOf(&agent.Evidence{Checks: b.Results}).Checks}}}
 	case *agent.RunEnded:
 		return p.ended(b, e.Time)
 	}
@@ -104,7 +112,7 @@ func (p *projector) frames(e agent.Event) []frame {
 // that started the subagent.
 func (p *projector) within(b *agent.Within, e agent.Event) []frame {
 	sub := p.subagents[b.CallID]
-	if sub == nil {
+	if sub == nil && b.CallID != agent.ChecksThread {
 		sub = newProjector(p.agentID, p.runID, branches{})
 		if p.subagents == nil {
 			p.subagents = map[string]*projector{}
@@ -118,6 +126,9 @@ func (p *projector) within(b *agent.Within, e agent.Event) []frame {
 		p.usage = p.usage.Add(b.Usage)
 	case *agent.Classified:
 		p.usage = p.usage.Add(b.Usage)
+	}
+	if b.CallID == agent.ChecksThread {
+		return nil
 	}
 	c := p.call(b.CallID)
 	out := p.tell(c)
@@ -318,6 +329,7 @@ func (p *projector) ended(b *agent.RunEnded, at time.Time) []frame {
 		frame{event: "result", data: resultJSON{
 			RunID: p.runID, Status: string(b.Status), Text: b.Result,
 			DurationMS: milliseconds(at.Sub(p.began)), Git: gitOf(p.branches),
+			Outcome: string(b.Outcome), Evidence: evidenceOf(b.Evidence),
 		}},
 		frame{event: "done", data: struct{}{}})
 }

@@ -40,6 +40,8 @@ type runJSON struct {
 	Error      *errorInnerJSON `json:"error,omitempty" doc:"why it ended as ERROR or EXPIRED"`
 	Limits     *amountJSON     `json:"limits,omitempty" doc:"limits at which the run ends as EXPIRED, with its work pushed; absent if it has none or has not started; an addition to the API"`
 	Used       *amountJSON     `json:"used,omitempty" doc:"usage of the limited resources; an addition to the API"`
+	Outcome    string          `json:"outcome,omitempty" enum:"done,partly,blocked,gave_up,limit" doc:"what the run achieved, judged by its checks and by how it ended; absent until it ends, if it was cancelled, and for runs of older versions; an addition to the API"`
+	Evidence   *evidenceJSON   `json:"evidence,omitempty" doc:"what outcome is based on, if the run had checks; an addition to the API"`
 }
 
 // FollowUp holds the fields that a follow-up request may set. It is exported so
@@ -50,6 +52,7 @@ type FollowUp struct {
 	Mode    *string           `json:"mode,omitempty" enum:"agent,plan" doc:"plan: the agent changes nothing until you approve its plan; default unchanged"`
 	Model   *modelRefJSON     `json:"model,omitempty" doc:"model from now on; default unchanged; an addition to the API"`
 	Limits  *amountJSON       `json:"limits,omitempty" doc:"limits of each run from now on; default unchanged; an addition to the API"`
+	Checks  []string          `json:"checks,omitempty" maxItems:"20" nullable:"false" doc:"as in createAgent, from now on; default unchanged; an addition to the API"`
 	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"not accepted: variables are set when the agent is created"`
 }
 
@@ -101,6 +104,9 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 		a.Model, out.run.Model = model, cmp.Or(model, agent.DefaultModel)
 	}
 	if out.run.Limit, err = s.limit(ctx, more.Limits, a); err != nil {
+		return out, err
+	}
+	if out.run.Checks, err = checksOf(more.Checks); err != nil {
 		return out, err
 	}
 	out.run.Prompt, out.unreachable = s.fetchImages(ctx, more.Prompt, out.prompt)
@@ -329,6 +335,7 @@ func runOf(r agent.Run, all branches) runJSON {
 		out.Error = failureOf(r.Failure)
 	}
 	out.Limits, out.Used = limitsOf(r)
+	out.Outcome, out.Evidence = string(r.Outcome), evidenceOf(r.Evidence)
 	return out
 }
 

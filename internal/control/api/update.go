@@ -34,11 +34,13 @@ type turnUsageJSON struct {
 }
 
 type resultJSON struct {
-	RunID      string      `json:"runId"`
-	Status     string      `json:"status"`
-	Text       string      `json:"text,omitempty"`
-	DurationMS int64       `json:"durationMs"`
-	Git        *runGitJSON `json:"git,omitempty"`
+	RunID      string        `json:"runId"`
+	Status     string        `json:"status"`
+	Text       string        `json:"text,omitempty"`
+	DurationMS int64         `json:"durationMs"`
+	Git        *runGitJSON   `json:"git,omitempty"`
+	Outcome    string        `json:"outcome,omitempty"`
+	Evidence   *evidenceJSON `json:"evidence,omitempty"`
 }
 
 type toolCallJSON struct {

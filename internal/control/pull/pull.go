@@ -269,21 +269,22 @@ func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base st
 			opts.Title, opts.Body = "", ""
 		}
 	}
-	if opts.Body != "" {
-		opts.Body += passedOver(unhooked)
-	}
-	if opts.Title != "" && opts.Body != "" {
-		return Words{oneLine(clean(opts.Title)), clean(Sign(opts.Body, a.Name, link))}, nil
-	}
-	src := Source{Name: a.Name, Link: link, Said: opts.Said, Unhooked: unhooked}
-	if len(s.Asked) > 0 {
-		src.Task = s.Asked[0]
-	}
 	shown := !private
 	if shown && d.Shown != nil {
 		if shown, err = d.Shown(ctx, a, s.Run); err != nil {
 			return Words{}, err
 		}
+	}
+	checks := checksText(s.Evidence(), shown)
+	if opts.Body != "" {
+		opts.Body += passedOver(unhooked) + checks
+	}
+	if opts.Title != "" && opts.Body != "" {
+		return Words{oneLine(clean(opts.Title)), clean(Sign(opts.Body, a.Name, link))}, nil
+	}
+	src := Source{Name: a.Name, Link: link, Said: opts.Said, Unhooked: unhooked, Checks: checks}
+	if len(s.Asked) > 0 {
+		src.Task = s.Asked[0]
 	}
 	if !shown { // commits are pushed anyway; nothing else may be shown
 		src.Task, src.Said, src.Name = generalTitle, "", a.ID

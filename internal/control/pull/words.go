@@ -40,6 +40,7 @@ type Source struct {
 	Commits  []gateway.Commit // commits on the branch, oldest first
 	Template string           // the project's template, or ""
 	Unhooked []string         // why commits and pushes skipped the project's git hooks
+	Checks   string           // the results of the checks, from checksText
 	Link     string           // address of the agent
 }
 
@@ -68,7 +69,7 @@ func Compose(s Source) Words {
 			b.WriteString("\n- " + oneLine(c.Subject))
 		}
 	}
-	body := fill(s.Template, strings.TrimSpace(b.String())) + passedOver(s.Unhooked)
+	body := fill(s.Template, strings.TrimSpace(b.String())) + passedOver(s.Unhooked) + s.Checks
 	return Words{Title: title(s), Body: Sign(body, s.Name, s.Link)}
 }
 

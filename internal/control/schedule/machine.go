@@ -133,7 +133,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	}
 	// Journal the machine before it is created, so that a machine that a crash
 	// leaves behind is found and used, or destroyed.
-	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, RulesAt: w.rulesAt, Egress: asked}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
+	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, RulesAt: w.rulesAt, Egress: asked, Checks: e.Checks}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
 	logs, err := w.s.makeConnectionLog(state.Agent.ID)

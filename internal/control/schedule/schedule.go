@@ -62,6 +62,8 @@ type Config struct {
 	// FastModel is the id of the model for subagents with small tasks; "" is
 	// the agent's model.
 	FastModel string
+	// Checks configures the checks of runs.
+	Checks loop.Checks
 	// Secret is 32 random bytes from which the tokens of machines are derived,
 	// so that the tokens survive a restart without being stored.
 	Secret []byte

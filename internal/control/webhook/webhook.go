@@ -217,6 +217,8 @@ type payload struct {
 	Source    source              `json:"source"`
 	Target    target              `json:"target"`
 	Summary   string              `json:"summary,omitempty"`
+	Outcome   agent.Outcome       `json:"outcome,omitempty"`
+	Evidence  *agent.Evidence     `json:"evidence,omitempty"` // not if messages are hidden
 	Approval  *question           `json:"approval,omitempty"`
 }
 
@@ -276,7 +278,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 	if d.Event == store.ApprovalRequested {
 		return s.questionBody(ctx, d, p, shown)
 	}
-	p.Status, p.Summary = string(agent.Failed), run.Result
+	p.Status, p.Summary, p.Outcome, p.Evidence = string(agent.Failed), run.Result, run.Outcome, run.Evidence
 	if run.Status == agent.Finished || run.Status == agent.Cancelled { // as in /v0, a cancelled run counts as finished
 		p.Status = string(agent.Finished)
 	}
@@ -284,7 +286,7 @@ func (s *Sender) body(ctx context.Context, d store.Delivery) ([]byte, error) {
 		p.Summary = strings.TrimSpace(run.Failure.Message + "\n\n" + p.Summary)
 	}
 	if !shown {
-		p.Summary = ""
+		p.Summary, p.Evidence = "", nil
 	}
 	if len(run.Branches) > 0 {
 		p.Target.BranchName = run.Branches[0].Branch

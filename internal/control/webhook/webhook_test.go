@@ -356,8 +356,10 @@ func TestNothingIsTold(t *testing.T) {
 	o.run(t, sender)
 	url, letters := receiver(t, ok)
 	id, runID := o.hooked(t, url)
-	o.end(t, id, runID, &agent.RunEnded{Status: agent.Finished, Result: "A word of it."})
-	if l := next(t, letters); bytes.Contains(l.body, []byte("word")) || !bytes.Contains(l.body, []byte(`"status":"FINISHED"`)) {
+	o.end(t, id, runID, &agent.RunEnded{Status: agent.Finished, Result: "A word of it.", Outcome: agent.Partly, Evidence: &agent.Evidence{
+		Checks: []agent.CheckResult{{Check: agent.Check{Command: "test word"}, State: agent.CheckFailed, Output: "no word"}},
+	}})
+	if l := next(t, letters); bytes.Contains(l.body, []byte("word")) || !bytes.Contains(l.body, []byte(`"outcome":"partly"`)) || !bytes.Contains(l.body, []byte(`"status":"FINISHED"`)) {
 		t.Errorf("told %s", l.body)
 	}
 }

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/fault"
+)
+
+type evidenceJSON struct {
+	_       struct{}            `json:"-" additionalProperties:"true"`
+	Checks  []checkResultJSON   `json:"checks" nullable:"false" doc:"results of the last round of checks"`
+	Commits []checkedCommitJSON `json:"commits,omitempty" nullable:"false" doc:"commits on which the checks ran"`
+	Rounds  int                 `json:"rounds,omitempty" minimum:"1" doc:"how many rounds of checks there were"`
+	Stale   bool                `json:"stale,omitempty" doc:"whether another commit was pushed than the one on which the checks ran"`
+}
+
+type checkResultJSON struct {
+	_          struct{} `json:"-" additionalProperties:"true"`
+	Command    string   `json:"command"`
+	Source     string   `json:"source" enum:"request,environment" doc:"who wants the check"`
+	State      string   `json:"state" enum:"passed,failed,not_run,lost" doc:"not_run: the run mode, a hook or a person did not allow it; lost: the machine was lost while it ran"`
+	ExitCode   *int     `json:"exitCode,omitempty" doc:"absent if it was killed, timed out or did not run"`
+	DurationMS int64    `json:"durationMs,omitempty" minimum:"0"`
+	Output     string   `json:"output,omitempty" doc:"the end of its output, at most 4 KiB"`
+}
+
+type checkedCommitJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RepoURL string   `json:"repoUrl" minLength:"1" doc:"without its scheme"`
+	Commit  string   `json:"commit"`
+}
+
+func evidenceOf(e *agent.Evidence) *evidenceJSON {
+	if e == nil {
+		return nil
+	}
+	out := &evidenceJSON{Checks: []checkResultJSON{}, Rounds: e.Rounds, Stale: e.Stale}
+	for _, r := range e.Checks {
+		out.Checks = append(out.Checks, checkResultJSON{
+			Command: r.Command, Source: r.Source, State: string(r.State), ExitCode: r.ExitCode, DurationMS: r.DurationMS, Output: r.Output,
+		})
+	}
+	for _, c := range e.Commits {
+		out.Commits = append(out.Commits, checkedCommitJSON{RepoURL: withoutScheme(c.RepoURL), Commit: c.Commit})
+	}
+	return out
+}
+
+// checksOf validates the checks of a request. It returns nil if the request has
+// none, and leaves them unchanged.
+func checksOf(in []string) (*[]string, error) {
+	if in == nil {
+		return nil, nil //nolint:nilnil // unchanged
+	}
+	if len(in) > agent.MaxChecks {
+		return nil, fault.Invalid("has %d commands; must have at most %d", len(in), agent.MaxChecks).At("checks")
+	}
+	for i, c := range in {
+		switch at := fmt.Sprintf("checks[%d]", i); {
+		case strings.TrimSpace(c) == "":
+			return nil, fault.Invalid("is empty; must be a shell command").At(at)
+		case len(c) > agent.MaxCheckCommand:
+			return nil, fault.Invalid("has %d bytes; must have at most %d", len(c), agent.MaxCheckCommand).At(at)
+		}
+	}
+	out := slices.Clone(in)
+	return &out, nil
+}

@@ -1,0 +1,45 @@
+package pull
+
+import (
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+)
+
+// checksText tells reviewers the results of a run's checks, or returns "" if
+// there are none. Without shown it contains only numbers, since commands may
+// name what must not be shown.
+func checksText(e *agent.Evidence, shown bool) string {
+	if e == nil || len(e.Checks) == 0 {
+		return ""
+	}
+	passed := 0
+	for _, r := range e.Checks {
+		if r.State == agent.CheckPassed {
+			passed++
+		}
+	}
+	var b strings.Builder
+	switch {
+	case !shown:
+		fmt.Fprintf(&b, "\n\nChecks: %d of %d passed.", passed, len(e.Checks))
+	case len(e.Checks) == 1:
+		b.WriteString("\n\nChecks: " + summary(e.Checks[0]))
+	default:
+		b.WriteString("\n\nChecks:\n")
+		for _, r := range e.Checks {
+			b.WriteString("\n- " + summary(r))
+		}
+	}
+	if e.Stale {
+		b.WriteString("\n\nThe checks ran on an earlier commit.")
+	}
+	return b.String()
+}
+
+// summary describes a result on one line of Markdown.
+func summary(r agent.CheckResult) string {
+	r.Command = strings.ReplaceAll(oneLine(r.Command), "`", "'") // it stands in a code span
+	return r.Summary()
+}

@@ -1,0 +1,38 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/control/loop"
+)
+
+// checksConfig configures the checks of runs.
+type checksConfig struct {
+	Rounds  *int   `yaml:"rounds"`  // how often failed checks send the agent back to work in a run; default 3
+	Timeout string `yaml:"timeout"` // of each check; default and at most 10m
+}
+
+func (c checksConfig) check() error {
+	if c.Rounds != nil && *c.Rounds < 0 {
+		return errors.New("checks.rounds: must not be negative (0 never sends the agent back to work)")
+	}
+	d, err := time.ParseDuration(c.Timeout)
+	if c.Timeout != "" && (err != nil || d < time.Second || d > loop.MaxCheckTimeout) {
+		return fmt.Errorf("checks.timeout: invalid duration %q: must be 1s to %v", c.Timeout, loop.MaxCheckTimeout)
+	}
+	return nil
+}
+
+// checks returns the settings, which check has validated.
+func (c checksConfig) checks() loop.Checks {
+	out := loop.Checks{Timeout: duration(c.Timeout)}
+	if c.Rounds != nil {
+		out.Rounds = *c.Rounds
+		if out.Rounds == 0 {
+			out.Rounds = -1 // never
+		}
+	}
+	return out
+}
