@@ -6,8 +6,8 @@ import { signInElsewhere } from "./sign_in_elsewhere";
 import { takeOver } from "./takeover";
 import { commentAndResend } from "./turns";
 
-// What a person does, against a real server: test/e2e starts it, with a model
-// that plays a script, and says where it is.
+// These tests do what a person does, against a real server that test/e2e starts with a model
+// that follows a script. The environment variables say where the server is.
 const url = process.env["ALOFT_URL"] ?? "";
 const key = process.env["ALOFT_API_KEY"] ?? "";
 const repo = process.env["ALOFT_TEST_REPO"] ?? "";

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// A place is the position of a frame in its run: the number of the event that
+// framePosition is the position of a frame in its run: the number of the event that
 // produced it, and its index among the frames of that event, from 0.
 type framePosition struct {
 	seq int64

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/policy"
 )
 
-// A greeting is what the first bytes of a connection, such as a TLS client
+// clientHello is what the first bytes of a connection, such as a TLS client
 // hello or an HTTP header, say about its destination.
 type clientHello struct {
 	protocol string // "TLS", "HTTP" (1.0 and 1.1), "HTTP/2", or "" for any other

@@ -87,7 +87,7 @@ const traceLinger = 10 * time.Second
 // BootID implements [loop.Machine].
 func (h *readyMachine) BootID() string { return h.boot }
 
-// Call implements [loop.Hands]. Only a cancel aborts the call in the machine.
+// Call implements [loop.Machine]. Only a cancel aborts the call in the machine.
 // If the server stops or loses the lease, the call continues and the next
 // server attaches to it.
 func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {

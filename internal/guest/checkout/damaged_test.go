@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// system is a machine's configuration of git.
+// system returns the path of a git configuration like the machine's.
 func system(t *testing.T) string {
 	t.Helper()
 	text, err := Config{Gateway: gateway, AuthorName: "Aloft", AuthorEmail: "a@aloft.example"}.Text()
@@ -30,7 +30,7 @@ func write(t *testing.T, file, text string) {
 
 const workBranch = "aloft/work"
 
-// site is a clone at work, and its remote.
+// site is a clone with an agent's work in it, and its remote.
 type site struct {
 	*Repository
 	t        *testing.T
@@ -66,7 +66,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// git runs git as the agent does.
+// git runs git as the agent would.
 func (s *site) git(args ...string) string { s.t.Helper(); return s.at(s.Path, args...) }
 
 func (s *site) at(dir string, args ...string) string {
@@ -88,9 +88,9 @@ func (s *site) remove(name string) {
 	}
 }
 
-// TestDamagedCloneIsDelivered has an agent break its clone in every way that was
-// thought of: what it did is committed, shown and pushed all the same, and no
-// program that the clone's configuration names is run.
+// TestDamagedCloneIsDelivered damages an agent's clone in many ways. The work
+// must still be committed, shown and pushed, and no program that the clone's
+// configuration names may run.
 func TestDamagedCloneIsDelivered(t *testing.T) {
 	for name, damage := range map[string]func(s *site, program string){
 		"Nothing":       func(*site, string) {},
@@ -190,7 +190,8 @@ func TestDamagedCloneIsDelivered(t *testing.T) {
 	}
 }
 
-// TestForkOfADamagedClone goes on from where it stands.
+// TestForkOfADamagedClone checks that a fork of a damaged clone continues from
+// the same commit.
 func TestForkOfADamagedClone(t *testing.T) {
 	s := newSite(t)
 	head := s.git("rev-parse", "HEAD")
@@ -211,7 +212,8 @@ func TestForkOfADamagedClone(t *testing.T) {
 	}
 }
 
-// TestUnpushedWorkIsBundled keeps commits that cannot be pushed.
+// TestUnpushedWorkIsBundled checks that commits that cannot be pushed are kept
+// in a bundle.
 func TestUnpushedWorkIsBundled(t *testing.T) {
 	s := newSite(t)
 	s.URL = "/nowhere"

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestFilterOfTheProject: what a filter such as git-crypt's would encrypt is never
-// committed in the clear. The agent is asked to commit it, with its own git.
+// TestFilterOfTheProject checks that files that a filter such as git-crypt's
+// would encrypt are never committed in plain text. The agent is asked to commit
+// them with its own git.
 func TestFilterOfTheProject(t *testing.T) {
 	s := newSite(t)
 	s.git("config", "filter.crypt.clean", "tr a-z n-za-m")
@@ -19,7 +20,7 @@ func TestFilterOfTheProject(t *testing.T) {
 		t.Errorf("the model is told %q", said)
 	}
 
-	// As a last resort the rest is committed.
+	// As a last resort, the other files are committed.
 	done, err := s.Commit(t.Context(), "what is left", true)
 	if err != nil || !done.Made || s.git("show", "HEAD:c.txt") != "plain" {
 		t.Fatalf("%+v, %v", done, err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// here runs commands as this process' own.
+// here runs commands as children of this process.
 func here(ctx context.Context, c Command) (int, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	env := os.Environ()
@@ -33,8 +33,8 @@ func here(ctx context.Context, c Command) (int, error) {
 	return 0, err
 }
 
-// TestLocksAreWaitedForOrRemoved: what a killed git leaves behind keeps nothing
-// from being committed, and what a git at work holds is let be.
+// TestLocksAreWaitedForOrRemoved checks that lock files of a killed git are
+// removed, and that those of a running git are waited for.
 func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 	r := &Repository{Path: t.TempDir(), Run: here, Own: t.TempDir(), System: system(t)}
 	for _, args := range [][]string{{"init", "--quiet"}, {"config", "user.email", "a@b.example"}, {"config", "user.name", "A"}, {"commit", "--quiet", "--allow-empty", "-m", "first"}} {
@@ -77,7 +77,7 @@ func TestLocksAreWaitedForOrRemoved(t *testing.T) {
 	}
 }
 
-// work starts a git that works until the function is called that is returned.
+// work starts a git command that runs until the returned function is called.
 func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
 	t.Helper()
 	worker := exec.CommandContext(t.Context(), args[0], args[1:]...) // until its input ends
@@ -111,8 +111,8 @@ func work(t *testing.T, dir string, env []string, args ...string) (end func()) {
 	}
 }
 
-// A git that was started elsewhere works in the clone all the same, and one in
-// another clone does not.
+// TestBusy checks that a git that was started elsewhere but works in the clone
+// counts, and that one in another clone does not.
 func TestBusy(t *testing.T) {
 	root := t.TempDir()
 	r := &Repository{Path: filepath.Join(root, "clone"), Run: here}
@@ -175,7 +175,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// Only locks of the clone's own are removed, whatever is printed.
+// TestLocksElsewhereStay checks that only lock files inside the clone are
+// removed, whatever git prints.
 func TestLocksElsewhereStay(t *testing.T) {
 	r := &Repository{Path: t.TempDir(), Run: here}
 	if _, err := r.git(t.Context(), localLimit, "init", "--quiet"); err != nil {

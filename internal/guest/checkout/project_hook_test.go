@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hookFailed returns what the project's hook said, where err is its refusal.
+// hookFailed returns the output of the project's hook that is in err.
 func hookFailed(t *testing.T, err error) string {
 	t.Helper()
 	f, ok := errors.AsType[*Failure](err)
@@ -19,8 +19,8 @@ func hookFailed(t *testing.T, err error) string {
 	return f.Detail
 }
 
-// TestCommitHooks runs the project's own hooks, wherever its configuration puts
-// them: what they refuse is told, what they change is committed.
+// TestCommitHooks runs the project's own hooks, from wherever its configuration
+// puts them. Their refusals are reported, and their changes are committed.
 func TestCommitHooks(t *testing.T) {
 	s := newSite(t)
 	s.Secret = "s3cr3t-credential"
@@ -51,7 +51,7 @@ func TestCommitHooks(t *testing.T) {
 	}
 }
 
-// TestCommitHookThatFormats leaves a file changed that was staged before.
+// TestCommitHookThatFormats has a hook change a file that was already staged.
 func TestCommitHookThatFormats(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\necho formatted > a.txt\n")
@@ -62,7 +62,8 @@ func TestCommitHookThatFormats(t *testing.T) {
 	}
 }
 
-// TestHookThatDoesNotEnd is ended, with all that it started.
+// TestHookThatDoesNotEnd checks that such a hook is killed, with all processes
+// that it started.
 func TestHookThatDoesNotEnd(t *testing.T) {
 	s := newSite(t)
 	s.HookLimit = 500 * time.Millisecond
@@ -77,7 +78,8 @@ func TestHookThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestHookThatSaysTooMuch is cut, and its last words are kept.
+// TestHookThatSaysTooMuch checks that a hook's output is truncated, keeping the
+// end.
 func TestHookThatSaysTooMuch(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\nyes 'a line that is long enough' | head -n 200000\necho the reason\nexit 1\n")
@@ -88,7 +90,8 @@ func TestHookThatSaysTooMuch(t *testing.T) {
 	}
 }
 
-// TestPushHook gives the project's pre-push hook what git would.
+// TestPushHook checks that the project's pre-push hook gets the same input as
+// from git.
 func TestPushHook(t *testing.T) {
 	s := newSite(t)
 	told := filepath.Join(t.TempDir(), "told")
@@ -121,7 +124,8 @@ func TestPushHook(t *testing.T) {
 	}
 }
 
-// TestHooksThatCannotBeFound are told of: the clone's configuration is damaged.
+// TestHooksThatCannotBeFound checks that the report says so if the clone's
+// configuration is damaged.
 func TestHooksThatCannotBeFound(t *testing.T) {
 	s := newSite(t)
 	s.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A push waits while the machine has no room for git's processes, and gives
-// other errors at once.
+// TestPushWaitsForRoom checks that a push waits while the machine has no room
+// for git's processes, and returns other errors at once.
 func TestPushWaitsForRoom(t *testing.T) {
 	for _, c := range []struct {
 		says  string

@@ -38,8 +38,8 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// A server that hangs is waited for as long as the caller wants, and one that
-// ends is told of.
+// TestWakeOfWhoDoesNotAnswer checks that a hanging server is waited for until
+// the caller's context ends, and that one that exits is reported.
 func TestWakeOfWhoDoesNotAnswer(t *testing.T) {
 	l, err := net.Listen("unix", "@"+Socket(64_999))
 	if err != nil {
@@ -85,8 +85,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// Whatever of the desktop an image has is started, and what its programs read
-// names the folder that it is in.
+// TestPrograms checks that the desktop programs that an image has are started,
+// and that their configuration names the folder that they are in.
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // what is there is written again
@@ -135,8 +135,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The dock and the browser are started as they are meant to be, once furnished
-// for the user, who has the last word.
+// TestScripts checks how the dock and the browser are started and configured
+// for the user, whose own configuration takes precedence.
 func TestScripts(t *testing.T) {
 	dir, home, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := Furnish(dir); err != nil {

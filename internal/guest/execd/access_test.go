@@ -53,7 +53,8 @@ func TestArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is not there whole yet is none, nor what leads out of the folder.
+	// Files that are still being uploaded are not listed, and neither are links that lead out of
+	// the folder.
 	if err := os.WriteFile(filepath.Join(folder, "shots", ".upload-0123"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// upload gets every artifact, reply by reply.
+// upload returns all artifacts, reading reply by reply.
 func upload(t *testing.T, r *rig, limit int64) map[string][]byte {
 	t.Helper()
 	got := map[string][]byte{}
@@ -128,7 +129,8 @@ func upload(t *testing.T, r *rig, limit int64) map[string][]byte {
 	}
 }
 
-// git in the agent's processes shows the newest credential and no older one.
+// TestRefreshGithubAccessToken checks that git in the agent's processes gets
+// the newest credential and no older one.
 func TestRefreshGithubAccessToken(t *testing.T) {
 	need.Command(t, "git")
 	env := os.Environ()
@@ -214,7 +216,7 @@ func TestRemoteAccess(t *testing.T) {
 	if found, err := r.control().DownloadCursorServer(t.Context(), connect.NewRequest(&agentv1.DownloadCursorServerRequest{})); err != nil || !strings.Contains(found.Msg.GetProgram(), "python3") {
 		t.Errorf("%v, %v", found, err)
 	}
-	// Where there is none, the error says what is wanted.
+	// If no server is found, the error says which ones were looked for.
 	none := serve(t, Config{RemoteServers: []RemoteServer{{Paths: []string{"no-such-server", "/no/%s/server"}}}})
 	_, err = none.control().WarmRemoteAccessServer(t.Context(), connect.NewRequest(&agentv1.WarmRemoteAccessServerRequest{}))
 	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "image") {
@@ -314,8 +316,9 @@ func TestTerminalService(t *testing.T) {
 	}
 }
 
-// The servers that images are known to have are started with the flags that
-// they take: programs of those names refuse all others, and serve the web.
+// TestUsualRemoteServers checks that known remote servers are started with
+// their flags. The stand-ins have their names, refuse all other flags, and
+// serve HTTP.
 func TestUsualRemoteServers(t *testing.T) {
 	python := need.Command(t, "python3")
 	for name, script := range map[string]string{
@@ -346,7 +349,7 @@ exec ` + python + ` -m http.server --bind "${2%:*}" "${2##*:}"`,
 			}
 		})
 	}
-	// A build of the editor's own, found by its commit below home.
+	// The editor's own build is found below the home folder, by its commit.
 	home := t.TempDir()
 	program := filepath.Join(home, ".cursor-server/bin/abc123/bin/cursor-server")
 	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {

@@ -16,8 +16,8 @@ import (
 	"aloft/internal/wire/conformancev1/conformancev1connect"
 )
 
-// conformance is the service that the suite calls: each request says what the
-// answer is to be, and the answer says what the request was.
+// conformance is the service that the suite calls. Each request describes the
+// response to send, and the response describes the request.
 type conformance struct {
 	conformancev1connect.UnimplementedConformanceServiceHandler
 }
@@ -108,8 +108,8 @@ func (conformance) ServerStream(ctx context.Context, req *connect.Request[confor
 	return failureOf(want, said, len(want.GetResponseData()) == 0)
 }
 
-// BidiStream answers each message with one of the wanted, if the stream is
-// full-duplex, and the rest when the client has said all.
+// BidiStream sends one of the requested responses for each message if the
+// stream is full-duplex, and the others when the client has finished.
 func (conformance) BidiStream(ctx context.Context, stream *connect.BidiStream[conformancev1.BidiStreamRequest, conformancev1.BidiStreamResponse]) error {
 	var want *conformancev1.StreamResponseDefinition
 	var waiting []proto.Message // not yet told of in an answer
@@ -184,7 +184,7 @@ func (conformance) BidiStream(ctx context.Context, stream *connect.BidiStream[co
 	return failureOf(want, said, sent == 0)
 }
 
-// requestInfo is what a request was, as the server saw it.
+// requestInfo describes a request as the server saw it.
 func requestInfo(ctx context.Context, header http.Header, query url.Values, messages ...proto.Message) (*conformancev1.ConformancePayload_RequestInfo, error) {
 	said := &conformancev1.ConformancePayload_RequestInfo{RequestHeaders: listed(header)}
 	for _, m := range messages {
@@ -203,7 +203,7 @@ func requestInfo(ctx context.Context, header http.Header, query url.Values, mess
 	return said, nil
 }
 
-// answer is the payload that is wanted, or the error.
+// answer returns the requested payload or error.
 func answer(ctx context.Context, said *conformancev1.ConformancePayload_RequestInfo, want *conformancev1.UnaryResponseDefinition) (*conformancev1.ConformancePayload, error) {
 	if e := want.GetError(); e != nil {
 		err := errorOf(e, said)
@@ -222,8 +222,8 @@ func dress(res headed, want *conformancev1.UnaryResponseDefinition) {
 	addHeaders(res.Trailer(), want.GetResponseTrailers())
 }
 
-// failureOf is the error that a stream is to end with. It tells of the request
-// if no message did.
+// failureOf returns the error that a stream should end with. It describes the
+// request if no message did.
 func failureOf(want *conformancev1.StreamResponseDefinition, said *conformancev1.ConformancePayload_RequestInfo, tell bool) error {
 	e := want.GetError()
 	if e == nil {
@@ -252,7 +252,7 @@ func errorOf(e *conformancev1.Error, said *conformancev1.ConformancePayload_Requ
 	return out
 }
 
-// pause waits for so many milliseconds, unless the call ends before.
+// pause waits for the given milliseconds, or until the call ends.
 func pause(ctx context.Context, ms uint32) error {
 	timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer timer.Stop()

@@ -25,10 +25,11 @@ import (
 	"aloft/internal/wire/conformancev1/conformancev1connect"
 )
 
-// conformanceVariable makes this test binary the server that the runner tests.
+// conformanceVariable makes this test binary act as the server that the runner
+// tests.
 const conformanceVariable = "ALOFT_TEST_CONFORMANCE_SERVER"
 
-// fullVariable asks for every case: make conformance sets it.
+// fullVariable selects all cases. `make conformance` sets it.
 const fullVariable = "ALOFT_TEST_CONFORMANCE_ALL"
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// conformanceConfig is what exec-daemon's stack does: both versions of HTTP
+// conformanceConfig describes exec-daemon's HTTP stack: both versions of HTTP
 // without TLS, every protocol and codec, no compression.
 const conformanceConfig = `
 features:
@@ -59,11 +60,12 @@ features:
   supports_message_receive_limit: true
 `
 
-// short are the groups of cases that make test runs; make conformance runs all.
+// short lists the groups of cases that `make test` runs; `make conformance`
+// runs all.
 var short = []string{"Basic/**", "Errors/**", "Server Message Size/**"}
 
-// TestConformance has the public suite judge the stack that exec-daemon's own
-// services stand on: its listener, its HTTP server, its token, its options.
+// TestConformance runs the public suite against the stack that exec-daemon's
+// own services use: its listener, HTTP server, token and options.
 func TestConformance(t *testing.T) {
 	runner, err := filepath.Abs("../../../.bin/connectconformance")
 	if err != nil {
@@ -104,8 +106,8 @@ func TestConformance(t *testing.T) {
 	t.Log(m[0])
 }
 
-// serveConformance is the process under test: it reads what is wanted, says
-// where it listens, and serves until it is told to end.
+// serveConformance is the process under test: it reads the suite's request,
+// prints its address, and serves until it is told to stop.
 func serveConformance(dir string, in io.Reader, out io.Writer) error {
 	var size uint32
 	if err := binary.Read(in, binary.BigEndian, &size); err != nil {

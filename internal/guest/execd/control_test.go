@@ -55,14 +55,13 @@ func TestEveryRequestNeedsTheToken(t *testing.T) {
 	if n := strings.Count(r.log.String(), "refused a request"); n == 0 || n > failuresPerSecond*(2+int(time.Since(began).Seconds())) {
 		t.Errorf("%d refusals are logged in %s", n, time.Since(began))
 	}
-	// Whoever makes a server without a token has made a mistake.
+	// A server without a token is refused, since that is always a mistake.
 	if _, err := New(Config{Token: "secret", StateDir: t.TempDir()}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a server with a bad token: %v", err)
 	}
 }
 
-// TestTokenChanges has one token take the place of another, which is good for
-// nothing from then on.
+// TestTokenChanges replaces the token; the old one is refused from then on.
 func TestTokenChanges(t *testing.T) {
 	r := serve(t, Config{})
 	other := strings.Repeat("ab", 32)
@@ -150,7 +149,7 @@ func TestFiles(t *testing.T) {
 	if got, err := read(filepath.Join(dir, "a/b.txt")); got != "one" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	// A file's mode and a link to it outlive a write.
+	// A write keeps the file's mode and hard links to it.
 	if err := errors.Join(os.Chmod(filepath.Join(dir, "a/b.txt"), 0o755), os.Symlink("a/b.txt", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +213,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// must makes the file empty and returns its path.
+// must creates an empty file and returns its path.
 func must(t *testing.T, path string) string {
 	t.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -341,8 +340,8 @@ func TestUpdateEnvironmentVariables(t *testing.T) {
 	}
 }
 
-// What is changed in the very moment that the index was written in has the size
-// and the times that the index knows.
+// TestGetDiffOfTheSameMoment changes a file right after the index was written,
+// so that its size and times are those in the index.
 func TestGetDiffOfTheSameMoment(t *testing.T) {
 	need.Command(t, "git")
 	dir := t.TempDir()
@@ -439,8 +438,8 @@ func TestGetDiffCursorIgnore(t *testing.T) {
 	}
 }
 
-// Nothing that the workspace's configuration names runs when exec-daemon compares
-// the workspace.
+// TestGetDiffRunsNothing checks that no program named in the workspace's git
+// configuration runs when exec-daemon compares the workspace.
 func TestGetDiffRunsNothing(t *testing.T) {
 	need.Command(t, "git")
 	dir := t.TempDir()

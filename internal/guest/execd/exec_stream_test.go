@@ -97,7 +97,7 @@ func TestExecStreamAfterARestart(t *testing.T) {
 	s.ack("acked")
 	s.ask("long", shellCall("long"))
 	s.next()
-	// What kill -9 leaves of a call that was running.
+	// The record is what kill -9 leaves of a running call.
 	if err := before.calls.record.start("killed"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,8 @@ func TestExecStreamAborts(t *testing.T) {
 	s.ack("c1")
 }
 
-// An id without a tool call attaches to what is known and starts nothing.
+// TestExecStreamAttachesWithoutStarting checks that an id without a tool call
+// attaches to a known call and starts nothing.
 func TestExecStreamAttachesWithoutStarting(t *testing.T) {
 	var runs atomic.Int32
 	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string {
@@ -170,8 +171,9 @@ func TestExecStreamAttachesWithoutStarting(t *testing.T) {
 	}
 }
 
-// A call for which no hooks were run does not start once the machine has hooks,
-// whoever made them; with hooks run, the same id starts.
+// TestExecStreamUnhooked checks that a call for which no hooks were run does
+// not start once the machine has hooks, whoever created them. After the hooks
+// have run, the same id starts.
 func TestExecStreamUnhooked(t *testing.T) {
 	var runs atomic.Int32
 	workspace := t.TempDir()
@@ -248,7 +250,8 @@ func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 	}
 }
 
-// A reader who stops reading costs a bounded memory, and nobody else's time.
+// TestExecStreamSlowReader checks that a client that stops reading uses bounded
+// memory and does not delay other clients.
 func TestExecStreamSlowReader(t *testing.T) {
 	const pieces = 2000
 	piece := strings.Repeat("x", 16<<10)
@@ -267,8 +270,8 @@ func TestExecStreamSlowReader(t *testing.T) {
 	if done := other.result(); done.GetText() != "done" {
 		t.Fatalf("%v", done)
 	}
-	// The loud call ends though nobody reads it; whoever attaches late hears
-	// the end of what it said.
+	// The call with much output ends though nobody reads it. A client that attaches later gets
+	// the end of its output.
 	other.ask("loud", shellCall("loud"))
 	last, heard := uint64(0), 0
 	for {
@@ -342,7 +345,7 @@ func TestExecStreamRefusesTooManyCalls(t *testing.T) {
 
 func TestExecStreamWithoutDisk(t *testing.T) {
 	r := serve(t, Config{Tools: []tool.Tool{shellTool(func(context.Context, string, func(string)) string { return "ran" })}})
-	// Closed under it, the log fails as on a full disk.
+	// With its file closed, writing to the log fails as on a full disk.
 	if err := r.calls.record.file.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +354,7 @@ func TestExecStreamWithoutDisk(t *testing.T) {
 	if done := s.result(); !done.GetIsError() || !strings.Contains(done.GetText(), "not run") {
 		t.Errorf("%v", done)
 	}
-	// So that the end of the test can close it.
+	// Reopened, so that the cleanup can close it.
 	var err error
 	if r.calls.record.file, err = os.Open(os.DevNull); err != nil {
 		t.Fatal(err)

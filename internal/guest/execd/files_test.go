@@ -24,7 +24,8 @@ func (r *rig) files() agentv1connect.FileServiceClient {
 	return agentv1connect.NewFileServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
 }
 
-// A file that is longer than memory could be passes in pieces.
+// TestReadFiveGigabytes checks that a file that does not fit in memory is sent
+// in pieces.
 func TestReadFiveGigabytes(t *testing.T) {
 	r := serve(t, Config{})
 	const size = 5 << 30
@@ -67,7 +68,7 @@ func TestReadFiveGigabytes(t *testing.T) {
 	if most > 256<<20 {
 		t.Errorf("%d MiB of heap", most>>20)
 	}
-	// A part of it, by either way.
+	// Both methods can read a part of the file.
 	part, err := r.control().ReadBinaryFile(t.Context(), connect.NewRequest(&agentv1.ReadBinaryFileRequest{Path: "big", Offset: size - 7, Limit: 3}))
 	if err != nil || string(part.Msg.GetContents()) != "the" || part.Msg.GetFileSizeBytes() != size {
 		t.Errorf("%v, %v", part, err)
@@ -133,7 +134,7 @@ func TestWriteFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Who goes away in the middle has written nothing.
+	// An upload that is aborted writes nothing.
 	ctx, cancel := context.WithCancel(t.Context())
 	stream := files.WriteFile(ctx)
 	if err := stream.Send(&agentv1.WriteFileRequest{Path: "dir/new", SizeBytes: -1, Contents: piece}); err != nil {
@@ -150,7 +151,8 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// Of two that write at once and one that reads, each sees a whole file.
+// TestNoTearing has two clients write a file while one reads it: each must see
+// a whole file.
 func TestNoTearing(t *testing.T) {
 	r := serve(t, Config{})
 	var writing sync.WaitGroup

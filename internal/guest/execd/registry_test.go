@@ -9,9 +9,9 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestRegistry goes through every number of the registry: each is a typed
-// message with arguments and a result that can be an error, and what no machine
-// runs by itself says what it would need.
+// TestRegistry checks every number of the registry: it has a typed message with
+// arguments and a result that can be an error. A tool that machines do not run
+// says what it would need.
 func TestRegistry(t *testing.T) {
 	all := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
 	if all.Len() != 36 {

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// hooks is a server on a workspace with a hooks.json.
+// hooks returns a server on a workspace with a hooks.json.
 func hooks(t *testing.T, text string) (agentv1connect.HookServiceClient, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestRunHooks(t *testing.T) {
 		}
 		return res.Msg
 	}
-	// What an event's hooks change is what the next event's are told.
+	// The hooks of an event see the changes that hooks of earlier events made.
 	res := run(
 		&agentv1.HookEvent{Name: "preToolUse", Subject: "Shell", Fields: []byte(`{"tool_name":"Shell","tool_input":{"command":"ls"}}`)},
 		&agentv1.HookEvent{Name: "beforeShellExecution", Subject: "ls", Fields: []byte(`{"command":"ls"}`)},
@@ -57,7 +57,7 @@ func TestRunHooks(t *testing.T) {
 	if len(res.GetWarnings()) != 1 || !slices.Contains(res.GetPresent(), "stop") || slices.Contains(res.GetPresent(), "postToolUse") {
 		t.Errorf("warnings %q, present %q", res.GetWarnings(), res.GetPresent())
 	}
-	// A file is shown to its hooks as it is in the machine.
+	// Hooks see a file as it is in the machine, without redaction.
 	if err := os.WriteFile(filepath.Join(dir, "secret.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func TestRunHooks(t *testing.T) {
 	}
 }
 
-// TestTranscript sends a conversation in pieces: hooks find what came, in the
-// agent's home folder and nowhere else.
+// TestTranscript sends a conversation in pieces. Hooks must find what was sent
+// in the agent's home folder and nowhere else.
 func TestTranscript(t *testing.T) {
 	dir, home, outside := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".cursor"), 0o755); err != nil {
@@ -113,7 +113,7 @@ func TestTranscript(t *testing.T) {
 	if told, err := os.ReadFile(filepath.Join(dir, "told")); err != nil || !strings.Contains(string(told), `"transcript_path":"`+home+`/.aloft/transcripts/bc-2.jsonl"`) {
 		t.Errorf("the hook was told %s, %v", told, err)
 	}
-	// Neither a name nor a link leads out of the home folder.
+	// Neither a name nor a symbolic link can lead out of the home folder.
 	send("../../x", "x\n", 0, "")
 	if err := errors.Join(os.RemoveAll(filepath.Join(home, ".aloft")), os.Symlink(outside, filepath.Join(home, ".aloft"))); err != nil {
 		t.Fatal(err)
@@ -124,8 +124,8 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// Hooks of a shell's call are told where that shell is; those of others what the
-// caller says.
+// TestHooksAreToldTheFolder checks that hooks of a Shell call get the shell's
+// current folder, and others the folder in the request.
 func TestHooksAreToldTheFolder(t *testing.T) {
 	client, dir := hooks(t, `{"version":1,"hooks":{"preToolUse":[{"command":"cat > told"}]}}`)
 	for want, e := range map[string]*agentv1.HookEvent{

@@ -20,7 +20,7 @@ import (
 
 var testToken = strings.Repeat("0123456789abcdef", 4)
 
-// rig is a server that listens, and what is needed to speak with it.
+// rig is a running server and what a client needs to use it.
 type rig struct {
 	*Server
 	url    string
@@ -72,7 +72,7 @@ func serve(t *testing.T, cfg Config) *rig {
 	return &rig{s, "http://" + l.Addr().String(), &http.Client{Transport: transport}, said, stop}
 }
 
-// bearer adds a token to whatever is asked.
+// bearer adds a token to each request.
 type bearer string
 
 func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -98,7 +98,7 @@ func (r *rig) control() agentv1connect.ControlServiceClient {
 	return agentv1connect.NewControlServiceClient(r.client, r.url, connect.WithInterceptors(bearer(testToken)))
 }
 
-// stream is an ExecStream whose hello was heard.
+// stream is an ExecStream whose hello has been read.
 type stream struct {
 	*connect.BidiStreamForClient[agentv1.ExecStreamElement, agentv1.ExecServerElement]
 	t   *testing.T
@@ -128,7 +128,7 @@ func (s *stream) next() *agentv1.ExecServerElement {
 	return element
 }
 
-// result skips deltas up to the next result.
+// result skips deltas and returns the next result.
 func (s *stream) result() *agentv1.ExecCompleted {
 	s.t.Helper()
 	for {
@@ -152,8 +152,8 @@ func (s *stream) ask(id string, call *agentv1.ToolCall) {
 	}})
 }
 
-// control sends a control message; and a heartbeat after it, whose answer it
-// awaits, so that the message has had its effect.
+// control sends a control message and then a heartbeat. When the heartbeat is
+// answered, the message has had its effect.
 func (s *stream) control(m *agentv1.ExecClientControlMessage) {
 	s.t.Helper()
 	s.send(&agentv1.ExecStreamElement{Element: &agentv1.ExecStreamElement_ExecClientControlMessage{ExecClientControlMessage: m}})
@@ -186,7 +186,7 @@ func (s *stream) abort(id, reason string) {
 	}})
 }
 
-// lockedBuffer is a buffer for many goroutines.
+// lockedBuffer is a buffer that is safe for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -216,7 +216,7 @@ func shellDelta(text string) *agentv1.ToolCallDelta {
 	}}
 }
 
-// shellTool runs Go in the place of bash.
+// shellTool returns a Shell tool that runs a Go function instead of bash.
 func shellTool(run func(ctx context.Context, command string, say func(string)) string) tool.Tool {
 	return tool.Tool{Name: "Shell", Run: func(ctx context.Context, call *agentv1.ToolCall, emit tool.Emit) tool.Outcome {
 		text := run(ctx, call.GetShellToolCall().GetArgs().GetCommand(), func(s string) { emit(shellDelta(s)) })

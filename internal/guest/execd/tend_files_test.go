@@ -34,7 +34,8 @@ func digestOf(contents string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// What somebody else has written meanwhile is not written over.
+// TestWriteFileOnlyIf checks that a file that somebody else has changed is not
+// overwritten.
 func TestWriteFileOnlyIf(t *testing.T) {
 	r := serve(t, Config{})
 	old := r.write(t, "f", "old")
@@ -66,7 +67,7 @@ func TestWriteFileOnlyIf(t *testing.T) {
 			t.Errorf("%s: it holds %q", tt.name, b)
 		}
 	}
-	// It changes while the contents come.
+	// The file changes while the contents are being sent.
 	stale := r.write(t, "f", "stale")
 	writing := r.files().WriteFile(t.Context())
 	if err := writing.Send(&agentv1.WriteFileRequest{Path: "f", SizeBytes: -1, IfSha256: stale, Contents: []byte("mine")}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// saying is a tool that says one thing.
+// saying returns a tool with a fixed result.
 func saying(text string, failed bool) tool.Tool {
 	return tool.Tool{Name: "Glob", Run: func(context.Context, *agentv1.ToolCall, tool.Emit) tool.Outcome {
 		call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_GlobToolCall{GlobToolCall: &agentv1.GlobToolCall{}}}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// fileResident is how much of files, in KiB, is mapped into this process and resident.
+// fileResident returns how much of the files that are mapped into this process
+// is resident, in KiB.
 func fileResident(t *testing.T) (kib int) {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -23,7 +24,8 @@ func fileResident(t *testing.T) (kib int) {
 	return 0
 }
 
-// Pages of the program's file that nobody uses are not resident afterwards.
+// TestGiveBack checks that unused pages of the program's file are no longer
+// resident.
 func TestGiveBack(t *testing.T) {
 	before := fileResident(t)
 	giveBack()

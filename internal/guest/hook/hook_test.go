@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// tree writes files below a folder, and returns the places of hooks in it.
+// tree writes files to a folder, and returns the sources of hooks in it.
 func tree(t *testing.T, files map[string]string) Sources {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func tree(t *testing.T, files map[string]string) Sources {
 	return Sources{System: filepath.Join(dir, "etc/hooks.json"), Project: filepath.Join(dir, "project"), Home: filepath.Join(dir, "home")}
 }
 
-// file is a hooks.json with these hooks for an event.
+// file returns a hooks.json with these hooks for an event.
 func file(event Event, hooks ...string) string {
 	return fmt.Sprintf(`{"version":1,"hooks":{%q:[%s]}}`, event, strings.Join(hooks, ","))
 }
@@ -67,7 +67,7 @@ func run(t *testing.T, files map[string]string, in Input) Outcome {
 	return s.Run(context.Background(), session(p), in)
 }
 
-// TestExitAndOutput is the table of what a hook's exit status and words mean.
+// TestExitAndOutput lists the meanings of a hook's exit status and output.
 func TestExitAndOutput(t *testing.T) {
 	shell := Input{Event: BeforeShellExecution, Subject: "rm x", Fields: map[string]any{"command": "rm x", "cwd": "/w", "sandbox": false}}
 	closed := func(line string) string { return strings.Replace(command(line), "{", `{"failClosed":true,`, 1) }
@@ -148,8 +148,8 @@ CURSOR_VERSION=v1
 	}
 }
 
-// TestEvents is the table of the events: what each is told beside what all are
-// told, what a matcher is held against, and what a hook may say.
+// TestEvents lists the events: the input of each beyond the common fields, what
+// its matcher is compared with, and what a hook may return.
 func TestEvents(t *testing.T) {
 	tool := `"tool_name":"Shell","tool_input":{"command":"ls"},"tool_use_id":"c1","cwd":"/w"`
 	for _, c := range []struct {
@@ -232,8 +232,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Hooks of all places run, the highest first, each with the input as the one
-// before it left it, until one forbids.
+// TestSourcesAndOrder checks that hooks of all sources run, those with the
+// highest precedence first, each with the input as the previous one left it,
+// until one denies.
 func TestSourcesAndOrder(t *testing.T) {
 	say := func(who string) string {
 		return command(`echo '{"additional_context":"` + who + `"}'`)
@@ -253,9 +254,10 @@ func TestSourcesAndOrder(t *testing.T) {
 	}
 }
 
-// No denial is lost where many hooks start and end at once: those that never
-// read what they are told, that close it, that leave a process, and that are
-// written while others start. ALOFT_TEST_SOAK does it longer.
+// TestManyAtOnce checks that no denial is lost when many hooks start and end at
+// once: hooks that never read their input, that close it, that leave a process
+// behind, or that are written while others start. With ALOFT_TEST_SOAK it runs
+// longer.
 func TestManyAtOnce(t *testing.T) {
 	rounds := 8
 	if os.Getenv("ALOFT_TEST_SOAK") != "" { // make soak sets it
@@ -295,7 +297,7 @@ func TestATeamsHooks(t *testing.T) {
 	}
 }
 
-// TestClaude is the table of the other dialect.
+// TestClaude lists the format of the other product's hooks.
 func TestClaude(t *testing.T) {
 	settings := func(event, line string) map[string]string {
 		return map[string]string{"home/.claude/settings.json": fmt.Sprintf(`{"hooks":{%q:[{"hooks":[%s]}]}}`, event, command(line))}

@@ -41,7 +41,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("changed are %q, want %q", got, want)
 		}
 	}
-	// Before the first commit all is new.
+	// Before the first commit, all files are new.
 	check(readMark(t.Context(), "", dir, os.Environ()), ".gitignore", "committed", "deleted", "edited", "kept")
 	gitIn(t, dir, "git add .; git commit -qm one")
 	m := readMark(t.Context(), file, dir, os.Environ())
@@ -53,11 +53,11 @@ func TestChanged(t *testing.T) {
 	}
 	gitIn(t, dir, "rm deleted")
 	check(m, "committed", "deleted", "edited", "new ä")
-	// The mark is kept over a restart.
+	// The mark survives a restart.
 	if again := readMark(t.Context(), file, dir, os.Environ()); again.Head != m.Head {
 		t.Errorf("the mark moved from %v to %v", m, again)
 	}
-	// One that git no longer knows is taken for what is checked out.
+	// If git does not know the mark's commit, the current one is used.
 	check(mark{Head: "0123456789012345678901234567890123456789", Time: m.Time}, "deleted", "edited", "new ä")
 }
 
@@ -68,7 +68,7 @@ func TestChangedWithoutGit(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "old"), past, past); err != nil {
 		t.Fatal(err)
 	}
-	// A folder above the test's may be in git.
+	// The test's folder may be inside a git repository.
 	env := append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	got, err := mark{Time: past.Add(time.Minute)}.changed(t.Context(), "rg", dir, env)
 	if err != nil || len(got) != 1 || filepath.Base(got[0]) != "new" {
@@ -76,7 +76,8 @@ func TestChangedWithoutGit(t *testing.T) {
 	}
 }
 
-// Nothing that the tree's configuration of git names runs to see what has changed.
+// TestChangedRunsNothing checks that no program named in the tree's git
+// configuration runs to find the changed files.
 func TestChangedRunsNothing(t *testing.T) {
 	need.Command(t, "git")
 	dir := t.TempDir()

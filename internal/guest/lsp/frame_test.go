@@ -38,8 +38,8 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzReadFrame reads whatever comes: it must end, and what it takes must be
-// what a sender of the same would have sent.
+// FuzzReadFrame checks that reading ends for any input, and that an accepted
+// frame is the one that a sender of the same message would send.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte("Content-Length: 2\r\n\r\n{}Content-Length: 1\r\n\r\n1"))
 	f.Add([]byte("Content-Length: 99999999999\r\n\r\n"))
@@ -62,7 +62,8 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// FuzzSaid gives servers' and linters' words to all that reads them.
+// FuzzSaid passes arbitrary output of servers and linters to the code that
+// parses it.
 func FuzzSaid(f *testing.F) {
 	f.Add([]byte(`{"uri":"file:///a.go","diagnostics":[{"range":{"start":{"line":1}},"message":"m","code":{"value":1}}]}`))
 	f.Add([]byte(`[{"filename":"/a.py","message":"m","code":"F401","location":{"row":1,"column":2},"end_location":{"row":1,"column":3}}]`))

@@ -37,12 +37,12 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// searchPath is a folder that holds the programs named, and no others.
+// searchPath returns a PATH that has only the named programs.
 func searchPath(t testing.TB, programs map[string]string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, path := range programs {
-		// Not a link: some programs look beside their own path.
+		// A symbolic link would not do, because some programs look for files beside their own path.
 		write(t, filepath.Join(dir, name), fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", path))
 		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,8 @@ func searchPath(t testing.TB, programs map[string]string) []string {
 		"GOCACHE=" + goEnv(t, "GOCACHE"), "GOPATH=" + goEnv(t, "GOPATH")}
 }
 
-// python is the interpreter itself, not what a version manager puts before it.
+// python returns the path of the interpreter itself, not of a version manager's
+// wrapper.
 func python(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command(need.Command(t, "python3"), "-c", "import sys; print(sys.executable)").Output()
@@ -71,7 +72,7 @@ func goEnv(t testing.TB, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// tool is the path of a program that make test puts into the tree.
+// tool returns the path of a program that `make test` builds in the repository.
 func tool(t testing.TB, path string) string {
 	t.Helper()
 	abs, err := filepath.Abs(filepath.Join("../../..", path))
@@ -103,7 +104,7 @@ func lint(t testing.TB, p *Pool, paths ...string) Report {
 	return r
 }
 
-// said is a report as lines.
+// said formats a report, one finding per line.
 func said(p *Pool, r Report) string {
 	var b strings.Builder
 	for _, d := range r.Diagnostics {
@@ -156,7 +157,7 @@ func TestGopls(t *testing.T) {
 	if r.Files != 2 || len(r.Sources) != 1 || r.Sources[0] != "gopls" || len(r.Notes) != 0 {
 		t.Errorf("%+v", r)
 	}
-	// What was edited is seen, also where it is in another file.
+	// Edits are noticed, also those of other files.
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nimport \"example.com/x/other\"\n\nfunc main() { println(other.F(), other.G()) }\n")
 	wants(t, p, lint(t, p, "main.go"), "undefined: other.G")
 	write(t, filepath.Join(dir, "other/other.go"), "package other\n\nfunc F() int { return 1 }\n")
@@ -249,7 +250,8 @@ echo $1
 	wants(t, p, lint(t, p, "c.sh", "b.sh"), "c.sh:2:6: information: Double quote to prevent globbing and word splitting. [shellcheck SC2086]", "b.sh:2:1: error:")
 }
 
-// Clangd reads how a file is compiled, and what another file says of it.
+// TestClangd checks that clangd reads how a file is compiled and what its
+// headers declare.
 func TestClangd(t *testing.T) {
 	dir := tree(t, `
 -- compile_flags.txt --
@@ -275,13 +277,13 @@ int main(void) {
 	wants(t, p, lint(t, p, "main.c"), "main.c:3:22: warning: Unused variable 'unused' [clang -Wunused-variable]")
 	write(t, filepath.Join(dir, "main.c"), "#include \"sum.h\"\n\nint main(void) { return sum(LIMIT, 2); }\n")
 	wants(t, p, lint(t, p, "main.c"))
-	// The same file is wrong once the header is another.
+	// The unchanged file has an error once its header changes.
 	write(t, filepath.Join(dir, "sum.h"), "int sum(int a);\n")
 	wants(t, p, lint(t, p, "main.c"), "main.c:3:", "Too many arguments to function call")
 }
 
-// A project's own ESLint speaks through the language server where that is
-// installed, and by itself where it is not, in the same words.
+// TestESLint runs a project's own ESLint through the language server if that is
+// installed, and by itself otherwise. The findings must be the same.
 func TestESLint(t *testing.T) {
 	dir := tree(t, `
 -- package.json --
@@ -313,8 +315,8 @@ export const b = 1;
 			wants(t, p, lint(t, p, "sub/b.js"))
 		})
 	}
-	// A server that does not know the project's ESLint finds nothing, and says so
-	// in its log alone: what it said counts for nothing, and ESLint itself speaks.
+	// A server that does not support the project's version of ESLint finds nothing, and says so
+	// only in its log. Its report is then ignored, and ESLint itself is run.
 	t.Run("AnotherESLint", func(t *testing.T) {
 		dir := tree(t, `
 -- eslint.config.mjs --

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be a language server: a good one, or one of
-// many bad ones.
+// TestMain lets the test binary act as a language server, correct or faulty in
+// one of many ways.
 func TestMain(m *testing.M) {
 	if manner, ok := os.LookupEnv("LSP_STANDIN"); ok {
 		os.Exit(standIn(manner))
@@ -111,7 +111,7 @@ func standIn(manner string) int {
 	}
 }
 
-// standing is a pool whose gopls is the stand-in, in a tree of two files.
+// standing returns a pool whose gopls is the stand-in, in a tree of two files.
 func standing(t *testing.T, manner string, cfg Config) *Pool {
 	t.Helper()
 	self, err := os.Executable()
@@ -124,7 +124,7 @@ func standing(t *testing.T, manner string, cfg Config) *Pool {
 	return pool(t, cfg)
 }
 
-// running are the servers that a pool has now.
+// running returns the servers that a pool currently has.
 func running(p *Pool) map[serverKey]*server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func TestServerThatPublishes(t *testing.T) {
 	if running(p)[serverKey{"gopls", p.cfg.Dir}] != first {
 		t.Error("the server was not kept")
 	}
-	// One that was killed is started again.
+	// A server that was killed is restarted.
 	if err := syscall.Kill(first.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

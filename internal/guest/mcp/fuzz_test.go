@@ -12,8 +12,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// FuzzLines: of what a server prints, lines of JSON and nothing else reach the
-// protocol; all else is in its log.
+// FuzzLines checks that of a server's output only lines of JSON reach the
+// protocol, and that the rest goes to its log.
 func FuzzLines(f *testing.F) {
 	for _, said := range []string{"{}\n", "Welcome!\n{\"a\":1}\n", "[1]\r\n{", "\x00\xff\n\n{}{}\n", strings.Repeat("x", 100<<10) + "\n{}\n"} {
 		f.Add([]byte(said))
@@ -36,7 +36,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzAssigned: what a file says is a variable or nothing.
+// FuzzAssigned checks that each line of a file is either a variable or ignored.
 func FuzzAssigned(f *testing.F) {
 	f.Add("export A=\"b\"\n# c\n=d\nE='\n\x00F=g\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -48,7 +48,7 @@ func FuzzAssigned(f *testing.F) {
 	})
 }
 
-// FuzzResult: whatever a server answers, what a model reads of it is bounded.
+// FuzzResult checks that what a model reads of a server's result is bounded.
 func FuzzResult(f *testing.F) {
 	for _, said := range []string{
 		`{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"eA=="}]}`, `{"content":[{"type":"resource","resource":null}]}`,

@@ -17,7 +17,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// patience is how long a test waits for what has to happen.
+// patience is how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
 func manager(t *testing.T, change ...func(*guest.Config)) *guest.Manager {
@@ -40,7 +40,7 @@ func manager(t *testing.T, change ...func(*guest.Config)) *guest.Manager {
 	return m
 }
 
-// program is this test's program as a server of a kind.
+// program returns a server that runs this test binary, with the given behavior.
 func program(t *testing.T, name, kind string) mcp.Server {
 	t.Helper()
 	self, err := os.Executable()
@@ -115,7 +115,8 @@ func TestServer(t *testing.T) {
 
 func failure[T any](_ T, err error) error { return err }
 
-// A server gets the machine's variables and its own, and nobody gets another's.
+// TestVariables checks that a server gets the machine's variables and its own,
+// and none of another server's.
 func TestVariables(t *testing.T) {
 	m := manager(t, func(c *guest.Config) {
 		if err := os.WriteFile(filepath.Join(c.Workspace, ".env"), []byte("# comment\nexport FROM_FILE=\"quoted value\"\nOWN=of the file\nbad line\n"), 0o600); err != nil {
@@ -142,7 +143,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// What a server started ends with it, also what left its group.
+// TestChildrenEnd checks that all processes that a server started end with it,
+// also those that left its process group.
 func TestChildrenEnd(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
@@ -161,8 +163,8 @@ func TestChildrenEnd(t *testing.T) {
 	}
 }
 
-// living reports whether there is a process that is no zombie, whose parent may
-// not have waited for it yet.
+// living reports whether the process exists and is not a zombie whose parent
+// has not waited for it yet.
 func living(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -180,7 +182,8 @@ func itoa(n int) string {
 	return string(text)
 }
 
-// A server that dies is started again; the call that killed it says what that means.
+// TestServerDies checks that a server that dies is restarted, and that the call
+// during which it died says so.
 func TestServerDies(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")
@@ -195,7 +198,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// eventually waits for what has to happen, as often as it is told that it may have.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -226,7 +229,8 @@ func TestToolsChange(t *testing.T) {
 	}
 }
 
-// An allowlist of tools holds in the machine, too.
+// TestToolAllowlist checks that an allow list of tools is enforced in the
+// machine, too.
 func TestToolAllowlist(t *testing.T) {
 	m := manager(t)
 	s := program(t, "a", "good")
@@ -313,8 +317,8 @@ func TestNotStartable(t *testing.T) {
 	}
 }
 
-// A server's command goes through the sandbox, and one whose sandbox cannot be had
-// is not started.
+// TestAround checks that a server's command is run in the sandbox, and that a
+// server is not started if its sandbox is not available.
 func TestAround(t *testing.T) {
 	m := manager(t, func(c *guest.Config) { c.Backoff = time.Hour })
 	m.Use([]mcp.Server{program(t, "a", "good")}, func(argv ...string) ([]string, error) {
@@ -323,14 +327,15 @@ func TestAround(t *testing.T) {
 	if r := call(t, m, "a", "variables", `{}`); !slices.Contains(strings.Split(r.Content[0].Text, "\n"), "AROUND=yes") {
 		t.Errorf("%s", r.Content[0].Text)
 	}
-	// Another policy starts it anew.
+	// With another policy, the server is restarted.
 	m.Use([]mcp.Server{program(t, "a", "good")}, func(...string) ([]string, error) { return nil, errors.New("no sandbox here") }, "p2")
 	if l := only(t, m); l.State != mcp.Failed || !strings.Contains(l.Error, "no sandbox here") {
 		t.Errorf("%+v", l)
 	}
 }
 
-// A call that is given up is given up at once, and the server goes on.
+// TestCallIsCancelled checks that a cancelled call returns at once, and that
+// the server goes on.
 func TestCallIsCancelled(t *testing.T) {
 	m := manager(t)
 	m.Use([]mcp.Server{program(t, "a", "good")}, nil, "")

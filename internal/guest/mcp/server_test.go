@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// kindVariable makes this test's program a server of that kind.
+// kindVariable makes this test binary act as a server of that kind.
 const kindVariable = "ALOFT_TEST_MCP_SERVER"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is a real server of the protocol, or a hostile one.
+// serve runs a real MCP server, or a hostile one.
 func serve(kind string) error {
 	switch kind {
 	case "exits":

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestEdits runs each case of testdata: a notebook before, what is done to it,
-// and the same after, byte for byte.
+// TestEdits runs each case of testdata: a notebook, an edit, and the expected
+// notebook, which must match byte for byte.
 func TestEdits(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -105,8 +105,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEdit holds that whatever the notebook, a change leaves a notebook in
-// which that cell says what it was told to, and the others are what they were.
+// FuzzEdit checks that after an edit of any notebook, the edited cell has the
+// new source and the other cells are unchanged.
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(Empty), 0, "x")
 	f.Add([]byte(`{"cells":[{"cell_type":"code","source":[],"outputs":[1],"execution_count":3,"metadata":{}},{"source":"a"}],"nbformat":4,"nbformat_minor":5}`), 1, "a\nb")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test binary be the process that reads a PDF, or one that
-// goes wrong.
+// TestMain lets the test binary act as the process that reads a PDF, or as a
+// faulty one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -60,7 +60,7 @@ func TestTextEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// FuzzParse reads what a process says that may have been taken over by the PDF.
+// FuzzParse parses the output of a process that the PDF may have taken over.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("{\"total\":2}\n{\"text\":\"a\"}\n{\"text\":\"b\"}\n"), 5)
 	f.Add([]byte("{\"total\":-1}\n"), 0)

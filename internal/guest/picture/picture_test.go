@@ -82,7 +82,7 @@ func TestFit(t *testing.T) {
 func TestFitRefusesBombs(t *testing.T) {
 	data := encoded(t, "image/png", pixels(2, 2, false))
 	copy(data[16:], []byte{0, 1, 0, 0, 0, 1, 0, 0}) // 65536 pixels each way
-	// The header's checksum no longer holds, so it is passed on as it is, unread.
+	// The header's checksum is wrong now, so the image is passed on unchanged.
 	if got, err := Fit(data, "image/png"); err != nil || got.Scaled {
 		t.Errorf("%+v, %v", got.Scaled, err)
 	}

@@ -39,8 +39,8 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestOwnEnviron is the table of docs/guide/environments.md: every variable goes to
-// the agent's commands, and none of them to programs of Aloft's own.
+// TestOwnEnviron checks the table of docs/guide/environments.md: every variable
+// reaches the agent's commands, and none reaches Aloft's own programs.
 func TestOwnEnviron(t *testing.T) {
 	t.Parallel()
 	user := User{Name: "ubuntu", UID: 1000, Home: "/home/ubuntu", Shell: "/bin/bash"}

@@ -8,8 +8,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// exec-daemon gets the agent's variables under names that change nothing of it, and
-// takes no flag from them, nor from those of the image.
+// TestExecDaemonTakesNoVariableOfTheAgent checks that exec-daemon gets the
+// agent's variables under names that do not affect it, and takes no flag from
+// them or from the image's variables.
 func TestExecDaemonTakesNoVariableOfTheAgent(t *testing.T) {
 	hostile := []string{"PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_ENV", "NODE_OPTIONS", "EXEC_DAEMON_SANDBOX_HELPER_PATH", "EXEC_DAEMON_RG_PATH", "EXEC_DAEMON_AUTH_TOKEN"}
 	d := &Daemon{cfg: Config{ExecDaemon: "/aloft/bin/exec-daemon", ExecAddr: "127.0.0.1:1", PTYAddr: "127.0.0.1:2", TmuxDir: usualTmuxDir, GitConfig: systemGitConfig}, env: map[string]string{}}

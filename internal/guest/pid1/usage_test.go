@@ -49,7 +49,8 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
-// Whatever can be set can be found, by its path and by way of every folder.
+// FuzzMetadata checks that everything that can be set can be read, by its path
+// and by listing each folder.
 func FuzzMetadata(f *testing.F) {
 	f.Add("agent/id", "agent/name", "x")
 	f.Add("a", "a/b", "")

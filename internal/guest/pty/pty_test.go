@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// What a program has printed when it ends is read, however late whoever reads is,
-// and though a process that it left behind has the terminal open.
+// TestCopyHasTheLastWords checks that all output before a program's end is
+// read, even if the reader is late and a process that the program left behind
+// has the terminal open.
 func TestCopyHasTheLastWords(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' HUP; sleep 1000 & echo $!; seq 300; echo over")
 	end, err := Start(cmd, Size{Rows: 24, Cols: 80})
@@ -41,8 +42,8 @@ func TestCopyHasTheLastWords(t *testing.T) {
 	}
 }
 
-// TestEndsAreGivenUp: a process that outlives its command and hangs on to the
-// terminal holds up no reader.
+// TestEndsAreGivenUp checks that a process that outlives its command and keeps
+// the terminal open does not block readers.
 func TestEndsAreGivenUp(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' HUP; sleep 1000 & echo $!; stty size")
 	end, err := Start(cmd, Size{Rows: 7, Cols: 99})

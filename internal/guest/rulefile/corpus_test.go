@@ -170,7 +170,7 @@ func (l *layout) write(t *testing.T, name, text string) {
 	check(t, os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o644))
 }
 
-// read reads folders as the control plane gets them: checked once more.
+// read reads folders and validates the result as the control plane does.
 func (l *layout) read(t *testing.T, folders []rule.Folder) rule.Set {
 	t.Helper()
 	said, err := rulefile.Read(t.Context(), l.options, folders)
@@ -181,7 +181,7 @@ func (l *layout) read(t *testing.T, folders []rule.Folder) rule.Set {
 	return rule.Admit(folders, said)
 }
 
-// tell returns the messages to a model that works in the repository.
+// tell returns the messages for a model that works in the repository.
 func (l *layout) tell(t *testing.T) string {
 	t.Helper()
 	var start []rule.Folder
@@ -223,7 +223,7 @@ func (l *layout) tell(t *testing.T) string {
 	return b.String()
 }
 
-// BenchmarkRead reads 200 rules and 100 skills, and tells a model about them.
+// BenchmarkRead reads 200 rules and 100 skills, and formats them for a model.
 func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	write := func(name, text string) {

@@ -11,8 +11,8 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// changeable reports what the layout's mounts and Landlock's rules together make
-// of a path: whether it can be changed. It reads a layout as the kernel would.
+// changeable reports whether a path can be changed under the layout's mounts
+// and Landlock rules, interpreting them as the kernel would.
 func (l Layout) changeable(name string) bool {
 	open := !l.Frozen
 	for dir, rest := "/", path.Clean(name); ; {
@@ -44,9 +44,9 @@ func (l Layout) changeable(name string) bool {
 	return open && given
 }
 
-// TestPlanKeepsToTheRules draws policies of paths that lie in each other, /
-// among them: what the rules do not let be changed, no plan lets be changed, and
-// what they do, all do.
+// TestPlanKeepsToTheRules generates policies with nested paths, including /. A
+// plan must not let a path be changed if the rules do not, and all plans must
+// if the rules do.
 func TestPlanKeepsToTheRules(t *testing.T) {
 	tree := with(plainTree, paper{
 		"/w/a": "", "/w/a/b": "", "/w/a/b/c": "x", "/w/l": "> /x", "/x/y": "", "/x/y/z": "x", "/w/a/.git": "", "/w/a/.git/config": "x", "/w/tmp": "", "/w/tmp/f": "x",
@@ -80,7 +80,7 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The rules judge paths without links.
+		// Rules judge paths after symbolic links are resolved.
 		for _, list := range [][]sandboxpolicy.Grant{rules.Writable, rules.ReadOnly} {
 			for i := range list {
 				if at := tree.Resolve(list[i].Path); at != "" {
@@ -96,8 +96,8 @@ func TestPlanKeepsToTheRules(t *testing.T) {
 	})
 }
 
-// TestRootIsNotOpened is what becomes of a policy that opens /, by its name or by
-// another's.
+// TestRootIsNotOpened checks a policy that allows writing to /, by that name or
+// another.
 func TestRootIsNotOpened(t *testing.T) {
 	t.Parallel()
 	tree := with(plainTree, paper{"/w/root": "> /"})

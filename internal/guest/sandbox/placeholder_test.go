@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A folder that another sandbox made for itself may be gone when a placeholder
-// in it is created: then the plan is made again.
+// TestPlaceholderWithoutFolder checks that the plan is made again if the folder
+// of a placeholder, made by another sandbox, is gone when the placeholder is
+// created.
 func TestPlaceholderWithoutFolder(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "info", "attributes")
 	if _, err := holdPlaceholders(Layout{Placeholders: []Placeholder{{Path: gone, Kind: File}}}); !errors.Is(err, errMoved) {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// paper is a tree that is only written down: path → "" for a folder, "x" for a
-// file, "> target" for a link.
+// paper is a tree in memory, by path: "" is a folder, "x" a file, and ">
+// target" a symbolic link.
 type paper map[string]string
 
 func (p paper) Kind(name string) Kind {

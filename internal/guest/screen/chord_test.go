@@ -28,8 +28,8 @@ func TestParseChord(t *testing.T) {
 	}
 }
 
-// FuzzParseChord holds the parser to what comes out of it: the names of the keys
-// are a chord of the same keys.
+// FuzzParseChord checks that the names of a parsed chord's keys parse to the
+// same chord.
 func FuzzParseChord(f *testing.F) {
 	for _, s := range []string{"ctrl+c", "ctrl++", "+", "alt+F4", "U20AC", "\xff+a", "я", " Return ", "++", "shift+adiaeresis"} {
 		f.Add(s)

@@ -22,7 +22,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Places go to the display and back, to the nearest pixel each way.
+// TestScaler converts coordinates to the display's and back, to the nearest
+// pixel each way.
 func TestScaler(t *testing.T) {
 	err := quick.Check(func(a, b, c, d uint16) bool {
 		width, height := int(a)%8000+1, int(b)%8000+1
@@ -57,7 +58,8 @@ func TestScaler(t *testing.T) {
 	}
 }
 
-// The way that is made for 3:2 does what the other does.
+// TestScaleByHalves checks that the fast path for 3:2 gives the same result as
+// the general one.
 func TestScaleByHalves(t *testing.T) {
 	m := noise(60, 42)
 	fast, slow := scale(m, 40, 28), image.NewRGBA(image.Rect(0, 0, 40, 28))
@@ -79,7 +81,7 @@ func TestScaleByHalves(t *testing.T) {
 	if !bytes.Equal(fast.Pix, slow.Pix) {
 		t.Error("they differ")
 	}
-	// A mean of the same is the same, at any ratio.
+	// The mean of equal pixels is that pixel, at any ratio.
 	flat := image.NewRGBA(image.Rect(0, 0, 137, 91))
 	for i := range flat.Pix {
 		flat.Pix[i] = []byte{7, 200, 255, 255}[i%4]
@@ -104,7 +106,8 @@ func noise(width, height int) *image.RGBA {
 	return m
 }
 
-// A picture that would be long has fewer colours.
+// TestFewerColours checks that an image that would be too large gets fewer
+// colors.
 func TestFewerColours(t *testing.T) {
 	m := image.NewRGBA(image.Rect(0, 0, 1280, 800))
 	random := rand.New(rand.NewPCG(1, 1))

@@ -26,8 +26,8 @@ import (
 	"aloft/internal/vnctest"
 )
 
-// A window covers a display, and writes down what reaches it, as a program would
-// that asks for the meaning of keys when it comes to them.
+// window covers a display and records the events that reach it, like a program
+// that looks up the meaning of keys when it receives them.
 type window struct {
 	t    testing.TB
 	conn *xgb.Conn
@@ -63,7 +63,7 @@ func newWindow(t testing.TB, name string) *window {
 	return w
 }
 
-// got is what has reached the window since it was asked last.
+// got returns the events since the last call.
 func (w *window) got() []string {
 	w.t.Helper()
 	if _, err := xproto.GetInputFocus(w.conn).Reply(); err != nil { // what was sent before the reply is here now
@@ -92,7 +92,8 @@ func (w *window) got() []string {
 	}
 }
 
-// meaning is the keysym of a key under modifiers, by X's core protocol and ISO 9995.
+// meaning returns the keysym of a key with modifiers, as defined by the X core
+// protocol and ISO 9995.
 func (w *window) meaning(code xproto.Keycode, state uint16) string {
 	m, err := xproto.GetKeyboardMapping(w.conn, code, 1).Reply()
 	if err != nil {
@@ -110,7 +111,7 @@ func (w *window) meaning(code xproto.Keycode, state uint16) string {
 	return nameOf(Keysym(m.Keysyms[column]))
 }
 
-// typed is the text that keys made, with the keys that were held left out.
+// typed returns the text that the keys produced, without modifier keys.
 func typed(events []string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -133,7 +134,7 @@ func typed(events []string) string {
 	return b.String()
 }
 
-// swift is a hand that waits for nothing.
+// swift returns a Hand that does not pause between actions.
 func swift(t testing.TB, name string) *Hand {
 	h := NewHand(name)
 	h.Folder, h.ScreenshotDelay, h.TypingDelay = t.TempDir(), 0, 0
@@ -142,7 +143,7 @@ func swift(t testing.TB, name string) *Hand {
 
 func at(x, y int) *Point { return &Point{x, y} }
 
-// Each action is what reaches a program.
+// TestActions checks which events of each action reach a program.
 func TestActions(t *testing.T) {
 	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -203,7 +204,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Text reaches a program as it is, whatever the keys mean.
+// TestType checks that a program gets exactly the typed text, whatever the
+// keyboard layout.
 func TestType(t *testing.T) {
 	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -239,7 +241,7 @@ func TestType(t *testing.T) {
 	}
 }
 
-// What is wrong is said before anything is done.
+// TestRefusals checks that invalid actions are refused before anything is done.
 func TestRefusals(t *testing.T) {
 	name := vnctest.Start(t, 1920, 1200).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -279,7 +281,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Who is stopped lets go of what it holds.
+// TestLetsGo checks that an aborted action releases the keys and buttons that
+// it holds.
 func TestLetsGo(t *testing.T) {
 	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -311,7 +314,8 @@ func TestLetsGo(t *testing.T) {
 	}
 }
 
-// A modifier that the keyboard lacks is an error, and those before it are let go.
+// TestNoSuchModifier checks that a modifier that the keyboard lacks is an
+// error, and that those pressed before it are released.
 func TestNoSuchModifier(t *testing.T) {
 	name := vnctest.Start(t, 640, 400).Display
 	w, h := newWindow(t, name), swift(t, name)
@@ -324,7 +328,8 @@ func TestNoSuchModifier(t *testing.T) {
 	}
 }
 
-// A screenshot is what is on the display, the pointer too.
+// TestScreenshot checks that a screenshot shows the display's contents and the
+// pointer.
 func TestScreenshot(t *testing.T) {
 	for _, size := range []Point{{1920, 1200}, {1024, 768}, {1600, 1000}} {
 		t.Run(fmt.Sprintf("%dx%d", size.X, size.Y), func(t *testing.T) {
@@ -370,13 +375,13 @@ func TestScreenshot(t *testing.T) {
 	}
 }
 
-// paint fills the upper left of a window.
+// paint fills the upper left part of a window.
 func paint(t testing.TB, w *window, pixel uint32, width, height int) {
 	t.Helper()
 	fill(t, w, pixel, []xproto.Rectangle{{Width: uint16(width), Height: uint16(height)}})
 }
 
-// fill fills rectangles of a window, which may be many.
+// fill fills any number of rectangles of a window.
 func fill(t testing.TB, w *window, pixel uint32, areas []xproto.Rectangle) {
 	t.Helper()
 	gc, err := xproto.NewGcontextId(w.conn)
@@ -391,8 +396,8 @@ func fill(t testing.TB, w *window, pixel uint32, areas []xproto.Rectangle) {
 	}
 }
 
-// BenchmarkScreenshot is a screenshot of a display of 1920×1200 pixels that shows
-// something like a page of text, beside what ffmpeg takes to make the same.
+// BenchmarkScreenshot takes a screenshot of a display of 1920×1200 pixels with
+// something like a page of text. The baseline is ffmpeg doing the same.
 func BenchmarkScreenshot(b *testing.B) {
 	name := vnctest.Start(b, 1920, 1200).Display
 	write(b, newWindow(b, name), 1920, 1200)
@@ -416,7 +421,8 @@ func BenchmarkScreenshot(b *testing.B) {
 	})
 }
 
-// write fills a window with strokes as of small letters, the same each time.
+// write fills a window with strokes like those of small letters, the same each
+// time.
 func write(t testing.TB, w *window, width, height int) {
 	t.Helper()
 	paint(t, w, 0xffffff, width, height)

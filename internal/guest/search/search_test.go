@@ -16,7 +16,7 @@ import (
 	"aloft/internal/need"
 )
 
-// goSource is a large tree of real code: Go's own library.
+// goSource returns a large tree of real code: Go's standard library.
 func goSource(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(runtime.GOROOT(), "src") //nolint:staticcheck // the tests run where Go is
@@ -84,7 +84,7 @@ func TestFindsInGosLibrary(t *testing.T) {
 	}
 }
 
-// small is an index of a tree of the test's own.
+// small returns an index of a tree with these files.
 func small(t testing.TB, files map[string]string) (*Index, string) {
 	t.Helper()
 	need.Command(t, "rg")
@@ -127,7 +127,7 @@ func TestFollowsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("beta")
-	// A file with its old size and time is still another.
+	// A file with new contents but its old size and time is noticed.
 	info, err := os.Stat(filepath.Join(dir, "a.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestIsKept(t *testing.T) {
 	ask(t, x, Query{Text: "alpha"})
 	write(t, filepath.Join(dir, "a.go"), "package a\n\nfunc Alpha2() {}\n")
 	ask(t, x, Query{Text: "alpha"})
-	// Another that comes while this one is open has a place of its own.
+	// A second index that is opened while the first is open uses a folder of its own.
 	other := New(x.cfg)
 	ask(t, other, Query{Text: "alpha"})
 	if !other.private {
@@ -188,7 +188,7 @@ func TestIsKept(t *testing.T) {
 	if again.next != before {
 		t.Errorf("the index was built anew: %d segments before, %d now", before, again.next)
 	}
-	// One that was damaged meanwhile is.
+	// An index that was damaged in the meantime is built again.
 	segments, _ := filepath.Glob(filepath.Join(again.dir, "*.seg"))
 	for _, name := range segments {
 		if err := os.Truncate(name, 10); err != nil {
@@ -255,7 +255,8 @@ func TestBadQuestions(t *testing.T) {
 	}
 }
 
-// An abort in the middle of the first build keeps what was done.
+// TestAbortWhileBuilding checks that an aborted first build keeps what it has
+// indexed.
 func TestAbortWhileBuilding(t *testing.T) {
 	x := New(Config{Dir: goSource(t), State: t.TempDir(), Ctags: "none"})
 	defer x.Close()
@@ -273,7 +274,7 @@ func TestAbortWhileBuilding(t *testing.T) {
 
 func BenchmarkIndex(b *testing.B) {
 	dir := goSource(b)
-	// Who reads every line of the same files, and looks at each word.
+	// The baseline reads every line of the same files and compares each word.
 	b.Run("rg", func(b *testing.B) { ripgrep(b, dir, "--count-matches", `\w+`) })
 	for _, ctags := range []string{"none", ""} {
 		b.Run("ctags="+ctags, func(b *testing.B) {
@@ -316,7 +317,7 @@ func BenchmarkQuery(b *testing.B) {
 	})
 }
 
-// ripgrep is the yardstick: it finds lines of the tree, with no index.
+// ripgrep is the baseline: it searches the tree without an index.
 func ripgrep(b *testing.B, dir string, args ...string) {
 	b.Helper()
 	rg := need.Command(b, "rg")

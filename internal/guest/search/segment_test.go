@@ -54,8 +54,8 @@ func TestSegment(t *testing.T) {
 	})
 }
 
-// TestDamagedSegment opens what was damaged and asks it: that ends in an answer
-// or in errDamaged.
+// TestDamagedSegment opens and queries damaged segments. The result must be an
+// answer or errDamaged.
 func TestDamagedSegment(t *testing.T) {
 	good := built(t)
 	name := filepath.Join(t.TempDir(), "1.seg")
@@ -85,8 +85,8 @@ func TestDamagedSegment(t *testing.T) {
 	}
 }
 
-// FuzzForeign gives what comes from files and programs to what reads it, past
-// any checksum.
+// FuzzForeign passes data as it might come from files and programs to its
+// parsers, without a valid checksum.
 func FuzzForeign(f *testing.F) {
 	good := built(f)
 	f.Add(good)
@@ -102,7 +102,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// TestEmbeddings has a real endpoint, of a model that knows two words.
+// TestEmbeddings uses a real HTTP endpoint, of a model that knows two words.
 func TestEmbeddings(t *testing.T) {
 	asked := 0
 	status := http.StatusOK

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// heap is what lives on the heap, in bytes.
+// heap returns the size of the heap in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -20,7 +20,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestFlood has a command write as fast as a pipe takes it, gigabytes a second,
+// TestFlood has a command write as fast as a pipe allows, gigabytes per second,
 // without a line feed.
 func TestFlood(t *testing.T) {
 	s := open(t, func(c *Config) { c.MaxOutput = 1 << 20 })
@@ -42,7 +42,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestFloodInTheBackground does the same where the file is all there is.
+// TestFloodInTheBackground does the same with a background command, whose
+// output goes only to a file.
 func TestFloodInTheBackground(t *testing.T) {
 	s := open(t, func(c *Config) { c.MaxOutput = 16 << 20 })
 	j := start(t, s, "read -r x; exec cat /dev/zero")
@@ -62,7 +63,7 @@ func TestFloodInTheBackground(t *testing.T) {
 		})
 		emptied++
 	}
-	// Above its bound by no more than is written between two looks.
+	// The file exceeds its limit by at most what is written between two checks.
 	if most > 4<<30 {
 		t.Errorf("it grew to %d bytes", most)
 	}
@@ -76,7 +77,7 @@ func TestFloodInTheBackground(t *testing.T) {
 	}
 }
 
-// TestOutputWithoutALineFeed is one line of 64 MB.
+// TestOutputWithoutALineFeed prints one line of 64 MB.
 func TestOutputWithoutALineFeed(t *testing.T) {
 	s := open(t)
 	res := run(t, s, "head -c 67108864 /dev/zero | tr '\\0' x")
@@ -89,7 +90,8 @@ func TestOutputWithoutALineFeed(t *testing.T) {
 	}
 }
 
-// TestWhatIgnoresSIGTERM is killed all the same, with the many that it started.
+// TestWhatIgnoresSIGTERM checks that a command that ignores SIGTERM is killed
+// nevertheless, with all the processes that it started.
 func TestWhatIgnoresSIGTERM(t *testing.T) {
 	s := open(t)
 	mark := strconv.Itoa(os.Getpid()) + "7531"
@@ -107,7 +109,8 @@ func TestWhatIgnoresSIGTERM(t *testing.T) {
 	}
 }
 
-// TestHogOfDescriptors opens as many files as it may, in the session itself.
+// TestHogOfDescriptors opens as many files as allowed in the session's own
+// process.
 func TestHogOfDescriptors(t *testing.T) {
 	s := open(t)
 	run(t, s, "ulimit -n 256; for i in $(seq 300); do exec {fd}</dev/null; done")
@@ -115,7 +118,7 @@ func TestHogOfDescriptors(t *testing.T) {
 		res := run(t, s, "echo fine")
 		return res.Stdout == "fine\n"
 	})
-	// What the session cannot bear ends it, and a new one takes its place.
+	// A command that breaks the session ends it, and a new session replaces it.
 	if res := run(t, s, "ls /dev/null"); res.Stdout != "/dev/null\n" {
 		t.Logf("the session stays out of descriptors: %+v", res)
 		run(t, s, "exit")

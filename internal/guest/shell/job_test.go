@@ -61,7 +61,8 @@ func TestInputReachesABackgroundCommand(t *testing.T) {
 	if a := await(t, s, `^got`, j.PID); a.Matched != "got one" || a.Output != "got one\n" || !a.Running {
 		t.Errorf("%+v", a)
 	}
-	// The next Await goes on where the last ended: it does not match what it showed.
+	// The next Await continues where the last one ended: output that was shown does not match
+	// again.
 	input(t, s, j.PID, "two\nthree\n", false)
 	if a := await(t, s, `^got`, j.PID); a.Matched != "got two" {
 		t.Errorf("%+v", a)
@@ -92,8 +93,8 @@ func TestAwaitSeesAPromptWithoutALineFeed(t *testing.T) {
 
 func TestControlCharactersActAsAtATerminal(t *testing.T) {
 	s := open(t)
-	// bash runs no trap for a signal that comes right before it waits for input,
-	// until it has waited: here a second.
+	// If a signal comes just before bash waits for input, it runs the trap only when the wait
+	// ends, here after a second.
 	j := start(t, s, `trap 'echo interrupted' INT; echo ready; while :; do if read -r -t 1 x; then echo "[$x]"; elif [ $? -le 128 ]; then break; fi; done; echo end`)
 	await(t, s, "ready", j.PID)
 	if w := input(t, s, j.PID, "a\n\x03", false); w.Bytes != 2 || len(w.Signals) != 1 || w.Signals[0] != "SIGINT" {
@@ -138,7 +139,8 @@ func TestInputThatNobodyReads(t *testing.T) {
 	}
 }
 
-// waiting is how many bytes wait in a process's input, a pipe.
+// waiting returns the number of unread bytes in a process's standard input, a
+// pipe.
 func waiting(t testing.TB, pid int) int {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/0", pid), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -219,7 +221,7 @@ func TestBackgroundCommandsAreFoundAgain(t *testing.T) {
 	s := open(t)
 	j := start(t, s, "echo up; exec sleep 300")
 	await(t, s, "up", j.PID)
-	// As if the process that started it had died.
+	// The record is as if the process that started the job had died.
 	record := strings.TrimSuffix(j.OutputFile, ".txt") + ".job"
 	text, err := os.ReadFile(record)
 	if err != nil {
@@ -242,7 +244,7 @@ func TestBackgroundCommandsAreFoundAgain(t *testing.T) {
 	}
 }
 
-// FuzzReadJob reads records that a command may have written.
+// FuzzReadJob parses records that a command may have forged.
 func FuzzReadJob(f *testing.F) {
 	f.Add([]byte(`{"command":"x","pid":5,"pidStart":6,"keeper":7,"keeperStart":8,"owner":9,"ownerStart":10}`))
 	f.Add([]byte(`{"pid":-1,"keeper":-1}`))

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// open returns a session in a fresh folder, with a home that has no profile.
+// open returns a session in a new folder, with a home folder that has no
+// profile.
 func open(t testing.TB, change ...func(*Config)) *Session {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +40,8 @@ func open(t testing.TB, change ...func(*Config)) *Session {
 	return s
 }
 
-// outputDir is a folder that is removed when the test ends, as soon as the
-// keepers of killed commands have written their last words there.
+// outputDir returns a folder that is removed at the end of the test, once the
+// processes that keep the output of killed commands have finished writing.
 func outputDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "output-")
@@ -51,7 +52,7 @@ func outputDir(t testing.TB) string {
 	return dir
 }
 
-// run runs a command that must come to a result.
+// run runs a command that must return a result.
 func run(t testing.TB, s *Session, text string) Result {
 	t.Helper()
 	res, err := s.Run(context.WithoutCancel(t.Context()), Command{Text: text, Timeout: 2 * time.Minute}, nil)

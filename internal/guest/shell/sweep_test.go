@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestMain runs this binary as a process that dies with a command on its
-// hands, where a test asks for one.
+// TestMain lets the test binary act as a process that dies while it runs a
+// command.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SHELL_TEST_VICTIM"); dir != "" {
 		victim(dir)

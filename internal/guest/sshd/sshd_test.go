@@ -22,7 +22,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// TestMain lets this program be what a server starts to speak sftp.
+// TestMain lets the test binary act as the sftp server that a session starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "sftp" {
 		err := ServeSFTP(struct {
@@ -187,7 +187,8 @@ func TestNoSecretIsShown(t *testing.T) {
 		if err = errors.Join(err, session.Wait()); err != nil || !strings.Contains(string(rest), "got x") {
 			t.Errorf("with a terminal: %t: %q, %v", tty, rest, err)
 		}
-		// Where the two halves are long apart, what is too short to be a secret is shown.
+		// If the two halves come far apart in time, a beginning that is too short to be a secret is
+		// shown.
 		want := map[bool]string{true: "[REDACTED]\r\n", false: "[REDACTED]\n"}[tty]
 		if early, ok := strings.CutSuffix(line, want); !ok || len(early) >= redact.MinLength {
 			t.Errorf("with a terminal: %t: %q, want %q", tty, line, want)
@@ -195,8 +196,8 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// What a person fetches as a file comes whole, whatever is in it; what is text
-// on a screen does not.
+// TestFilesAreExact checks that files are transferred unchanged, even if they
+// contain secrets, while secrets in terminal output are redacted.
 func TestFilesAreExact(t *testing.T) {
 	need.Command(t, "scp")
 	const value = "glpat-a-very-secret-token"
@@ -375,7 +376,7 @@ func TestTheHostKeyStays(t *testing.T) {
 	}
 }
 
-// FuzzRequests gives a session what no client of sense sends.
+// FuzzRequests sends a session requests that no normal client sends.
 func FuzzRequests(f *testing.F) {
 	f.Add("pty-req", ssh.Marshal(ptyRequest{Term: "xterm", Columns: 80, Rows: 24}))
 	f.Add("env", ssh.Marshal(struct{ Name, Value string }{"A", "b"}))

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever is written and however it is read: what comes is what was written
-// at that offset, and what is missing is older than what is kept.
+// FuzzRing checks that whatever is written, a read returns what was written at
+// its offset, and that what is missing is older than what the ring keeps.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte("hello"), 3, 4, 2)
 	f.Add(bytes.Repeat([]byte("0123456789"), 20), 7, 16, 5)
@@ -78,7 +78,7 @@ func TestRingWaits(t *testing.T) {
 	if _, _, err := r.read(ctx, 4, make([]byte, 1)); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("%v, want the cause", err)
 	}
-	// What is cut begins with a whole character.
+	// Truncated output begins with a whole character.
 	_, _ = r.Write([]byte("ääääää"))
 	b := make([]byte, 8)
 	n, at, err := r.read(t.Context(), 0, b)

@@ -8,8 +8,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// What is written in two pieces, and kept in the scrollback, is redacted; a
-// prompt that might begin a secret is shown while the program waits.
+// TestNoSecretIsShown checks that a secret that is written in two pieces and
+// kept in the scrollback is redacted, and that a prompt that might begin a
+// secret is shown while the program waits for input.
 func TestNoSecretIsShown(t *testing.T) {
 	r := redact.New(map[string]string{"k": "glpat-a-very-secret-token"})
 	h := New(Config{Dir: t.TempDir(), Secrets: func() *redact.Redactor { return r }})
@@ -34,7 +35,8 @@ func TestNoSecretIsShown(t *testing.T) {
 			}
 		}
 	}
-	// Where the two pieces are long apart, what is too short to be a secret is shown.
+	// If the two pieces come far apart in time, a beginning that is too short to be a secret is
+	// shown.
 	whole := func(got, want string) bool {
 		early, ok := strings.CutSuffix(got, want)
 		return ok && len(early) < redact.MinLength

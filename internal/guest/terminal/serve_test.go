@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// desk is a Host that listens.
+// desk is a Host and its listener.
 type desk struct {
 	*Host
 	url string
@@ -42,7 +42,7 @@ func newDesk(t *testing.T, cfg Config) *desk {
 	return &desk{h, server.URL, dir}
 }
 
-// person is a viewer's end.
+// person is the client side of a viewer.
 type person struct {
 	t    *testing.T
 	ws   *websocket.Conn
@@ -84,7 +84,7 @@ func (p *person) typeIn(s string) {
 	}
 }
 
-// event reads up to the next text message, keeping output.
+// event reads up to the next text message, and keeps the output before it.
 func (p *person) event() event {
 	p.t.Helper()
 	for {
@@ -127,7 +127,7 @@ func (p *person) keep(b []byte) {
 	}
 }
 
-// until reads output until it holds what.
+// until reads output until it contains what.
 func (p *person) until(what string) {
 	p.t.Helper()
 	for !strings.Contains(p.seen.String(), what) {
@@ -169,7 +169,8 @@ func TestManyWatchAndOneComesBack(t *testing.T) {
 	a.until("30 100")
 	b.until("one-2")
 	a.until("one-2")
-	// It goes away without a word; the program goes on, and what it said meanwhile is there.
+	// The viewer disconnects without closing. The program goes on, and its output is there
+	// later.
 	_ = a.ws.CloseNow()
 	b.typeIn("echo two-$((1+1)) 'äö€'\n")
 	b.until("two-2 äö€")
@@ -183,7 +184,7 @@ func TestManyWatchAndOneComesBack(t *testing.T) {
 	if whole := a.seen.String() + c.seen.String(); !strings.HasPrefix(whole, b.seen.String()[:10]) || strings.Count(whole, "one-2") != 1 {
 		t.Errorf("%q", whole)
 	}
-	// All see the new size, and the exit.
+	// All viewers get the new size, and the exit.
 	b.say(request{Type: "resize", Columns: 77, Rows: 20})
 	b.typeIn("stty size\n")
 	c.until("20 77")
@@ -205,7 +206,7 @@ func TestManyWatchAndOneComesBack(t *testing.T) {
 			t.Error("a reader has typed")
 		}
 	}
-	// Who comes too late reads the end.
+	// A viewer that connects after the exit gets the end of the output.
 	e := d.connect(t)
 	e.say(request{Type: "list"})
 	if list := *e.want("ptys").PTYs; len(list) != 1 || list[0].ID != "p1" || *list[0].Code != 7 || list[0].Columns != 77 {
@@ -243,8 +244,8 @@ func TestBytesAreSafe(t *testing.T) {
 	}
 }
 
-// A viewer that does not read holds up neither the program nor another viewer,
-// and finds a gap.
+// TestSlowViewer checks that a viewer that does not read delays neither the
+// program nor other viewers, and later gets a gap.
 func TestSlowViewer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Config{Scrollback: 64 << 10})
@@ -289,7 +290,7 @@ func TestSignals(t *testing.T) {
 	if e := a.want("exit"); e.Signal != "SIGHUP" || *e.Code != 129 {
 		t.Errorf("%+v", e)
 	}
-	// Ctrl-C is a key.
+	// Ctrl-C is sent as a key.
 	b := d.connect(t)
 	b.say(request{Type: "spawn", Args: []string{"sh", "-c", "trap 'exit 130' INT; echo up; while :; do sleep 0.05; done"}})
 	b.want("attached")
@@ -343,14 +344,14 @@ func TestCommand(t *testing.T) {
 	if e := a.want("exit"); *e.Code != 42 || a.seen.String() != "in\x00put" || a.errs.String() != "bad\n" {
 		t.Errorf("%+v, %q, %q", e, a.seen.String(), a.errs.String())
 	}
-	// All of it comes, to whoever takes long, also after the command's end.
+	// A slow viewer gets the whole output, also after the command has ended.
 	b := d.connect(t)
 	b.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "head -c 20000000 /dev/zero"}})
 	b.want("attached")
 	if e := b.want("exit"); *e.Code != 0 || b.seen.Len() != 20_000_000 {
 		t.Errorf("%+v, %d bytes", e, b.seen.Len())
 	}
-	// It ends with the connection, with what it started.
+	// The command ends with the connection, with all processes that it started.
 	c := d.connect(t)
 	c.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "sleep 100 & echo $!; wait"}})
 	c.want("attached")
@@ -358,7 +359,7 @@ func TestCommand(t *testing.T) {
 	pid := strings.TrimSpace(c.seen.String())
 	_ = c.ws.CloseNow()
 	gone(t, pid)
-	// A process that holds the output does not hold up the end.
+	// A process that keeps the output open does not delay the end.
 	e := d.connect(t)
 	e.say(request{Type: "spawn", TTY: &no, Args: []string{"sh", "-c", "sleep 600 & echo $!"}})
 	e.want("attached")
@@ -371,7 +372,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// gone waits until a process is no more.
+// gone waits until a process has ended.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -447,8 +448,9 @@ func FuzzReadRequest(f *testing.F) {
 	})
 }
 
-// TestWhatIsLeftBehindHoldsNothingUp: a PTY ends with its program, though a
-// process that it left ignores that and has the terminal open.
+// TestWhatIsLeftBehindHoldsNothingUp checks that a PTY ends with its program,
+// even if a process that the program left behind ignores the hangup and keeps
+// the terminal open.
 func TestWhatIsLeftBehindHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, Config{})

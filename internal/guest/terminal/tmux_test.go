@@ -14,7 +14,7 @@ import (
 	"aloft/internal/need"
 )
 
-// newTmux is a tmux of the test's own.
+// newTmux returns a tmux with a server of its own.
 func newTmux(t *testing.T) *Tmux {
 	t.Helper()
 	need.Command(t, "tmux")
@@ -32,7 +32,7 @@ func newTmux(t *testing.T) *Tmux {
 	return tm
 }
 
-// shows waits until the terminal's text holds what.
+// shows waits until the terminal's text contains what.
 func shows(t *testing.T, tm *Tmux, name, what string) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -68,7 +68,7 @@ func TestTerminals(t *testing.T) {
 	if other, _, err := tm.Create(ctx, NewTerminal{}); err != nil || other.Name != "term-1" {
 		t.Errorf("%+v, %v", other, err)
 	}
-	// What looks like a key, a flag or the end of a command is text.
+	// Text that looks like a key's name, a flag or the end of a tmux command is sent as text.
 	for _, text := range []string{"echo Enter $GIVEN-$HELD;", `echo '-l' "\;"; echo "end;`, `";`} {
 		if err := tm.Send(ctx, "build", []Keys{{Text: text}}); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestTerminals(t *testing.T) {
 	}
 	shows(t, tm, "build", "3000") // a line of a terminal holds 4095
 	shows(t, tm, "build", "Enter yes;-by-the-server")
-	// History.
+	// The text includes the history.
 	if err := tm.Send(ctx, "build", []Keys{{Text: "seq 1 200; echo do''ne"}, {Key: "Enter"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +97,13 @@ func TestTerminals(t *testing.T) {
 	if col, row, err := tm.Cursor(ctx, "build"); err != nil || row == 0 {
 		t.Errorf("%d, %d, %v", col, row, err)
 	}
-	// A command's end can be read.
+	// The status of a command that has ended can be read.
 	if _, _, err := tm.Create(ctx, NewTerminal{Name: "job", Command: "echo result; sleep 0.3; exit 3"}); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, tm, "job", "result")
-	// tmux 3.3 does not always learn the status of a child when the host is busy:
-	// then it is unknown, and never another.
+	// On a busy host, tmux 3.3 does not always learn a child's exit status. It is then unknown,
+	// but never wrong.
 	if err := wait(ctx, func() bool {
 		j, err := tm.Find(ctx, "job")
 		return err == nil && j.Dead && (j.ExitCode == nil || *j.ExitCode == 3)
@@ -153,7 +153,8 @@ func wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// Two look at one terminal, and it outlives both and the Host.
+// TestSharedTerminal checks that two viewers share one terminal, which outlives
+// both and the Host.
 func TestSharedTerminal(t *testing.T) {
 	t.Parallel()
 	tm := newTmux(t)
@@ -178,7 +179,8 @@ func TestSharedTerminal(t *testing.T) {
 	shows(t, tm, "both", "seen-by-2")
 }
 
-// A server that somebody keeps is waited for, and never made.
+// TestKeptServer checks that a tmux server that another process supervises is
+// waited for, and never started.
 func TestKeptServer(t *testing.T) {
 	t.Parallel()
 	tm := newTmux(t)

@@ -20,7 +20,8 @@ func TestWriteShellStdin(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.WriteShellStdin(session(t, ws.Dir)) }, "testdata/write_shell_stdin")
 }
 
-// TestTalkWithABackgroundCommand goes through a whole exchange, as a model would.
+// TestTalkWithABackgroundCommand goes through a complete exchange, as a model
+// would.
 func TestTalkWithABackgroundCommand(t *testing.T) {
 	s := session(t, t.TempDir())
 	sh, await, write := tool.Shell(s, nil), tool.Await(s), tool.WriteShellStdin(s)

@@ -12,7 +12,7 @@ import (
 	"aloft/internal/need"
 )
 
-// in adapts a tool that needs no more than a workspace.
+// in adapts a tool that needs only a workspace.
 func in(newTool func(tool.Workspace) tool.Tool) tooltest.Make {
 	return func(_ *testing.T, ws tool.Workspace) tool.Tool { return newTool(ws) }
 }
@@ -50,7 +50,8 @@ func TestReadLints(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.ReadLints(ws, linters(t, ws)) }, "testdata/read_lints")
 }
 
-// index is one that finds symbols the same way wherever the tests run.
+// index returns an index that finds symbols in the same way wherever the tests
+// run.
 func index(t testing.TB, ws tool.Workspace) *search.Index {
 	t.Helper()
 	x := search.New(search.Config{Dir: ws.Dir, State: t.TempDir(), Ctags: "none"})
@@ -58,8 +59,8 @@ func index(t testing.TB, ws tool.Workspace) *search.Index {
 	return x
 }
 
-// linters are those of a machine that has none but bash, and whose tree was
-// marked before the case changed it.
+// linters returns the pool of a machine that has no linter but bash, and whose
+// tree was marked before the case changed it.
 func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
 	t.Helper()
 	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}})

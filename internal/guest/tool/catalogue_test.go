@@ -19,8 +19,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestSchemaDecodes holds what the model is told it may write to what protojson
-// reads: each property alone, and each word of an enum, must be kept.
+// TestSchemaDecodes checks that protojson accepts what the schema tells the
+// model: each property alone, and each value of an enum, must be kept.
 func TestSchemaDecodes(t *testing.T) {
 	for _, spec := range catalogue.Catalogue() {
 		t.Run(spec.Name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func examples(t *testing.T, raw json.RawMessage) []any {
 	return nil
 }
 
-// message is the type of a tool's arguments.
+// message returns the type of a tool's arguments.
 func message(t *testing.T, name string) protoreflect.MessageType {
 	t.Helper()
 	var found protoreflect.MessageType
@@ -108,8 +108,8 @@ func message(t *testing.T, name string) protoreflect.MessageType {
 	return found
 }
 
-// TestNameOf holds the names to the catalogue: what acts in the machine has a
-// hand here.
+// TestNameOf checks that every tool of the catalogue that acts in the machine
+// is implemented here.
 func TestNameOf(t *testing.T) {
 	for _, spec := range catalogue.Catalogue() {
 		if spec.Home == catalogue.Guest {
@@ -127,7 +127,8 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// TestCallsWithoutArguments must end in words, not in a panic.
+// TestCallsWithoutArguments checks that such calls fail with a message, not
+// with a panic.
 func TestCallsWithoutArguments(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	bash := session(t, ws.Dir)

@@ -13,7 +13,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// What a hand does with actions is tested in its package; here is how a call's become those.
+// TestActionsOf checks how the actions of a call are converted. What they do is
+// tested in package screen.
 func TestActionsOf(t *testing.T) {
 	at := func(x, y int) *screen.Point { return &screen.Point{X: x, Y: y} }
 	for input, want := range map[string]screen.Action{
@@ -55,7 +56,8 @@ func TestActionsOf(t *testing.T) {
 	}
 }
 
-// Each action of the wire is one of the hand's, by the same name, and so is each button.
+// TestEveryActionIsKnown checks that each action and button of the messages has
+// a counterpart of the same name in package screen.
 func TestEveryActionIsKnown(t *testing.T) {
 	fields := (&agentv1.ComputerUseAction{}).ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -77,7 +79,8 @@ func TestEveryActionIsKnown(t *testing.T) {
 	}
 }
 
-// Without a desktop the tool is not offered; who calls it nonetheless is told why it fails.
+// TestComputerUseWithoutADesktop checks that without a desktop the tool is not
+// offered, and that a call nevertheless says why it fails.
 func TestComputerUseWithoutADesktop(t *testing.T) {
 	hand := ComputerUse(screen.NewHand(""))
 	if err := hand.Lacks(); err == nil || !strings.Contains(err.Error(), "desktop") {

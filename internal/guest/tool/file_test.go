@@ -48,7 +48,8 @@ func TestReadOfAGigabyte(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	// Text at both ends and a hole between, which is one line of a gigabyte.
+	// The file has text at both ends and a hole in between, which reads as one line of a
+	// gigabyte.
 	if _, err := f.WriteString(strings.Repeat("line\n", 10000)); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,8 @@ func TestEditResultTellsTheChange(t *testing.T) {
 	}
 }
 
-// TestWriteIsOneStep: whoever reads meanwhile sees the old or the new.
+// TestWriteIsOneStep checks that concurrent readers see the old contents or the
+// new.
 func TestWriteIsOneStep(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir()}
 	path := filepath.Join(ws.Dir, "f")
@@ -215,8 +217,8 @@ func TestWriteIsOneStep(t *testing.T) {
 	}
 }
 
-// TestRightsOfTheAgent runs this binary as another user, for whom the rights
-// of root do not stand in the way of a refusal.
+// TestRightsOfTheAgent runs this binary as another user, since root's rights
+// would override refusals.
 func TestRightsOfTheAgent(t *testing.T) {
 	if dir := os.Getenv("TOOL_TEST_RIGHTS"); dir != "" {
 		asAgent(t, dir)
@@ -273,7 +275,7 @@ func asAgent(t *testing.T, dir string) {
 			t.Errorf("%s %v: %q", c.hand.Name, c.args, out.Text)
 		}
 	}
-	// The file may be written though its folder may not; its owner stays.
+	// The file is writable but its folder is not. The file keeps its owner.
 	out := use(t, tool.Write(ws), map[string]any{"path": "shared", "contents": "y\n"})
 	st, err := os.Stat(filepath.Join(dir, "shared"))
 	if out.Error || err != nil || st.Size() != 2 || st.Sys().(*syscall.Stat_t).Uid != 0 {

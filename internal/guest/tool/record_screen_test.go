@@ -11,8 +11,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// What a recorder does is tested in its package; here is what a model is told where
-// it cannot do it.
+// TestRecordScreen checks what a model is told where recording is not possible.
+// Recording itself is tested in package video.
 func TestRecordScreen(t *testing.T) {
 	tooltest.Run(t, func(t *testing.T, ws guest.Workspace) guest.Tool {
 		return guest.RecordScreen(video.New(video.Config{Dir: filepath.Join(ws.Dir, "recording"), Artifacts: ws.Dir}))

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/guest/tool"
 )
 
-// TestMain lets the test binary be the process that reads a PDF.
+// TestMain lets the test binary act as the process that reads a PDF.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// document is a PDF with a line of text on each page.
+// document returns a PDF with a line of text on each page.
 func document(pages ...string) []byte {
 	var b bytes.Buffer
 	var at []int
@@ -93,8 +93,8 @@ func TestReadMakesALargeImageSmaller(t *testing.T) {
 	}
 }
 
-// TestEditsRefuseWhatChanged goes through the ways in which a file can change
-// behind the model's back.
+// TestEditsRefuseWhatChanged tries the ways in which a file can change without
+// the model's knowledge.
 func TestEditsRefuseWhatChanged(t *testing.T) {
 	ws := tool.Workspace{Dir: t.TempDir(), Seen: tool.NewSeen()}
 	path := filepath.Join(ws.Dir, "f")
@@ -122,7 +122,7 @@ func TestEditsRefuseWhatChanged(t *testing.T) {
 	must(use(t, tool.StrReplace(ws), map[string]any{"path": "link", "old_string": "four", "new_string": "5"}), true)
 	use(t, tool.Read(ws), map[string]any{"path": "link"})
 	must(replace("four", "five"), false)
-	// The same contents again are the same file, whatever its times.
+	// A file with the same contents counts as unchanged, whatever its times are.
 	put(t, path, "five again\n")
 	must(replace("five", "six"), false)
 	use(t, tool.Delete(ws), map[string]any{"path": "f"})

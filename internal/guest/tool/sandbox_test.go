@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// confined is a Sandbox around a workspace, with the real helper.
+// confined returns a Sandbox around a workspace, with the real helper.
 func confined(t *testing.T, dir string) *tool.Sandbox {
 	t.Helper()
 	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {
@@ -30,8 +30,7 @@ func confined(t *testing.T, dir string) *tool.Sandbox {
 	return &tool.Sandbox{Helper: helper, Workspace: dir}
 }
 
-// TestShellInSandbox works through a conversation: sandboxed and other commands
-// in one session.
+// TestShellInSandbox runs sandboxed and other commands in one session.
 func TestShellInSandbox(t *testing.T) {
 	dir := t.TempDir()
 	sb := confined(t, dir) // with the build cache of the real home
@@ -47,7 +46,7 @@ func TestShellInSandbox(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Who works here could have written these: they open nothing.
+	// The agent could have written these files, so they allow nothing.
 	for _, name := range []string{".cursor/sandbox.json", ".aloft/sandbox.json"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -74,27 +73,27 @@ func TestShellInSandbox(t *testing.T) {
 		{"mkdir -p .vscode && echo x > .vscode/tasks.json", nil, "protected .vscode"},
 		{"echo x > made && echo done", nil, "done\n"},
 		{"echo x > made", readonly, "type workspace_readonly"},
-		// What is set inside stays inside, and is there the next time.
+		// Variables that are set in the sandbox stay there, and are there the next time.
 		{"export A=inside; B='two\nlines'; f() { echo \"f $1\"; }; alias g='echo alias'; cd sub", nil, "exit code 0"},
 		{"echo $A; echo \"$B\"; f x; g; pwd", nil, "inside\ntwo\nlines\nf x\nalias\n" + dir + "/sub\n"},
 		{"echo [$A] [$B]; type f 2>&1 | tail -1; pwd", none, "[] []\n"},
 		{"pwd", none, dir + "/sub\n"},
 		{"echo [$A]", readonly, "[]\n"},
-		// What is exported outside is seen inside, unless it was changed there.
+		// Variables that are exported outside are visible inside, unless they were changed there.
 		{"export A=outside C=outside", none, "exit code 0"},
 		{"echo $A $C", nil, "inside outside\n"},
 		{"export C=later", none, "exit code 0"},
 		{"echo $C; cd ..", nil, "later\n"},
 		{"pwd; exit 3", nil, "exit code 3"},
 		{"pwd", none, dir + "\n"},
-		// Its own machinery is out of reach.
+		// The sandbox's own files are out of reach.
 		{"ls " + output + "/*/ 2>&1 | grep -c -E 'report|drive'", nil, "0\n"},
 		{"echo x > " + output + "/x", nil, "may not be changed"},
 		{"kill -0 $PPID && kill -0 " + "1", nil, "exit code 1"},
 		{"curl -s --max-time 5 http://127.0.0.1:1/ ; echo $HTTPS_PROXY", nil, "http://127.0.0.1:3128"},
 		{"echo [$HTTPS_PROXY]", readonly, "[]\n"},
 		{"echo err >&2; echo out > /dev/stdout", nil, "out\n"},
-		// All of a call's policy holds.
+		// All of a call's policy is applied.
 		{"echo x > " + added + "/x", notmp(), "sandbox: " + added + "/x may not be changed"},
 		{"echo x > " + added + "/x && echo wrote", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadwritePaths = []string{added} }), "wrote\n"},
 		{"echo x > made", notmp(func(p *agentv1.SandboxPolicy) { p.AdditionalReadonlyPaths = []string{"made"} }), "additionalReadonlyPaths made"},
@@ -123,7 +122,7 @@ func TestShellInSandbox(t *testing.T) {
 	}
 }
 
-// notmp is a policy without temporary files, changed.
+// notmp returns a policy without temporary files, with changes.
 func notmp(change ...func(*agentv1.SandboxPolicy)) *agentv1.SandboxPolicy {
 	p := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE, DisableTmpWrite: true}
 	for _, c := range change {
@@ -132,7 +131,7 @@ func notmp(change ...func(*agentv1.SandboxPolicy)) *agentv1.SandboxPolicy {
 	return p
 }
 
-// narrow is one that reads no further than the workspace and paths.
+// narrow returns a policy that allows reading only the workspace and paths.
 func narrow(paths ...string) *agentv1.SandboxPolicy {
 	return notmp(func(p *agentv1.SandboxPolicy) {
 		p.ReadBoundary, p.AdditionalReadPaths = agentv1.SandboxPolicy_READ_BOUNDARY_WORKSPACE, paths

@@ -18,7 +18,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// forest makes n small files, a tenth of which hold the word needle.
+// forest creates n small files, a tenth of which contain the word needle.
 func forest(t testing.TB, n int) tool.Workspace {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,8 +40,9 @@ func forest(t testing.TB, n int) tool.Workspace {
 	return tool.Workspace{Dir: dir}
 }
 
-// TestGrepPages holds that pages, put together, are the whole, in one order,
-// for little output, which is put in order here, and for much, which rg orders.
+// TestGrepPages checks that the pages together are the complete output in one
+// order, both for little output, which is sorted here, and for much, which rg
+// sorts.
 func TestGrepPages(t *testing.T) {
 	need.Command(t, "rg")
 	ws := forest(t, 1000)
@@ -125,7 +126,7 @@ func TestGlobIsBoundedAndCounts(t *testing.T) {
 	}
 }
 
-// FuzzGrep puts any text and any pattern to real files.
+// FuzzGrep searches files with any text for any pattern.
 func FuzzGrep(f *testing.F) {
 	need.Command(f, "rg")
 	f.Add("needle\n--\n./x\x00y", "n.*", int32(1))
@@ -141,7 +142,7 @@ func FuzzGrep(f *testing.F) {
 	})
 }
 
-// FuzzStrReplace holds that what is put in place can be taken back.
+// FuzzStrReplace checks that a replacement can be undone by the reverse one.
 func FuzzStrReplace(f *testing.F) {
 	f.Add("one two", "one", "1")
 	f.Add("a\r\nb", "a\nb", "c")

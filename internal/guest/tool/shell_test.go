@@ -77,7 +77,8 @@ func TestShellNamesTheFileOfLongOutput(t *testing.T) {
 	}
 }
 
-// The outcome says why a call failed, whatever its words are.
+// TestShellFailure checks that a result gives the reason of a failure, whatever
+// the command printed.
 func TestShellFailure(t *testing.T) {
 	need.Command(t, "bash")
 	hand := tool.Shell(session(t, t.TempDir()), nil)

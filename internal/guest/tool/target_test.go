@@ -13,8 +13,8 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// TestGuarded is the table of where a guarded call lands: a path that was judged
-// ordinary, or reviewed, changes nothing else that is protected.
+// TestGuarded lists where guarded calls write: a call whose path was judged
+// ordinary, or was reviewed, changes nothing else that is protected.
 func TestGuarded(t *testing.T) {
 	const before = "before\n"
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestGuarded(t *testing.T) {
 					t.Errorf("the failure is %v: %s", out.Failure, out.Text)
 				}
 			}
-			// Deleting a symbolic link removes the link, which is where it is named.
+			// Deleting a symbolic link removes the link itself.
 			gone := run(tool.Delete(ws), map[string]any{})
 			if _, err := os.Lstat(at(c.file)); c.file != "" && !c.ok && err != nil {
 				t.Errorf("%s was deleted: %s", c.file, gone.Text)
@@ -114,8 +114,8 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// TestGuardedFolderIsSwapped changes a folder for a symbolic link to a protected
-// one while calls write into it: nothing arrives there.
+// TestGuardedFolderIsSwapped replaces a folder by a symbolic link to a
+// protected one while calls write to it: nothing may be written there.
 func TestGuardedFolderIsSwapped(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

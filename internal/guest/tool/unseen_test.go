@@ -78,7 +78,8 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
-// A workspace may itself be named by a symbolic link.
+// TestUnseenWorkspaceByLink uses a workspace that is itself named by a symbolic
+// link.
 func TestUnseenWorkspaceByLink(t *testing.T) {
 	dir := hiddenTree(t)
 	way := filepath.Join(t.TempDir(), "way")

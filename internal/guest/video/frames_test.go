@@ -14,7 +14,7 @@ import (
 	"aloft/internal/need"
 )
 
-// film makes a video of ten seconds whose every second looks otherwise.
+// film makes a video of ten seconds in which every second looks different.
 func film(t *testing.T, name string, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

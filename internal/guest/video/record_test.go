@@ -17,7 +17,7 @@ import (
 	"aloft/internal/vnctest"
 )
 
-// recorder is one on a desktop of its own.
+// recorder returns a recorder on a desktop of its own.
 func recorder(t *testing.T) *Recorder {
 	t.Helper()
 	need.Command(t, "ffmpeg")
@@ -48,8 +48,8 @@ func save(t *testing.T, r *Recorder, name string) Recording {
 	return rec
 }
 
-// plays holds a saved recording to what a browser needs: H.264 whose index comes
-// before its frames, and the length and size that it is said to have.
+// plays checks that a browser can play a saved recording: it is H.264, its
+// index precedes its frames, and its length and size are those reported.
 func plays(t *testing.T, rec Recording) {
 	t.Helper()
 	out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,width,height,pix_fmt,nb_read_frames:format=duration", "-of", "json", rec.Path).Output()
@@ -85,7 +85,7 @@ func plays(t *testing.T, rec Recording) {
 	}
 }
 
-// left are the files in a folder.
+// left returns the files in a folder.
 func left(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -136,7 +136,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A name that is wrong ends nothing, and neither does a folder that cannot be had.
+// TestWhatCannotBeSavedIsStillThere checks that an invalid name or a folder
+// that cannot be created does not end the recording.
 func TestWhatCannotBeSavedIsStillThere(t *testing.T) {
 	r := recorder(t)
 	start(t, r)
@@ -155,7 +156,7 @@ func TestWhatCannotBeSavedIsStillThere(t *testing.T) {
 	save(t, r, "a")
 }
 
-// fragments waits until so many fragments of the recording are on disk.
+// fragments waits until that many fragments of the recording are on disk.
 func fragments(t *testing.T, r *Recorder, want int) {
 	t.Helper()
 	for {
@@ -174,8 +175,8 @@ func fragments(t *testing.T, r *Recorder, want int) {
 	}
 }
 
-// What was recorded when ffmpeg was killed can be saved, also by a recorder that
-// comes after.
+// TestKilled checks that what was recorded when ffmpeg was killed can be saved,
+// even by a later recorder.
 func TestKilled(t *testing.T) {
 	r := recorder(t)
 	start(t, r)
@@ -193,7 +194,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// One of which nothing is whole says so, and can be discarded.
+// TestKilledAtOnce checks that a recording without a complete fragment says so,
+// and can be discarded.
 func TestKilledAtOnce(t *testing.T) {
 	r := recorder(t)
 	start(t, r)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/text/encoding/japanese"
 )
 
-// anywhere lets tests dial themselves.
+// anywhere allows all addresses, including the tests' own.
 func anywhere(netip.Addr) error { return nil }
 
 func serve(t testing.TB, kind string, body []byte) string {
@@ -58,7 +58,8 @@ func TestGetRefusesPrivateAddresses(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer s.Close()
 	port := s.URL[strings.LastIndexByte(s.URL, ':'):]
-	// The client that dials these, and one that is led there by a redirect.
+	// Both a client that is given these addresses and one that is redirected to them must
+	// refuse.
 	c := New(Public)
 	for _, u := range []string{s.URL, "http://localhost" + port, "http://127.1" + port, "http://[::1]" + port, "http://[::ffff:127.0.0.1]" + port, "http://0.0.0.0" + port} {
 		if _, err := c.Get(t.Context(), u); err == nil {
@@ -73,8 +74,8 @@ func TestGetRefusesPrivateAddresses(t *testing.T) {
 	}
 }
 
-// TestGetJudgesTheAddressThatIsDialled gives a name that is private only at the
-// second look.
+// TestGetJudgesTheAddressThatIsDialled uses a name that resolves to a private
+// address only at the second lookup.
 func TestGetJudgesTheAddressThatIsDialled(t *testing.T) {
 	inner := serve(t, "text/plain", []byte("secret"))
 	outer := httptest.NewServer(http.RedirectHandler(inner, http.StatusFound))
@@ -134,7 +135,7 @@ func TestGetIsBounded(t *testing.T) {
 	}
 }
 
-// zeros is a file without an end.
+// zeros is an endless file.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

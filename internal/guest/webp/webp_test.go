@@ -13,7 +13,7 @@ import (
 	"aloft/internal/guest/webp"
 )
 
-// draw makes a picture of what at says of each pixel.
+// draw returns an image whose pixels at returns.
 func draw(width, height int, at func(x, y int) color.RGBA) *image.RGBA {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
@@ -24,7 +24,7 @@ func draw(width, height int, at func(x, y int) color.RGBA) *image.RGBA {
 	return m
 }
 
-// check holds what is written to what another decoder reads.
+// check compares an encoded image with what another decoder reads.
 func check(t *testing.T, m *image.RGBA) []byte {
 	t.Helper()
 	data, err := webp.Encode(m)
@@ -85,7 +85,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEncode makes pictures of few colours that repeat, which is where matches are.
+// FuzzEncode encodes images of few colors with repetitions, which use the
+// encoder's matches.
 func FuzzEncode(f *testing.F) {
 	f.Add(uint8(9), []byte("abcabcabcabcabc"))
 	f.Add(uint8(1), []byte{0})

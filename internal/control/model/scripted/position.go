@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// A place is the position in a script that a request has reached.
+// position is the position in a script that a request has reached.
 type position struct {
 	script  *Script
 	number  int // index of the script

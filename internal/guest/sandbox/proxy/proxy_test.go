@@ -17,8 +17,8 @@ import (
 	"aloft/internal/policy"
 )
 
-// names are what the tests' resolver knows. 203.0.113.1 leads to the server of
-// the test; the rest would lead astray.
+// names are the hosts that the tests' resolver knows. 203.0.113.1 is the test's
+// server; the other addresses must not be contacted.
 var names = map[string][]string{
 	"allowed.test": {"203.0.113.1"}, "sub.allowed.test": {"203.0.113.1"}, "bad.allowed.test": {"203.0.113.1"}, "other.test": {"203.0.113.1"},
 	"rebound.allowed.test": {"127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "::ffff:127.0.0.1", "fe80::1", "64:ff9b::7f00:1"},
@@ -27,7 +27,7 @@ var names = map[string][]string{
 
 var rules = policy.Network{Mode: policy.List, Allow: []string{"*.allowed.test", "198.51.100.0/24", "10.0.0.0/8", "localhost"}, Deny: []string{"bad.allowed.test"}}
 
-// start serves a proxy before a server, and returns where it listens.
+// start serves a proxy in front of a server, and returns its address.
 func start(t testing.TB, n policy.Network, server string) (at string, p *Proxy) {
 	t.Helper()
 	m, err := n.Compile()
@@ -94,7 +94,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// try reports whether a host is reached.
+// try reports whether a host can be reached through the proxy.
 func try(t testing.TB, at, how, host string) bool {
 	t.Helper()
 	c, err := net.Dial("tcp", at)
@@ -114,7 +114,7 @@ func try(t testing.TB, at, how, host string) bool {
 		if err != nil {
 			return false
 		}
-		// The server is told the host that was judged.
+		// The server gets the host name that was judged.
 		return bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) && bytes.HasSuffix(answer, []byte(host))
 	}
 	name := strings.Trim(host, "[]")
@@ -134,7 +134,8 @@ func TestNoModeReachesNothing(t *testing.T) {
 	}
 }
 
-// TestOneRequest sends a second request behind the first: it goes nowhere.
+// TestOneRequest sends a second request after the first on the same connection,
+// which must not be forwarded.
 func TestOneRequest(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -197,7 +198,7 @@ func FuzzHTTP(f *testing.F) {
 		if err != nil || r.connect {
 			return
 		}
-		// A strict reader of another make reads the same, and one request.
+		// The strict parser of net/http reads the same, and only one request.
 		again, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(r.head), strings.NewReader(strings.Repeat("0\r\n\r\n", 3)))))
 		if err != nil {
 			return // the server refuses it
@@ -240,7 +241,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// BenchmarkThroughput moves bytes through the proxy and past it.
+// BenchmarkThroughput copies bytes through the proxy and, as the baseline,
+// directly.
 func BenchmarkThroughput(b *testing.B) {
 	const size = 64 << 20
 	l, err := net.Listen("tcp", "127.0.0.1:0")
