@@ -14,15 +14,16 @@ import (
 	"testing"
 )
 
-// A door is where somebody comes in: a listener, a server, a route of a mux, a
-// WebSocket, a handler of what a machine asks.
+// A door is a way in: a listener, a server, a route of a mux, a WebSocket, or a
+// handler of requests from a machine.
 type door struct {
 	n     int    // of its kind in the file
 	who   string // may come in, and to what
 	proof string // the test that tries others: file and name; "" where nobody else is on the other side
 }
 
-// own is a person's own computer, where the command that they run ends with them.
+// own marks a person's own computer, where a door closes when the command that
+// the person runs ends.
 const own = "programs of the computer on which a person runs the command: loopback"
 
 var doors = map[string]door{
@@ -36,7 +37,7 @@ var doors = map[string]door{
 	"internal/control/api/machines.go websocket":    {1, "PTY: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/control/api/ports.go websocket":       {1, "ports: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 
-	// What a machine asks of the server, over the connection that the server made.
+	// Requests from a machine, over the connection that the server made.
 	"internal/control/pod/pod.go handlers":        {1, "a machine, to git, tokens and traces", "internal/control/gateway/refuse_test.go TestHostileRequests"},
 	"internal/control/pod/serve.go server":        {1, "a machine, to the repositories and the branch of its run", "internal/control/gateway/refuse_test.go TestCredential"},
 	"internal/control/schedule/identity.go route": {1, "a machine, for a token that says whose it is", "internal/control/schedule/identity_test.go TestTokensAreOfTheAgentWhoseMachineAsks"},
@@ -45,8 +46,8 @@ var doors = map[string]door{
 	"internal/control/egress/serve.go server":     {1, "the same", ""},
 	"internal/control/egress/serve.go route":      {2, "the same", ""},
 
-	// In a machine, where agents' commands are. Nothing of it is reached from outside
-	// but by the one connection.
+	// In a machine, where agents' commands run. They can be reached from outside only through
+	// that one connection.
 	"internal/guest/pid1/control.go listener":        {1, "the server: a socket of root's", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/server.go server":           {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
 	"internal/guest/pid1/ports.go listener":          {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
@@ -71,9 +72,9 @@ var doors = map[string]door{
 	"cmd/aloft/demo_repo.go server":       {1, own, ""},
 }
 
-// TestDoors finds every door of the programs, and wants a row for each that says
-// who may come in, and a test that shows that others may not. The routes of the
-// API have theirs in internal/control/api/authorization_test.go.
+// TestDoors finds every door of the programs. Each needs a row that says who
+// may come in, and names a test that others may not. For the routes of the API,
+// these are in internal/control/api/authorization_test.go.
 func TestDoors(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
@@ -112,10 +113,10 @@ func TestDoors(t *testing.T) {
 	}
 }
 
-// testHelper are packages that only tests use.
+// testHelper matches packages that only tests use.
 var testHelper = regexp.MustCompile(`test(/|$)|/fake$`)
 
-// doorKind is what kind of door the node makes, "" if none.
+// doorKind returns the kind of door that the node makes, or "".
 func doorKind(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.CallExpr:

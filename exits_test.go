@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// An exit is where something leaves the server: a connection that it opens, or
-// words that it gives to another service.
+// An exit is a way out of the server: a connection that it opens, or text that
+// it gives to another service.
 type exit struct {
 	n     int    // of its kind in the file
 	what  string // leaves, and where to
@@ -64,9 +64,9 @@ var exits = map[string]exit{
 	"cmd/aloft/demo.go client":                             {1, fetched, ""},
 }
 
-// TestExits finds every place where something leaves the server, and wants a row
-// for each that says what does, and the test that privacy mode holds there. One
-// that is new is to be walked by TestPrivacy, unless nothing of a run is told.
+// TestExits finds every exit. Each needs a row that says what leaves the server
+// there, and names the test of privacy mode. A new exit must be added to
+// TestPrivacy, unless nothing of a run leaves there.
 func TestExits(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
@@ -106,8 +106,8 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// exitKind is what kind of exit the node is, "" if none: a client of another
-// service, or words that are made to be given away.
+// exitKind returns the kind of exit that the node makes, or "": a client of
+// another service, or text that is made to be given away.
 func exitKind(at string, n ast.Node) string {
 	is := func(e ast.Expr, names ...string) bool {
 		s, ok := e.(*ast.SelectorExpr)
@@ -156,7 +156,7 @@ func exitKind(at string, n ast.Node) string {
 	return ""
 }
 
-// calls reports whether the call is of that method of a field of that name.
+// calls reports whether the call is of the method of a field with that name.
 func calls(n *ast.CallExpr, method, of string) bool {
 	s, ok := n.Fun.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != method {

@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// notPrograms are functions and fields for which "git" is a word and no program.
+// notPrograms are functions and fields to which "git" is a word, not a program.
 var notPrograms = map[string]bool{"Join": true, "token": true, "credential": true, "Contains": true, "HasPrefix": true, "MatchString": true}
 
-// shellGit is git in a line of shell.
+// shellGit matches git in a shell command.
 var shellGit = regexp.MustCompile(`(^|[\n;&|(]|\$\()\s*git\s+[a-z-]`)
 
-// wordsOfGit are files in which git stands in texts for people, or among
+// wordsOfGit are files that mention git in texts for people, or among the
 // programs that an agent's command may name.
 var wordsOfGit = map[string]bool{
 	"internal/guest/pid1/programs.go":         true, // looks whether the machine has git
 	"internal/guest/checkout/project_hook.go": true, // finds and runs the project's own hooks, as the agent's user
 }
 
-// Git is started by package gitcmd alone, so that no place forgets what it turns
-// off. Tests start it as they like.
+// TestOnlyGitcmdStartsGit checks that only package gitcmd starts git, so that
+// no place forgets what it turns off. Tests may start it directly.
 func TestOnlyGitcmdStartsGit(t *testing.T) {
 	walk(t, func(file string) {
 		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "internal/gitcmd/") ||
@@ -43,8 +43,8 @@ func TestOnlyGitcmdStartsGit(t *testing.T) {
 	})
 }
 
-// startsGit finds where a file passes the program git to a function, or begins a
-// list of arguments with it, or has it in a line of shell.
+// startsGit returns where a file passes the program git to a function, begins a
+// list of arguments with it, or has it in a shell command.
 func startsGit(file *ast.File) (found []token.Pos) {
 	isGit := func(e ast.Expr) bool {
 		lit, ok := e.(*ast.BasicLit)

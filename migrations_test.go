@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMigrations wants the store's migrations numbered in a row: two that landed
-// at once with one number would keep every server from starting.
+// TestMigrations checks that the store's migrations are numbered consecutively.
+// Two with the same number would keep every server from starting.
 func TestMigrations(t *testing.T) {
 	files, err := filepath.Glob("internal/control/store/*/migrations/*.sql")
 	if err != nil || len(files) == 0 {

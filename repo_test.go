@@ -1,5 +1,5 @@
-// Package repo holds the tests that read the repository itself: its names, its
-// layers and its map.
+// Package repo contains the tests that read the repository itself: names,
+// architecture and documentation.
 package repo
 
 import (
@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"cmd/...":         {"..."}, // main packages put it together
 	"internal/server": {"..."}, // and this one, the parts of a server
 
-	// Nouns, each of which may know those above it.
+	// Nouns, each of which may import those above it.
 	"internal/fault":          {},
 	"internal/account":        {"internal/fault", "internal/allowance"},
 	"internal/conversation":   {},
@@ -55,11 +55,11 @@ var mayImport = map[string][]string{
 	// Compiles filters for the tests of those that embed them.
 	"internal/policy/calls/filter": {"internal/policy/calls"},
 
-	// What both wings use, and what speaks to neither.
+	// Used by both wings, and importing neither.
 	"internal/telemetry":               {},
 	"internal/telemetry/telemetrytest": {},
 
-	// What both wings speak.
+	// The protocols between the wings.
 	"internal/wire/...": {"internal/wire/..."},
 
 	// The control plane. Its generated types stop at control/pod.
@@ -149,7 +149,7 @@ var mayImport = map[string][]string{
 	"internal/guest/tool":          {"internal/atomicfile", "internal/gitcmd", "internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
-	// The terminal, and the tests' own.
+	// The command line, and helpers of tests.
 	"internal/client":       {"internal/wire/tunnel"},
 	"internal/cli":          {"internal/client"},
 	"internal/panel":        {"internal/cli", "internal/client"},
@@ -188,10 +188,10 @@ var nouns = []string{
 	"internal/mcp",
 }
 
-// noIO are standard packages that a noun has no use for.
+// noIO are standard packages that a noun must not import.
 var noIO = []string{"net", "net/http", "os", "os/exec", "database/sql", "io/fs", "syscall"}
 
-// vague are names that say where code was put and not what it is.
+// vague are package names that say where code is, and not what it is.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib", "types", "models", "interfaces", "core", "pkg"}
 
 func TestEveryPackageHasADoc(t *testing.T) {
@@ -234,7 +234,8 @@ func TestMayImportHasNoDeadLines(t *testing.T) {
 	}
 }
 
-// The wings are apart even where a line of mayImport were to say otherwise.
+// TestWingsNeverMeet checks that control and guest never import each other,
+// whatever mayImport says.
 func TestWingsNeverMeet(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, dep := range append(slices.Clone(p.ours), p.oursInTests...) {
@@ -311,7 +312,8 @@ func TestContributingNamesEveryMakeTarget(t *testing.T) {
 	}
 }
 
-// longFile is how many lines a file of Go may have without saying why.
+// longFile is the maximum number of lines of a Go file that does not say why it
+// is longer.
 const longFile = 500
 
 func TestFilesAreShort(t *testing.T) {
@@ -336,9 +338,9 @@ func TestSecurityNamesTestsThatAreThere(t *testing.T) {
 	}
 }
 
-// TestRunModeRowsHaveTests holds docs/reference/run-modes.md to the tests that it
-// names: each is there, and each subtest in its function, or as a line or a file
-// of the testdata beside it.
+// TestRunModeRowsHaveTests checks that the tests named in
+// docs/reference/run-modes.md exist: each function, and each subtest in its
+// function, or as a line or a file of its testdata.
 func TestRunModeRowsHaveTests(t *testing.T) {
 	rows := 0
 	for line := range strings.Lines(read(t, "docs/reference/run-modes.md")) {
@@ -361,7 +363,7 @@ func TestRunModeRowsHaveTests(t *testing.T) {
 	}
 }
 
-// missingTest says what is missing of a test of a package, "" if nothing.
+// missingTest says what is missing of a package's test, or returns "".
 func missingTest(t *testing.T, dir, name, subtest string) string {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/*_test.go")
@@ -385,7 +387,7 @@ func missingTest(t *testing.T, dir, name, subtest string) string {
 	return "there is no such test"
 }
 
-// hasText reports whether a function holds the text as a string of its own.
+// hasText reports whether a function contains the text as a string literal.
 func hasText(fn *ast.FuncDecl, text string) bool {
 	found := false
 	ast.Inspect(fn, func(n ast.Node) bool {
@@ -398,8 +400,8 @@ func hasText(fn *ast.FuncDecl, text string) bool {
 	return found
 }
 
-// inTestdata reports whether the text is the name of a file below a package's
-// testdata, or the first column of a line of one.
+// inTestdata reports whether the text is the name of a file in a package's
+// testdata, or the first column of a line in one.
 func inTestdata(t *testing.T, dir, text string) bool {
 	t.Helper()
 	found := false
@@ -489,8 +491,8 @@ func packages(t *testing.T) []*pkg {
 	return slices.SortedFunc(maps.Values(byDir), func(a, b *pkg) int { return strings.Compare(a.path, b.path) })
 }
 
-// walk calls do for every Go file of the repository but this package's, first
-// those that are no tests.
+// walk calls do for every Go file of the repository outside of this package,
+// tests last.
 func walk(t *testing.T, do func(file string)) {
 	t.Helper()
 	var tests []string

@@ -13,7 +13,8 @@ import (
 	"aloft/internal/cli"
 )
 
-// Tests the requests and the output of the commands for MCP servers.
+// TestMCPCommands tests the requests and the output of the commands for MCP
+// servers.
 func TestMCPCommands(t *testing.T) {
 	replies := map[string]string{
 		"GET /v1/mcp-servers": `{"items":[{"id":"mcp-1","name":"tickets","owner":"team","type":"http","url":"https://mcp.example.com/mcp"},

@@ -11,7 +11,8 @@ import (
 	"aloft/internal/cli"
 )
 
-// Tests the requests and the output of the commands for the team.
+// TestTeamCommands tests the requests and the output of the commands for the
+// team.
 func TestTeamCommands(t *testing.T) {
 	replies := map[string]string{
 		"GET /v1/members":             `{"items":[{"id":3,"email":"ada@example.com","firstName":"Ada","role":"admin","disabled":true}]}`,

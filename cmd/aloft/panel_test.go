@@ -43,7 +43,7 @@ func (term *terminal) press(keys ...string) {
 	term.do(append([]string{"send-keys"}, keys...)...)
 }
 
-// shows waits until the screen contains all of the words.
+// shows waits until the screen contains all of the texts.
 func (term *terminal) shows(words ...string) string {
 	term.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

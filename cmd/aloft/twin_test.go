@@ -50,7 +50,8 @@ var commandOf = map[string]string{
 	"openIDConfiguration": "[for programs]", "openIDKeys": "[for programs]",
 }
 
-// Every operation of /v1 has a command.
+// TestEveryOperationHasACommand checks that every operation of /v1 has a
+// command.
 func TestEveryOperationHasACommand(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/openapi.yaml")
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"aloft/internal/redact"
 )
 
-// BenchmarkTrue measures the command true: as a process of its own, and as a
-// call of Shell from the control plane's client to exec-daemon in a process of
-// its own, whose acknowledgement is not measured. The yardstick is in the same run.
+// BenchmarkTrue measures the command true as a call of Shell, from the control
+// plane's client to a real exec-daemon process. The acknowledgement is not
+// measured. The baseline, in the same run, is a process running true.
 func BenchmarkTrue(b *testing.B) {
 	b.Run("ForkExec", func(b *testing.B) {
 		path, err := exec.LookPath("true")
@@ -51,14 +51,14 @@ func BenchmarkTrue(b *testing.B) {
 	}
 	b.Run("Shell", func(b *testing.B) { call(b, bashCall("", "true")) })
 	b.Run("Shell/Process", func(b *testing.B) { call(b, bashCall("", "/bin/true")) })
-	// What the way there and back costs by itself.
+	// The baseline of the connection: a round trip without a tool.
 	b.Run("Write", func(b *testing.B) {
 		call(b, conversation.ToolCall{Name: "Write", Args: []byte(`{"path":"empty","contents":""}`)})
 	})
 }
 
-// medianOf runs work b.N times, with after each time what is not measured, and
-// reports the median, and what one in a hundred takes longer than.
+// medianOf runs work b.N times, each followed by after, which is not measured.
+// It reports the median and the 99th percentile.
 func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	b.Helper()
 	var took []time.Duration
@@ -79,9 +79,10 @@ func medianOf(b *testing.B, work func(i int) error, after func() error) {
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs/p99")
 }
 
-// BenchmarkAtOnce measures a hundred times true: as processes at once and one
-// after another, and as calls of Shell at once over one stream, whose commands
-// run one after another, since they are of one session.
+// BenchmarkAtOnce measures a hundred concurrent calls of Shell over one stream,
+// whose commands run one after another, since they share a session. The
+// baselines are a hundred processes running true, concurrently and one after
+// another.
 func BenchmarkAtOnce(b *testing.B) {
 	const calls = 100
 	all := func(b *testing.B, one func(i int) error) {
@@ -118,9 +119,9 @@ func BenchmarkAtOnce(b *testing.B) {
 	})
 }
 
-// BenchmarkOutput measures a command that prints 100 MB: into a pipe that is
-// read, and as a call of Shell that somebody listens to, with 200 secrets to be
-// looked for on both ends and without.
+// BenchmarkOutput measures a command that prints 100 MB, as a call of Shell
+// whose output is streamed, with and without 200 secrets to redact at both
+// ends. The baseline is a pipe that is read.
 func BenchmarkOutput(b *testing.B) {
 	const command = "head -c 100000000 /dev/zero | tr '\\0' x"
 	b.Run("Pipe", func(b *testing.B) {
@@ -169,8 +170,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkRead measures how long it takes to read 100 lines in the middle of a
-// file of 50 MB, which is in the page cache.
+// BenchmarkRead reads 100 lines in the middle of a file of 50 MB, which is in
+// the page cache.
 func BenchmarkRead(b *testing.B) {
 	d := start(b)
 	e := d.client()

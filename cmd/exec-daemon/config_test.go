@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// full gives every field a value, by flags: one that is not its usual one, where another is accepted.
+// full gives every flag a value, other than its default if it accepts one.
 var full = map[string]string{
 	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
 	"browser-enabled": "true", "cursor-self-control-enabled": "false", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": "",
@@ -138,8 +138,9 @@ func TestGhostModeIsTheDefault(t *testing.T) {
 	}
 }
 
-// What the agent was given, by a branch, a secret or a caller, is its commands' own:
-// no flag, no program and no folder of exec-daemon comes from it.
+// TestAgentsVariables checks that variables of the agent, whether a branch, a
+// secret or a request sets them, reach its commands only: they do not change
+// any flag, program or folder of exec-daemon.
 func TestAgentsVariables(t *testing.T) {
 	agents := map[string]string{"PATH": "/workspace/bin", "LD_PRELOAD": "/workspace/evil.so", "MARK": "1", "HOME": "/workspace", "TOKEN": "a-secret-of-the-agent"}
 	for _, o := range options {
@@ -174,8 +175,9 @@ func TestAgentsVariables(t *testing.T) {
 	}
 }
 
-// A flag that exec-daemon cannot heed is refused at the start, by flag and by
-// variable, and the error says why.
+// TestRefusedFlags checks that a flag that exec-daemon does not support is
+// refused at the start, as a flag and as a variable, and that the error says
+// why.
 func TestRefusedFlags(t *testing.T) {
 	refused := map[string]string{
 		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "chrome-executable-path": "/chrome",

@@ -21,8 +21,8 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// The real code-server, which `make editor` installs, is found and started, and
-// lets in nobody without the token that the caller was given.
+// TestCodeServer starts the real code-server, which `make editor` installs, and
+// checks that it refuses everybody without the token that the caller got.
 func TestCodeServer(t *testing.T) {
 	bin, err := filepath.Abs("../../.bin/code-server/bin")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// counted is a command that leaves a line in the file "ran", says so, and waits
-// for the file "go".
+// counted is a command that adds a line to the file "ran", prints "up", and
+// waits for the file "go".
 const counted = `echo x >> ran; echo up; until [ -e go ]; do sleep 0.02; done; echo over`
 
 // letGo lets counted end.
@@ -54,7 +54,8 @@ func TestCallOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// A server that died asks again, with a client of its own.
+// TestCallIsTakenUpByAnotherClient repeats a call of a server that died, with a
+// client of its own.
 func TestCallIsTakenUpByAnotherClient(t *testing.T) {
 	d := start(t)
 	first := d.client()
@@ -147,8 +148,9 @@ func TestAcknowledgedIsNeverRunAgain(t *testing.T) {
 	}
 }
 
-// A client that died after it had a result, and before it acknowledged it, leaves
-// a call that takes one of the daemon's places. The next client learns of it.
+// TestWhatAnotherClientLeft checks that the next client learns of calls that a
+// client left unacknowledged when it died, each of which takes one of the
+// daemon's slots.
 func TestWhatAnotherClientLeft(t *testing.T) {
 	d := start(t)
 	ctx := within(t)
@@ -177,7 +179,7 @@ func TestWhatAnotherClientLeft(t *testing.T) {
 	if known, err := d.client().Known(ctx); err != nil || len(known) != 0 {
 		t.Errorf("after that it knows %q, %v", known, err)
 	}
-	// The call that ran was aborted: it does not hold up the shell.
+	// The running call was aborted, so it does not block the shell.
 	if res, _, err := second.Call(ctx, bashCall("next", "echo fine"), nil); err != nil || res.Error {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -253,14 +255,14 @@ func TestAbort(t *testing.T) {
 	if err != nil || !res.Error || !strings.Contains(res.Text, "pressed stop") {
 		t.Errorf("%+v, %v", res, err)
 	}
-	// What was not to be done any more is not begun.
+	// A call whose context has ended is not started.
 	if _, _, err := e.Call(ctx, bashCall("late", "echo x >> ran"), nil); !errors.Is(err, errStop) {
 		t.Errorf("%v, want the cause", err)
 	}
 	if err := e.Ack(within(t), "c1"); err != nil || d.lines("ran") != 0 {
 		t.Errorf("%v; ran %d times", err, d.lines("ran"))
 	}
-	// A machine that is away does not answer; the cause does.
+	// While the machine is not reachable, the error is the context's cause.
 	if err := d.signal(syscall.SIGKILL); err == nil {
 		t.Error("killed, and it ended well")
 	}
@@ -283,7 +285,7 @@ func TestSlowListener(t *testing.T) {
 	slow.Go(func() {
 		var once sync.Once
 		last := uint64(0)
-		// Output in many deltas, while nobody listens.
+		// Output in many deltas, which nobody reads.
 		loud := bashCall("loud", `for i in {1..3000}; do printf '%01000d\n' $i; done; touch loud-is-over`)
 		res, _, err := e.Call(ctx, loud, func(delta pod.Delta) {
 			if delta.Seq <= last {
@@ -350,12 +352,13 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// No command may read the token, in its own environment or in the daemon's.
+// TestCommandsDoNotSeeTheToken checks that no command can read the token, from
+// its own environment or the daemon's.
 func TestCommandsDoNotSeeTheToken(t *testing.T) {
 	need.Root(t) // to become another
 	const agent = 1000
 	d := start(t, func(d *daemon) {
-		// The test's own binary is where no other user may look.
+		// The test binary is in a folder that other users cannot read.
 		d.program = filepath.Join(d.workspace, "exec-daemon")
 		b, err := os.ReadFile(os.Args[0])
 		if err == nil {
@@ -387,7 +390,7 @@ func TestStopsAtATerm(t *testing.T) {
 			d.start()
 		})
 	})
-	// It was killed in good order, so its result is known.
+	// The daemon stopped the command in an orderly way, so its result is known.
 	if err != nil || !res.Error || !strings.Contains(res.Text, "stopping") {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -409,8 +412,8 @@ func TestEveryGuestToolIsThere(t *testing.T) {
 	}
 }
 
-// The tools that keep something from call to call work through the daemon, and
-// bring nothing down when it ends.
+// TestToolsThatKeepSomething calls the tools that keep state between calls,
+// through the daemon, and checks that none of them fails when the daemon stops.
 func TestToolsThatKeepSomething(t *testing.T) {
 	need.Command(t, "rg")
 	need.Command(t, "git")

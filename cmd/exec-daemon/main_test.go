@@ -22,7 +22,7 @@ import (
 	"aloft/internal/need"
 )
 
-// beMain makes the test's own binary exec-daemon, so that a test can kill it.
+// beMain makes the test binary act as exec-daemon, so that a test can kill it.
 const beMain = "TEST_BE_EXEC_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 var token = strings.Repeat("0123456789abcdef", 4)
 
-// daemon is a process of exec-daemon, and the line to it.
+// daemon is an exec-daemon process and a client of it.
 type daemon struct {
 	t         testing.TB
 	workspace string
@@ -69,7 +69,7 @@ type daemon struct {
 func start(t testing.TB, settings ...func(*daemon)) *daemon {
 	t.Helper()
 	need.Command(t, "bash")
-	// Commands that outlive a killed daemon may still write here.
+	// Commands that outlive a killed daemon may still write to the folder.
 	workspace, err := os.MkdirTemp("", "exec-daemon-test-*")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func start(t testing.TB, settings ...func(*daemon)) *daemon {
 	return d
 }
 
-// start runs exec-daemon until it listens.
+// start starts exec-daemon and waits until it listens.
 func (d *daemon) start() {
 	d.t.Helper()
 	cmd := exec.Command(d.program, "serve", "--port", "0", "--pty-websocket-port", "0", "--state-dir", d.state, "--workspace", d.workspace,
@@ -122,7 +122,7 @@ func (d *daemon) start() {
 	d.t.Fatalf("exec-daemon does not listen: %v", cmd.Wait())
 }
 
-// signal ends the process and returns how it ended.
+// signal sends the signal and returns the error with which the process exited.
 func (d *daemon) signal(s syscall.Signal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +174,7 @@ func (d *daemon) lines(name string) int {
 	return bytes.Count(b, []byte("\n"))
 }
 
-// within bounds a test that would otherwise hang.
+// within returns a context that ends a test that would otherwise hang.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

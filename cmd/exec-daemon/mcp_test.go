@@ -22,7 +22,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// serveMCP is a small server of MCP.
+// serveMCP runs a small MCP server.
 func serveMCP() error {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	type in struct {
@@ -47,8 +47,9 @@ func serveMCP() error {
 	return s.Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// A daemon with --mcp-config runs the servers there and calls their tools; what they
-// say is treated as any tool's output is.
+// TestMCPServers checks that a daemon with --mcp-config runs the servers in
+// that file and calls their tools, and that their output is treated like any
+// tool's.
 func TestMCPServers(t *testing.T) {
 	self, err := filepath.Abs(os.Args[0])
 	if err != nil {
@@ -110,7 +111,7 @@ func TestMCPServers(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(d.workspace, "sub", "notes.txt")); err != nil || string(data) != "buy milk" {
 		t.Errorf("%q, %v", data, err)
 	}
-	// A link inside that leads out is not followed.
+	// A link inside the workspace that leads out is not followed.
 	if err := os.Symlink(t.TempDir(), filepath.Join(d.workspace, "out")); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +120,9 @@ func TestMCPServers(t *testing.T) {
 	}
 }
 
-// A server in the sandbox writes in the workspace, nowhere else, and reaches nothing,
-// whoever it runs as; without the sandbox it could do either.
+// TestMCPServersInTheSandbox checks that a server in the sandbox can write only
+// in the workspace and has no network, as root and as another user. Without the
+// sandbox it can do both.
 func TestMCPServersInTheSandbox(t *testing.T) {
 	need.Root(t) // to become another
 	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated")
 
-// The page is made from the table.
+// TestReference checks that the page is generated from the table.
 func TestReference(t *testing.T) {
 	const page = "../../docs/reference/exec-daemon.md"
 	if *update {
@@ -36,8 +36,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Each row is true of the program: it takes the flag, says the default, and
-// refuses what it cannot be.
+// TestOptionsAreTheDaemons compares each row with the program: it accepts the
+// flag, prints the default, and refuses invalid values.
 func TestOptionsAreTheDaemons(t *testing.T) {
 	help := program(t, "serve", "--help")
 	for _, o := range options {
@@ -68,7 +68,7 @@ func TestOptionsAreTheDaemons(t *testing.T) {
 	}
 }
 
-// program runs exec-daemon to its end and returns what it said.
+// program runs exec-daemon until it exits, and returns its output.
 func program(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -82,7 +82,8 @@ func program(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// A daemon with every switch on answers on both ports, to its token only.
+// TestBothPorts checks that a daemon with every option enabled answers on both
+// ports, and only with its token.
 func TestBothPorts(t *testing.T) {
 	d := start(t, func(d *daemon) {
 		for _, o := range options {

@@ -15,8 +15,8 @@ import (
 	"aloft/internal/vnctest"
 )
 
-// A recording survives the end of the daemon that began it, be it killed or told to
-// stop: the one after it saves what there is, once.
+// TestRecordingOutlivesTheDaemon checks that after a daemon was killed or
+// stopped, the next one saves the recording up to then, once.
 func TestRecordingOutlivesTheDaemon(t *testing.T) {
 	need.Command(t, "ffmpeg")
 	display := vnctest.Start(t, 320, 200).Display
@@ -76,7 +76,8 @@ func TestRecordingOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// Without their switches, or a desktop, the daemon says that it lacks the tools.
+// TestRecordingIsLacking checks that a daemon without the flags or a desktop
+// reports that it lacks the tools.
 func TestRecordingIsLacking(t *testing.T) {
 	for _, more := range [][]string{nil, {"--record-screen-enabled", "--computer-use-enabled"}} {
 		d := start(t, func(d *daemon) { d.more, d.env = more, []string{"DISPLAY="} })

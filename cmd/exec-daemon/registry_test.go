@@ -22,8 +22,9 @@ var (
 	registryName = regexp.MustCompile(`\[(\w+)\]`)
 )
 
-// Each row of the registry in the reference is true of a daemon that runs: it
-// has the tools that act in the machine, and says of the others what they need.
+// TestRegistryOfTheRunningDaemon compares each row of the registry in the
+// reference with a running daemon: it has the tools that act in the machine,
+// and says what the others need.
 func TestRegistryOfTheRunningDaemon(t *testing.T) {
 	need.Command(t, "rg")
 	page, err := os.ReadFile("../../docs/reference/tools.md")
@@ -81,7 +82,8 @@ func TestRegistryOfTheRunningDaemon(t *testing.T) {
 	}
 }
 
-// withArguments is a call of the tool with empty arguments; nil if there are none.
+// withArguments returns a call of the tool with empty arguments, or nil if the
+// tool has none.
 func withArguments(of protoreflect.FieldDescriptor, name string) *agentv1.ToolCall {
 	call := new(agentv1.ToolCall)
 	variant := call.ProtoReflect().Mutable(of).Message()

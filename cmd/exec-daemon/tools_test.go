@@ -18,7 +18,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// call makes a call that must be answered.
+// call makes a call that must return a result.
 func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.Result {
 	t.Helper()
 	text, err := json.Marshal(args)
@@ -32,8 +32,8 @@ func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.
 	return res
 }
 
-// A command of Shell that takes long holds up no other tool, and the commands
-// that come meanwhile run after it, in turn: they share a session.
+// TestOtherToolsDoNotWaitForShell checks that a long command of Shell delays no
+// other tool. Further commands wait for it, since they share a session.
 func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	need.Command(t, "rg")
 	d := start(t)
@@ -100,8 +100,9 @@ func TestOtherToolsDoNotWaitForShell(t *testing.T) {
 	}
 }
 
-// TestBackgroundShells has a subagent's commands wait for no other's, begin where
-// the agent began, and be found by nobody but it.
+// TestBackgroundShells checks that a subagent's commands do not wait for other
+// agents' commands, start in the agent's first folder, and cannot be found by
+// other agents.
 func TestBackgroundShells(t *testing.T) {
 	d := start(t)
 	e := d.client()
@@ -142,7 +143,8 @@ func TestBackgroundShells(t *testing.T) {
 	}
 }
 
-// TestBackgroundOverTheWire talks with a command over a restart of exec-daemon.
+// TestBackgroundOverTheWire talks to a background command across a restart of
+// exec-daemon.
 func TestBackgroundOverTheWire(t *testing.T) {
 	d := start(t)
 	e := d.client()
@@ -166,13 +168,14 @@ func TestBackgroundOverTheWire(t *testing.T) {
 	}
 	_ = d.signal(syscall.SIGKILL)
 	d.start()
-	// Its input ended with exec-daemon; its exit code is known all the same.
+	// Its input was closed when exec-daemon ended, but its exit code is known.
 	if res = call(t, e, "b4", "Await", map[string]any{"pids": []int{pid}}); res.Error || !strings.Contains(res.Text, "has ended with exit code 5") {
 		t.Errorf("after the restart: %+v", res)
 	}
 }
 
-// TestLongResultOverTheWire is cut, and the whole of it can be read.
+// TestLongResultOverTheWire checks that a long result is truncated and can be
+// read completely.
 func TestLongResultOverTheWire(t *testing.T) {
 	d := start(t)
 	e := d.client()
@@ -200,7 +203,8 @@ func TestLongResultOverTheWire(t *testing.T) {
 	}
 }
 
-// TestFetchOverTheWire is refused before it reaches the daemon's own port.
+// TestFetchOverTheWire checks that a fetch from the daemon's own port is
+// refused before it connects.
 func TestFetchOverTheWire(t *testing.T) {
 	d := start(t)
 	res := call(t, d.client(), "f1", "Fetch", map[string]any{"url": "http://" + d.addr + "/"})
@@ -209,7 +213,7 @@ func TestFetchOverTheWire(t *testing.T) {
 	}
 }
 
-// TestPDFOverTheWire is read by exec-daemon's own binary.
+// TestPDFOverTheWire checks that exec-daemon's own binary reads a PDF.
 func TestPDFOverTheWire(t *testing.T) {
 	d := start(t)
 	if err := os.WriteFile(filepath.Join(d.workspace, "a.pdf"), []byte("%PDF-1.4\nnothing\n"), 0o600); err != nil {

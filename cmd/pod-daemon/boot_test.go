@@ -115,7 +115,8 @@ func TestBootAfterPowerCut(t *testing.T) {
 	}
 }
 
-// A clone that a power cut left half done is made anew.
+// TestBootOverHalfAClone checks that a clone that a power failure left
+// incomplete is made again.
 func TestBootOverHalfAClone(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -217,7 +218,7 @@ func TestBootFails(t *testing.T) {
 				t.Errorf("the credential is told: %v", err)
 			}
 			t.Logf("after %v: %v", time.Since(begun), err)
-			// A failed boot can be mended.
+			// A failed boot can be repeated once the cause is fixed.
 			if tt.tmp == "" {
 				if ready := m.mustBoot(c, pod.Checkout{}); ready.Branch != "main" {
 					t.Errorf("then: %+v", ready)
@@ -255,7 +256,8 @@ func TestBootTellsWhyExecDaemonFails(t *testing.T) {
 	}
 }
 
-// Who kills exec-daemon before it listens has not made it fail, unless they go on.
+// TestBootOutlivesItsExecDaemon checks that killing exec-daemon before it
+// listens does not fail the boot, unless it happens repeatedly.
 func TestBootOutlivesItsExecDaemon(t *testing.T) {
 	t.Parallel()
 	for times, fails := range map[string]bool{"xx": false, "xxxxxxxxxxxx": true} {

@@ -14,7 +14,7 @@ import (
 
 const cgroupChild = "ALOFT_TEST_LEAVE_CGROUP"
 
-// leaveChild is the process of TestLeaveRootCgroup.
+// leaveChild is the main function of TestLeaveRootCgroup's child process.
 func leaveChild(dir string) int {
 	err := leaveRootCgroup(dir)
 	where, failed := os.ReadFile("/proc/self/cgroup")

@@ -21,8 +21,9 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// In a real container: the user, the environment and a tool call are what the
-// agent is promised, and a restart of the machine finds the clone.
+// TestContainer checks in a real container that the user, the environment and a
+// tool call are as documented, and that the clone is still there after a
+// restart.
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -96,7 +97,7 @@ func TestContainer(t *testing.T) {
 	if f.tip("aloft/x-1") != before.BaseCommit {
 		t.Error("the branch is not on the forge")
 	}
-	// What the kernel kills for want of memory is reported as that.
+	// A process that the kernel kills for lack of memory is reported as such.
 	p := planeOf(t, m, nil)
 	if _, err := p.StartProcess(t.Context(), connect.NewRequest(&podv1.StartProcessRequest{
 		Name: "hog", Command: []string{"awk", `BEGIN { x = "x"; while (1) x = x x }`}, Restart: podv1.Restart_RESTART_NEVER,

@@ -15,10 +15,11 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// windows is a command that ends when a window manager is at work.
+// windows is a command that waits until a window manager runs.
 const windows = `until xprop -root _NET_SUPPORTING_WM_CHECK | grep -q "window id"; do sleep 0.05; done`
 
-// The desktop is there for whoever comes to the display, and is not for nobody.
+// TestDesktopIsStartedByWhoComes checks that the desktop starts when a program
+// connects to the display, and not before.
 func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "Xtigervnc")
@@ -65,8 +66,8 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 
 	run(windows)
 
-	// One that is killed is followed by another on the same socket, and so is
-	// what was on its screen.
+	// If the VNC server is killed, another one listens on the same socket, and the programs on
+	// its screen are restarted.
 	first := vnc().GetPid()
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "desktop-vnc", Signal: "SIGKILL"})); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	run("xdpyinfo")
 	run(windows)
 
-	// Booting again is nothing to it.
+	// Another boot does not affect it.
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	second := vnc().GetPid()
 	run("xdpyinfo")
@@ -89,7 +90,8 @@ func TestDesktopIsStartedByWhoComes(t *testing.T) {
 	}
 }
 
-// The port of VNC starts it, too, and heeds what the agent has said of the screen.
+// TestDesktopIsStartedByItsPort checks that a connection to the VNC port starts
+// the desktop too, with the agent's screen settings.
 func TestDesktopIsStartedByItsPort(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "Xtigervnc")

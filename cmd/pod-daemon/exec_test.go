@@ -12,7 +12,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// The real exec-daemon, reached as the loop reaches it, over its own death.
+// TestToolCall calls a tool of the real exec-daemon as the loop does, and
+// continues after exec-daemon was killed.
 func TestToolCall(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

@@ -45,7 +45,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// text is a buffer that may be read while it is written.
+// text is a buffer that is safe for concurrent use.
 type text struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 
 const token = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-// aMachine is a pod-daemon in namespaces of its own, as PID 1, on a disk that
+// aMachine is a pod-daemon as PID 1 of its own namespaces, on a disk that
 // outlives it.
 type aMachine struct {
 	t    *testing.T
@@ -112,7 +112,8 @@ func (m *aMachine) start() {
 	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET)
 }
 
-// startOnHostNetwork does the same, reachable by TCP from here.
+// startOnHostNetwork does the same in the host's network namespace, where the
+// test can reach it by TCP.
 func (m *aMachine) startOnHostNetwork() {
 	m.t.Helper()
 	m.startIn(syscall.CLONE_NEWPID | syscall.CLONE_NEWNS)
@@ -120,7 +121,7 @@ func (m *aMachine) startOnHostNetwork() {
 
 func (m *aMachine) startIn(namespaces uintptr) {
 	m.t.Helper()
-	// These are its own, as in a machine, and nobody's before.
+	// As in a machine, these folders belong to pod-daemon alone, and are empty.
 	script := `mount --make-rprivate / && mount -t proc proc /proc && ` +
 		`for d in /tmp/aloft /tmp/.X11-unix; do mkdir -p $d && mount -t tmpfs -o mode=1777 tmpfs $d || exit 1; done && `
 	if m.tmp != "" {
@@ -157,7 +158,7 @@ func (m *aMachine) run(cmd *exec.Cmd, attr *syscall.SysProcAttr) {
 	}()
 }
 
-// kill is the machine's power cut.
+// kill simulates a power failure.
 func (m *aMachine) kill() {
 	if m.cmd == nil {
 		return
@@ -170,7 +171,7 @@ func (m *aMachine) kill() {
 	m.cmd = nil
 }
 
-// Its methods make it a machine.Machine, as far as Dial needs one.
+// The following methods implement machine.Machine, as far as Dial needs it.
 func (m *aMachine) ID() string                    { return "m-test" }
 func (m *aMachine) Wait(context.Context) error    { return nil }
 func (m *aMachine) Restart(context.Context) error { return nil }
@@ -185,7 +186,7 @@ func (m *aMachine) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
-// eventually tries until it succeeds or ctx ends.
+// eventually repeats try until it succeeds or ctx ends.
 func eventually(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -202,7 +203,7 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// until fails the test unless what comes true in time.
+// until fails the test unless try succeeds in time. what names it in the error.
 func until(t *testing.T, what string, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -224,7 +225,7 @@ func (m *aMachine) dial(git http.Handler) *pod.Conn {
 	return c
 }
 
-// boot boots with what the test asks, and returns the ends of the steps too.
+// boot boots the machine, and returns the result and the ends of the steps.
 func (m *aMachine) boot(c *pod.Conn, co pod.Checkout) (pod.Ready, map[string]pod.Step, error) {
 	m.t.Helper()
 	steps := make(map[string]pod.Step)
@@ -287,13 +288,14 @@ func (s *shell) try(command string) (string, error) {
 
 const repoURL = "https://git.example.com/o/r.git"
 
-// forge is a git server behind a gateway that knows one credential.
+// forge is a git server behind a gateway that accepts one credential.
 type forge struct {
 	t    *testing.T
 	root string
 }
 
-// newForge has a repository of two commits, a branch and a tag.
+// newForge returns a forge with a repository of two commits, a branch and a
+// tag.
 func newForge(t *testing.T) *forge {
 	t.Helper()
 	f := &forge{t, t.TempDir()}

@@ -30,7 +30,7 @@ import (
 	"aloft/internal/wire/podv1/podv1connect"
 )
 
-// plane speaks with a machine as a control plane of a later day would: every
+// plane talks to a machine as a future control plane might: it uses every
 // service of pod.v1, and streams that the machine opens.
 type plane struct {
 	podv1connect.ManagementServiceClient
@@ -135,7 +135,8 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// A signal kills it; it comes back, and what it had left behind is gone.
+	// After a signal has killed it, it is restarted, and the processes that it had left behind
+	// are gone.
 	sh := m.shell(c)
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "web", Signal: "SIGKILL"})); err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// One that ends well is not started again; its logs end.
+	// A process that exits successfully is not restarted, and its logs end.
 	if _, err := start(&podv1.StartProcessRequest{Name: "once", Command: []string{"sh", "-c", "echo a; echo b; printf c"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestKeptProcesses(t *testing.T) {
 		}
 		return nil
 	})
-	// exec-daemon's death leaves it alone, with what it has left behind.
+	// The end of exec-daemon affects neither the process nor what it has left behind.
 	before := p.named(t, "web").GetPid()
 	execPID := p.named(t, "exec-daemon").GetPid()
 	if _, err := p.SignalProcess(t.Context(), connect.NewRequest(&podv1.SignalProcessRequest{Name: "exec-daemon", Signal: "9"})); err != nil {
@@ -193,7 +194,7 @@ func TestKeptProcesses(t *testing.T) {
 		stats.Msg.GetDisks()[0].GetSizeBytes() == 0 || stats.Msg.GetMemoryLimitBytes() == 0 {
 		t.Errorf("%v, %v", stats, err)
 	}
-	// Stopped, it is gone with all of it, and stays so.
+	// After a stop, it is gone with all its processes, and is not restarted.
 	if res, err := p.StopProcess(t.Context(), connect.NewRequest(&podv1.StopProcessRequest{Name: "web"})); err != nil || res.Msg.GetProcess().GetState() != podv1.Process_STATE_ENDED {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -213,7 +214,8 @@ func TestKeptProcesses(t *testing.T) {
 	}
 }
 
-// Terminals go on when exec-daemon dies, with what was left to itself in them.
+// TestTerminalsOutliveExecDaemon checks that terminals go on when exec-daemon
+// dies, with their background processes.
 func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
@@ -250,7 +252,7 @@ func TestTerminalsOutliveExecDaemon(t *testing.T) {
 	if got := sh.run("pgrep -fa '^sleep [89]0' | cut -d' ' -f2- | sort | tr '\\n' ,; tmux list-sessions -F '#{session_name}'"); got != "sleep 801,sleep 802,sleep 803,work" {
 		t.Errorf("%q", got)
 	}
-	// tmux itself is started again.
+	// tmux itself is restarted.
 	terminals := p.named(t, "terminals").GetPid()
 	sh.run("tmux kill-server")
 	until(t, "tmux runs again", func() error {
@@ -319,7 +321,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s: %d %q", path, code, got)
 		}
 	}
-	// The agent's user may ask, by the variable that is known for it.
+	// The agent's user may request tokens, through the documented variable.
 	sh := m.shell(c)
 	if got := sh.run(`curl -s --unix-socket "$CURSOR_AGENT_SOCKET" http://x/v1/meta-data/turn/model`); got != "m" {
 		t.Errorf("%q", got)
@@ -327,7 +329,7 @@ func TestMetadata(t *testing.T) {
 	if code, got := ask("POST", "/v1/tokens/oidc", `{}`); code != 400 {
 		t.Errorf("%d %q", code, got)
 	}
-	// A control plane without tokens; then one with.
+	// First a control plane without tokens, then one with tokens.
 	if code, got := ask("POST", "/v1/tokens/oidc", `{"aud":"https://x"}`); code != 503 || !strings.Contains(got, "try again") {
 		t.Errorf("%d %q", code, got)
 	}
@@ -347,11 +349,12 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// gRPC's own client works both ports, with the right credential only.
+// TestGRPC uses both ports with the client of grpc-go, which must work with the
+// right credential only.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
-	// Ports of the test's own, in the host's network: gRPC's client is here.
+	// The ports are in the host's network, since the gRPC client runs here.
 	free := freeAddrs(t, 5)
 	git, exec0, manage, insidePort := free[0], free[1], free[2], free[3]
 	m.more = []string{"--git-listen", git, "--exec-addr", exec0, "--manage-listen", manage, "--inside-listen", insidePort, "--pty-addr", free[4]}
@@ -404,7 +407,7 @@ func TestGRPC(t *testing.T) {
 	if err := call(insidePort, within, "/pod.v1.InsideService/RefreshToken", &podv1.RefreshTokenRequest{Audience: "x"}, new(podv1.RefreshTokenResponse)); status.Code(err) != codes.Unavailable {
 		t.Errorf("%v", err)
 	}
-	// An artifact, streamed.
+	// Upload an artifact as a stream.
 	upload := func(name string, pieces ...string) error {
 		t.Helper()
 		conn, err := grpc.NewClient("passthrough:///"+insidePort, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -437,7 +440,7 @@ func TestGRPC(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(m.disk, "artifacts/shots/a/one.txt")); err != nil || !bytes.Equal(b, []byte("hello world")) {
 		t.Errorf("%q, %v", b, err)
 	}
-	// The agent cannot lead the upload, which root does, out of the folder.
+	// The agent cannot make the upload, which runs as root, leave the folder.
 	sh := m.shell(c)
 	sh.run("ln -s /etc " + m.disk + "/artifacts/out; ln -s /etc/passwd " + m.disk + "/artifacts/file")
 	for _, name := range []string{"../x", "/etc/x", "out/x", "", "."} {
@@ -464,7 +467,7 @@ func (p *plane) setOne(t *testing.T, path, value string) error {
 	return err
 }
 
-// freeAddrs returns addresses that nobody has, none twice.
+// freeAddrs returns different addresses on which nothing listens.
 func freeAddrs(t *testing.T, n int) (all []string) {
 	t.Helper()
 	for range n {

@@ -31,7 +31,7 @@ func chown(t *testing.T, dir string) {
 	}
 }
 
-// zombies counts them, seen from inside.
+// zombies counts the zombies that are visible inside the machine.
 const zombies = `cat /proc/[0-9]*/stat 2>/dev/null | awk '$3=="Z"' | wc -l`
 
 func TestOrphans(t *testing.T) {
@@ -41,8 +41,8 @@ func TestOrphans(t *testing.T) {
 	c := m.dial(f)
 	m.mustBoot(c, pod.Checkout{Branch: "b"})
 	sh := m.shell(c)
-	// While ten thousand orphans come, as many as in a busy minute, the daemon's
-	// own children (git) must not lose their status to the reaping.
+	// While ten thousand orphans end, as many as in a busy minute, reaping must not take the
+	// exit status of the daemon's own children (git).
 	var work sync.WaitGroup
 	work.Go(func() {
 		sh.run(`for i in $(seq 10000); do (: & ) ; done`)
@@ -87,7 +87,7 @@ func TestExecDaemonKilled(t *testing.T) {
 	if _, err := sh.try("kill -9 $PPID"); err == nil {
 		t.Error("the stream outlived exec-daemon")
 	}
-	// A stream waits for the next one, unless the dying one still took it.
+	// A stream waits for the next exec-daemon, unless the dying one still accepted it.
 	var left string
 	until(t, "exec-daemon is there again", func() (err error) {
 		left, err = m.shell(c).try("pgrep -c -x sleep || true")
@@ -136,7 +136,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A machine that hangs is noticed, and holds nobody up meanwhile.
+// TestHang checks that a hanging exec-daemon is noticed, and that nobody waits
+// for it meanwhile.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -169,8 +170,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// Outside a container it is a process among others, and adopts what its
-// children leave.
+// TestOrdinaryProcess runs pod-daemon outside a container, where it must adopt
+// the orphans of its children.
 func TestOrdinaryProcess(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

@@ -34,8 +34,8 @@ const referencePage = "../../docs/reference/machine.md"
 // nobody listens on a port that a program may know from elsewhere.
 const nobody = "nobody"
 
-// Ports of a machine, all on loopback: nothing outside reaches them but through
-// the control plane.
+// ports are the ports of a machine. All are on loopback and can be reached from
+// outside only through the control plane.
 var ports = []struct {
 	port       uint16
 	by, serves string
@@ -52,8 +52,9 @@ var ports = []struct {
 	{50052, "pod-daemon", "`pod.v1.InsideService`, for the agent's user: `ALOFT_INSIDE_TOKEN_FILE` names the file of the token", ""},
 }
 
-// An rpcRow is what an RPC does, a request of it, and the code of the answer to
-// that: "" for success. What a fresh machine cannot do says so by its code.
+// rpcRow says what an RPC does, and gives a request and the code of its
+// response ("" for success). What a new machine cannot do yet returns an error
+// code.
 type rpcRow struct{ does, request, code string }
 
 var rpcs = map[string]rpcRow{
@@ -108,8 +109,8 @@ var rpcs = map[string]rpcRow{
 	"pod.v1.PodService/Shutdown":                         {"stops every process, and the machine", `{}`, ""},
 }
 
-// Files of the two packages, whose services the page lists in this order, and
-// where each is served.
+// The files of the two packages, whose services the page lists in this order,
+// and where each is served.
 var (
 	services = []protoreflect.FileDescriptor{
 		agentv1.File_agent_v1_control_service_proto, agentv1.File_agent_v1_exec_service_proto, agentv1.File_agent_v1_file_service_proto, agentv1.File_agent_v1_terminal_service_proto,
@@ -122,8 +123,8 @@ var (
 	}
 )
 
-// Variables of the commands that an agent runs. A value of "*" is whatever it
-// is; one that a later part brings must not be there.
+// variables are those of the commands that an agent runs. The value "*" stands
+// for any value. A variable that a later step sets must not exist yet.
 var variables = []struct{ name, value, means, later string }{
 	{"CURSOR_AGENT", "1", "this is an agent's machine", ""},
 	{"DISPLAY", ":1", "the desktop, which starts when a program connects to it; set, like the desktop's other variables, if the image has Xtigervnc", ""},
@@ -215,7 +216,8 @@ func kindOf(m protoreflect.MethodDescriptor) string {
 	return "unary"
 }
 
-// The page is made from the tables, and the tables know every RPC.
+// TestReference checks that the page is generated from the tables, and that the
+// tables have every RPC.
 func TestReference(t *testing.T) {
 	seen := map[string]bool{}
 	for _, file := range services {
@@ -245,7 +247,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Each row is true of daemons that run.
+// TestReferenceOfRunningDaemons compares each row with running daemons.
 func TestReferenceOfRunningDaemons(t *testing.T) {
 	t.Parallel()
 	need.Command(t, "tmux")
@@ -257,7 +259,7 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// A user whom the host gives a shell: nobody has none, so nobody's terminals end at once.
+	// The user needs a shell on the host: nobody has none, so its terminals would end at once.
 	m.more = []string{"--exec-daemon", filepath.Join(dir, "exec-daemon"), "--user", "root"}
 	m.start()
 	c := m.dial(f)
@@ -313,7 +315,8 @@ func TestReferenceOfRunningDaemons(t *testing.T) {
 	}
 }
 
-// inOrder are a service's methods, those that need what others make after them.
+// inOrder returns a service's methods, with those last that need what others
+// create.
 func inOrder(s protoreflect.ServiceDescriptor) (list []protoreflect.MethodDescriptor) {
 	var ends []protoreflect.MethodDescriptor
 	for i := range s.Methods().Len() {
@@ -327,7 +330,8 @@ func inOrder(s protoreflect.ServiceDescriptor) (list []protoreflect.MethodDescri
 	return append(list, ends...)
 }
 
-// daemons are those of one machine, reached as the control plane does.
+// daemons are the daemons of one machine, with the connections that the control
+// plane would use.
 type daemons struct {
 	t      *testing.T
 	m      *aMachine
@@ -335,7 +339,7 @@ type daemons struct {
 	tokens map[string]string // by stream
 }
 
-// answers connects to a port of the machine's loopback.
+// answers connects to a loopback port of the machine.
 func (d *daemons) answers(port uint16) error {
 	conn, err := d.plane.Open(d.t.Context(), mux.Port(port))
 	if err != nil {
@@ -349,7 +353,7 @@ func (d *daemons) answers(port uint16) error {
 	return err
 }
 
-// environment compares what a command sees with the table.
+// environment compares the variables that a command gets with the table.
 func (d *daemons) environment(c *pod.Conn) {
 	d.t.Helper()
 	e := pod.NewExec(c.OpenExec, token)
@@ -380,8 +384,8 @@ func (d *daemons) environment(c *pod.Conn) {
 	}
 }
 
-// call makes a request by hand, in Connect's JSON, and returns the code of its
-// answer: "" for success, "cut" where the machine went away.
+// call sends a request as Connect JSON, and returns the code of its response:
+// "" for success, "cut" if the connection broke.
 func (d *daemons) call(stream, token, procedure, request string, streaming bool) (code string) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)

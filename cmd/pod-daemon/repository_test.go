@@ -57,7 +57,7 @@ func TestCommitPushDiff(t *testing.T) {
 		t.Error("main has moved")
 	}
 
-	// Another machine takes over from the pushed branch.
+	// Another machine continues from the pushed branch.
 	n := newMachine(t)
 	n.start()
 	if after := n.mustBoot(n.dial(f), pod.Checkout{Branch: "aloft/x-1", Resume: true}); after.BaseCommit != ready.BaseCommit || after.Branch != "aloft/x-1" {
@@ -136,8 +136,8 @@ func TestCommitPastAHook(t *testing.T) {
 }
 
 // TestHooksInTheSandbox has an agent write hooks and a filter's program, as a
-// sandboxed command could where the project's configuration leads to the
-// workspace: the commit and the push run them in the sandbox only.
+// sandboxed command could if the project's configuration names files in the
+// workspace. The commit and the push must run them in the sandbox only.
 func TestHooksInTheSandbox(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -167,8 +167,8 @@ func TestHooksInTheSandbox(t *testing.T) {
 	}
 }
 
-// TestDamagedClone has an agent lead its clone's configuration elsewhere and
-// destroy it: its work is pushed all the same.
+// TestDamagedClone has an agent change its clone's configuration and destroy
+// it. Its work must be pushed nevertheless.
 func TestDamagedClone(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -194,8 +194,8 @@ func TestDamagedClone(t *testing.T) {
 	}
 }
 
-// TestUnpushedWorkIsAnArtifact keeps what the forge declines, unless it is a
-// secret.
+// TestUnpushedWorkIsAnArtifact checks that what the forge declines is kept as
+// an artifact, unless it contains a secret.
 func TestUnpushedWorkIsAnArtifact(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -279,8 +279,9 @@ func TestDiffIsBounded(t *testing.T) {
 	}
 }
 
-// Two servers may be connected; git speaks to the newest, and to the other when
-// that is gone. Without any it waits for one.
+// TestControlConnections checks that with two connected servers, git uses the
+// newest connection, then the other one if that is gone, and waits if there is
+// none.
 func TestControlConnections(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)

@@ -72,7 +72,7 @@ func TestRunCommand(t *testing.T) {
 	})
 }
 
-// onWrite does something when something is written.
+// onWrite is a writer that calls a function on the first write.
 type onWrite struct {
 	bytes.Buffer
 	do func()
@@ -90,8 +90,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The user that the boot names is the one of all that follows; one that is not
-// there is told of.
+// TestBootUser checks that everything after the boot runs as the user in the
+// request, and that an unknown user is reported.
 func TestBootUser(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ user, is, detail string }{
@@ -121,8 +121,9 @@ func TestBootUser(t *testing.T) {
 	}
 }
 
-// A clone that is on the disk from a build becomes the agent's: on its branch,
-// with what has come to the remote since, and with what git does not track.
+// TestBootAdoptsTheCloneOfABuild checks that a clone that a build left on the
+// disk becomes the agent's: on its branch, with the remote's new commits, and
+// with files that git does not track.
 func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -163,7 +164,7 @@ func TestBootAdoptsTheCloneOfABuild(t *testing.T) {
 		if got := sh.run("git status --porcelain; cat one three node_modules/x; git branch --show-current"); got != "?? node_modules/\none\ntwo\nx\n"+tt.branch {
 			t.Errorf("%s: the tree is %q", tt.owner, got)
 		}
-		// What is as it was keeps its time, by which make goes.
+		// Unchanged files keep their times, which make compares.
 		if got := sh.run("stat -c %Y one; touch -d @978307200 one"); i > 0 && got != "978307200" {
 			t.Errorf("%s: the file that stays is written again, at %s", tt.owner, got)
 		}

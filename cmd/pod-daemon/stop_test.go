@@ -16,7 +16,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// wrote waits until a file in the machine's workspace is as wanted.
+// wrote waits until a file in the machine's workspace has the contents.
 func (m *aMachine) wrote(name, want string) {
 	m.t.Helper()
 	until(m.t, name+" is written", func() error {
@@ -28,7 +28,8 @@ func (m *aMachine) wrote(name, want string) {
 	})
 }
 
-// What is not pod-daemon's to heed it passes on to exec-daemon.
+// TestSignalsArePassedOn checks that pod-daemon forwards signals that it does
+// not handle to exec-daemon.
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -44,8 +45,9 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// Whoever asks for the end, exec-daemon goes first and the others after it, the
-// last that was started first; one that does not heed is killed in its turn.
+// TestStopsInOrder checks that on each way to stop the machine, exec-daemon
+// ends first and then the other processes, the last one started first. One that
+// does not end is killed in its turn.
 func TestStopsInOrder(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*aMachine, *pod.Conn, *plane) error{
@@ -89,7 +91,8 @@ func TestStopsInOrder(t *testing.T) {
 	}
 }
 
-// A process that ends again and again is started after ever longer pauses.
+// TestPausesGrow checks that a process that keeps exiting is restarted after
+// increasing pauses.
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	m, f := newMachine(t), newForge(t)
@@ -119,7 +122,8 @@ func TestPausesGrow(t *testing.T) {
 		return nil
 	})
 	for i, least := 1, 50*time.Millisecond; i < 5; i, least = i+1, 2*least {
-		// Each start is a little later than the pause: the one before may have been slow to say when it was.
+		// Each start may be a little later than the pause, since the previous process may have
+		// recorded its time late.
 		if pause := time.Duration(at[i] - at[i-1]); i > 1 && pause < least/2 {
 			t.Errorf("start %d came %s after the one before, want %s or more", i, pause, least)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// built is the real program, as it is shipped.
+// built returns the path of the real program, built as for a release.
 func built(b *testing.B) string {
 	b.Helper()
 	program := filepath.Join(b.TempDir(), "sandbox")
@@ -20,7 +20,7 @@ func built(b *testing.B) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	// As it is installed: the linker's own file lies in the page cache in pieces.
+	// Copy it as an installation does: in the page cache, the linker's own file is fragmented.
 	text, err := os.ReadFile(program)
 	if err != nil {
 		b.Fatal(err)
@@ -31,10 +31,10 @@ func built(b *testing.B) string {
 	return program + ".installed"
 }
 
-// BenchmarkTrue runs /bin/true bare, in the sandbox with its default policy, and
-// in a bubblewrap that confines about as much: in turn, so that what else the host
-// does is the same for all. "sandboxed" is in a workspace that has the protected
-// names, "placeholders" in one that has none of them.
+// BenchmarkTrue runs /bin/true bare, in the sandbox with its default policy,
+// and in a bubblewrap with about the same confinement. They take turns, so that
+// other load on the host affects all alike. "sandboxed" is in a workspace that
+// has the protected names, "placeholders" in one that has none of them.
 func BenchmarkTrue(b *testing.B) {
 	program, work, empty := built(b), b.TempDir(), b.TempDir()
 	for _, dir := range []string{".git/hooks", ".git/info", ".vscode", ".cursor/rules", ".cursor/commands", ".cursor/worktrees", ".cursor/skills", ".cursor/agents", ".aloft", ".claude"} {
@@ -76,13 +76,13 @@ func BenchmarkTrue(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() { // it is measured above
 			}
-			// The median: others' writing to the disk makes some many times as long.
+			// The median, since other processes' writes to the disk make some rounds many times slower.
 			b.ReportMetric(float64(took[i][rounds/2]), "ns/op")
 		})
 	}
 }
 
-// BenchmarkRules is true in a sandbox with many paths.
+// BenchmarkRules runs /bin/true in a sandbox with many paths.
 func BenchmarkRules(b *testing.B) {
 	program := built(b)
 	for _, n := range []int{10, 1000, 10000} {

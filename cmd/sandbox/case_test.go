@@ -12,10 +12,10 @@ import (
 	"aloft/internal/need"
 )
 
-// TestCaseTricks works on a file system that takes names in any case and does
-// not tell the kernel, as shares of a Mac or of Windows do: there a mount on one
-// spelling of a name is on no other, so that nothing is run unless that is asked
-// for.
+// TestCaseTricks uses a file system that ignores case without telling the
+// kernel, like network shares of macOS or Windows. There, a mount on one
+// spelling of a name does not cover the others, so nothing may run unless the
+// caller accepts that.
 func TestCaseTricks(t *testing.T) {
 	requireAll(t)
 	need.Root(t)

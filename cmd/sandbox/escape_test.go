@@ -26,8 +26,8 @@ import (
 	"aloft/internal/need"
 )
 
-// The test's program is also sandbox itself, the probe that it runs, and the
-// victim of attempts on other processes.
+// TestMain lets the test binary act as sandbox itself, as the probe that it
+// runs, and as the victim of attempts on other processes.
 func TestMain(m *testing.M) {
 	switch os.Getenv("SANDBOX_TEST_AS") {
 	case "sandbox":
@@ -62,8 +62,8 @@ type escape struct {
 	files                             bool // it is about files, not the network or system calls
 }
 
-// keptByLandlock are the attempts that nothing but Landlock stands against:
-// probe says so where there is none.
+// keptByLandlock lists the attempts that only Landlock prevents. Without
+// Landlock, the probe says so.
 var keptByLandlock = []string{"signal another", "stop and go another"}
 
 // table is in the program, which is also run inside a machine.
@@ -71,11 +71,11 @@ var keptByLandlock = []string{"signal another", "stop and go another"}
 //go:embed testdata/escapes.txt
 var table string
 
-// inMachine says that this runs in a machine of Aloft's, where some attempts
-// fail without the sandbox too, and are left out.
+// inMachine says that the test runs in a machine of Aloft, where attempts that
+// fail without the sandbox too are left out.
 var inMachine = os.Getenv("ALOFT_TEST_IN_MACHINE") // runc or gvisor
 
-// escapes reads the table, whose head names the policies.
+// escapes parses the table, which begins with the policies.
 func escapes(t testing.TB) ([]escape, map[string]string) {
 	policies := map[string]string{}
 	var all []escape
@@ -108,13 +108,13 @@ func escapes(t testing.TB) ([]escape, map[string]string) {
 	return all, policies
 }
 
-// site is the files that attempts are made on.
+// site has the files that the attempts are made on.
 type site struct {
 	dir, workspace, outside string
 	uid                     int
 }
 
-// base is a folder outside of those for temporary files.
+// base returns a folder that is not among the folders for temporary files.
 func base(t testing.TB) string {
 	for _, dir := range []string{os.Getenv("ALOFT_TEST_ESCAPE_DIR"), "/srv", os.Getenv("HOME")} {
 		if dir == "" {
@@ -176,7 +176,8 @@ func newSite(t testing.TB, under string, uid int) site {
 	return s
 }
 
-// state is all that no attempt may change: what is outside, and what is protected.
+// state describes everything that no attempt may change: what is outside, and
+// what is protected.
 func (s site) state(t testing.TB) string {
 	var b strings.Builder
 	for _, root := range []string{
@@ -211,7 +212,7 @@ func (s site) state(t testing.TB) string {
 	return b.String()
 }
 
-// scene is what attempts find beside the files: sockets and a process.
+// scene has what attempts need besides files: sockets and a process.
 type scene struct {
 	program string // the test's, where every user may run it
 	env     []string
@@ -303,7 +304,7 @@ func newScene(t testing.TB, uid int) scene {
 	return s
 }
 
-// secretAt is an address that can be read in a process.
+// secretAt returns the address of a secret in the process's memory.
 func secretAt(pid int) string {
 	maps, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
 	if err != nil {
@@ -333,7 +334,7 @@ func (s scene) command(ctx interface {
 }
 
 // try makes an attempt, inside the sandbox or outside, and returns its exit
-// code and what it said.
+// code and output.
 func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) (int, string) {
 	dir := at.workspace
 	shell := []string{"sh", "-c", e.attempt}
@@ -357,7 +358,7 @@ func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) 
 	cmd := s.command(t.Context(), at.uid, as, shell...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "W="+at.workspace, "O="+at.outside)
-	// Descriptors that somebody forgot to close: a folder outside, and a file.
+	// Descriptors that were left open by mistake: of a folder outside, and of a file.
 	folder, err := os.Open(at.outside)
 	if err != nil {
 		t.Fatal(err)
@@ -375,8 +376,8 @@ func (s scene) try(t testing.TB, at site, e escape, policy string, inside bool) 
 	return cmd.ProcessState.ExitCode(), said.String()
 }
 
-// TestEscapes makes every attempt of the table twice: without the sandbox, where
-// it works, and in it, where it fails and nothing has changed.
+// TestEscapes makes every attempt of the table twice: without the sandbox it
+// must work, and in the sandbox it must fail and change nothing.
 func TestEscapes(t *testing.T) {
 	all, policies := escapes(t)
 	if len(all) < 150 {
@@ -432,8 +433,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// requireAll skips the test where the kernel cannot do what it is about, unless
-// that was promised.
+// requireAll skips the test if the kernel lacks what it needs, unless the
+// environment promises that it does not.
 func requireAll(t testing.TB) {
 	if k := sandbox.Probe(); k.Landlock < 6 && inMachine != "gvisor" || !k.Namespaces {
 		need.Missing(t, "sandbox", fmt.Errorf("landlock ABI %d, namespaces %v: %s", k.Landlock, k.Namespaces, k.Why))

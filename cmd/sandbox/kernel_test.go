@@ -12,24 +12,24 @@ import (
 	"aloft/internal/need"
 )
 
-// answer is what a kernel says to a system call that has these bits in its first
-// argument.
+// answer is a kernel's response to a system call whose first argument has these
+// bits.
 type answer struct {
 	number, bits uint32
 	errno        unix.Errno
 }
 
-// kernels are others than this, as a sandbox sees them.
+// kernels are simulations of other kernels, as a sandbox sees them.
 var kernels = map[string][]answer{
 	// gVisor, and Linux before 5.12, have neither Landlock nor mount_setattr.
 	"old": {{unix.SYS_MOUNT_SETATTR, 0, unix.ENOSYS}, {unix.SYS_LANDLOCK_CREATE_RULESET, 0, unix.ENOSYS}},
-	// Ubuntu with kernel.apparmor_restrict_unprivileged_userns: either no user
-	// namespace is made, or it is, under a profile that may mount nothing.
+	// Ubuntu with kernel.apparmor_restrict_unprivileged_userns: creating a user namespace either
+	// fails, or succeeds with a profile that forbids mounting.
 	"apparmor":         {{unix.SYS_CLONE, unix.CLONE_NEWUSER, unix.EPERM}, {unix.SYS_UNSHARE, unix.CLONE_NEWUSER, unix.EPERM}},
 	"apparmor profile": {{unix.SYS_MOUNT, 0, unix.EACCES}, {unix.SYS_OPEN_TREE, 0, unix.EACCES}, {unix.SYS_MOVE_MOUNT, 0, unix.EACCES}, {unix.SYS_FSMOUNT, 0, unix.EACCES}},
 }
 
-// as makes this kernel another for this process and what it starts.
+// as simulates the kernel for this process and its children.
 func as(kernel string) error {
 	if kernel == "" {
 		return nil
@@ -58,9 +58,9 @@ func as(kernel string) error {
 	return nil
 }
 
-// TestAppArmor answers as AppArmor does where it keeps users from namespaces, by
-// the sysctl and by the errors: nothing is run, unless that was asked for, and
-// what mends it is told.
+// TestAppArmor simulates how AppArmor forbids user namespaces, with its sysctl
+// and its errors. Nothing may run unless the caller accepts that, and the
+// message must say how to fix it.
 func TestAppArmor(t *testing.T) {
 	requireAll(t)
 	need.Root(t)

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe tries one thing for the table of escapes: nil means that it can be done.
+// probe tries one operation of the table of escapes. It returns nil if the
+// operation succeeds.
 func probe(args []string) error {
 	at := func(i int) string {
 		if i < len(args) {
@@ -109,7 +110,7 @@ func probe(args []string) error {
 		}
 		return nil
 	case "unshare":
-		// In a child, for a thread may not be the only one of its process.
+		// In a child process, since this one may have several threads.
 		cmd := exec.Command("true")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: map[string]uintptr{
 			"user": unix.CLONE_NEWUSER, "net": unix.CLONE_NEWNET, "mount": unix.CLONE_NEWNS, "time": unix.CLONE_NEWTIME,
@@ -149,8 +150,8 @@ var calls = map[string]uintptr{
 
 func refused(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// reach connects to a host and port: by the proxy where there is one, as curl
-// would, else by itself.
+// reach connects to a host and port, through the proxy if there is one, as curl
+// would, and otherwise directly.
 func reach(how, to string) error {
 	proxy := os.Getenv("HTTP_PROXY")
 	if proxy == "" {
@@ -216,8 +217,8 @@ func reach(how, to string) error {
 	return nil
 }
 
-// race swaps what a name leads to, and writes through it, n times over: the
-// error says that no write got to what is protected.
+// race changes what a name leads to while it writes through the name, n times.
+// It returns an error if no write changed what is protected.
 func race(target string, n int) error {
 	if err := os.Mkdir("r", 0o755); err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 	"aloft/internal/need"
 )
 
-// TestRaces swaps links and folders 10,000 times over while it writes through
-// them: nothing protected is ever hit.
+// TestRaces swaps symbolic links and folders 10,000 times while it writes
+// through them. Nothing protected may ever be changed.
 func TestRaces(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()
@@ -42,8 +42,8 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce runs sandboxes side by side on the same placeholders, of which
-// none may take them from under another.
+// TestManyAtOnce runs concurrent sandboxes that share placeholders. None may
+// remove a placeholder that another one uses.
 func TestManyAtOnce(t *testing.T) {
 	requireAll(t)
 	n := 60
@@ -78,8 +78,9 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestOthersInTmp runs commands while sockets, and folders with sockets in them,
-// come and go in the folder for temporary files: that is nothing to a command.
+// TestOthersInTmp runs commands while sockets, and folders with sockets, are
+// created and removed in the folder for temporary files. The commands must not
+// fail.
 func TestOthersInTmp(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
@@ -122,8 +123,8 @@ func TestOthersInTmp(t *testing.T) {
 	others.Wait()
 }
 
-// TestWhatIsLeftRunning leaves a process behind: what is protected stays so for
-// it, and the placeholders go when it has gone.
+// TestWhatIsLeftRunning leaves a process behind. What is protected stays
+// protected from it, and the placeholders are removed when it has ended.
 func TestWhatIsLeftRunning(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
@@ -165,7 +166,7 @@ func TestWhatIsLeftRunning(t *testing.T) {
 	})
 }
 
-// eventually asks again until there is no error, for ten seconds.
+// eventually repeats ask until it returns no error, for at most ten seconds.
 func eventually(t *testing.T, ask func() error) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -180,7 +181,7 @@ func eventually(t *testing.T, ask func() error) {
 	t.Error(last)
 }
 
-// TestExit is what the program says of itself.
+// TestExit checks the program's exit codes and messages.
 func TestExit(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
@@ -221,8 +222,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestSignals looks at what a command gets of the signals that the sandbox keeps
-// from itself: it ignores none of them.
+// TestSignals checks that a command does not ignore the signals that the
+// sandbox ignores itself.
 func TestSignals(t *testing.T) {
 	requireAll(t)
 	s := newScene(t, os.Geteuid())
@@ -239,15 +240,15 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestUnenforceable takes user namespaces away: nothing is run, unless that was
-// asked for, and then it is said what is not held.
+// TestUnenforceable makes user namespaces unavailable. Nothing may run unless
+// the caller accepts that, and the message must then say what is not enforced.
 func TestUnenforceable(t *testing.T) {
 	requireAll(t)
 	need.Root(t)
 	unshare := need.Command(t, "unshare")
 	s := newScene(t, 1000)
 	at := newSite(t, s.base, 1000)
-	// Of a user namespace that may hold no more of its own, nobody gets out.
+	// A process cannot leave a user namespace that may not have nested ones.
 	script := "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\""
 	for _, tt := range []struct {
 		flags []string

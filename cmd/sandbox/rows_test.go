@@ -10,9 +10,9 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// TestProtectedRows is the list of what is protected, a test by the name of each
-// row, on this kernel: nothing below it can be changed, there or not yet, and what
-// the command prints is explained by the rule.
+// TestProtectedRows has a subtest for each protected path on this kernel:
+// nothing in it can be changed, whether it exists or not, and the output of the
+// command names the rule.
 func TestProtectedRows(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()
@@ -88,7 +88,8 @@ func told(t *testing.T, at site, p sandboxpolicy.Policy, said, rule string) {
 	}
 }
 
-// TestDenialsAreExplained is every class of denial, and the rule that is told of.
+// TestDenialsAreExplained lists each kind of denial, and the rule that is
+// named.
 func TestDenialsAreExplained(t *testing.T) {
 	requireAll(t)
 	uid := os.Geteuid()

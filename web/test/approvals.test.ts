@@ -2,8 +2,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openBrowser, patience, serveDemo } from "./browser";
 
-// What is allowed has been seen whole: where a request is cut, on whatever screen,
-// there is no way to allow it but to open it first.
+// A person can only allow what was shown completely: where a request is
+// truncated, on any screen, it must be opened before it can be allowed.
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
 beforeAll(async () => {
@@ -83,7 +83,7 @@ test.each([[1280, "/approvals"], [360, "/approvals"], [1280, `/agents/${id(16)}`
   const request = await card.locator(".command").first().evaluate((e) => ({ cut: e.scrollHeight > e.clientHeight + 1, text: e.textContent }));
   expect(request.cut).toBe(false);
   expect(request.text).toContain("rm -rf ~/backups");
-  // One rule, one line.
+  // Each rule is on a line of its own.
   const tops = await card.locator(".rules li").evaluateAll((all) => all.map((e) => e.getBoundingClientRect().top));
   expect(new Set(tops).size).toBe(2);
   await page.close();

@@ -19,9 +19,9 @@ afterAll(async () => {
   await demo.close();
 });
 
-// Every view, held to WCAG 2.2 AA, and again to what is different in the dark and
-// on a phone, under the policy that the server sends. Nothing may be said on the console as an error, and
-// nothing may move by itself.
+// Every view must conform to WCAG 2.2 AA, also in dark mode and on a phone,
+// under the server's content security policy. It must log no errors to the
+// console, and must not shift by itself.
 describe.each([
   { name: "light", colorScheme: "light", width: 1280, rules: "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']" },
   { name: "dark", colorScheme: "dark", width: 1280, rules: "['color-contrast']" },

@@ -50,7 +50,7 @@ test("a desktop is used, and left by keyboard", async () => {
   await page.keyboard.press("Tab");
   expect(await focused(page)).not.toBe("CANVAS");
 
-  // What is sent comes back in the demonstration, and is copied by a click alone.
+  // The demo echoes what is sent. A click copies it.
   await page.getByRole("button", { name: "Clipboard" }).click();
   await page.getByLabel("Send to the machine").fill("to and fro");
   await page.getByRole("button", { name: "Send" }).click();
@@ -67,7 +67,7 @@ test("a desktop is used, and left by keyboard", async () => {
   await page.context().close();
 });
 
-// The machine draws in its box, and does no more.
+// The machine can draw only inside its box.
 test("a hostile desktop", async () => {
   const page = await desktop(9, { hasTouch: true }); // where pointers are drawn by the page
   await page.evaluate("navigator.clipboard.writeText('mine')");

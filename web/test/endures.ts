@@ -5,9 +5,9 @@ import { expect, test } from "vitest";
 import { openBrowser, patience } from "./browser";
 import { Server } from "./server";
 
-// What the dashboard endures, against a real server with real machines: test/e2e
-// runs it. The agent talks slowly, asks, and then counts in
-// a shell that lasts until the test has written the file go.
+// These tests disturb the dashboard, against a real server with real machines,
+// which test/e2e starts. The agent writes slowly, asks a question, and then
+// counts in a shell until the test has written the file go.
 const script = `
 scripts:
   - match: Count
@@ -52,7 +52,8 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await page.getByText(/word0 .*word59, and that was all/).waitFor();
     expect(await page.getByText("First I say what I am about to do").count()).toBe(1);
 
-    // A phone sees the question in the list, opens it, and answers it; the first window sees that it is answered.
+    // A phone shows the question in the list, opens it, and answers it. The first window shows
+    // that it is answered.
     const phone = await context.newPage();
     phone.on("pageerror", (e) => wrong.push(e.message));
     await phone.setViewportSize({ width: 360, height: 740 });
@@ -69,7 +70,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await phone.goto(`${server.url}/agents`);
     await page.getByText(/tick 2\b/).first().waitFor();
 
-    // The server dies while the shell counts. What was written is not lost, and nothing is shown twice.
+    // The server dies while the shell counts. No output may be lost or shown twice.
     await page.getByLabel("Follow-up").fill("and now back");
     await server.kill();
     await offline(page).waitFor();
@@ -89,7 +90,8 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await offline(phone).waitFor({ state: "detached" });
     await row.getByText("Finished").waitFor();
 
-    // The repository of last time, which comes while somebody is in the field, does not get into what they write.
+    // The last used repository, which arrives while a person types in the field, must not change
+    // what they type.
     let answer = () => {};
     const asked = new Promise<void>((go) => (answer = go));
     await page.route("**/v1/repositories", async (route) => (await asked, route.continue()));
@@ -104,7 +106,7 @@ test("a reload, a second window, and the death of the server", { timeout: 600_00
     await page.unroute("**/v1/repositories");
     await page.keyboard.press("Escape");
 
-    // A notification comes where nobody looks, and its button answers.
+    // A notification is shown in a window without focus, and its button answers.
     await phone.addInitScript("document.hasFocus = () => false");
     const looked = [/\/v1\/approvals/, /\/v1\/agents\?/].map((what) => phone.waitForResponse(what)); // what waits already is not told of
     await phone.goto(`${server.url}/settings`);

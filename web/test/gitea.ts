@@ -52,7 +52,7 @@ export class Gitea {
   async repository(name: string, from: string): Promise<string> {
     await this.api(this.ada, "POST", "/user/repos", { name, private: true, default_branch: "main" });
     await this.api(this.ada, "PUT", `/repos/ada/${name}/collaborators/bot`, { permission: "write" });
-    // Not to be waited for in place: what it speaks to is here.
+    // Must not block: git talks to a server in this process.
     await promisify(execFile)("git", ["-C", from, "push", "-q", this.url.replace("//", `//ada:${this.ada}@`) + `/ada/${name}.git`, "main"]);
     return `${this.url}/ada/${name}`;
   }

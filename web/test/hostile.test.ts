@@ -2,8 +2,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openBrowser, patience, serveDemo } from "./browser";
 
-// What an agent says is foreign. Here it tries to run script, to have the browser
-// ask another host, to pass for the page, and to drown it.
+// What an agent writes is untrusted. Here it tries to run a script, to make the
+// browser contact another host, to look like the dashboard, and to overload it.
 let browser: Browser;
 let demo: { url: string; close: () => Promise<void> };
 beforeAll(async () => {
@@ -98,7 +98,7 @@ test("ten million characters in a line, and a hundred thousand lines, leave the 
     await page.evaluate(`document.querySelector("${scroll}").scrollTop -= 800`);
   }
   expect(await frameCount(page)).toBeLessThanOrEqual(frames);
-  // A character that turns text around is seen where it could deceive.
+  // A character that reverses the direction of text is visible where it could deceive.
   expect(await turningIn(page, ".call, .file")).toEqual([]);
   await page.getByRole("link", { name: "Changes", exact: true }).click();
   await page.getByRole("button", { name: "By turn" }).click();

@@ -3,9 +3,9 @@ import { openBrowser, patience, says } from "./browser";
 import { Gitea } from "./gitea";
 import { Server } from "./server";
 
-// A newcomer's way, from the one-time link to a merged branch, at a real code
-// host: make forges runs it. Nothing is looked up: each step is where the page
-// before it leads.
+// The way of a new user, from the one-time link to a merged branch at a real
+// code host, which `make forges` starts. Each step follows from the previous
+// page.
 test("from the link of the first start to a merged branch", { timeout: 600_000 }, async () => {
   const gitea = await Gitea.start();
   const server = await Server.start("", `  credentials: [{url: "${gitea.url}", username: bot, token: ${gitea.bot}, forge: gitea, reviewers: {ada@example.com: ada}}]\n`);
@@ -39,7 +39,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
     await page.locator("[data-kind='+'] code", { hasText: "sed -e" }).first().waitFor();
     await page.getByText("Finished", { exact: true }).first().waitFor();
 
-    // The form says what the pull request would; a person adds to it.
+    // The form proposes the pull request's text, and a person adds to it.
     await button("Open pull request").click();
     const title = page.locator("#pull-title");
     await expect.poll(() => title.inputValue(), { timeout: patience }).toBe("Join runs of other characters into one hyphen");
@@ -52,7 +52,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
     expect(pull).toMatchObject({ title: "slug: join runs of other characters", requested_reviewers: [{ login: "ada" }] });
     expect(pull.body).toContain("The tests pass now.");
 
-    // CI says something, and a person merges at the code host.
+    // CI reports a status, and a person merges at the code host.
     await gitea.api(gitea.ada, "POST", `/repos/ada/slug/statuses/${pull.head.sha}`, { context: "ci/test", state: "success", target_url: "https://ci.example.com/1", description: "9 passed" });
     const again = () => button("Refresh").click();
     await expect.poll(async () => (await again(), page.getByText("1 check passed").isVisible()), { timeout: patience, interval: 1_000 }).toBe(true);

@@ -8,9 +8,10 @@ import { expect, test } from "vitest";
 import { patience } from "./browser";
 import { Server } from "./server";
 
-// Lighthouse's scores of the list and of an agent with many turns, on a phone and on
-// a desktop, at a real server, with nothing cached: make web-lighthouse. They depend on the machine; RUNS
-// is of how many runs each is the median.
+// Lighthouse scores of the list and of an agent with many turns, on a phone and
+// on a desktop, with a real server and an empty cache (`make web-lighthouse`).
+// They depend on the machine. RUNS is the number of runs of which each score is
+// the median.
 const lighthouse = join(import.meta.dirname, "../../.bin/lighthouse/node_modules/lighthouse/cli/index.js");
 const run = promisify(execFile);
 const runs = Number(process.env["RUNS"] ?? 1);

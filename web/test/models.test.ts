@@ -50,7 +50,7 @@ test.each([1280, 360])("another model and its parameters go with a follow-up, %i
   await dialog.getByRole("button", { name: "Use model" }).click();
   await page.getByText("From this prompt on: Claude Opus, Thinking: On").waitFor();
   expect(await narrow(page)).toBe(true);
-  // What waits to be sent has it; the demonstration's server takes it at once.
+  // The model is shown on a queued prompt. The demo server would send it at once.
   await page.evaluate(`(() => {
     const set = Storage.prototype.setItem;
     Storage.prototype.setItem = function (name, value) {

@@ -4,8 +4,8 @@ import { hostileNames } from "../src/demo/names";
 import { shownName } from "../src/parts/clip";
 import { openBrowser, patience, serveDemo } from "./browser";
 
-// File names, commands and code read in the order of their characters, whatever
-// stands in or around them. The order is the one that Chromium has laid out.
+// File names, commands and code must be shown in the order of their characters,
+// whatever surrounds them. The test checks the order in Chromium's layout.
 let browser: Browser;
 let demo: Awaited<ReturnType<typeof serveDemo>>;
 beforeAll(async () => {
@@ -53,7 +53,7 @@ test("file names read as they are, hostile ones too", async () => {
   expect((await seen(page, ".file > header .path")).slice(0, -1)).toEqual(names.slice(0, -1)); // the last is cut
   const listed = await seen(page, ".file-list .path-name");
   expect(listed).toEqual(names.map((n) => n.split("/").at(-1)));
-  // The folder gives way, and the name stays: whole, and inside the list.
+  // The folder is truncated, and the name is complete and inside the list.
   const cut = await page.evaluate<{ folder: boolean; name: boolean }[]>(`[...document.querySelectorAll(".file-list .path")].map((p) => {
     const over = (e) => e !== null && e.scrollWidth > e.clientWidth + 1;
     return { folder: over(p.querySelector(".path-folder")), name: over(p.querySelector(".path-name")) };
@@ -82,7 +82,7 @@ test.each([1280, 360])("words in another direction turn no code around, %i pixel
   expect((await seen(page, ".call .command"))[0]?.replace(/\s+/g, " ")).toBe("echo شكرا && npm test -- --run # نعم");
   const line = (await seen(page, ".said .words"))[0] ?? "";
   expect(line).toContain("make test && make lint");
-  // Each paragraph has its own direction, and the table and the list theirs.
+  // Each paragraph, table and list has its own direction.
   const directions = await page.evaluate<string[]>(`[...document.querySelectorAll(".markdown > *")].map((e) => e.matches("p") ? getComputedStyle(e).direction : "")`);
   expect(directions.filter(Boolean).slice(0, 2)).toEqual(["rtl", "ltr"]);
   await page.close();

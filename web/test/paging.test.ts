@@ -39,7 +39,7 @@ test("a long conversation opens at its end, and what came before comes without a
   for (let i = 0; i < 40 && lowest > last - 120; i++) {
     const before = new Map(await inSight(page));
     await page.mouse.wheel(0, -500);
-    // It has gone up by what the wheel says, and whatever was fetched above is not to be seen.
+    // The page has scrolled by the wheel's distance, and items loaded above do not move it.
     await expect.poll(async () => {
       const now = await inSight(page);
       const both = now.filter(([name]) => before.has(name));
@@ -65,7 +65,7 @@ test("of a diff of 50,000 lines as much is drawn as is in sight, and its end is 
     await page.evaluate(`${files}.scrollTo(0, ${files}.scrollHeight)`);
     await page.getByText("line24999 =").last().waitFor();
     expect(await drawn()).toBeLessThan(1_000);
-    // What is written of a line stays while one looks elsewhere.
+    // A comment that is being written survives scrolling away.
     await page.getByRole("button", { name: "Comment on line 25000" }).last().click();
     await page.getByRole("textbox", { name: "What should be different here?" }).fill("why so many?");
     await page.evaluate(`${files}.scrollTo(0, 0)`);
@@ -92,7 +92,7 @@ test("whoever is at the end of what is being written stays there, and whoever re
   }
   await page.locator(".conversation [role=log]").focus();
   const newest = page.getByRole("button", { name: "Newest" });
-  // A little: what is being written stays among the rows that are drawn.
+  // After scrolling a little, the row with the comment is still drawn.
   await expect.poll(async () => {
     if (await newest.isVisible()) return true;
     for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowUp");

@@ -3,10 +3,10 @@ import type { Browser, Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { openBrowser, patience, serveDemo, shifted } from "./browser";
 
-// Figures of the dashboard in a browser, to look at: they depend on the machine, so
-// each stands beside one of the same run. npm run --prefix web perf prints them. Those
-// of frames are of the demonstration; make bench, which says where its server is,
-// gets those of that, and all of them in a file.
+// Measurements of the dashboard in a browser. They depend on the machine, so
+// each is shown with a baseline from the same run. `npm run --prefix web perf`
+// prints them. Frame rates are measured in the demo. `make bench`, which passes
+// the address of its server, writes all of them to a file.
 const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
 const server = { url: process.env["ALOFT_URL"] ?? "", key: process.env["ALOFT_API_KEY"] ?? "", long: process.env["LONG_AGENT"] ?? "", short: process.env["SHORT_AGENT"] ?? "" };
 const rounds = 5;
@@ -142,7 +142,8 @@ test("how fast it is", { timeout: 300_000 }, async () => {
   if (out) writeFileSync(out, JSON.stringify({ ...figures, beside }));
 });
 
-// On a phone, where the same pixels are more of the screen; the server takes its time, and replies out of order.
+// On a phone, where the same number of pixels is a larger part of the screen,
+// with a server that replies slowly and out of order.
 test("nothing moves by itself while a view loads", { timeout: 3 * patience }, async () => {
   const [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
   const context = await browser.newContext({ viewport: { width: 360, height: 740 }, reducedMotion: "reduce" });

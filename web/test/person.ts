@@ -44,7 +44,7 @@ test("from the key to the diff", { timeout: 600_000 }, async () => {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Agents", exact: true }).waitFor();
 
-    // By keyboard alone, until the agent is there: what was chosen is what the server has.
+    // By keyboard alone, up to the agent's page. The server must have the chosen options.
     const server = { url, key, repo };
     const { id: environment } = await ask(server, key, "POST", "/v1/environments", { owner: "personal", name: "Spawned in", repos: [{ url: repo }], environmentJson: "{}" });
     await page.keyboard.press("Control+e");

@@ -20,7 +20,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.getByLabel("Repositories, one per line").fill(server.repo);
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
 
-  // A mistake is found while it is written, and what is not saved outlives a reload.
+  // A mistake is shown while it is typed, and unsaved text survives a reload.
   const editor = page.locator(".cm-content");
   await editor.click();
   await page.keyboard.press("Control+a");
@@ -31,7 +31,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.reload();
   await page.getByText("Not saved. Draft kept in this tab.").waitFor();
   await editor.getByText("built-in-a-browser").waitFor();
-  // The schema offers the key that was meant.
+  // The schema proposes the intended key.
   await editor.click();
   await page.keyboard.press("Control+a");
   await page.keyboard.type("{");
@@ -57,7 +57,7 @@ export async function tendEnvironments(page: Page, server: Server): Promise<void
   await page.getByRole("button", { name: "Delete BROWSER_TOKEN" }).waitFor();
   expect(await page.content()).not.toContain("never-shown-again");
 
-  // What it said first is restored, and is what it says.
+  // The first version can be restored, and has its text.
   await page.getByRole("link", { name: "History", exact: true }).click();
   await page.locator("[data-kind='+'] code", { hasText: "built-in-a-browser" }).first().waitFor();
   await says(page.getByText("Restored. The replaced version"), () => page.getByRole("button", { name: "Restore" }).first().click());
@@ -138,7 +138,7 @@ export async function settle(browser: Browser, page: Page, server: Server): Prom
     await theirs.goto(`${server.url}/settings`);
     await theirs.getByText("Only admins can change these settings.").first().waitFor();
     for (const field of ["Base branch", "Network access of machines", "Hosts"]) expect(await theirs.getByLabel(field, { exact: true }).isDisabled()).toBe(true);
-    // The page is no wall: the server refuses it too.
+    // Hiding the page is not enough: the server must refuse the request too.
     const status = await theirs.evaluate("fetch('/v1/settings', {method: 'PATCH', headers: {'Content-Type': 'application/json'}, body: '{\"baseBranch\":\"theirs\"}'}).then((r) => r.status)");
     expect(status).toBe(403);
   } finally {

@@ -60,7 +60,7 @@ export class Server {
       if (said.includes(` listens at http://127.0.0.1:${this.port}\n`) && (await fetch(`${this.url}/healthz`).then((r) => r.ok, () => false))) break;
       await new Promise((r) => setTimeout(r, 20));
     }
-    // The link is said before anything is served.
+    // The link is printed before the server accepts requests.
     this.said = said;
     this.link = /^Sign in at (\S+)$/m.exec(said)?.[1] ?? "";
   }

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { test } from "vitest";
 import { openBrowser, serveDemo, show, views } from "./browser";
 
-// Takes a picture of every view, in dark and light, on a phone, a laptop and a
-// wall, into node_modules/.shots. VIEWS chooses views by the beginning of their
-// names, SIZES sizes.
+// Takes a screenshot of every view, in dark and light mode, on a phone, a
+// laptop and a large screen, into node_modules/.shots. VIEWS selects views by
+// the beginning of their names, SIZES selects sizes.
 const chosen = (name: string) => (process.env[name] ?? "").split(" ").filter(Boolean);
 const wanted = chosen("VIEWS");
 const out = join(import.meta.dirname, "../node_modules/.shots");
@@ -17,7 +17,7 @@ const sizes = [
   { name: "wall", colorScheme: "light", width: 3840, height: 2160 },
   { name: "wall-dark", colorScheme: "dark", width: 3840, height: 2160 },
 ] as const;
-// And README's, where SIZES asks for them: npm run --prefix web pictures.
+// The picture of README, if SIZES selects it: npm run --prefix web pictures.
 const readme = { name: "readme", colorScheme: "dark", width: 1440, height: 900 } as const;
 const pictures: Record<string, string> = { "agent-working": "agent.png", "changes-split": "changes.png" };
 const some = chosen("SIZES");

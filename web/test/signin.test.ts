@@ -36,7 +36,8 @@ async function signOut(page: Page): Promise<void> {
   await page.getByRole("heading", { name: "Sign in to Aloft" }).waitFor();
 }
 
-// From the link of the first start to a password and a passkey, and back in by each.
+// From the link of the first start to a password and a passkey, and then a
+// sign-in with each.
 test("somebody signs in, whichever way", async () => {
   const context = await newContext();
   const page = await context.newPage();
@@ -76,7 +77,7 @@ test("somebody signs in, whichever way", async () => {
   await context.close();
 });
 
-// An owner invites somebody, who sees what members see.
+// An owner invites a person, who gets a member's view.
 test("somebody is invited", async () => {
   const page = await (await newContext()).newPage();
   await page.goto(`${server.url}/team`);

@@ -9,8 +9,8 @@ const firstLoad = 140 << 10; // bytes, compressed
 const firstFiles = 6; // each costs a round trip, or a part of one
 const root = join(import.meta.dirname, "..");
 
-// What a browser fetches before it shows the agents: the page, and all that the
-// page names or its scripts import at once.
+// The files that a browser fetches before it shows the agents: the page, what
+// it names, and what its scripts import immediately.
 test("the first load is small, and everything is packed", async () => {
   const dir = mkdtempSync(join(tmpdir(), "aloft-web-"));
   try {

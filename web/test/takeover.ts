@@ -39,7 +39,7 @@ async function changeFiles(page: Page): Promise<void> {
   await page.keyboard.press("Control+s");
   await page.getByText("Saved", { exact: true }).waitFor();
 
-  // Somebody else writes it meanwhile, and neither text is lost.
+  // Another person saves the file in the meantime, and neither text is lost.
   const contents = `/v1/agents/${/bc-[0-9a-f-]+/.exec(page.url())?.[0]}/files/contents?path=greeting.txt`;
   await write("twice\n");
   expect(await page.evaluate(`fetch("${contents}", { method: "PUT", body: "theirs\\n" }).then((r) => r.status)`)).toBe(200);
@@ -89,7 +89,7 @@ async function useMachine(page: Page): Promise<void> {
   await preview.getByText("hello from inside").waitFor();
   await preview.close();
 
-  // What was typed, the agent sees.
+  // The agent sees what was typed.
   await page.getByRole("link", { name: "Conversation" }).click();
   await page.getByLabel("Follow-up").fill("Look at the terminal");
   await page.keyboard.press("Control+Enter");
@@ -115,7 +115,7 @@ async function useDesktop(page: Page): Promise<void> {
   await page.locator(".xterm-helper-textarea").focus();
   await terminal.getByText("LISTENS1").first().waitFor();
   await page.keyboard.press("Control+c");
-  // A window that says when the keys are its own, and which come.
+  // A window that prints which key presses it receives.
   await page.keyboard.type(`xsetroot -solid "#2060a0"; stdbuf -oL xev -geometry 1000x800+400+150 -event focus -event keyboard | sed -un 's/^FocusI\\(n\\).*/HEARS\\1/p; s/.*keysym 0x7[1a], \\(.\\)).*/PRESSED\\1/p' | tee pressed\n`);
   await terminal.getByText("HEARSn").first().waitFor();
   await page.getByRole("button", { name: "Desktop" }).click();

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// rawFrame is a frame of yamux with a body.
+// rawFrame returns a yamux frame with a body.
 func rawFrame(kind byte, flags uint16, stream uint32, length int, body []byte) []byte {
 	b := make([]byte, frameSize, frameSize+len(body))
 	b[1] = kind
@@ -20,7 +20,7 @@ func rawFrame(kind byte, flags uint16, stream uint32, length int, body []byte) [
 	return append(b, body...)
 }
 
-// heap returns the bytes of live objects.
+// heap returns the size of all live objects in bytes.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -29,9 +29,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestHostilePeerHoldsNoMoreThanTheBudget has a peer that speaks raw frames flood
-// a connection in each way there is. What it makes this end hold is measured when
-// the connection ends.
+// TestHostilePeerHoldsNoMoreThanTheBudget has a peer flood a connection with
+// raw frames in every possible way. The memory that this end holds is measured
+// when the connection ends.
 func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it measures the heap
 	const window = 256 << 10 // that a stream begins with
 	data := make([]byte, window)
@@ -84,7 +84,7 @@ func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it
 			if !errors.Is(err, ErrExceeded) || !errors.Is(c.Exceeded(), ErrExceeded) {
 				t.Errorf("it ended with %v, and %v; want %v", err, c.Exceeded(), ErrExceeded)
 			}
-			// Buffers grow by doubling, so that they may be twice as large as what they hold.
+			// Buffers grow by doubling, so they may be twice as large as their contents.
 			if held := int64(heap()) - int64(before); held > 2*maxHeld+16<<20 { //nolint:gosec // both are small
 				t.Errorf("this end held %d MiB", held>>20)
 			}
@@ -97,8 +97,9 @@ func TestHostilePeerHoldsNoMoreThanTheBudget(t *testing.T) { // not parallel: it
 	}
 }
 
-// TestStreamsThatEndCostNothing opens more streams than may be open at once, one
-// after the other, with more data than may be held, and abandons half of it.
+// TestStreamsThatEndCostNothing opens more streams than may be open at once,
+// one after another, with more data than may be held, and abandons half of
+// them.
 func TestStreamsThatEndCostNothing(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t)
@@ -132,8 +133,8 @@ func TestStreamsThatEndCostNothing(t *testing.T) {
 	}
 }
 
-// TestResetStreamsAreForgotten has a peer open, fill and reset streams without
-// end: none of them is kept.
+// TestResetStreamsAreForgotten has a peer open, fill and reset streams
+// endlessly. None of them may be kept.
 func TestResetStreamsAreForgotten(t *testing.T) { // not parallel: it measures the heap
 	ours, theirs := net.Pipe()
 	c, err := Client(ours)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pair is both ends of a connection.
+// pair returns both ends of a connection.
 func pair(t *testing.T) (client, server *Conn) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -173,10 +173,10 @@ func TestPortOf(t *testing.T) {
 	}
 }
 
-// FuzzConn has a hostile peer say anything: nothing panics, no name is too
-// long, and the connection ends with the peer.
+// FuzzConn has a hostile peer send arbitrary bytes: nothing may panic, no name
+// may be too long, and the connection must end with the peer.
 func FuzzConn(f *testing.F) {
-	// A stream of the name "git", in yamux's frames: version, type, flags, stream, length.
+	// A stream with the name "git", as yamux frames: version, type, flags, stream, length.
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x04\x03git"))
 	f.Add([]byte("\x00\x01\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x00"))
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x02\xff\xff\xff\xff\xffx"))

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// pair is a TCP connection and its two ends.
+// pair returns both ends of a TCP connection.
 func pair(t *testing.T) (a, b *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,7 +32,7 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 	return here.(*net.TCPConn), there.(*net.TCPConn)
 }
 
-// tunnelled is a connection through a tunnel: what one end says, the other hears.
+// tunnelled returns both ends of a connection through a tunnel.
 func tunnelled(t *testing.T) (client, server *net.TCPConn, over chan struct{}) {
 	t.Helper()
 	server, far := pair(t)
