@@ -88,6 +88,9 @@ conformance: .bin/connectconformance ## run the whole Connect conformance suite 
 race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
 	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
+comments: ## print a random sample of 300 comments for a reader to judge (SEED=1)
+	@go run ./hack/comments -n 300 -seed $(or $(SEED),1)
+
 fuzz: ## fuzz the parsers, each for FUZZTIME (PACKAGE=mux selects packages)
 	@hack/fuzz.sh $(PACKAGE)
 

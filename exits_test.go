@@ -38,6 +38,7 @@ var exits = map[string]exit{
 	"internal/control/outbound/converse.go client":         {1, "what agents say to remote MCP servers that they were given, by their own calls", ""},
 	"internal/telemetry/telemetry.go client":               {2, "traces, metrics and logs, to the operator's receiver", privacyProof},
 	"internal/control/forge/wire.go client":                {3, toForge, privacyProof},
+	"internal/control/forge/log.go client":                 {1, fetched, ""},
 	"internal/control/mcp/session.go client":               {1, "what agents say to remote MCP servers, by their own calls", ""},
 	"internal/control/websearch/websearch.go client":       {2, "queries of agents' searches, by their own calls, to the operator's search provider", ""},
 	"internal/control/model/wire.go client":                {3, toModel, ""},

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/control/gateway/gittest"
 )
 
-// said runs a command of the command line, and returns its output.
+// said runs an aloft command, and returns its output.
 func (a *aloft) said(args ...string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
