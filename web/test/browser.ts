@@ -100,6 +100,7 @@ export const views: View[] = [
   { name: "spawn-choices", path: "/agents", keys: "Control+e", click: ".dialog [type=checkbox]" },
   { name: "palette-none", path: "/agents", keys: "Control+k Z Z" },
   { name: "agent-working", path: `/agents/${demoId(1)}` },
+  { name: "agent-checks", path: `/agents/${demoId(51)}` },
   { name: "agent-subagent", path: `/agents/${demoId(1)}`, click: "text=Find callers of deliver" },
   { name: "agent-desktop", path: `/agents/${demoId(6)}`, click: "text=Try the tax form" },
   { name: "agent-background", path: `/agents/${demoId(6)}`, click: "text=Watch the nightly build" },

@@ -13,6 +13,7 @@ import { clip, shownProse } from "../parts/clip";
 import { few } from "../parts/few";
 import { useFold } from "./folds";
 import { enqueue } from "./queue";
+import { Evidence, Outcome } from "./Evidence";
 import { RetryRun } from "./RetryRun";
 import { TurnActs, TurnContext } from "./turns";
 
@@ -51,12 +52,13 @@ export const Row = memo(
         return <Noted entry={entry} />;
       case "end":
         return (
-          <div className="ended" data-status={entry.status}>
-            <Icon name={entry.status === "FINISHED" ? "check" : entry.status === "CANCELLED" ? "stop" : "warn"} />
+          <div className="ended" data-status={entry.status} data-outcome={entry.outcome}>
+            <Icon name={entry.status === "FINISHED" ? (entry.outcome && entry.outcome !== "done" ? "warn" : "check") : entry.status === "CANCELLED" ? "stop" : "warn"} />
             <div className="grow">
-              <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span>
+              <strong>{w.ended[entry.status] ?? entry.status}</strong> <span className="faint">{w.after(span(entry.ms))}</span> {entry.outcome && <Outcome outcome={entry.outcome} evidence={entry.evidence} />}
               {entry.message && <p dir="auto">{clip(entry.message, 10_000)}</p>}
               {entry.hint && <p className="muted">{entry.hint}</p>}
+              {entry.evidence && <Evidence evidence={entry.evidence} />}
               {entry.status === "EXPIRED" && !entry.over && <Continue />}
               {entry.status === "ERROR" && !entry.over && <RetryRun />}
             </div>

@@ -18,7 +18,7 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean } & Bounds;
+type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean; checks?: string } & Bounds;
 const bounds = ["turns", "tokens", "dollars", "minutes"] as const;
 const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
@@ -35,6 +35,8 @@ export function requestOf(f: Form): CreateAgent {
   if (f.pull && url) out.autoCreatePR = true;
   const limits = limitsOf(f);
   if (limits) out.limits = limits;
+  const checks = (f.checks ?? "").split("\n").map((c) => c.trim()).filter(Boolean);
+  if (checks.length > 0) out.checks = checks;
   return out;
 }
 
@@ -154,8 +156,15 @@ export default function Spawn() {
               {w.pullHint}
             </span>
           </div>
-          <details open={bounds.some((b) => form[b])}>
+          <details open={Boolean(form.checks) || bounds.some((b) => form[b])}>
             <summary>{w.more}</summary>
+            <div className="field">
+              <label htmlFor="spawn-checks">{w.checks}</label>
+              <textarea id="spawn-checks" className="input mono" rows={2} spellCheck={false} value={form.checks ?? ""} placeholder="make test" aria-describedby="spawn-checks-hint" onChange={(e) => set({ checks: e.target.value })} />
+              <span className="hint" id="spawn-checks-hint">
+                {w.checksHint}
+              </span>
+            </div>
             <fieldset className="form-grid limits" aria-describedby="spawn-limits-hint">
               <legend>{w.limits}</legend>
               {bounds.map((b) => (

@@ -264,7 +264,10 @@ const setUp: Bare[] = [
   ...done("s2", "", { exitCode: 0, stdout: "Tests  212 passed (212)\n", stderr: "" }, 9_000),
   replied({ text: "I propose `.aloft/environment.json`: it installs libvips and the packages, starts PostgreSQL, and runs the development server in a terminal. All 212 tests passed. **Missing**: the token of the image service, `IMAGES_TOKEN`, as a secret; its tests are skipped without." }),
   { kind: "pushed", data: { branch: "aloft/find-out-how-a-machine", commit: "4f1c2ab09d3e" } },
-  { kind: "run.ended", data: { status: "FINISHED", result: "I propose .aloft/environment.json." } },
+  { kind: "run.ended", data: {
+    status: "FINISHED", result: "I propose .aloft/environment.json.", outcome: "partly",
+    evidence: { rounds: 4, checks: [{ command: "npm test", state: "passed", exitCode: 0, durationMs: 9_000, output: "Tests  212 passed (212)\n" }, { command: "npm run lint", state: "failed", exitCode: 1, durationMs: 2_000, output: "src/outbox/deliver.ts:41  error  'now' is never reassigned  prefer-const\n" }] },
+  } },
 ];
 
 const journals: Record<string, () => Bare[]> = {

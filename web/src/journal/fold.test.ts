@@ -178,3 +178,16 @@ test("a subagent's conversation is below the call at which it works", () => {
   expect(inner()?.state).toBe("unstarted");
   expect(told(inside("text.delta", { text: "its beginning is on another page" })).entries).toEqual([]);
 });
+
+test("checks are calls of the conversation, and the end has their results", () => {
+  const within = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "checks", kind, data } }) as Pick<Event, "kind" | "data">;
+  const evidence = { rounds: 1, checks: [{ command: "make test", state: "failed", exitCode: 2 }] };
+  const t = told(
+    prompt, reply({ text: "done" }), { kind: "checks.began", data: { round: 1, checks: [{ command: "make test", callId: "check_1_0", args: { command: "make test" } }] } },
+    within("call.sent", { callId: "check_1_0" }), within("call.delta", { callId: "check_1_0", stdout: "FAIL" }), within("call.done", { callId: "check_1_0", text: "FAIL", durationMs: 5 }),
+    { kind: "run.ended", data: { status: "FINISHED", outcome: "partly", evidence } },
+  );
+  expect(t.entries.map((e) => e.kind)).toEqual(["prompt", "text", "turn", "call", "end"]);
+  expect(t.entries[3]).toMatchObject({ call: { name: "Shell", state: "done", text: "FAIL", output: "FAIL", args: { command: "make test" } } });
+  expect(t.entries[4]).toMatchObject({ outcome: "partly", evidence });
+});

@@ -1,6 +1,6 @@
 import type { Approval, Journal } from "../api/types";
 import { kindOf } from "../approvals/kind";
-import type { Block, Event, Tokens } from "./event";
+import { unwrapped, type Block, type Event, type Proof, type Tokens } from "./event";
 
 /**
  * An entry of a conversation. rev increases with every change, so that a row is
@@ -15,7 +15,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "text"; text: string; live: boolean }
   | { kind: "call"; call: Call }
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
-  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; over?: true } // over: another run came after it
+  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run came after it
 );
 export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
 /**
@@ -118,8 +118,9 @@ export class Transcript {
     return t;
   }
 
-  add(e: Event): void {
-    if (e.seq <= this.last) return; // sent again after a lost connection
+  add(event: Event): void {
+    if (event.seq <= this.last) return; // sent again after a lost connection
+    const e = unwrapped(event);
     this.last = e.seq;
     if (this.failing?.again && e.kind !== "model.retry") {
       this.failing.again = { ...this.failing.again, next: 0 }; // the next attempt was made, or there is none
@@ -249,6 +250,9 @@ export class Transcript {
           entry.call.state = e.data.decision === "deny" && kindOf(approval) === "call" ? "refused" : "waiting"; // the result of an approved call follows soon
           entry.rev++;
         }
+        break;
+      case "checks.began":
+        for (const c of e.data.checks) this.called({ id: c.callId, name: "Shell", args: c.args }, e);
         break;
       case "run.ended":
         this.close(e);
@@ -446,8 +450,8 @@ export class Transcript {
     this.halt();
     this.working = false;
     this.ended = e.time;
-    const { status, failure, result } = e.data;
-    this.end = this.push({ kind: "end", status, ...failure, ms: this.lasted(e), ...(result ? { result } : {}) }, e);
+    const { status, failure, result, outcome, evidence } = e.data;
+    this.end = this.push({ kind: "end", status, ...failure, ms: this.lasted(e), ...(result ? { result } : {}), ...(outcome ? { outcome } : {}), ...(evidence ? { evidence } : {}) }, e);
   }
 }
 

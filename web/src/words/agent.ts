@@ -94,6 +94,22 @@ export const agent = {
       notice: "Model notified", compacted: "Conversation summarized", cancel: "Stop requested", paused: "Paused", resumed: "Resumed", committed: "Committed", pushed: "Pushed", pulled: "Pull request", unpulled: "No pull request",
     },
   },
+  evidence: {
+    checks: "Checks",
+    outcomes: { done: "Checks passed", partly: "Partly done", blocked: "Blocked", gave_up: "Gave up", limit: "Limit reached" } as Record<string, string>,
+    titles: {
+      done: "The work is delivered, and all checks passed on the pushed commit",
+      partly: "The work is delivered, but not everything passed",
+      blocked: "An error ended the run, or a check was not allowed to run",
+      gave_up: "The agent made no progress",
+      limit: "The run reached a limit",
+    } as Record<string, string>,
+    notChecked: "Not verified",
+    unchecked: "The run had no checks",
+    states: { passed: "passed", failed: "killed or timed out", not_run: "not allowed to run", lost: "machine lost" } as Record<string, string>,
+    exit: (code: number) => `exit status ${code}`,
+    stale: "The checks ran on an earlier commit than the one that was pushed.",
+  },
   tools: {
     output: "Output",
     arguments: "Arguments",

@@ -1,0 +1,53 @@
+import type { Check, Proof } from "../journal/event";
+import { clip } from "../parts/clip";
+import { Icon } from "../parts/Icon";
+import { span } from "../parts/time";
+import { words } from "../words";
+
+const w = words.evidence;
+
+/** What a run has achieved, next to its status. */
+export function Outcome({ outcome, evidence }: { outcome: string; evidence?: Proof | undefined }) {
+  const unchecked = outcome === "done" && !evidence?.checks?.length;
+  return <span className="badge" title={unchecked ? w.unchecked : w.titles[outcome]}>{unchecked ? w.notChecked : (w.outcomes[outcome] ?? outcome)}</span>;
+}
+
+/** The results of a run's checks. */
+export function Evidence({ evidence }: { evidence: Proof }) {
+  if (!evidence.checks?.length) return null;
+  return (
+    <>
+      <ul className="checks" aria-label={w.checks}>
+        {evidence.checks.map((c) => (
+          <Result key={c.command} check={c} />
+        ))}
+      </ul>
+      {evidence.stale && <p className="muted">{w.stale}</p>}
+    </>
+  );
+}
+
+function Result({ check }: { check: Check }) {
+  const head = (
+    <>
+      <Icon name={check.state === "passed" ? "check" : "warn"} />
+      <code dir="auto">{clip(check.command, 500)}</code>
+      <span className="faint">
+        {check.state === "failed" && check.exitCode !== undefined ? w.exit(check.exitCode) : (w.states[check.state] ?? check.state)}
+        {check.durationMs ? `, ${span(check.durationMs)}` : ""}
+      </span>
+    </>
+  );
+  return (
+    <li data-state={check.state}>
+      {check.output ? (
+        <details>
+          <summary>{head}</summary>
+          <pre tabIndex={0} dir="auto">{clip(check.output, 10_000)}</pre>
+        </details>
+      ) : (
+        <div className="row">{head}</div>
+      )}
+    </li>
+  );
+}
