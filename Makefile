@@ -170,4 +170,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
+.PHONY: help comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
