@@ -14,12 +14,17 @@ func newAgentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Manage agents",
+		Long: `Manage agents.
+
+AGENT is an agent's id, the beginning of one, with or without "bc-", or an agent's
+name.`,
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newAgentListCommand(a),
 		newAgentShowCommand(a),
+		newAgentOpenCommand(a),
 		newAgentLogsCommand(a),
 		newAgentFollowUpCommand(a),
 		newAgentRetryCommand(a),

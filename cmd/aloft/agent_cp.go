@@ -40,10 +40,16 @@ skipped.`,
 			}
 			var report transfer.Report
 			if isFrom {
+				if from, err = a.agentID(cmd.Context(), from); err != nil {
+					return err
+				}
 				report, err = overSFTP(cmd.Context(), c, from, func(s *sftp.Client) (transfer.Report, error) {
 					return transfer.Get(s, fromPath, args[1])
 				})
 			} else {
+				if to, err = a.agentID(cmd.Context(), to); err != nil {
+					return err
+				}
 				report, err = overSFTP(cmd.Context(), c, to, func(s *sftp.Client) (transfer.Report, error) {
 					return transfer.Put(s, args[0], toPath)
 				})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -300,7 +301,9 @@ func (s *fakeServer) list(w http.ResponseWriter, r *http.Request) {
 	}
 	plain := len(q) == 1 && q.Has("includeArchived")
 	narrowed := q.Encode() == "all=true&from=2030-01-01&includeArchived=false&repository=acme%2Fshop&search=flaky+cart&status=needs-you&to=2030-01-31&user=7"
-	if s.name != "" && (plain || narrowed) {
+	search := q.Get("search")
+	found := q.Encode() == "all=true&includeArchived=true&search="+url.QueryEscape(search) && strings.Contains(fakeAgent+" "+s.name, search)
+	if s.name != "" && (plain || narrowed || found) {
 		items = append(items, s.agent())
 	}
 	reply(w, 200, map[string]any{"items": items})

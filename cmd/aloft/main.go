@@ -119,8 +119,9 @@ their conversations, and keys to control them.`,
 			}
 			return cmd.Help()
 		},
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.speak() // the flags are parsed now
+			return a.agentIDs(cmd, args)
 		},
 	}
 	root.SetIn(a.stdin)
