@@ -412,6 +412,8 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestSeen{},
 		&ChecksBegan{},
 		&ChecksEnded{},
+		&PullRequestSaid{},
+		&PullRequestAwaited{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

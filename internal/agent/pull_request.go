@@ -1,6 +1,9 @@
 package agent
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // PullRequestOptions holds the pull request options from the request that created an
 // agent.
@@ -36,6 +39,15 @@ const (
 	PullByTool   = "tool"   // the model, with a tool call
 	PullByPerson = "person" // a person
 )
+
+// PullReads reports whether an action of the tool PrManagement only reads.
+func PullReads(action string) bool {
+	switch action {
+	case "PR_ACTION_COMMENTS", "PR_ACTION_REVIEWS", "PR_ACTION_THREADS", "PR_ACTION_CHECKS", "PR_ACTION_LOG", "PR_ACTION_WAIT_CHECKS", "PR_ACTION_WAIT_REPLY":
+		return true
+	}
+	return false
+}
 
 // CodeNoChanges is the failure code if there is nothing to merge.
 const CodeNoChanges = "no_changes"
@@ -77,6 +89,26 @@ type (
 		By      string  `json:"by"`
 		Failure Failure `json:"failure"`
 	}
+	// PullRequestSaid is journaled before a forge is asked to add a comment that
+	// the model wrote. Key is a part of the comment, by which a repeat after a
+	// crash finds it.
+	PullRequestSaid struct {
+		CallID   string `json:"callId"`
+		URL      string `json:"url"`                // of the pull request
+		ThreadID string `json:"threadId,omitempty"` // "" for a comment on the pull request itself
+		Body     string `json:"body"`               // without the key
+		Key      string `json:"key"`
+	}
+	// PullRequestAwaited is journaled before the agent waits for checks or for a
+	// reply, so that the wait ends at the same time if another server continues
+	// it.
+	PullRequestAwaited struct {
+		CallID string    `json:"callId"`
+		URL    string    `json:"url"`
+		Commit string    `json:"commit,omitempty"` // whose checks it waits for
+		After  time.Time `json:"after,omitzero"`   // the agent waits for replies written later, by the forge's clock
+		Until  time.Time `json:"until"`
+	}
 	// PullRequestSeen records a change of a pull request's state at its forge.
 	PullRequestSeen struct {
 		URL   string `json:"url"`
@@ -97,6 +129,12 @@ func (*PullRequestOpened) Kind() string { return "pull_request.opened" }
 
 // Kind implements [Body].
 func (*PullRequestFailed) Kind() string { return "pull_request.failed" }
+
+// Kind implements [Body].
+func (*PullRequestSaid) Kind() string { return "pull_request.said" }
+
+// Kind implements [Body].
+func (*PullRequestAwaited) Kind() string { return "pull_request.awaited" }
 
 // Kind implements [Body].
 func (*PullRequestSeen) Kind() string { return "pull_request.seen" }

@@ -33,6 +33,8 @@ type Call struct {
 	Upto     uint64            // number of its last journaled delta
 	Shown    int               // bytes of its output in the journal
 	Result   *conversation.ToolResult
+	Said     *PullRequestSaid    // the comment that it adds; nil before it is journaled
+	Awaited  *PullRequestAwaited // what it waits for; nil before it is journaled
 }
 
 // apply folds an event of the conversation.
@@ -54,6 +56,14 @@ func (t *Thread) apply(body Body) {
 	case *CallSent:
 		if c := t.call(b.CallID); c != nil {
 			c.Sent, c.BootID, c.Unhooked = true, b.BootID, b.Unhooked
+		}
+	case *PullRequestSaid:
+		if c := t.call(b.CallID); c != nil {
+			c.Said = b
+		}
+	case *PullRequestAwaited:
+		if c := t.call(b.CallID); c != nil {
+			c.Awaited = b
 		}
 	case *CallReturned:
 		if c := t.call(b.CallID); c != nil {

@@ -181,8 +181,13 @@ func (e *emitter) work(agentID string) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	comment, err := json.Marshal(map[string]any{"action": "PR_ACTION_COMMENT", "body": said})
+	if err != nil {
+		e.t.Fatal(err)
+	}
 	steps := script{
 		{Stop: model.StopCalls, Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{ID: "c", Name: "PrManagement", Args: args}}}}},
+		{Stop: model.StopCalls, Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{ID: "d", Name: "PrManagement", Args: comment}}}}},
 		{Stop: model.StopEnd, Message: conversation.Text(conversation.Assistant, said)},
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
@@ -236,6 +241,10 @@ func (e *emitter) ways(agentID string) map[string]string {
 	if err != nil || len(pulls) != 1 {
 		e.t.Fatalf("%d pull requests: %v", len(pulls), err)
 	}
+	said := e.forge.Plain(e.repo, pulls[0].Number)
+	if len(said) == 0 {
+		e.t.Fatal("the agent has not commented")
+	}
 	if err := e.observer.Close(context.WithoutCancel(e.t.Context())); err != nil {
 		e.t.Fatal(err)
 	}
@@ -248,6 +257,7 @@ func (e *emitter) ways(agentID string) map[string]string {
 		"commit message": strings.Join(e.commits, "\n"),
 		"branch":         e.branch,
 		"pull request":   pulls[0].Title + "\n" + pulls[0].Body,
+		"comment":        said[len(said)-1].Body,
 		"webhook":        strings.Join(e.posted, "\n"),
 		"/v0 list":       e.call("GET", "/v0/agents", ""),
 		"/v0 agent":      e.call("GET", "/v0/agents/"+agentID, ""),

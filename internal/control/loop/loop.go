@@ -166,6 +166,7 @@ type Loop struct {
 	told    transcriptProgress
 	offers  offers // of MCP servers
 	read    readFolders
+	heard   heard
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }

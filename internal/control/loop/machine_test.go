@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,8 @@ import (
 // fakeMachine is a fake machine. Like exec-daemon it keeps every call until the call
 // is acknowledged, and never starts a call twice.
 type fakeMachine struct {
-	boot string
+	boot   string
+	commit string // the commit that it pushes; "" means c0ffee
 	// call runs a call; nil returns "ok". A call whose loop has gone runs again
 	// for the loop that attaches, but counts as started once.
 	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
@@ -254,7 +256,7 @@ func (h *fakeMachine) Commit(_ context.Context, _ int, _ string, skipHooks bool)
 
 func (h *fakeMachine) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
 	h.note("push " + branch)
-	done := loop.Delivered{Commit: "c0ffee"}
+	done := loop.Delivered{Commit: cmp.Or(h.commit, "c0ffee")}
 	switch {
 	case h.hook != nil:
 		return h.hook("push", skipHooks)

@@ -28,6 +28,18 @@ type Pulls interface {
 	Propose(ctx context.Context, s *agent.State, n int, commit string, options pull.Options) (agent.PullRequestAsked, error)
 	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
+	// Read returns what the forge says about a pull request of the agent.
+	Read(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question) (pull.Answer, error)
+	// Wait is Read, repeated until there is something to tell or until the time
+	// until.
+	Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question, until time.Time) (pull.Answer, error)
+	// Compose returns the comment to send for what the model wrote.
+	Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error)
+	// Say adds a comment, and returns its address. again reports that an earlier
+	// call may have added it; it is never added twice.
+	Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said agent.PullRequestSaid, again bool) (url string, err error)
+	// Resolve marks a review thread as resolved. It is idempotent.
+	Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error
 }
 
 // proposeWithin is how long the end of a run waits for a forge.
@@ -135,9 +147,9 @@ const managePull = "PrManagement"
 // workable returns the tools that work in the machine and on this server. It
 // includes PrManagement only if one of the agent's repositories has a forge.
 func (t *thread) workable(s *agent.State) []tool.Spec {
-	forge := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
+	able := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
-		return spec.Name == managePull && !forge || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
+		return spec.Name == managePull && !able || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
 	})
 }
 
@@ -149,11 +161,15 @@ type pullArgs struct {
 	BaseBranch string `json:"base_branch"`
 	Draft      bool   `json:"draft"`
 	RepoURL    string `json:"repo_url"`
+	ThreadID   string `json:"thread_id"`
+	Check      string `json:"check"`
+	Timeout    *int64 `json:"timeout"` // milliseconds
 }
 
-// manage runs a PrManagement call: it pushes the branch of one of the agent's
-// repositories, and opens or updates its pull request. The call cannot name any
-// other branch or pull request.
+// manage runs a PrManagement call for the branch of one of the agent's
+// repositories: it pushes the branch and opens or updates its pull request, or
+// reads and answers what is said about that. The call cannot name any other
+// branch or pull request.
 func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))
@@ -173,7 +189,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	there := s.Agent.PullRequest(url, was.Branch)
 	switch {
 	case in.Action != "PR_ACTION_CREATE" && in.Action != "PR_ACTION_UPDATE":
-		return tool.Failed("action must be PR_ACTION_CREATE or PR_ACTION_UPDATE"), nil
+		return t.discuss(ctx, c.ID, in, there)
 	case strings.TrimSpace(in.Title) == "" && in.Action == "PR_ACTION_CREATE":
 		return tool.Failed("title is missing: describe the change in one line"), nil
 	case in.Action == "PR_ACTION_UPDATE" && (there == nil || there.URL == ""):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
@@ -19,6 +20,7 @@ type pulls struct {
 	asked  []agent.PullRequestAsked
 	none   error        // returned by Propose
 	before func() error // called before each Open
+	desk   *pull.Desk   // for the methods about existing pull requests
 }
 
 func (p *pulls) Can(string) error { return nil }
@@ -51,6 +53,26 @@ func (p *pulls) Open(_ context.Context, _ agent.Agent, asked agent.PullRequestAs
 		}
 	}
 	return agent.PullRequestOpened{Made: !ok, PullRequest: was}, nil
+}
+
+func (p *pulls) Read(ctx context.Context, a agent.Agent, of agent.PullRequest, q pull.Question) (pull.Answer, error) {
+	return p.desk.Read(ctx, a, of, q)
+}
+
+func (p *pulls) Wait(ctx context.Context, a agent.Agent, of agent.PullRequest, q pull.Question, until time.Time) (pull.Answer, error) {
+	return p.desk.Wait(ctx, a, of, q, until)
+}
+
+func (p *pulls) Compose(ctx context.Context, s *agent.State, of agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error) {
+	return p.desk.Compose(ctx, s, of, callID, threadID, body)
+}
+
+func (p *pulls) Say(ctx context.Context, a agent.Agent, of agent.PullRequest, said agent.PullRequestSaid, again bool) (string, error) {
+	return p.desk.Say(ctx, a, of, said, again)
+}
+
+func (p *pulls) Resolve(ctx context.Context, a agent.Agent, of agent.PullRequest, threadID string) error {
+	return p.desk.Resolve(ctx, a, of, threadID)
 }
 
 // newPullRig returns a rig whose agent is to open pull requests.

@@ -105,6 +105,10 @@ func (t *thread) onlyReads(c agent.Call) bool {
 		b, err := t.chosen(in)
 		return err != nil || b.ReadOnly
 	}
+	if c.Name == managePull {
+		var in struct{ Action string }
+		return json.Unmarshal(c.Args, &in) == nil && agent.PullReads(in.Action)
+	}
 	spec, ok := tool.Lookup(c.Name)
 	return ok && spec.ReadOnly
 }

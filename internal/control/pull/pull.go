@@ -26,7 +26,7 @@ import (
 )
 
 // Config holds a Desk's dependencies. All fields but App, Shown, Privacy,
-// Reviewers and Logger are required.
+// Reviewers, Poll and Logger are required.
 type Config struct {
 	Forges forge.Set
 	// App returns the forge of a repository as accessed by the configured GitHub
@@ -46,7 +46,9 @@ type Config struct {
 	// Reviewers returns the users, by their names at the host, to request reviews
 	// from; nil means none.
 	Reviewers func(ctx context.Context, a agent.Agent, host string) ([]string, error)
-	Logger    *slog.Logger
+	// Poll is the first interval of [Desk.Wait]; 0 means ten seconds.
+	Poll   time.Duration
+	Logger *slog.Logger
 }
 
 // Git provides access to the agent's repository.
@@ -69,7 +71,8 @@ const (
 // use.
 type Desk struct {
 	Config
-	seen seen
+	seen    seen
+	writers writers
 }
 
 // New returns a Desk.

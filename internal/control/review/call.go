@@ -53,6 +53,7 @@ type arguments struct {
 	Body                string          `json:"body"`
 	BaseBranch          string          `json:"base_branch"`
 	RepoURL             string          `json:"repo_url"`
+	ThreadID            string          `json:"thread_id"`
 	Draft               bool            `json:"draft"`
 	WorkingDirectory    string          `json:"working_directory"`
 	PID                 any             `json:"pid"`
@@ -118,6 +119,9 @@ func describe(c conversation.ToolCall) described {
 	case "SetupVmEnvironment": // it affects machines of future agents, whatever their run mode
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "later machines are to install by: " + a.UpdateScript, grant: a.UpdateScript}
 	case "PrManagement": // it is visible outside; the project decides to whom
+		if agent.PullReads(a.Action) {
+			break
+		}
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: a.pullRequest(), change: a.Body, grant: "*"}
 	case "ReadLints": // a linter's configuration may contain the project's code
 		return described{Call: permit.Call{Kind: permit.Shell, Unsandboxed: true}, subject: "run the project's linters", grant: "*"}
@@ -188,8 +192,15 @@ func (a arguments) change(tool string) string {
 // text.
 func (a arguments) pullRequest() string {
 	words := []string{"pull request: " + a.Title}
-	if a.Action == "PR_ACTION_UPDATE" {
+	switch a.Action {
+	case "PR_ACTION_UPDATE":
 		words[0] = "update the pull request: " + a.Title
+	case "PR_ACTION_COMMENT":
+		words[0] = "comment on the pull request"
+	case "PR_ACTION_REPLY":
+		words[0] = "reply to the review thread " + a.ThreadID
+	case "PR_ACTION_RESOLVE":
+		words[0] = "resolve the review thread " + a.ThreadID
 	}
 	if a.BaseBranch != "" {
 		words = append(words, "into "+a.BaseBranch)

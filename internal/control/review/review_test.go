@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"aloft/internal/policy"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/tool"
 )
 
 func call(name, args string) conversation.ToolCall {
@@ -140,6 +142,9 @@ func TestWhatAPersonIsShown(t *testing.T) {
 		`ComputerUse {"actions":[{"type":{"text":"` + long + `"}},{"key":{"key":"Return"}}]}`:                                                    `on the desktop: type {"text":"` + long + `"}; key {"key":"Return"}`,
 		`PrManagement {"action":"PR_ACTION_CREATE","title":"Sort slugs","base_branch":"release","repo_url":"https://git.test/a/b","draft":true}`: "pull request: Sort slugs\ninto release\nat https://git.test/a/b\nas a draft",
 		`PrManagement {"action":"PR_ACTION_UPDATE","title":"Sort slugs"}`:                                                                        "update the pull request: Sort slugs",
+		`PrManagement {"action":"PR_ACTION_COMMENT","body":"Done."}`:                                                                             "comment on the pull request",
+		`PrManagement {"action":"PR_ACTION_REPLY","thread_id":"T1","body":"Done."}`:                                                              "reply to the review thread T1",
+		`PrManagement {"action":"PR_ACTION_RESOLVE","thread_id":"T1"}`:                                                                           "resolve the review thread T1",
 	} {
 		name, args, _ := strings.Cut(args, " ")
 		if got := describe(call(name, args)); got.subject != want || !got.reviewable() {
@@ -157,6 +162,25 @@ func TestWhatAPersonIsShown(t *testing.T) {
 		name, args, _ := strings.Cut(args, " ")
 		if d := describe(call(name, args)); d.reviewable() {
 			t.Errorf("%s of %d bytes is put to a person", name, len(args))
+		}
+	}
+}
+
+// TestReadingAPullRequest checks that only the reading actions of PrManagement
+// need no review.
+func TestReadingAPullRequest(t *testing.T) {
+	var schema struct {
+		Properties struct{ Action struct{ Enum []string } }
+	}
+	spec, _ := tool.Lookup("PrManagement")
+	if err := json.Unmarshal(spec.Schema, &schema); err != nil || len(schema.Properties.Action.Enum) < 12 {
+		t.Fatalf("%+v, %v", schema, err)
+	}
+	writes := []string{"PR_ACTION_UNSPECIFIED", "PR_ACTION_CREATE", "PR_ACTION_UPDATE", "PR_ACTION_COMMENT", "PR_ACTION_REPLY", "PR_ACTION_RESOLVE"}
+	for _, action := range append(schema.Properties.Action.Enum, "PR_ACTION_UNSPECIFIED") {
+		free := describe(call("PrManagement", `{"action":"`+action+`"}`)).Kind == permit.Other
+		if free == slices.Contains(writes, action) {
+			t.Errorf("%s is free: %v", action, free)
 		}
 	}
 }

@@ -122,6 +122,21 @@ export const agent = {
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
     pages: (n: number) => (n === 1 ? "1 page" : `${n} pages`),
     pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
+    pull: {
+      actions: {
+        PR_ACTION_CREATE: "open", PR_ACTION_UPDATE: "update", PR_ACTION_COMMENTS: "read comments", PR_ACTION_REVIEWS: "read reviews",
+        PR_ACTION_THREADS: "read review threads", PR_ACTION_CHECKS: "read checks", PR_ACTION_LOG: "read log", PR_ACTION_WAIT_CHECKS: "wait for checks",
+        PR_ACTION_WAIT_REPLY: "wait for a reply", PR_ACTION_COMMENT: "comment", PR_ACTION_REPLY: "reply to a thread", PR_ACTION_RESOLVE: "resolve a thread",
+      },
+      verdicts: { approved: "approved", changes_requested: "changes requested", commented: "commented", dismissed: "dismissed" },
+      resolved: "resolved",
+      outdated: "outdated",
+      mayNotWrite: "may not write to the repository",
+      timedOut: "timed out",
+      body: "Text",
+      remarks: (n: number) => (n === 1 ? "1 remark" : `${n.toLocaleString()} remarks`),
+      failed: (n: number) => (n === 1 ? "1 check failed" : `${n.toLocaleString()} checks failed`),
+    },
     recording: { START_RECORDING: "start", SAVE_RECORDING: "save", DISCARD_RECORDING: "discard" },
     computer: {
       acts: "Desktop actions",

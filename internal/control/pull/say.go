@@ -1,0 +1,127 @@
+package pull
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+	"aloft/internal/redact"
+)
+
+// generalRemark is the text of a comment that must not describe the work.
+const generalRemark = "An agent has worked on this."
+
+// The mark of a comment holds its key. Hosts do not show HTML comments.
+const markBegin, markEnd = "<!-- aloft-comment ", " -->"
+
+// Ours reports whether an agent wrote a comment through [Desk.Say].
+func Ours(body string) bool { return strings.Contains(body, markBegin) }
+
+// unsigned returns a comment without what [Desk.Compose] and [Desk.Say] add.
+func unsigned(body string) string {
+	text, _, _ := strings.Cut(body, markBegin)
+	if text, signature, ok := strings.Cut(text, signatureBegin); ok && Ours(body) && strings.HasSuffix(strings.TrimSpace(signature), "</sub>") {
+		return text
+	}
+	return text
+}
+
+const signatureBegin = "\n\n<sub>Written by the agent "
+
+// Compose returns the comment to journal and to send for what the model wrote.
+// In privacy mode the text is a general one, as for pull requests. Secrets are
+// removed.
+func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error) {
+	private, err := d.privacy(ctx, s.Run)
+	if err != nil {
+		return agent.PullRequestSaid{}, err
+	}
+	name := s.Agent.Name
+	if private {
+		body, name = generalRemark, s.Agent.ID
+	}
+	body = cut(strings.TrimSpace(strings.ReplaceAll(body, markBegin, "<!-- ")), maxSaid)
+	if body == "" {
+		return agent.PullRequestSaid{}, fault.Invalid("body is missing: write the text of the comment").At("body")
+	}
+	if link := d.Link(s.Agent.ID); link != "" {
+		body += fmt.Sprintf("%s[%s](%s).</sub>", signatureBegin, escaped.Replace(oneLine(name)), link)
+	}
+	return agent.PullRequestSaid{CallID: callID, URL: p.URL, ThreadID: threadID, Body: redact.New(d.Secrets(s.Agent.ID)).String(body), Key: rand.Text()}, nil
+}
+
+// Say adds the journaled comment to a pull request of the agent, or to one of
+// its threads, and returns its address. again reports that an earlier call may have sent it: then Say
+// looks for its key first, and never adds it twice. The error is a fault.
+func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said agent.PullRequestSaid, again bool) (url string, err error) {
+	f, r, err := d.forgeFor(a.Pull, p.RepoURL)
+	if err != nil {
+		return "", err
+	}
+	var c forge.Comment
+	err = retry(ctx, waits, maxWait, func() (err error) {
+		if again {
+			var found bool
+			if c, found, err = find(ctx, f, r, p, said); err != nil || found {
+				return err
+			}
+		}
+		again = true // an error does not tell whether the host has added it
+		c, err = send(ctx, f, r, p, said)
+		return err
+	})
+	return c.URL, err
+}
+
+func send(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, said agent.PullRequestSaid) (forge.Comment, error) {
+	body := said.Body + "\n" + markBegin + said.Key + markEnd
+	if said.ThreadID != "" {
+		if reviewed, ok := f.(forge.Reviewed); ok {
+			return reviewed.Reply(ctx, r, int(p.Number), said.ThreadID, body)
+		}
+	} else if discussion, ok := f.(forge.Discussion); ok {
+		return discussion.Comment(ctx, r, int(p.Number), body)
+	}
+	return forge.Comment{}, fault.Invalid("Aloft cannot write comments at %s", r.Host).Named(forge.CodeUnsupported)
+}
+
+// find returns the comment with the key, if the host has it.
+func find(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, said agent.PullRequestSaid) (forge.Comment, bool, error) {
+	var all []forge.Comment
+	var err error
+	if said.ThreadID != "" {
+		if reviewed, ok := f.(forge.Reviewed); ok {
+			var threads []forge.Thread
+			threads, err = reviewed.Threads(ctx, r, int(p.Number))
+			for _, t := range threads {
+				all = append(all, t.Comments...)
+			}
+		}
+	} else if discussion, ok := f.(forge.Discussion); ok {
+		all, err = discussion.Comments(ctx, r, int(p.Number))
+	}
+	for _, c := range all {
+		if strings.Contains(c.Body, markBegin+said.Key+markEnd) {
+			return c, true, nil
+		}
+	}
+	return forge.Comment{}, false, err
+}
+
+// Resolve marks a thread of a pull request of the agent as resolved. The error
+// is a fault.
+func (d *Desk) Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error {
+	f, r, err := d.forgeFor(a.Pull, p.RepoURL)
+	if err != nil {
+		return err
+	}
+	reviewed, ok := f.(forge.Reviewed)
+	if !ok {
+		return fault.Invalid("Aloft cannot resolve threads at %s", r.Host).Named(forge.CodeUnsupported)
+	}
+	return retry(ctx, waits, maxWait, func() error { return reviewed.Resolve(ctx, r, int(p.Number), threadID) })
+}

@@ -1,0 +1,92 @@
+package pull
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+)
+
+// Intervals at which a waiting agent's forge is asked. An hour of waiting costs
+// at most a few hundred requests, of the 5,000 that GitHub allows a token.
+const (
+	firstPoll   = 10 * time.Second
+	longestPoll = time.Minute
+	// emptyPolls is how often a forge is asked for checks that do not appear:
+	// during about a minute and a half.
+	emptyPolls = 4
+)
+
+// Wait repeats the question, at the latest until the time until: Checks until
+// one has failed or all have ended, and Replies until there is one. It waits
+// longer between two requests if the forge asks for it.
+func (d *Desk) Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q Question, until time.Time) (Answer, error) {
+	every := cmp.Or(d.Poll, firstPoll)
+	longest := max(longestPoll, every)
+	var last Answer
+	for w := (waiter{}); ; every = min(every*3/2, longest) {
+		out, err := d.read(ctx, a, p, q)
+		wait := every
+		switch {
+		case err == nil && w.over(q, out):
+			return out, nil
+		case err == nil:
+			last = out
+		case ctx.Err() != nil:
+			return Answer{}, context.Cause(ctx)
+		case !forge.Retryable(err):
+			return Answer{}, err
+		default:
+			if asks, ok := forge.RetryAfter(err); ok {
+				wait = max(wait, asks)
+			}
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			if last.Text == "" && err != nil {
+				return Answer{}, err
+			}
+			last.TimedOut, last.Text = true, "The wait has timed out. "+last.Text
+			return last, nil
+		}
+		t := time.NewTimer(min(wait, left))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// waiter decides when a wait is over.
+type waiter struct {
+	empty int // answers without checks
+	ended int // answers in a row in which all checks had ended
+}
+
+func (w *waiter) over(q Question, out Answer) bool {
+	if q.Subject != Checks {
+		return len(out.Remarks) > 0
+	}
+	if len(out.Checks) == 0 {
+		w.empty++
+		return w.empty > emptyPolls
+	}
+	for _, c := range out.Checks {
+		if c.State == string(forge.Failure) {
+			return true
+		}
+	}
+	if slices.ContainsFunc(out.Checks, func(c Check) bool { return c.State == string(forge.Pending) }) {
+		w.ended = 0
+		return false
+	}
+	// A job that depends on another appears only when that one has ended: so the
+	// end counts only when it is seen twice.
+	w.ended++
+	return w.ended > 1
+}
