@@ -55,6 +55,7 @@ func TestTeamCommands(t *testing.T) {
 		{"key delete 7", cli.OK, "DELETE /v1/me/keys/7", "", "Deleted 7."},
 		{"settings", cli.OK, "GET /v1/settings", "", "privacy-mode"},
 		{"settings set default-model m", cli.OK, "PATCH /v1/settings", `{"defaultModel":"m"}`, "default-model"},
+		{"settings set fix-failed-checks off", cli.OK, "PATCH /v1/settings", `{"fixFailedChecks":false}`, ""},
 		{"settings set privacy-mode off", cli.OK, "PATCH /v1/settings", `{"privacyMode":false}`, ""},
 		{"settings set retention-days 0", cli.OK, "PATCH /v1/settings", `{"retentionDays":0}`, ""},
 		{"settings set machine-retention-days 7", cli.OK, "PATCH /v1/settings", `{"machineRetentionDays":7}`, "machine-retention-days"},

@@ -26,6 +26,7 @@ var settings = []struct {
 	{"display-agent-summary", "displayAgentSummary", "show what agents do and ask in lists and notifications", asBool},
 	{"display-agent-summary-externally", "displayAgentSummaryExternally", "show it in webhooks and other channels too", asBool},
 	{"privacy-mode", "privacyMode", "keep prompts, answers and code on the server; applies from each agent's next run", asBool},
+	{"fix-failed-checks", "fixFailedChecks", "let agents fix failed checks of the pull requests that they have opened", asBool},
 	{"network-mode", "networkMode", "what machines may connect to: allow_all, default_with_network_settings or network_settings_only", asText},
 	{"network-allowlist", "networkAllowlist", "additional hosts that machines may connect to, separated by spaces", asList},
 	{"retention-days", "retentionDays", "days until an unused agent is deleted; 0 for never", asNumber},

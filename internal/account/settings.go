@@ -23,6 +23,7 @@ type Settings struct {
 	Limit        allowance.Amount `json:"limit,omitzero"`
 	MachineDays  int              `json:"machineDays,omitempty"`  // machines that are unused for so long are removed; 0 means the server's period
 	NetworkMode  string           `json:"networkMode,omitempty"`  // what machines may reach, like egressMode of an environment; "" is what the server allows
+	NoAutofix    bool             `json:"noAutofix,omitempty"`    // agents do not fix failed checks of their pull requests
 	NetworkAllow string           `json:"networkAllow,omitempty"` // domains, addresses and ranges that the mode also allows, separated by spaces
 }
 

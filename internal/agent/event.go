@@ -27,7 +27,7 @@ type Body interface{ Kind() string }
 // the agent. Such events do not count as use of the agent.
 func (e Event) Housekeeping() bool {
 	switch e.Body.(type) {
-	case *MachineHibernated, *MachineExpiring, *MachineExpired, *PullRequestSeen:
+	case *MachineHibernated, *MachineExpiring, *MachineExpired, *PullRequestSeen, *PullRequestHeard:
 		return true
 	}
 	return false
@@ -64,7 +64,10 @@ type (
 	// model only has to reply again, after [Rewound].
 	RunCreated struct {
 		Prompt conversation.Message `json:"prompt"`
-		Trace  string               `json:"trace,omitempty"` // the request's traceparent
+		// By is [ByPullRequest] if the server created the run, and "" for a
+		// person.
+		By    string `json:"by,omitempty"`
+		Trace string `json:"trace,omitempty"` // the request's traceparent
 		// MCP says that the prompt came with MCP servers, which replace the
 		// previous ones. They are stored encrypted under the run's id.
 		MCP  bool   `json:"mcp,omitempty"`
@@ -414,6 +417,7 @@ var bodies = func() map[string]reflect.Type {
 		&ChecksEnded{},
 		&PullRequestSaid{},
 		&PullRequestAwaited{},
+		&PullRequestHeard{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

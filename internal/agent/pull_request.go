@@ -116,7 +116,39 @@ type (
 		Title string `json:"title"`
 		Draft bool   `json:"draft,omitempty"`
 	}
+	// PullRequestHeard records what the server has read of the agent's pull
+	// request and acted on, so that it never acts on the same thing twice. If it
+	// has a run, it is appended together with the run's first event.
+	PullRequestHeard struct {
+		URL string `json:"url"`
+		// Comments are the ids of the comments that the run's prompt contains.
+		Comments []string `json:"comments,omitempty"`
+		// Ignored are the comments that no run was started for.
+		Ignored []IgnoredComment `json:"ignored,omitempty"`
+		// Threads are the ids of the review threads that get a reply when the run
+		// has ended.
+		Threads []string `json:"threads,omitempty"`
+		// Fix is the commit whose failed checks the run has to fix, and Checks are
+		// their names.
+		Fix    string   `json:"fix,omitempty"`
+		Checks []string `json:"checks,omitempty"`
+		// Stopped says why failed checks of the pull request are not fixed any
+		// more.
+		Stopped string `json:"stopped,omitempty"`
+		// Answered is the run whose result was added to its review threads.
+		Answered string `json:"answered,omitempty"`
+	}
+	// IgnoredComment is a comment that no run was started for.
+	IgnoredComment struct {
+		ID     string `json:"id"`
+		Author string `json:"author,omitempty"`
+		Reason string `json:"reason"`
+	}
 )
+
+// ByPullRequest is the value of [RunCreated.By] for a follow-up on what was said
+// or checked at the agent's pull request.
+const ByPullRequest = "pull_request"
 
 // Kind implements [Body].
 func (*PullRequestFound) Kind() string { return "pull_request.found" }
@@ -138,6 +170,9 @@ func (*PullRequestAwaited) Kind() string { return "pull_request.awaited" }
 
 // Kind implements [Body].
 func (*PullRequestSeen) Kind() string { return "pull_request.seen" }
+
+// Kind implements [Body].
+func (*PullRequestHeard) Kind() string { return "pull_request.heard" }
 
 // A Proposal is the pull request that the end of a run requested.
 type Proposal struct {

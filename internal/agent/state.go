@@ -43,6 +43,7 @@ type State struct {
 	Subagents []Subagent            // working ones, and those that can be resumed, the most recent last
 	Found     rule.Set              // the rules for the agent's work
 	Asked     []string              // the user's prompts
+	By        string                // [RunCreated.By] of the latest run
 	Mode      string                // [ModePlan], or "" for [ModeAgent]
 	Cancel    string                // why the run has to stop, or ""
 	Trace     string                // traceparent of the request for the run
@@ -108,7 +109,7 @@ func (s *State) Apply(e Event) {
 	case *Forked:
 		s.forked(b)
 	case *RunCreated:
-		s.Trace = b.Trace
+		s.Trace, s.By = b.Trace, b.By
 		if b.MCP {
 			s.MCPRun = e.RunID
 		}

@@ -17,7 +17,6 @@ import (
 	"aloft/internal/control/api"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
-	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/inbound"
@@ -292,17 +291,6 @@ func (a *assembly) openSignIn(context.Context) (err error) {
 		Store: a.store, PublicURL: func() string { return localhostName(a.publicURL()) }, Provider: a.config.SignIn.OIDC.provider(), Logger: a.logger,
 	})
 	return err
-}
-
-// openEvents opens what receives the events of forges and acts on them.
-func (a *assembly) openEvents(context.Context) error {
-	if len(a.config.Connections) == 0 {
-		return nil
-	}
-	a.inbox = inbound.NewInbox(inbound.Config{Store: a.store, Connections: a.config.connections(), Logger: a.logger})
-	desk := follow.New(follow.Config{Store: a.store, Forges: a.pulls.Forges, Gather: duration(a.config.PullRequests.Gather), Logger: a.logger})
-	a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: desk, Owner: a.store.ServerID(), Logger: a.logger})
-	return nil
 }
 
 func (a *assembly) openAPI(context.Context) error {

@@ -65,6 +65,9 @@ func (c *Config) checkConnections(dir string, getenv func(string) string) error 
 	return nil
 }
 
+// follows reports whether open pull requests are read at all.
+func (c *Config) follows() bool { return len(c.Connections) > 0 || duration(c.PullRequests.Poll) > 0 }
+
 // connections returns the connections, which check has validated.
 func (c *Config) connections() (all []inbound.Connection) {
 	for _, conn := range c.Connections {

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/machine"
@@ -65,6 +66,7 @@ type Server struct {
 	disk        *disk.Guard
 	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
+	follow      *follow.Desk    // nil if pull requests are not followed
 	events      *inbound.Worker // nil if there are no connections
 	desk        *signin.Desk
 	agentMCP    *mcp.Agents
@@ -113,6 +115,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.tendImages(ctx) })
 	group.Go(func() error { return s.webhooks.Run(ctx) })
 	group.Go(func() error { return s.api.Run(ctx) })
+	if s.follow != nil {
+		group.Go(func() error { return s.follow.Run(ctx) })
+	}
 	if s.events != nil {
 		group.Go(func() error { return s.events.Run(ctx) })
 	}

@@ -33,6 +33,7 @@ type settingsJSON struct {
 	MaxSeconds         int64    `json:"maxSeconds" minimum:"0" doc:"seconds after which a run ends, not counting time spent waiting for people"`
 	NetworkMode        string   `json:"networkMode" enum:"allow_all,default_with_network_settings,network_settings_only" doc:"what machines may connect to: everything that the server allows; package and source hosts and the list; or only the list. An environment can restrict it further"`
 	NetworkAllowlist   []string `json:"networkAllowlist" nullable:"false" doc:"additional domains, *.domains, addresses and ranges that machines may connect to"`
+	FixChecks          bool     `json:"fixFailedChecks" doc:"agents fix failed checks of the pull requests that they have opened"`
 	MachineDays        int      `json:"machineRetentionDays" minimum:"0" maximum:"3650" doc:"days until an unused machine and its disk are deleted; the server's value is the default (0) and the maximum"`
 }
 
@@ -50,6 +51,7 @@ type updateSettingsRequestJSON struct {
 	MaxCostUSD         *float64  `json:"maxCostUsd,omitempty" minimum:"0"`
 	MaxSeconds         *int64    `json:"maxSeconds,omitempty" minimum:"0"`
 	MachineDays        *int      `json:"machineRetentionDays,omitempty" minimum:"0" maximum:"3650"`
+	FixChecks          *bool     `json:"fixFailedChecks,omitempty"`
 	NetworkMode        *string   `json:"networkMode,omitempty" enum:"allow_all,default_with_network_settings,network_settings_only"`
 	NetworkAllowlist   *[]string `json:"networkAllowlist,omitempty" maxItems:"1000" nullable:"false"`
 }
@@ -57,7 +59,7 @@ type updateSettingsRequestJSON struct {
 func settingsOf(s account.Settings) settingsJSON {
 	return settingsJSON{
 		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
-		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
+		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, FixChecks: !s.NoAutofix, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
 		MaxTurns: s.Limit.Turns, MaxTokens: s.Limit.Tokens, MaxCostUSD: float64(s.Limit.Cost) / allowance.Dollar, MaxSeconds: s.Limit.Seconds,
 		NetworkMode: cmp.Or(s.NetworkMode, policy.EnvironmentAllowAll), NetworkAllowlist: append([]string{}, strings.Fields(s.NetworkAllow)...),
 	}
@@ -147,6 +149,9 @@ func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) erro
 	}
 	if in.PrivacyMode != nil {
 		to.Privacy = *in.PrivacyMode
+	}
+	if in.FixChecks != nil {
+		to.NoAutofix = !*in.FixChecks
 	}
 	if err := settleNetwork(to, in.NetworkMode, in.NetworkAllowlist); err != nil {
 		return err

@@ -62,6 +62,20 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// Agents fix failed checks unless an admin turns it off.
+func TestFixFailedChecksSetting(t *testing.T) {
+	h := newHouse(t)
+	if got := h.want(h.call("GET", "/v1/settings", ""), 200).get(t, "fixFailedChecks"); got != true {
+		t.Errorf("by default: %v", got)
+	}
+	for _, on := range []bool{false, true} {
+		h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", fmt.Sprintf(`{"fixFailedChecks":%v}`, on)), 200)
+		if got := h.want(h.call("GET", "/v1/settings", ""), 200).get(t, "fixFailedChecks"); got != on {
+			t.Errorf("set to %v: %v", on, got)
+		}
+	}
+}
+
 // created returns the agent's first event.
 func (h *house) created(id string) *agent.Created {
 	h.t.Helper()

@@ -1,6 +1,15 @@
 // Package follow lets agents follow the pull requests that they have opened. It
 // learns from events and by polling that a pull request may have changed, reads
-// the pull request at its forge, and starts a follow-up run with what is new.
+// it at its forge, and starts a follow-up run with the comments of people who
+// may write to the repository and the logs of failed checks. When such a run has
+// ended, it replies to the review threads and resolves them.
+//
+// What was acted on is recorded in the agent's journal, in the same append that
+// starts the run. So reading the same thing twice, in any order, or dying at any
+// point, never starts a second run for it.
+//
+// What people and jobs have written is untrusted. Prompts quote it line by line,
+// under the name of its author.
 package follow
 
 import (
@@ -10,42 +19,78 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
+	"aloft/internal/fault"
 )
 
 // Store is the part of the store that a desk uses.
 type Store interface {
 	store.PullWatches
+	Agent(ctx context.Context, id string) (agent.Agent, error)
+	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 }
 
-// Config is what a desk needs. All fields but Logger are required.
+// Config is what a desk needs. All fields but Secrets, Autofix, Shown, Every and
+// Logger are required.
 type Config struct {
-	Store  Store
-	Forges forge.Set
-	Gather time.Duration // how long after an event a pull request is read
+	Store   Store
+	Journal store.Journal
+	Owner   string // this server's name
+	Forges  forge.Set
+	// Branch returns the commit of a branch of a repository.
+	Branch func(ctx context.Context, repoURL, branch string) (commit string, err error)
+	// May returns a fault if no run of the agent may be started now.
+	May  func(ctx context.Context, a agent.Agent) error
+	Wake func(agentID string) // tells the scheduler of a new run
+	// Secrets are values, by name, that must not appear in prompts or comments;
+	// nil means none.
+	Secrets func(agentID string) map[string]string
+	// Autofix reports whether agents fix failed checks; nil means always.
+	Autofix func(ctx context.Context) (bool, error)
+	// Shown reports whether the agent's messages in a run may be shown outside;
+	// nil means always.
+	Shown  func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error)
+	Gather time.Duration // how long after the first news a pull request is read
+	Poll   time.Duration // how often active pull requests are read without an event; 0 is never
+	Every  time.Duration // how often to look for due pull requests; default a second
 	Logger *slog.Logger
 }
 
 // Desk follows pull requests. Its methods are safe for concurrent use.
 type Desk struct {
 	Config
+	free    chan struct{} // holds a token for each reading that may start
+	reading sync.WaitGroup
+	mu      sync.Mutex
+	logins  map[string]login // by host and owner
+	now     func() time.Time
 }
 
-// New returns a desk.
+// login is the user of a token.
+type login struct {
+	name  string
+	until time.Time // when it is asked for again
+}
+
+const loginFresh = time.Hour
+
+// New returns a desk. Run starts the reading.
 func New(c Config) *Desk {
+	c.Every = cmp.Or(c.Every, time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Desk{Config: c}
-}
-
-// access is a forge that tells who may write to a repository.
-type access interface {
-	MayWrite(ctx context.Context, r forge.Repo, login string) (bool, error)
+	d := &Desk{Config: c, free: make(chan struct{}, atOnce), logins: map[string]login{}, now: time.Now}
+	for range atOnce {
+		d.free <- struct{}{}
+	}
+	return d
 }
 
 // Changed implements [inbound.Handler]: it schedules the reading of the pull
@@ -55,23 +100,25 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if err != nil {
 		return err
 	}
-	about := func(w store.PullWatch) bool {
-		switch {
-		case c.Number > 0:
-			return w.Number == c.Number
-		case c.Branch != "":
-			return w.Branch == c.Branch
-		}
-		return true // only the commit is known: the reading finds out
-	}
-	all = slices.DeleteFunc(all, func(w store.PullWatch) bool { return !about(w) })
+	all = slices.DeleteFunc(all, func(w store.PullWatch) bool { return !isAbout(c, w) })
 	if len(all) == 0 {
 		return inbound.Ignored(fmt.Sprintf("no agent has an open pull request for this in %s", c.Repo))
 	}
-	if why, err := d.outsider(ctx, c); err != nil || why != "" {
-		return cmp.Or(err, error(inbound.Ignored(why)))
+	if c.Kind == inbound.Comment && c.Actor != "" {
+		f, r, err := d.Forges.Find(c.Repo)
+		if err != nil {
+			return err
+		}
+		if c.Bot {
+			return inbound.Ignored(fmt.Sprintf("%s is a bot", c.Actor))
+		}
+		if why, err := d.outsider(ctx, f, r, c.Actor); err != nil {
+			return err
+		} else if why != "" {
+			return inbound.Ignored(why)
+		}
 	}
-	due := time.Now().Add(d.Gather)
+	due := d.now().Add(d.Gather)
 	for _, w := range all {
 		if err := d.Store.TellPull(ctx, w.AgentID, w.URL, due); err != nil {
 			return err
@@ -80,25 +127,69 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	return nil
 }
 
-// outsider returns why the author of a comment is not listened to, or "".
-func (d *Desk) outsider(ctx context.Context, c inbound.Change) (string, error) {
-	if c.Kind != inbound.Comment || c.Actor == "" {
-		return "", nil
+// isAbout reports whether the change is about the pull request. If only a commit
+// is known, it may be; the reading finds out.
+func isAbout(c inbound.Change, w store.PullWatch) bool {
+	switch {
+	case c.Number > 0:
+		return w.Number == c.Number
+	case c.Branch != "":
+		return w.Branch == c.Branch
 	}
-	if c.Bot {
-		return fmt.Sprintf("%s is a bot", c.Actor), nil
+	return true
+}
+
+// outsider returns why comments of the user are ignored, or "" if they are not.
+func (d *Desk) outsider(ctx context.Context, f forge.Forge, r forge.Repo, user string) (string, error) {
+	if isBot(user) {
+		return fmt.Sprintf("%s is a bot", user), nil
 	}
-	f, r, err := d.Forges.Find(c.Repo)
-	if err != nil {
-		return "", err
-	}
-	a, ok := f.(access)
+	a, ok := f.(forge.Access)
 	if !ok {
-		return "", nil // the reading ignores the comment
+		return fmt.Sprintf("%s does not tell who may write to %s", r.Host, r.Path), nil
 	}
-	may, err := a.MayWrite(ctx, r, c.Actor)
-	if err != nil || may {
+	may, err := a.MayWrite(ctx, r, user)
+	switch {
+	case fault.Is(err, fault.KindDenied):
+		return fmt.Sprintf("the server's token may not see whether %s may write to %s", user, r.Path), nil
+	case err != nil:
 		return "", err
+	case !may:
+		return fmt.Sprintf("%s may not write to %s", user, r.Path), nil
 	}
-	return fmt.Sprintf("%s may not write to %s", c.Actor, r), nil
+	return "", nil
+}
+
+// isBot reports whether the login is that of a bot: of a GitHub App, or of a
+// project or group access token of GitLab.
+func isBot(user string) bool {
+	return strings.HasSuffix(user, "[bot]") || (strings.HasPrefix(user, "project_") || strings.HasPrefix(user, "group_")) && strings.Contains(user, "_bot")
+}
+
+// own returns the logins under which Aloft itself writes at the pull request:
+// that which has opened it, and the user of the token.
+func (d *Desk) own(ctx context.Context, f forge.Forge, r forge.Repo, p forge.PullRequest) ([]string, error) {
+	names := []string{p.Author}
+	e, ok := f.(forge.Examining)
+	if !ok {
+		return names, nil
+	}
+	key := r.Host + "/" + r.Owner()
+	d.mu.Lock()
+	known := d.logins[key]
+	d.mu.Unlock()
+	if !d.now().Before(known.until) {
+		g, err := e.Examine(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		known = login{g.Login, d.now().Add(loginFresh)}
+		d.mu.Lock()
+		d.logins[key] = known
+		d.mu.Unlock()
+	}
+	if known.name != "" {
+		names = append(names, known.name)
+	}
+	return names, nil
 }

@@ -178,7 +178,7 @@ func commitMessage(s *agent.State) string {
 	if subject == "" {
 		return s.Agent.Name
 	}
-	if subject == task {
+	if subject == task || s.By != "" { // do not repeat what others wrote at the pull request
 		return subject
 	}
 	return subject + "\n\n" + cut(task, 4000)

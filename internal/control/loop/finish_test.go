@@ -9,6 +9,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/model"
+	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -71,5 +72,23 @@ func TestAFaultEndsTheRun(t *testing.T) {
 	run := r.work(ctx)
 	if run.Status != agent.Failed || run.Failure.Code != "disk_limit" || run.Failure.Hint != "tidy up" {
 		t.Errorf("%+v", run)
+	}
+}
+
+// The commit message of a follow-up from a pull request does not repeat what
+// others wrote there.
+func TestCommitMessageOfAFollowUp(t *testing.T) {
+	r := newRig(t, true)
+	r.machine.hook = func(what string, _ bool) (loop.Delivered, error) {
+		return loop.Delivered{Commit: "c0ffee" + r.run, Made: what == "commit"}, nil
+	}
+	r.model.steps = []step{say("done"), say("renamed")}
+	r.work(t.Context())
+	r.run = agent.NewRunID()
+	r.record(&agent.RunCreated{By: agent.ByPullRequest, Prompt: conversation.Text(conversation.User, "Address the comments on pull request 1\n\nada wrote:\n> Rename it.\n")})
+	r.work(t.Context())
+	all := bodies[*agent.Committed](r)
+	if len(all) != 2 || all[1].Message != "Address the comments on pull request 1" {
+		t.Errorf("%+v", all)
 	}
 }

@@ -10,7 +10,7 @@ const w = words.settings.team;
 const texts = ["defaultRepository", "baseBranch"] as const;
 const limits = ["maxTurns", "maxTokens", "maxCostUsd", "maxSeconds"] as const;
 const days = ["retentionDays", "machineRetentionDays"] as const;
-const switches = ["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode"] as const;
+const switches = ["displayAgentSummary", "displayAgentSummaryExternally", "privacyMode", "fixFailedChecks"] as const;
 type Mode = Settings["networkMode"];
 
 /** The defaults for new agents, for admins. Each change is saved at once. */

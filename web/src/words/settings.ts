@@ -41,6 +41,7 @@ export const settings = {
       switches: {
         displayAgentSummary: { name: "Display agent summary", hint: "Lists and notifications show what agents do and ask, including files and code, and pull-request titles." },
         displayAgentSummaryExternally: { name: "Display agent summary externally", hint: "Webhooks include what an agent says. Requires \"Display agent summary\"; off in privacy mode." },
+        fixFailedChecks: { name: "Fix failed checks", hint: "Agents fix failed CI checks of the pull requests that they have opened, at most ten times each." },
         privacyMode: { name: "Privacy mode", hint: "The server keeps prompts, answers and code out of the commit messages, branch names, pull-request texts, webhooks and telemetry that it writes. Applies from each agent's next run." },
       },
       network: {

@@ -1,0 +1,89 @@
+package follow
+
+import (
+	"context"
+
+	"aloft/internal/agent"
+)
+
+// history is what an agent's journal says about one of its pull requests.
+type history struct {
+	head    int64           // number of the last event
+	handled map[string]bool // ids of comments
+	tries   []agent.PullRequestHeard
+	runs    []string // of tries
+	stopped string   // why failed checks are not fixed any more
+	pushed  []string // commits that the agent has pushed to the branch, oldest first
+	person  bool     // a person has sent a prompt since the first try
+	// threads are the review threads that wait for the end of a run, by run.
+	threads map[string][]string
+	said    map[string]bool // thread ids that the agent itself has replied to, after the id of the run
+}
+
+const readBatch = 1000
+
+// history reads the agent's journal.
+func (d *Desk) history(ctx context.Context, agentID, url, repoURL, branch string) (history, error) {
+	h := history{handled: map[string]bool{}, threads: map[string][]string{}, said: map[string]bool{}}
+	for {
+		events, err := d.Journal.Read(ctx, agentID, h.head, readBatch)
+		if err != nil {
+			return h, err
+		}
+		for _, e := range events {
+			h.apply(e, url, repoURL, branch)
+		}
+		if len(events) < readBatch {
+			return h, nil
+		}
+	}
+}
+
+func (h *history) apply(e agent.Event, url, repoURL, branch string) {
+	h.head = e.Seq
+	switch b := e.Body.(type) {
+	case *agent.RunCreated:
+		h.person = h.person || b.By == "" && len(h.tries) > 0
+	case *agent.PullRequestSaid:
+		if b.URL == url && b.ThreadID != "" {
+			h.said[e.RunID+" "+b.ThreadID] = true
+		}
+	case *agent.Pushed:
+		if b.RepoURL == repoURL && b.Branch == branch {
+			h.pushed = append(h.pushed, b.Commit)
+		}
+	case *agent.PullRequestHeard:
+		if b.URL == url {
+			h.hear(e.RunID, *b)
+		}
+	}
+}
+
+func (h *history) hear(runID string, b agent.PullRequestHeard) {
+	for _, id := range b.Comments {
+		h.handled[id] = true
+	}
+	for _, c := range b.Ignored {
+		h.handled[c.ID] = true
+	}
+	if len(b.Threads) > 0 {
+		h.threads[runID] = b.Threads
+	}
+	delete(h.threads, b.Answered)
+	if b.Fix != "" {
+		h.tries, h.runs = append(h.tries, b), append(h.runs, runID)
+	}
+	if b.Stopped != "" {
+		h.stopped = b.Stopped
+	}
+}
+
+// try returns the last try to fix the commit, or nil.
+func (h *history) try(commit string) *agent.PullRequestHeard {
+	for i := range h.tries {
+		if h.tries[i].Fix == commit {
+			return &h.tries[i]
+		}
+	}
+	return nil
+}
