@@ -140,13 +140,14 @@ var mayImport = map[string][]string{
 	"internal/guest/footprint":     {},
 	"internal/guest/terminal":      {"internal/fault", "internal/redact", "internal/guest/pty"},
 	"internal/guest/sshd":          {"internal/atomicfile", "internal/redact", "internal/guest/pty"},
-	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd"},
+	"internal/guest/ripgrep":       {},
+	"internal/guest/lsp":           {"internal/atomicfile", "internal/gitcmd", "internal/guest/ripgrep"},
 	"internal/guest/hook":          {},
 	"internal/guest/rulefile":      {"internal/rule"},
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
-	"internal/guest/search":        {},
+	"internal/guest/search":        {"internal/guest/ripgrep"},
 	"internal/guest/web":           {},
-	"internal/guest/tool":          {"internal/atomicfile", "internal/gitcmd", "internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
+	"internal/guest/tool":          {"internal/atomicfile", "internal/gitcmd", "internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/ripgrep", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
 	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The command line, and helpers of tests.

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/guest/execd"
 	"aloft/internal/guest/footprint"
 	"aloft/internal/guest/pdf"
+	"aloft/internal/guest/ripgrep"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/sshd"
 	"aloft/internal/guest/terminal"
@@ -46,6 +47,10 @@ func main() {
 	// internal/guest/pdf.
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
+	}
+	// And as the process that searches files in a machine without rg.
+	if len(os.Args) > 1 && os.Args[1] == ripgrep.Argument {
+		os.Exit(ripgrep.Main(os.Args[2:], os.Stdout, os.Stderr))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	footprint.Keep(ctx)

@@ -19,6 +19,7 @@ import (
 
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
+	"aloft/internal/guest/ripgrep"
 	"aloft/internal/need"
 )
 
@@ -26,7 +27,7 @@ import (
 const beMain = "TEST_BE_EXEC_DAEMON"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
+	if len(os.Args) > 1 && (os.Args[1] == "pdf-text" || os.Args[1] == ripgrep.Argument) {
 		main()
 	}
 	if len(os.Args) > 1 && os.Args[1] == "mcp-server" {

@@ -51,7 +51,7 @@ var options = []option{
 		at: func(c *config) any { return &c.AuthToken }},
 	{name: "log-level", kind: kindLevel, standard: "info", words: "lowest level to log: debug, info, warn or error",
 		at: func(c *config) any { return &c.LogLevel }},
-	{name: "rg-path", kind: kindPath, standard: "rg", words: "the ripgrep program",
+	{name: "rg-path", kind: kindPath, standard: "rg", words: "the ripgrep program; if it does not exist, exec-daemon searches by itself, more slowly",
 		at: func(c *config) any { return &c.RgPath }},
 	{name: "browser-enabled", kind: kindBool, standard: "false", words: "let the agent use a browser on the desktop; needs --computer-use-enabled",
 		at: func(c *config) any { return &c.Browser }},

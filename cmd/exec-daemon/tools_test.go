@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
 	"aloft/internal/control/pod"
@@ -26,6 +27,16 @@ func call(t *testing.T, e *pod.Exec, id, name string, args map[string]any) tool.
 		t.Fatal(err)
 	}
 	res, _, err := e.Call(within(t), conversation.ToolCall{ID: id, Name: name, Args: text}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return res
+}
+
+// callRaw is call with the arguments as JSON.
+func callRaw(t *testing.T, e *pod.Exec, id, name, args string) tool.Result {
+	t.Helper()
+	res, _, err := e.Call(within(t), conversation.ToolCall{ID: id, Name: name, Args: json.RawMessage(args)}, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -222,5 +233,41 @@ func TestPDFOverTheWire(t *testing.T) {
 	res := call(t, d.client(), "p1", "Read", map[string]any{"path": "a.pdf"})
 	if !res.Error || !strings.Contains(res.Text, "cannot read the PDF: not a PDF file") {
 		t.Errorf("%+v", res)
+	}
+}
+
+// The tools that search work in a machine whose image has no rg, and find the
+// same.
+func TestSearchWithoutRipgrep(t *testing.T) {
+	need.Command(t, "rg")
+	found := map[string][]string{}
+	for _, rg := range []string{"rg", "/no/rg"} {
+		d := start(t, func(d *daemon) { d.more = []string{"--rg-path", rg} })
+		for name, text := range map[string]string{
+			".gitignore": "ignored\n.state\n.output\n", "ignored": "needle\n", "a.go": "package a // needle\n", "d/b.md": "two\nneedles\nfour\n", ".env": "needle\n", "c.bin": "needle\x00",
+		} {
+			name = filepath.Join(d.workspace, name)
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := d.client()
+		for i, c := range [][2]string{
+			{"Grep", `{"pattern":"needle"}`}, {"Grep", `{"pattern":"needle","type":"go"}`}, {"Grep", `{"pattern":"two.needle","multiline":true}`},
+			{"Grep", `{"pattern":"needle","-C":1,"glob":"*.md"}`}, {"Grep", `{"pattern":"needle","output_mode":"count"}`}, {"Glob", `{"glob_pattern":"**/*.{go,md}"}`},
+			{"LS", `{"path":"d"}`}, {"SemSearch", `{"query":"needles four"}`},
+		} {
+			res := callRaw(t, e, fmt.Sprint("c", i), c[0], c[1])
+			if res.Error || res.Text == "" {
+				t.Errorf("with %s: %s %s: %q", rg, c[0], c[1], res.Text)
+			}
+			found[rg] = append(found[rg], strings.ReplaceAll(res.Text, d.workspace, "/workspace"))
+		}
+	}
+	if diff := cmp.Diff(found["rg"], found["/no/rg"]); diff != "" {
+		t.Error(diff)
 	}
 }

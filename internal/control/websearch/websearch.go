@@ -119,22 +119,22 @@ func (e *Engine) Provider() string { return e.config.Provider }
 // contain neither the query nor the key.
 func (e *Engine) Search(ctx context.Context, query string) ([]Result, error) {
 	for try := 1; ; try++ {
-		resp, body, err := e.send(ctx, query)
-		switch {
-		case err != nil:
+		got, err := e.send(ctx, query)
+		if err != nil {
 			return nil, err
-		case resp.StatusCode == http.StatusTooManyRequests && try < maxTries:
-			if pause, ok := pauseOf(resp.Header); ok {
+		}
+		if got.status == http.StatusTooManyRequests && try < maxTries {
+			if pause, ok := pauseOf(got.header); ok {
 				if err := e.config.Wait(ctx, pause); err != nil {
 					return nil, err
 				}
 				continue
 			}
 		}
-		if resp.StatusCode != http.StatusOK {
-			return nil, e.refusal(resp, body)
+		if got.status != http.StatusOK {
+			return nil, e.refusal(got)
 		}
-		found, err := e.kind.read(body)
+		found, err := e.kind.read(got.body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.config.Provider, err)
 		}
@@ -142,27 +142,34 @@ func (e *Engine) Search(ctx context.Context, query string) ([]Result, error) {
 	}
 }
 
+// response is what a provider answered.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
 // send makes one request and reads the response.
-func (e *Engine) send(ctx context.Context, query string) (*http.Response, []byte, error) {
+func (e *Engine) send(ctx context.Context, query string) (response, error) {
 	req, err := e.kind.ask(ctx, e, query)
 	if err != nil {
-		return nil, nil, err
+		return response{}, err
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "Aloft")
 	resp, err := e.client.Do(req)
 	if err != nil {
-		return nil, nil, e.unreachable(ctx, err)
+		return response{}, e.unreachable(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, nil, e.unreachable(ctx, err)
+		return response{}, e.unreachable(ctx, err)
 	case len(body) > maxBody:
-		return nil, nil, fmt.Errorf("%s sent more than %d MiB", e.config.Provider, maxBody>>20)
+		return response{}, fmt.Errorf("%s sent more than %d MiB", e.config.Provider, maxBody>>20)
 	}
-	return resp, body, nil
+	return response{resp.StatusCode, resp.Header, body}, nil
 }
 
 // unreachable returns the error for a request without a response. It leaves out
@@ -181,22 +188,22 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 }
 
 // refusal returns the error for a response with a status other than 200.
-func (e *Engine) refusal(resp *http.Response, body []byte) error {
-	text := strings.TrimSpace(fmt.Sprintf("%s answered %d %s", e.config.Provider, resp.StatusCode, http.StatusText(resp.StatusCode)))
-	if words := line(e.kind.words(body), maxTitle); words != "" {
+func (e *Engine) refusal(r response) error {
+	text := strings.TrimSpace(fmt.Sprintf("%s answered %d %s", e.config.Provider, r.status, http.StatusText(r.status)))
+	if words := line(e.kind.words(r.body), maxTitle); words != "" {
 		text += ": " + words
 	}
 	advice := ""
 	if e.kind.advice != nil {
-		advice = e.kind.advice(resp.StatusCode)
+		advice = e.kind.advice(r.status)
 	}
 	switch {
 	case advice != "":
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+	case r.status >= 300 && r.status < 400:
 		advice = "web_search.url redirects elsewhere: set it to the final address"
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden:
 		advice = "check the key of web_search in the server's configuration"
-	case resp.StatusCode == http.StatusTooManyRequests:
+	case r.status == http.StatusTooManyRequests:
 		advice = "the rate limit is used up: search less often"
 	}
 	if advice != "" {

@@ -3,6 +3,7 @@ package websearch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -176,7 +177,7 @@ func TestErrors(t *testing.T) {
 		e, _ := provider(t, "searxng", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(io.ErrClosedPipe)
-		if _, err := e.Search(ctx, "q"); err != io.ErrClosedPipe {
+		if _, err := e.Search(ctx, "q"); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/atomicfile"
 	"aloft/internal/gitcmd"
+	"aloft/internal/guest/ripgrep"
 )
 
 // mark is a point in a tree's history; files changed since then are linted by
@@ -126,9 +127,10 @@ func (m mark) touched(ctx context.Context, rg, dir string, env []string) ([]stri
 
 // listFiles lists the files under a folder that git does not ignore.
 func listFiles(ctx context.Context, rg, dir string, env []string) ([]string, error) {
-	out, stderr, status, err := output(ctx, rg, []string{"--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./"}, dir, env)
+	command := append(ripgrep.Command(rg), "--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./")
+	out, stderr, status, err := output(ctx, command[0], command[1:], dir, env)
 	if err != nil {
-		return nil, fmt.Errorf("list the files of %s with ripgrep (%s): %w", dir, rg, err)
+		return nil, fmt.Errorf("list the files of %s: %w", dir, err)
 	}
 	if status > 1 && len(out) == 0 && len(stderr) > 0 {
 		return nil, fmt.Errorf("list the files of %s: %s", dir, clip(string(stderr), 300))

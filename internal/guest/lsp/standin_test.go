@@ -14,11 +14,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"aloft/internal/guest/ripgrep"
 )
 
 // TestMain lets the test binary act as a language server, correct or faulty in
 // one of many ways.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ripgrep.Argument {
+		os.Exit(ripgrep.Main(os.Args[2:], os.Stdout, os.Stderr))
+	}
 	if manner, ok := os.LookupEnv("LSP_STANDIN"); ok {
 		os.Exit(standIn(manner))
 	}

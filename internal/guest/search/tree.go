@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/guest/ripgrep"
 )
 
 const (
@@ -35,7 +37,8 @@ type found struct {
 func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, rg, "--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./")
+	command := append(ripgrep.Command(rg), "--no-config", "--no-messages", "--hidden", "--no-require-git", "--glob=!.git", "--null", "--files", "./")
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
@@ -47,7 +50,7 @@ func listFiles(ctx context.Context, rg, dir string) (files []found, beyond int, 
 		if ctx.Err() != nil {
 			return nil, 0, context.Cause(ctx)
 		}
-		return nil, 0, fmt.Errorf("the search index needs ripgrep (%s), which cannot be run in this machine (%w); install it with: apt-get install ripgrep", rg, err)
+		return nil, 0, fmt.Errorf("list the files of %s: %w", dir, err)
 	}
 	raw, readErr := io.ReadAll(io.LimitReader(out, maxListing+1))
 	if len(raw) > maxListing {

@@ -23,6 +23,31 @@ func TestStrReplace(t *testing.T)   { tooltest.Run(t, in(tool.StrReplace), "test
 func TestEditNotebook(t *testing.T) { tooltest.Run(t, in(tool.EditNotebook), "testdata/edit_notebook") }
 func TestDelete(t *testing.T)       { tooltest.Run(t, in(tool.Delete), "testdata/delete") }
 
+// noRipgrep is the path of rg in a machine that does not have it.
+const noRipgrep = "/no/rg"
+
+// TestWithoutRipgrep runs the cases of the tools that search as in a machine
+// without rg.
+func TestWithoutRipgrep(t *testing.T) {
+	without := func(newTool func(*testing.T, tool.Workspace) tool.Tool) tooltest.Make {
+		return func(t *testing.T, ws tool.Workspace) tool.Tool {
+			ws.Ripgrep = noRipgrep
+			return newTool(t, ws)
+		}
+	}
+	t.Run("Ls", func(t *testing.T) { tooltest.Run(t, without(in(tool.Ls)), "testdata/ls") })
+	t.Run("Glob", func(t *testing.T) { tooltest.Run(t, without(in(tool.Glob)), "testdata/glob") })
+	t.Run("Grep", func(t *testing.T) { tooltest.Run(t, without(in(tool.Grep)), "testdata/grep") })
+	t.Run("SemSearch", func(t *testing.T) {
+		tooltest.Run(t, without(func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.SemSearch(ws, index(t, ws)) }), "testdata/sem_search")
+	})
+	t.Run("ReadLints", func(t *testing.T) {
+		need.Command(t, "git")
+		need.Command(t, "bash")
+		tooltest.Run(t, without(func(t *testing.T, ws tool.Workspace) tool.Tool { return tool.ReadLints(ws, linters(t, ws)) }), "testdata/read_lints")
+	})
+}
+
 func TestLs(t *testing.T) {
 	need.Command(t, "rg")
 	tooltest.Run(t, in(tool.Ls), "testdata/ls")
@@ -54,7 +79,7 @@ func TestReadLints(t *testing.T) {
 // run.
 func index(t testing.TB, ws tool.Workspace) *search.Index {
 	t.Helper()
-	x := search.New(search.Config{Dir: ws.Dir, State: t.TempDir(), Ctags: "none"})
+	x := search.New(search.Config{Dir: ws.Dir, State: t.TempDir(), Ctags: "none", Ripgrep: ws.Ripgrep})
 	t.Cleanup(func() { x.Close() })
 	return x
 }
@@ -63,7 +88,7 @@ func index(t testing.TB, ws tool.Workspace) *search.Index {
 // tree was marked before the case changed it.
 func linters(t testing.TB, ws tool.Workspace) *lsp.Pool {
 	t.Helper()
-	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}})
+	p := lsp.New(lsp.Config{Dir: ws.Dir, Env: append(os.Environ(), "LC_ALL=C"), Only: []string{"bash"}, Ripgrep: ws.Ripgrep})
 	t.Cleanup(func() { p.Close() })
 	return p
 }

@@ -231,10 +231,11 @@ func grepFlags(ws Workspace, args *agentv1.GrepArgs) ([]string, error) {
 		flags = append(flags, "--multiline", "--multiline-dotall")
 	}
 	if args.GetType() != "" {
-		flags = append(flags, "--type="+args.GetType())
+		flags = append(flags, "--type", args.GetType())
 	}
 	flags = append(flags, globFlags(args)...)
-	return append(flags, "--regexp="+args.GetPattern(), "--", path), nil
+	// In one argument with its option, a value would lose a = at its beginning.
+	return append(flags, "--regexp", args.GetPattern(), "--", path), nil
 }
 
 // globFlags returns the flags that select the files matching a glob. rg lets
@@ -248,7 +249,7 @@ func globFlags(args *agentv1.GrepArgs) []string {
 	case args.GetType() == "" && !strings.HasPrefix(glob, "!") && !strings.Contains(strings.TrimPrefix(glob, "**/"), "/"):
 		return []string{"--type-add=wanted:" + strings.TrimPrefix(glob, "**/"), "--type=wanted"}
 	}
-	return []string{"--glob=" + glob}
+	return []string{"--glob", glob}
 }
 
 // grepPath returns the path to search, in the form for rg: beginning with ./

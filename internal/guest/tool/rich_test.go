@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"aloft/internal/guest/pdf"
+	"aloft/internal/guest/ripgrep"
 	"aloft/internal/guest/tool"
 )
 
@@ -19,6 +20,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pdf-text" {
 		os.Exit(pdf.Main(os.Args[2:], os.Stdin, os.Stdout))
+	}
+	if len(os.Args) > 1 && os.Args[1] == ripgrep.Argument {
+		os.Exit(ripgrep.Main(os.Args[2:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

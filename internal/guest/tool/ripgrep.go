@@ -12,27 +12,28 @@ import (
 	"syscall"
 	"time"
 
+	rg "aloft/internal/guest/ripgrep"
 	"aloft/internal/guest/sandbox"
 )
 
 // errEnough is returned by a function that has read enough of ripgrep's output.
 var errEnough = errors.New("enough")
 
-// ripgrep runs rg in dir and calls read with its output. When read returns, it
+// ripgrep runs rg, or its stand-in if the machine has none, in dir and calls read with its output. When read returns, it
 // stops rg and returns read's error, unless that is errEnough. If rg rejects
 // its arguments, the error carries rg's message for the model.
 func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read func(*bufio.Reader) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	name := ws.ripgrep()
+	command := append(rg.Command(ws.Ripgrep), args...)
 	if ws.confined != nil {
-		inside, err := sandbox.Arguments(*ws.confined, append([]string{name}, args...)...)
+		inside, err := sandbox.Arguments(*ws.confined, command...)
 		if err != nil {
 			return err
 		}
-		name, args = ws.Sandbox.Helper, inside
+		command = append([]string{ws.Sandbox.Helper}, inside...)
 	}
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -45,9 +46,6 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		}
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, syscall.ENOENT) {
-			return fmt.Errorf("ripgrep (%s) is not installed in this machine: use find and grep in Shell", ws.ripgrep())
 		}
 		return fmt.Errorf("ripgrep: %w", err)
 	}

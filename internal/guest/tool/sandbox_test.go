@@ -147,10 +147,12 @@ func TestGrepInSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hand := tool.Grep(tool.Workspace{Dir: dir, Sandbox: sb})
-	call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{Args: &agentv1.GrepArgs{Pattern: "needle"}}}}
-	got := hand.Run(t.Context(), call, nil)
-	if got.Error || !strings.Contains(got.Text, "open.txt") || strings.Contains(got.Text, "secret.txt") {
-		t.Errorf("found %q", got.Text)
+	for _, rg := range []string{"rg", noRipgrep} {
+		hand := tool.Grep(tool.Workspace{Dir: dir, Sandbox: sb, Ripgrep: rg})
+		call := &agentv1.ToolCall{Tool: &agentv1.ToolCall_GrepToolCall{GrepToolCall: &agentv1.GrepToolCall{Args: &agentv1.GrepArgs{Pattern: "needle"}}}}
+		got := hand.Run(t.Context(), call, nil)
+		if got.Error || !strings.Contains(got.Text, "open.txt") || strings.Contains(got.Text, "secret.txt") {
+			t.Errorf("with %s: found %q", rg, got.Text)
+		}
 	}
 }

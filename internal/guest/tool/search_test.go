@@ -97,15 +97,6 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWithoutRipgrep(t *testing.T) {
-	ws := tool.Workspace{Dir: t.TempDir(), Ripgrep: "/no/rg"}
-	for _, out := range []tool.Outcome{use(t, tool.Grep(ws), map[string]any{"pattern": "x"}), use(t, tool.Glob(ws), map[string]any{"glob_pattern": "*"})} {
-		if !out.Error || !strings.Contains(out.Text, "is not installed in this machine") {
-			t.Errorf("got %q", out.Text)
-		}
-	}
-}
-
 func TestGrepOfAFolderOutsideTheWorkspace(t *testing.T) {
 	need.Command(t, "rg")
 	other := t.TempDir()

@@ -18,7 +18,7 @@ import (
 // as the agent's user.
 type Workspace struct {
 	Dir     string   // absolute; relative paths start here
-	Ripgrep string   // path of rg; "rg" by default
+	Ripgrep string   // path of rg; "rg" by default; see ripgrep.Command
 	Sandbox *Sandbox // nil if sandboxing is disabled
 	Seen    *Seen    // files that the model has read; nil to track none
 	Home    string   // home folder of the agent's user; "" if there is none
@@ -56,13 +56,6 @@ func (w Workspace) path(name string) (string, error) {
 		name = filepath.Join(w.Dir, name)
 	}
 	return name, NewUnseen(w.Dir).Check(name)
-}
-
-func (w Workspace) ripgrep() string {
-	if w.Ripgrep == "" {
-		return "rg"
-	}
-	return w.Ripgrep
 }
 
 // explain turns a file error into a message that the model can act on.
