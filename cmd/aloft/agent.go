@@ -18,8 +18,8 @@ func newAgentCommand(a *app) *cobra.Command {
 
 AGENT is an agent's id, the beginning of one, with or without "bc-", or an agent's
 name.`,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newAgentListCommand(a),

@@ -72,5 +72,6 @@ standard input.`,
 	cmd.MarkFlagsMutuallyExclusive("check", "no-checks")
 	limits = limitFlags(cmd)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run ends")
+	a.outputFlag(cmd)
 	return cmd
 }

@@ -28,6 +28,7 @@ To read a long journal from its end, use --tail for the last events and --before
 for the events before a given one (the number shown as seq by --json).`,
 		Example: `  aloft agent logs bc-1 --follow
   aloft agent logs bc-1 --tail 50
+  aloft agent logs bc-1 --output
   aloft agent logs bc-1 --json --tail 200 --before 4711`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
@@ -46,6 +47,7 @@ for the events before a given one (the number shown as seq by --json).`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the run ends")
+	a.outputFlag(cmd)
 	cmd.Flags().StringVar(&runID, "run", "", "only the run with this `id`")
 	cmd.Flags().IntVarP(&part.Last, "tail", "n", 0, "only the last `n` events")
 	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one with this `number`")
@@ -69,6 +71,7 @@ func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string,
 	shown := func(e client.Event) bool { return runID == "" || e.RunID == runID }
 	var err error
 	t := cli.NewTranscript(a.out)
+	t.Output = a.output
 	if a.out.JSON() {
 		err = a.logLines(ctx, c, agentID, part, follow, shown, last)
 	} else {

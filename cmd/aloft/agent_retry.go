@@ -74,5 +74,6 @@ agent logs'.`,
 	flags.StringVar(&model, "model", "", "model `id` to continue with; list them with aloft models")
 	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
+	a.outputFlag(cmd)
 	return cmd
 }

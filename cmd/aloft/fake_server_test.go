@@ -386,7 +386,7 @@ func (s *fakeServer) start(prompt string) *fakeRun {
 	s.add(run.id, "turn.replied", map[string]any{"message": blocks(map[string]any{"text": "I fix \x1b]0;evil\x07it."},
 		map[string]any{"call": map[string]any{"id": "c1", "name": "Shell", "args": map[string]any{"command": "make test"}}})})
 	s.add(run.id, "call.sent", map[string]any{"callId": "c1"})
-	s.add(run.id, "call.done", map[string]any{"callId": "c1", "text": "ok", "durationMs": 1234})
+	s.add(run.id, "call.done", map[string]any{"callId": "c1", "text": "exit code 0\n\x1b[2Jok\n", "durationMs": 1234})
 	s.add(run.id, "pushed", map[string]any{"repoUrl": "https://git.example.com/a/b", "branch": "aloft/fix-c0de", "commit": "0123456789abcdef"})
 	run.result = "It is fixed."
 	s.end(run, "FINISHED")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
+
 	"aloft/internal/cli"
 	"aloft/internal/client"
 )
@@ -15,6 +17,11 @@ import (
 func (a *app) showIDs(agentID, runID string) {
 	a.out.Line("%s %s", a.out.Style(cli.Bold, "agent:"), cli.Line(agentID, 80))
 	a.out.Line("%s   %s", a.out.Style(cli.Bold, "run:"), cli.Line(runID, 80))
+}
+
+// outputFlag adds the flag --output to a command that prints what an agent does.
+func (a *app) outputFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.output, "output", false, "also print the results of tool calls, such as the output of commands")
 }
 
 // started follows the new run, or prints how to follow it.
@@ -58,6 +65,7 @@ func (a *app) hints(agentID string, works bool) {
 // did not finish.
 func (a *app) followRun(ctx context.Context, c *client.Client, agentID, runID string) error {
 	t := cli.NewTranscript(a.out)
+	t.Output = a.output
 	if err := a.transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
 		return e.RunID == runID, e.RunID == runID && t.Ended != nil
 	}); err != nil {

@@ -42,6 +42,7 @@ type app struct {
 	stdout io.Writer
 	stderr io.Writer
 	out    *cli.Output
+	output bool // the flag --output
 }
 
 // commands returns all commands, in the order of the help.

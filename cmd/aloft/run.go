@@ -142,6 +142,7 @@ standard input.`,
 	flags.StringArrayVar(&checks, "check", nil, "shell `command` that must pass on the pushed commit; if it fails, the agent goes on; may be given up to 20 times")
 	limits = limitFlags(cmd)
 	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
+	a.outputFlag(cmd)
 	return cmd
 }
 

@@ -20,6 +20,8 @@ type Transcript struct {
 	calls map[string]*toolCall
 	order []string // ids of calls without a result
 	began time.Time
+	// Output makes Show print the results of tool calls too.
+	Output bool
 	// Branches lists the pushed branches in order.
 	Branches []client.Branch
 	// Ended is the result of the run that ended last; nil before.
@@ -315,6 +317,9 @@ func (t *Transcript) done(b body, at time.Time) {
 		style, mark, said = Red, "x", c.about+": "+Line(b.Text, 80)
 	}
 	t.line(style, mark, c.name, said, time.Duration(b.DurationMS)*time.Millisecond)
+	if result := strings.TrimSpace(Clean(b.Text)); t.Output && result != "" {
+		t.out.Line("%s", t.indent+"    "+strings.ReplaceAll(result, "\n", "\n    "+t.indent))
+	}
 	t.doing.set("thinking", at)
 	if len(t.order) > 0 {
 		c := t.calls[t.order[0]]
