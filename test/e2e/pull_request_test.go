@@ -69,3 +69,54 @@ func TestPullRequestOfARun(t *testing.T) {
 		t.Errorf("it stands %+v", pulls)
 	}
 }
+
+// An agent opens its pull request, waits for CI, reads what failed and what a
+// reviewer says, pushes a fix, replies and resolves the thread.
+func TestAgentAnswersItsReview(t *testing.T) {
+	git, host := gittest.New(t), forgetest.NewGitHub(t)
+	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n"})
+	git.SetAuth("x-access-token", forgetest.Token)
+	const branch = "aloft/work"
+	host.Fake.Push(host.Repo, branch)
+	const script = `
+scripts:
+  - turns:
+      - calls: [{tool: Shell, args: {command: "echo wrong > list.txt && git add -A && git commit -qm list"}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_CREATE, title: Add the list}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_WAIT_CHECKS}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_LOG}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_WAIT_REPLY}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_THREADS}}]
+      - calls: [{tool: Shell, args: {command: "echo right > list.txt && git commit -qam fix"}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_UPDATE}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_REPLY, thread_id: PRRT_kwDO1_1, body: It is right now.}}]
+      - calls: [{tool: PrManagement, args: {action: PR_ACTION_RESOLVE, thread_id: PRRT_kwDO1_1}}]
+      - text: Done.
+`
+	a := start(t, scripted(t, script)+fmt.Sprintf("git:\n  credentials:\n    - {url: %s, token: %q, forge: github, api: %s}\n", git.URL, forgetest.Token, host.API))
+	r := a.create(url, "Add a list", object{"branchName": branch})
+	eventually(t, "the agent waits for CI", func() bool { return strings.Contains(a.events(r.AgentID), `"pull_request.awaited"`) })
+	a.Kill() // the wait goes on
+	commit := gittest.Git(t, git.Path("acme/widget"), "rev-parse", branch)
+	host.Fake.SetCheck(host.Repo, commit, forge.Check{Name: "test", State: forge.Failure, LogID: "1"})
+	host.Fake.SetLog(host.Repo, "1", "\x1b[31mFAIL\x1b[0m list.txt is wrong\n")
+	host.Fake.SayOn(host.Repo, 1, "ada", "list.txt", 1, "This is wrong.")
+	a.Start()
+	a.finish(r)
+	log := a.events(r.AgentID)
+	for _, want := range []string{"failure: test", "FAIL list.txt is wrong", "ada (may write to the repository)", "This is wrong.", "The thread is resolved."} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is not in the journal:\n%s", want, last(log))
+		}
+	}
+	if n := strings.Count(log, `"pull_request.said"`); n != 1 || strings.Contains(log, forgetest.Token) {
+		t.Errorf("%d comments are journaled", n)
+	}
+	threads, err := host.Fake.Threads(t.Context(), host.Repo, 1)
+	if err != nil || len(threads) != 1 || !threads[0].Resolved || len(threads[0].Comments) != 2 || !strings.HasPrefix(threads[0].Comments[1].Body, "It is right now.") {
+		t.Errorf("threads %+v, %v", threads, err)
+	}
+	if got := gittest.Git(t, git.Path("acme/widget"), "show", branch+":list.txt"); got != "right" {
+		t.Errorf("list.txt holds %q", got)
+	}
+}

@@ -348,7 +348,7 @@ const maxWait = 15 * time.Second
 // it never opens another. The error is a fault.
 func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error) {
 	var opened agent.PullRequestOpened
-	err := retry(ctx, waits, maxWait, func() (err error) {
+	err := retry(ctx, waits, func() (err error) {
 		opened, err = d.open(ctx, a, asked)
 		return err
 	})
@@ -359,8 +359,8 @@ func (d *Desk) Open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 }
 
 // retry calls ask until it succeeds, fails permanently, or all waits are used
-// up. It gives up at once if a host asks to wait longer than most.
-func retry(ctx context.Context, waits []time.Duration, most time.Duration, ask func() error) error {
+// up. It gives up at once if a host asks to wait longer than maxWait.
+func retry(ctx context.Context, waits []time.Duration, ask func() error) error {
 	for try := 0; ; try++ {
 		err := ask()
 		if err == nil || !forge.Retryable(err) || try == len(waits) {
@@ -370,7 +370,7 @@ func retry(ctx context.Context, waits []time.Duration, most time.Duration, ask f
 		if asks, ok := forge.RetryAfter(err); ok {
 			wait = max(wait, asks)
 		}
-		if wait > max(waits[try], most) {
+		if wait > max(waits[try], maxWait) {
 			return err
 		}
 		t := time.NewTimer(wait)

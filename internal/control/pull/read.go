@@ -90,7 +90,7 @@ type Check struct {
 // Read asks the forge about a pull request of the agent. The error is a fault.
 func (d *Desk) Read(ctx context.Context, a agent.Agent, p agent.PullRequest, q Question) (Answer, error) {
 	var out Answer
-	err := retry(ctx, waits, maxWait, func() (err error) {
+	err := retry(ctx, waits, func() (err error) {
 		out, err = d.read(ctx, a, p, q)
 		return err
 	})
@@ -123,14 +123,13 @@ func (d *Desk) read(ctx context.Context, a agent.Agent, p agent.PullRequest, q Q
 		all = slices.DeleteFunc(all, func(v Remark) bool { return v.own || !v.at.After(q.After) })
 		slices.SortStableFunc(all, func(a, b Remark) int { return a.at.Compare(b.at) })
 	}
-	out.Remarks = all
 	for _, v := range all {
 		if v.at.After(out.Newest) {
 			out.Newest = v.at
 		}
 	}
 	d.access(ctx, f, r, all)
-	out.Text = render(q.Subject, p, all)
+	out.Text, out.Remarks = render(q.Subject, p, all)
 	return out, nil
 }
 
@@ -277,12 +276,12 @@ func (w *writers) store(r forge.Repo, login string, may bool) {
 	w.all[writer{r, login}] = access{may, time.Now().Add(writersFor)}
 }
 
-// render returns remarks as text for the model. Every line that somebody else
-// wrote is quoted, so that it cannot look like one of the server's. If the text
-// would be too long, the oldest remarks are left out.
-func render(s Subject, p agent.PullRequest, all []Remark) string {
+// render returns remarks as text for the model, and those that are in it. Every
+// line that somebody else wrote is quoted, so that it cannot look like one of the
+// server's. If the text would be too long, the oldest remarks are left out.
+func render(s Subject, p agent.PullRequest, all []Remark) (string, []Remark) {
 	if len(all) == 0 {
-		return fmt.Sprintf("There are no %s on your pull request %s.", s, p.URL)
+		return fmt.Sprintf("There are no %s on your pull request %s.", s, p.URL), nil
 	}
 	var parts []string
 	size, from := 0, len(all)
@@ -299,7 +298,7 @@ func render(s Subject, p agent.PullRequest, all []Remark) string {
 	if from > 0 {
 		head += fmt.Sprintf("[%d older ones are left out]\n", from)
 	}
-	return head + strings.Join(parts, "")
+	return head + strings.Join(parts, ""), all[from:]
 }
 
 func (v Remark) text() string {

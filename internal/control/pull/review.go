@@ -38,7 +38,7 @@ func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 		if asked.By == agent.PullByPerson {
 			within = waits
 		}
-		err = retry(ctx, within, maxWait, func() error { return reviewing.RequestReview(ctx, r, p.Number, logins) })
+		err = retry(ctx, within, func() error { return reviewing.RequestReview(ctx, r, p.Number, logins) })
 	}
 	if err == nil {
 		return nil

@@ -23,9 +23,9 @@ func Ours(body string) bool { return strings.Contains(body, markBegin) }
 
 // unsigned returns a comment without what [Desk.Compose] and [Desk.Say] add.
 func unsigned(body string) string {
-	text, _, _ := strings.Cut(body, markBegin)
-	if text, signature, ok := strings.Cut(text, signatureBegin); ok && Ours(body) && strings.HasSuffix(strings.TrimSpace(signature), "</sub>") {
-		return text
+	text, _, ours := strings.Cut(body, markBegin)
+	if ours {
+		text, _, _ = strings.Cut(text, signatureBegin)
 	}
 	return text
 }
@@ -63,7 +63,7 @@ func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said
 		return "", err
 	}
 	var c forge.Comment
-	err = retry(ctx, waits, maxWait, func() (err error) {
+	err = retry(ctx, waits, func() (err error) {
 		if again {
 			var found bool
 			if c, found, err = find(ctx, f, r, p, said); err != nil || found {
@@ -123,5 +123,5 @@ func (d *Desk) Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, 
 	if !ok {
 		return fault.Invalid("Aloft cannot resolve threads at %s", r.Host).Named(forge.CodeUnsupported)
 	}
-	return retry(ctx, waits, maxWait, func() error { return reviewed.Resolve(ctx, r, int(p.Number), threadID) })
+	return retry(ctx, waits, func() error { return reviewed.Resolve(ctx, r, int(p.Number), threadID) })
 }

@@ -1,6 +1,7 @@
 package forgetest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -91,7 +92,7 @@ type selection map[string]selection
 
 // parseGraphQL returns what the query selects. It refuses fields that the schema
 // does not have, and objects without a selection.
-func parseGraphQL(query string) (root string, all selection, err error) {
+func parseGraphQL(query string) (all selection, err error) {
 	words := strings.Fields(strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " ").Replace(query))
 	at := 0
 	skip := func() { // arguments, which may be nested objects
@@ -129,14 +130,14 @@ func parseGraphQL(query string) (root string, all selection, err error) {
 			}
 			kind, ok := gitHubSchema[of][name]
 			if !ok {
-				return nil, fmt.Errorf("Field '%s' doesn't exist on type '%s'", name, of)
+				return nil, fmt.Errorf("the type %s has no field %s", of, name)
 			}
 			if at < len(words) && words[at] == "(" {
 				skip()
 			}
 			switch object := at < len(words) && words[at] == "{"; {
 			case object != (kind != ""):
-				return nil, fmt.Errorf("Field '%s' must have a selection of subfields, or must not", name)
+				return nil, fmt.Errorf("the field %s must have a selection of subfields, or must not", name)
 			case object:
 				if out[name], err = fields(kind); err != nil {
 					return nil, err
@@ -148,19 +149,19 @@ func parseGraphQL(query string) (root string, all selection, err error) {
 		at++
 		return out, nil
 	}
-	root = "Query"
+	root := "Query"
 	if len(words) > 0 && words[0] == "mutation" {
 		root = "Mutation"
 	} else if len(words) == 0 || words[0] != "query" {
-		return "", nil, fmt.Errorf("Parse error on %q", query)
+		return nil, fmt.Errorf("parse error on %q", query)
 	}
 	at = 1
 	skip()
 	all, err = fields(root)
 	if err == nil && at != len(words) {
-		err = fmt.Errorf("Parse error at the end")
+		err = errors.New("parse error at the end")
 	}
-	return root, all, err
+	return all, err
 }
 
 // project returns the selected fields of a value.
@@ -195,7 +196,7 @@ func (s *Server) graphQL(c *call) (any, error) {
 	failed := func(kind, format string, args ...any) (any, error) {
 		return map[string]any{"data": nil, "errors": []any{map[string]any{"type": kind, "message": fmt.Sprintf(format, args...)}}}, nil
 	}
-	root, selected, err := parseGraphQL(v.Query)
+	selected, err := parseGraphQL(v.Query)
 	if err != nil || len(selected) != 1 {
 		return failed("", "%v in a query with %d fields", err, len(selected))
 	}
@@ -232,7 +233,6 @@ func (s *Server) graphQL(c *call) (any, error) {
 			data[name] = map[string]any{"comment": gitHubNode(said)}
 		}
 	}
-	_ = root
 	return map[string]any{"data": project(data, selected)}, nil
 }
 
