@@ -11,7 +11,7 @@ func newAgentFollowUpCommand(a *app) *cobra.Command {
 	var images, checks []string
 	var noChecks bool
 	var model func() (*client.ModelRef, error)
-	var mode string
+	var mode, goal string
 	var follow bool
 	var limits func() (*client.Amount, error)
 	cmd := &cobra.Command{
@@ -39,6 +39,9 @@ standard input.`,
 			}
 			if in.Checks = checks; noChecks {
 				in.Checks = []string{}
+			}
+			if cmd.Flags().Changed("goal") {
+				in.Goal = &goal
 			}
 			if in.Limits, err = limits(); err != nil {
 				return err
@@ -70,6 +73,7 @@ standard input.`,
 	cmd.Flags().StringArrayVar(&checks, "check", nil, "shell `command` that must pass on the commit of this and later runs, instead of the previous ones; may be given up to 20 times")
 	cmd.Flags().BoolVar(&noChecks, "no-checks", false, "run no checks in this and later runs, except the environment's")
 	cmd.MarkFlagsMutuallyExclusive("check", "no-checks")
+	cmd.Flags().StringVar(&goal, "goal", "", "goal of this and later runs, in `words`; empty for none (default: unchanged)")
 	limits = limitFlags(cmd)
 	cmd.Flags().BoolVar(&follow, "follow", true, "watch until the run ends")
 	a.outputFlag(cmd)

@@ -162,6 +162,9 @@ func (a *app) showOutcome(run client.Run) {
 	for _, r := range run.Evidence.Checks {
 		a.out.Check(r)
 	}
+	if run.Evidence.Goal != nil {
+		a.out.Goal(*run.Evidence.Goal)
+	}
 }
 
 func (a *app) showRuns(runs client.RunPage) {

@@ -21,7 +21,7 @@ func newRunCommand(a *app) *cobra.Command {
 	var name, class, mode, branch, env, hookSecret string
 	var hook client.Webhook
 	var current, plan, pr, draft bool
-	var onPR string
+	var onPR, goal string
 	var repos, refs, images, checks []string
 	var follow bool
 	var limits func() (*client.Amount, error)
@@ -76,7 +76,7 @@ standard input.`,
 			if err != nil {
 				return err
 			}
-			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current, AutoCreatePR: pr || draft, DraftPR: draft, Checks: checks}
+			in := client.NewAgent{Prompt: prompt, Name: name, Class: class, RunMode: mode, BranchName: branch, WorkOnCurrentBranch: current, AutoCreatePR: pr || draft, DraftPR: draft, Checks: checks, Goal: goal}
 			if plan {
 				in.Mode = "plan"
 			}
@@ -140,6 +140,7 @@ standard input.`,
 	flags.BoolVar(&plan, "plan", false, "have the agent plan first, and change nothing until you approve the plan")
 	flags.StringArrayVar(&images, "image", nil, "image `file` for the model: PNG, JPEG, GIF or WebP; may be given up to 5 times")
 	flags.StringArrayVar(&checks, "check", nil, "shell `command` that must pass on the pushed commit; if it fails, the agent goes on; may be given up to 20 times")
+	flags.StringVar(&goal, "goal", "", "what must be achieved, in `words`; at the end a second model judges whether it is, and if not, the agent goes on")
 	limits = limitFlags(cmd)
 	flags.BoolVar(&follow, "follow", true, "watch until the run ends")
 	a.outputFlag(cmd)

@@ -81,6 +81,9 @@ type (
 		// Checks are the commands of the checks of this run and later ones; nil
 		// means unchanged.
 		Checks *[]string `json:"checks,omitempty"`
+		// Goal is the goal of this run and later ones, in words. nil means
+		// unchanged; "" means none.
+		Goal *string `json:"goal,omitempty"`
 	}
 	// RunStarted records that a server has started to work on the run.
 	RunStarted struct {
@@ -418,6 +421,7 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestSaid{},
 		&PullRequestAwaited{},
 		&PullRequestHeard{},
+		&GoalJudged{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

@@ -35,6 +35,7 @@ type Forked struct {
 	RulesAt    string                 `json:"rulesAt,omitempty"` // the same as the original's
 	Subagents  []Resumable            `json:"subagents,omitempty"`
 	Checks     []string               `json:"checks,omitempty"` // commands of the original's checks, without its environment's
+	Goal       string                 `json:"goal,omitempty"`   // the original's
 }
 
 // Kind implements [Body].
@@ -55,7 +56,7 @@ func (s *State) forked(b *Forked) {
 	s.Fork, s.BaseCommit, s.Others = b, b.BaseCommit, slices.Clone(b.Others)
 	s.Messages, s.Asked, s.Todos = slices.Clone(b.Messages), slices.Clone(b.Asked), slices.Clone(b.Todos)
 	s.Memory, s.Servers, s.Mode = b.Memory, b.Servers, b.Mode
-	s.RequestChecks = b.Checks
+	s.RequestChecks, s.Judging.Goal = b.Checks, b.Goal
 	for _, sub := range b.Subagents {
 		s.Subagents = append(s.Subagents, Subagent{TaskBegan: sub.TaskBegan, Asked: sub.prompts(), Thread: Thread{Messages: slices.Clone(sub.Messages), Todos: slices.Clone(sub.Todos), Memory: sub.Memory}})
 	}
@@ -126,7 +127,7 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	f := &Forked{
 		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
 		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Memory: p.State.Memory, Servers: p.State.Servers, Mode: p.State.Mode,
-		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(), Checks: p.State.RequestChecks,
+		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(), Checks: p.State.RequestChecks, Goal: p.State.Judging.Goal,
 	}
 	told := func(words string) []Event {
 		for _, sub := range p.State.Background() {

@@ -15,12 +15,15 @@ const (
 	// all checks passed. Without checks or a goal, nothing was verified.
 	Done Outcome = "done"
 	// Partly means that the work is delivered, but the last round of checks
-	// failed, or was about another commit than the one that was pushed.
+	// failed, or was about another commit than the one that was pushed, or the
+	// goal is not met.
 	Partly Outcome = "partly"
 	// Blocked means that something besides the agent prevented the work or its
-	// checks: an error, or a check that was not allowed to run.
+	// proof: an error, a check that was not allowed to run, or a goal that could
+	// not be judged.
 	Blocked Outcome = "blocked"
-	// GaveUp means that the agent made no progress.
+	// GaveUp means that the agent made no progress after checks or a verdict on
+	// the goal had sent it back to work.
 	GaveUp Outcome = "gave_up"
 	// AtLimit means that the run has reached one of its limits.
 	AtLimit Outcome = "limit"
@@ -37,15 +40,17 @@ type Evidence struct {
 	// Stale says that the pushed commit is another one than that on which the
 	// checks ran.
 	Stale bool `json:"stale,omitempty"`
+	// Goal is the verdict on the run's goal; nil if there is none.
+	Goal *GoalVerdict `json:"goal,omitempty"`
 }
 
 // Evidence returns the evidence of the run so far, or nil if there is none.
 func (s *State) Evidence() *Evidence {
 	c := &s.Checking
-	if c.Round == 0 {
+	if c.Round == 0 && s.Judging.Verdict == nil {
 		return nil
 	}
-	e := &Evidence{Checks: c.Results, Commits: c.Commits, Rounds: c.Round}
+	e := &Evidence{Checks: c.Results, Commits: c.Commits, Rounds: c.Round, Goal: s.Judging.Verdict}
 	for _, checked := range c.Commits {
 		for _, b := range s.Run.Branches {
 			if b.RepoURL == checked.RepoURL && b.Commit != checked.Commit {

@@ -102,6 +102,8 @@ func (r *Run) Apply(e Event) {
 		r.Usage = r.Usage.Add(b.Usage)
 	case *Classified:
 		r.Usage = r.Usage.Add(b.Usage)
+	case *GoalJudged:
+		r.Usage = r.Usage.Add(b.Usage)
 	case *Committed:
 		r.Unhooked = unhooked(r.Unhooked, b.Unhooked)
 	case *Pushed:

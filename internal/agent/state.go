@@ -56,6 +56,7 @@ type State struct {
 	// RequestChecks and EnvironmentChecks are the commands of the run's checks.
 	RequestChecks, EnvironmentChecks []string
 	Checking                         Checking            // of the run
+	Judging                          Judging             // of the goal of the run
 	marks                            []mark              // points to which the conversation can be rewound
 	before                           *mark               // the conversation was rewound to this, and no run has started since
 	proposals                        map[string]Proposal // of the end of this run, by repository
@@ -101,6 +102,7 @@ func (s *State) Apply(e Event) {
 		s.Recorded = s.Recorded || c != nil && c.Name == RecordTool
 	}
 	s.check(e)
+	s.judge(e)
 	s.judged(e)
 	s.proposed(e)
 	switch b := e.Body.(type) {

@@ -17,7 +17,7 @@ func OutcomeText(outcome string, e *client.Evidence) string {
 	switch {
 	case what == "":
 		return Line(outcome, 40)
-	case outcome == "done" && (e == nil || len(e.Checks) == 0):
+	case outcome == "done" && (e == nil || len(e.Checks) == 0 && e.Goal == nil):
 		return "done (nothing was checked)"
 	case e != nil && e.Stale:
 		return what + " (another commit was checked than the one that was pushed)"
@@ -44,6 +44,23 @@ func checkText(r client.CheckResult) (style Style, mark, what string) {
 func (t *Transcript) check(r client.CheckResult) {
 	style, mark, what := checkText(r)
 	t.line(style, mark, "check", what, time.Duration(r.DurationMS)*time.Millisecond)
+}
+
+// goalText describes the verdict on a goal.
+func goalText(g client.GoalVerdict) (style Style, mark, what string) {
+	switch {
+	case g.Met:
+		return Green, "+", "met"
+	case g.Failure != "":
+		return Yellow, "!", "not judged: " + g.Failure
+	}
+	return Red, "x", "not met: " + g.Missing
+}
+
+// Goal prints the verdict on a goal.
+func (o *Output) Goal(g client.GoalVerdict) {
+	style, mark, what := goalText(g)
+	o.Line("  %s goal %s", o.Style(style, mark), Line(what, 0))
 }
 
 // maxShownLines is how many lines of a failed check's output are printed.

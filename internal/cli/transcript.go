@@ -81,6 +81,7 @@ type body struct {
 		URL string `json:"url"`
 	} `json:"pullRequest"`
 	Results  []client.CheckResult `json:"results"` // of checks
+	Verdict  client.GoalVerdict   `json:"verdict"` // on a goal
 	Outcome  string               `json:"outcome"`
 	Evidence *client.Evidence     `json:"evidence"`
 	Commit   string               `json:"commit"`
@@ -203,6 +204,9 @@ func (t *Transcript) Show(e client.Event) {
 				t.line(Dim, "", "", b.Failure.Hint, 0)
 			}
 		}
+	case "goal.judged":
+		style, mark, what := goalText(b.Verdict)
+		t.line(style, mark, "goal", what, 0)
 	case "checks.began":
 		t.doing.set("running checks", e.Time)
 	case "checks.ended":

@@ -25,9 +25,18 @@ type Run struct {
 
 // Evidence is what the outcome of a run is based on.
 type Evidence struct {
-	Checks []CheckResult `json:"checks"` // of the last round
+	Checks []CheckResult `json:"checks"`         // of the last round
+	Goal   *GoalVerdict  `json:"goal,omitempty"` // nil if the run had no goal
 	Rounds int           `json:"rounds,omitempty"`
 	Stale  bool          `json:"stale,omitempty"` // another commit was pushed than the one that was checked
+}
+
+// GoalVerdict is a second model's verdict on the goal of a run.
+type GoalVerdict struct {
+	Goal    string `json:"goal"`
+	Met     bool   `json:"met"`
+	Missing string `json:"missing,omitempty"`
+	Failure string `json:"failure,omitempty"` // why there is no verdict
 }
 
 // CheckResult is the result of a check.
@@ -92,6 +101,7 @@ type FollowUp struct {
 	Model  *ModelRef `json:"model,omitempty"`
 	Limits *Amount   `json:"limits,omitempty"` // of this and later runs; nil is unchanged
 	Checks []string  `json:"checks,omitzero"`  // of this and later runs; nil is unchanged
+	Goal   *string   `json:"goal,omitempty"`   // of this and later runs; nil is unchanged, "" is none
 }
 
 // FollowUp is like CreateRun but can also change the agent's settings.

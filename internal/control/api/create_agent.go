@@ -51,6 +51,7 @@ type createAgentRequestJSON struct {
 	Mode                  *string              `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: the agent changes nothing until you approve its plan"`
 	Limits                *amountJSON          `json:"limits,omitempty" doc:"of each run: at the first limit reached the run ends as EXPIRED, with its work pushed; at most what the team and the server allow; an addition to the API"`
 	Checks                []string             `json:"checks,omitempty" maxItems:"20" nullable:"false" doc:"shell commands that must pass on the commit that a run pushes, in addition to the environment's; if one fails, the agent goes on; an addition to the API"`
+	Goal                  *string              `json:"goal,omitempty" maxLength:"4096" doc:"what must be achieved, in words; at the end a second model judges by the task, the diff and the checks whether it is, and if not, the agent goes on; an addition to the API"`
 }
 
 type createAgentResponseJSON struct {
@@ -89,6 +90,9 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	}
 	checks, err := checksOf(in.Checks)
 	if err != nil {
+		return err
+	}
+	if err := goalOf(in.Goal); err != nil {
 		return err
 	}
 	created, err := s.created(r.Context(), &in, prompt.PlainText(), who)
@@ -157,7 +161,7 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 		var head int64
 		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
 			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit, Checks: checks}},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit, Checks: checks, Goal: in.Goal}},
 		}})
 		if errors.Is(err, store.ErrExists) {
 			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")

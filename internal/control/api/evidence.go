@@ -14,7 +14,16 @@ type evidenceJSON struct {
 	Checks  []checkResultJSON   `json:"checks" nullable:"false" doc:"results of the last round of checks"`
 	Commits []checkedCommitJSON `json:"commits,omitempty" nullable:"false" doc:"commits on which the checks ran"`
 	Rounds  int                 `json:"rounds,omitempty" minimum:"1" doc:"how many rounds of checks there were"`
+	Goal    *goalVerdictJSON    `json:"goal,omitempty" doc:"the verdict on the run's goal"`
 	Stale   bool                `json:"stale,omitempty" doc:"whether another commit was pushed than the one on which the checks ran"`
+}
+
+type goalVerdictJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Goal    string   `json:"goal"`
+	Met     bool     `json:"met"`
+	Missing string   `json:"missing,omitempty" doc:"what is missing, as the judging model says"`
+	Failure string   `json:"failure,omitempty" doc:"why there is no verdict; met is false then"`
 }
 
 type checkResultJSON struct {
@@ -46,7 +55,18 @@ func evidenceOf(e *agent.Evidence) *evidenceJSON {
 	for _, c := range e.Commits {
 		out.Commits = append(out.Commits, checkedCommitJSON{RepoURL: withoutScheme(c.RepoURL), Commit: c.Commit})
 	}
+	if g := e.Goal; g != nil {
+		out.Goal = &goalVerdictJSON{Goal: g.Goal, Met: g.Met, Missing: g.Missing, Failure: g.Failure}
+	}
 	return out
+}
+
+// goalOf validates the goal of a request.
+func goalOf(in *string) error {
+	if in != nil && len(*in) > agent.MaxGoal {
+		return fault.Invalid("has %d bytes; must have at most %d", len(*in), agent.MaxGoal).At("goal")
+	}
+	return nil
 }
 
 // checksOf validates the checks of a request. It returns nil if the request has

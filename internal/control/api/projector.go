@@ -100,6 +100,9 @@ func (p *projector) frames(e agent.Event) []frame {
 			commands = append(commands, c.Command)
 		}
 		return []frame{{twin: update{"type": "checks-started", "round": b.Round, "commands": commands}}}
+	case *agent.GoalJudged:
+		p.usage = p.usage.Add(b.Usage)
+		return []frame{{twin: update{"type": "goal-judged", "goal": evidenceOf(&agent.Evidence{Goal: &b.Verdict}).Goal}}}
 	case *agent.ChecksEnded:
 		return []frame{{twin: update{"type": "checks-completed", "checks": evidenceOf(&agent.Evidence{Checks: b.Results}).Checks}}}
 	case *agent.RunEnded:

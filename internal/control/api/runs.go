@@ -41,7 +41,7 @@ type runJSON struct {
 	Limits     *amountJSON     `json:"limits,omitempty" doc:"limits at which the run ends as EXPIRED, with its work pushed; absent if it has none or has not started; an addition to the API"`
 	Used       *amountJSON     `json:"used,omitempty" doc:"usage of the limited resources; an addition to the API"`
 	Outcome    string          `json:"outcome,omitempty" enum:"done,partly,blocked,gave_up,limit" doc:"what the run achieved, judged by its checks and by how it ended; absent until it ends, if it was cancelled, and for runs of older versions; an addition to the API"`
-	Evidence   *evidenceJSON   `json:"evidence,omitempty" doc:"what outcome is based on, if the run had checks; an addition to the API"`
+	Evidence   *evidenceJSON   `json:"evidence,omitempty" doc:"what outcome is based on, if the run had checks or a goal; an addition to the API"`
 }
 
 // FollowUp holds the fields that a follow-up request may set. It is exported so
@@ -53,6 +53,7 @@ type FollowUp struct {
 	Model   *modelRefJSON     `json:"model,omitempty" doc:"model from now on; default unchanged; an addition to the API"`
 	Limits  *amountJSON       `json:"limits,omitempty" doc:"limits of each run from now on; default unchanged; an addition to the API"`
 	Checks  []string          `json:"checks,omitempty" maxItems:"20" nullable:"false" doc:"as in createAgent, from now on; default unchanged; an addition to the API"`
+	Goal    *string           `json:"goal,omitempty" maxLength:"4096" doc:"as in createAgent, from now on; empty for none; default unchanged; an addition to the API"`
 	EnvVars map[string]string `json:"envVars,omitempty" maxProperties:"0" doc:"not accepted: variables are set when the agent is created"`
 }
 
@@ -108,6 +109,9 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 	}
 	if out.run.Checks, err = checksOf(more.Checks); err != nil {
 		return out, err
+	}
+	if out.run.Goal = more.Goal; goalOf(more.Goal) != nil {
+		return out, goalOf(more.Goal)
 	}
 	out.run.Prompt, out.unreachable = s.fetchImages(ctx, more.Prompt, out.prompt)
 	return out, nil

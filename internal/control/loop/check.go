@@ -194,9 +194,13 @@ func (l *Loop) outcome(status agent.Status) (agent.Outcome, *agent.Evidence) {
 		return agent.Blocked, evidence
 	case evidence == nil:
 		return agent.Done, nil
-	case stuck(s):
+	case stuck(s), s.Judging.Stuck:
 		return agent.GaveUp, evidence
 	case len(failed(evidence.Checks)) > 0, evidence.Stale:
+		return agent.Partly, evidence
+	case evidence.Goal != nil && evidence.Goal.Failure != "":
+		return agent.Blocked, evidence
+	case evidence.Goal != nil && !evidence.Goal.Met:
 		return agent.Partly, evidence
 	case slices.ContainsFunc(evidence.Checks, func(r agent.CheckResult) bool { return r.State != agent.CheckPassed }):
 		return agent.Blocked, evidence

@@ -15,11 +15,11 @@ import (
 
 // finish commits uncommitted changes, runs the checks, pushes the branches and
 // ends the run. It is idempotent, so it can be repeated after a crash. If a
-// check fails, if a push is refused because of a secret, or if git hooks refuse,
-// the model is told and the run continues. Other failures do not stop the other
+// check fails, if the goal is not met, if a push is refused because of a secret,
+// or if git hooks refuse, the model is told and the run continues. Other failures do not stop the other
 // repositories: everything that can be pushed is pushed, then the run reports
 // the error. A pull request that cannot be opened is only reported and does not
-// fail the run. The checks have until limited ends, everything else until ctx
+// fail the run. Checks and the goal have until limited ends, everything else until ctx
 // ends.
 func (l *Loop) finish(limited, ctx context.Context) error {
 	s := l.rec.snapshot()
@@ -37,6 +37,9 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 		return err
 	}
 	told, failed, err := l.deliverAll(ctx, false)
+	if err == nil && !told && failed == nil {
+		told, err = l.judge(limited)
+	}
 	if err != nil || told {
 		return err
 	}

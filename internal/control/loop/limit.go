@@ -150,7 +150,7 @@ func (l *Loop) expire(ctx context.Context, why *limitError) error {
 
 func (l *Loop) keepWork(ctx context.Context, why *limitError) error {
 	s := l.rec.snapshot()
-	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !l.mustCheck(s) { // it was about to end anyway
+	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !l.mustCheck(s) && !l.mustJudge(s) { // it was about to end anyway
 		if err := l.finish(ctx, ctx); err != nil || l.rec.closed {
 			return err
 		}

@@ -139,6 +139,9 @@ type Config struct {
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Checks configures the checks of runs.
 	Checks Checks
+	// Diff returns at most limit bytes of what the agent has pushed in all
+	// repositories. If it is nil, goals are judged without a diff.
+	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls Pulls
 	// Web searches the web; nil if no provider is configured.

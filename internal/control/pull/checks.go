@@ -7,11 +7,11 @@ import (
 	"aloft/internal/agent"
 )
 
-// checksText tells reviewers the results of a run's checks, or returns "" if
-// there are none. Without shown it contains only numbers, since commands may
+// checksText tells reviewers the results of a run's checks and the verdict on
+// its goal, or returns "" if there are none. Without shown it contains only numbers, since commands may
 // name what must not be shown.
 func checksText(e *agent.Evidence, shown bool) string {
-	if e == nil || len(e.Checks) == 0 {
+	if e == nil {
 		return ""
 	}
 	passed := 0
@@ -22,6 +22,7 @@ func checksText(e *agent.Evidence, shown bool) string {
 	}
 	var b strings.Builder
 	switch {
+	case len(e.Checks) == 0:
 	case !shown:
 		fmt.Fprintf(&b, "\n\nChecks: %d of %d passed.", passed, len(e.Checks))
 	case len(e.Checks) == 1:
@@ -34,6 +35,13 @@ func checksText(e *agent.Evidence, shown bool) string {
 	}
 	if e.Stale {
 		b.WriteString("\n\nThe checks ran on an earlier commit.")
+	}
+	switch g := e.Goal; {
+	case g == nil || g.Failure != "":
+	case g.Met:
+		b.WriteString("\n\nGoal: met, as a second model judged.")
+	default:
+		b.WriteString("\n\nGoal: not met, as a second model judged.")
 	}
 	return b.String()
 }

@@ -218,6 +218,28 @@ func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, trun
 	return all.String(), truncated, nil
 }
 
+// pushedDiff returns at most limit bytes of what the agent has pushed, as the
+// repositories' servers have it. It is [loop.Config.Diff].
+func (s *Scheduler) pushedDiff(ctx context.Context, state *agent.State, limit int) (diff string, truncated bool, err error) {
+	var all strings.Builder
+	for n, repo := range state.Agent.Repos {
+		was := state.Checkout(n)
+		if !was.Pushed || was.BaseCommit == "" {
+			continue
+		}
+		one, cut, err := s.Gateway.Diff(ctx, repo.URL, was.BaseCommit, was.Branch, max(limit-all.Len(), 0))
+		if err != nil {
+			return "", false, err
+		}
+		truncated = truncated || cut
+		if one != "" && len(state.Agent.Repos) > 1 {
+			fmt.Fprintf(&all, "# %s\n", repo.URL)
+		}
+		all.WriteString(one)
+	}
+	return redact.New(s.secrets(state.Agent.ID)).String(all.String()), truncated, nil
+}
+
 func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff string, truncated bool, err error) {
 	was := state.Checkout(n)
 	s.mu.Lock()

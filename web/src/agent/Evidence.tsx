@@ -8,19 +8,28 @@ const w = words.evidence;
 
 /** What a run has achieved, next to its status. */
 export function Outcome({ outcome, evidence }: { outcome: string; evidence?: Proof | undefined }) {
-  const unchecked = outcome === "done" && !evidence?.checks?.length;
+  const unchecked = outcome === "done" && !evidence?.checks?.length && !evidence?.goal;
   return <span className="badge" title={unchecked ? w.unchecked : w.titles[outcome]}>{unchecked ? w.notChecked : (w.outcomes[outcome] ?? outcome)}</span>;
 }
 
 /** The results of a run's checks. */
 export function Evidence({ evidence }: { evidence: Proof }) {
-  if (!evidence.checks?.length) return null;
+  const { goal, checks = [] } = evidence;
+  if (checks.length === 0 && !goal) return null;
   return (
     <>
       <ul className="checks" aria-label={w.checks}>
-        {evidence.checks.map((c) => (
+        {checks.map((c) => (
           <Result key={c.command} check={c} />
         ))}
+        {goal && (
+          <li data-state={goal.met ? "passed" : "failed"}>
+            <div className="row" title={goal.goal}>
+              <Icon name={goal.met ? "check" : "warn"} />
+              <span dir="auto">{goal.met ? w.goalMet : goal.failure ? w.goalUnknown(goal.failure) : w.goalNotMet(clip(goal.missing ?? "", 4_000))}</span>
+            </div>
+          </li>
+        )}
       </ul>
       {evidence.stale && <p className="muted">{w.stale}</p>}
     </>

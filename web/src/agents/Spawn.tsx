@@ -18,7 +18,7 @@ import { repoName } from "./status";
 import { refreshAgents } from "./store";
 
 const w = words.spawn;
-type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean; checks?: string } & Bounds;
+type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean; checks?: string; goal?: string } & Bounds;
 const bounds = ["turns", "tokens", "dollars", "minutes"] as const;
 const empty: Form = { text: "", ref: "", model: "", environment: "", runMode: "", plan: false, pull: false };
 
@@ -37,6 +37,7 @@ export function requestOf(f: Form): CreateAgent {
   if (limits) out.limits = limits;
   const checks = (f.checks ?? "").split("\n").map((c) => c.trim()).filter(Boolean);
   if (checks.length > 0) out.checks = checks;
+  if (f.goal?.trim()) out.goal = f.goal.trim();
   return out;
 }
 
@@ -156,13 +157,20 @@ export default function Spawn() {
               {w.pullHint}
             </span>
           </div>
-          <details open={Boolean(form.checks) || bounds.some((b) => form[b])}>
+          <details open={Boolean(form.checks || form.goal) || bounds.some((b) => form[b])}>
             <summary>{w.more}</summary>
             <div className="field">
               <label htmlFor="spawn-checks">{w.checks}</label>
               <textarea id="spawn-checks" className="input mono" rows={2} spellCheck={false} value={form.checks ?? ""} placeholder="make test" aria-describedby="spawn-checks-hint" onChange={(e) => set({ checks: e.target.value })} />
               <span className="hint" id="spawn-checks-hint">
                 {w.checksHint}
+              </span>
+            </div>
+            <div className="field">
+              <label htmlFor="spawn-goal">{w.goal}</label>
+              <textarea id="spawn-goal" className="input" rows={2} maxLength={4096} dir="auto" value={form.goal ?? ""} aria-describedby="spawn-goal-hint" onChange={(e) => set({ goal: e.target.value })} />
+              <span className="hint" id="spawn-goal-hint">
+                {w.goalHint}
               </span>
             </div>
             <fieldset className="form-grid limits" aria-describedby="spawn-limits-hint">

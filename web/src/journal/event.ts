@@ -48,6 +48,7 @@ type Bodies = {
   "pull_request.failed": { failure: { code: string; message: string; hint?: string } };
   "approval.asked": { approval: Approval & { task?: string } }; // without agentId; entries is absent if there are none
   "approval.answered": { approvalId: string; decision: string; message?: string };
+  "goal.judged": { usage: Tokens };
   "checks.began": { round: number; checks: { command: string; callId: string; args: unknown }[] };
   "run.ended": { status: string; result?: string; failure?: { code: string; message: string; hint?: string }; outcome?: string; evidence?: Proof };
 };
@@ -55,7 +56,7 @@ type Bodies = {
 /** The result of a check: passed, failed, not_run or lost. */
 export type Check = { command: string; state: string; exitCode?: number; durationMs?: number; output?: string };
 /** What the outcome of a run is based on. stale: another commit was pushed than the one that was checked. */
-export type Proof = { checks?: Check[]; rounds?: number; stale?: boolean };
+export type Proof = { checks?: Check[]; goal?: { goal: string; met: boolean; missing?: string; failure?: string }; rounds?: number; stale?: boolean };
 
 export type Event = { [K in keyof Bodies]: { seq: number; time: string; runId?: string; kind: K; data: Bodies[K] } }[keyof Bodies];
 

@@ -168,6 +168,7 @@ export class Transcript {
         });
         break;
       case "call.classified":
+      case "goal.judged":
         this.used(usageOf(e));
         break;
       case "boot.step":
@@ -456,7 +457,7 @@ export class Transcript {
 }
 
 /** The events that report token usage. */
-const paid = ["turn.replied", "call.classified", "compacted"];
+const paid = ["turn.replied", "call.classified", "goal.judged", "compacted"];
 const usageOf = (e: Event): Tokens | undefined => {
   const { kind, data } = e.kind === "task.event" ? e.data : e;
   return paid.includes(kind) ? (data as { usage?: Tokens }).usage : undefined;

@@ -62,6 +62,8 @@ export const agents = {
     limitsHint: "The run ends at the first limit it reaches. Its work is kept, and you can continue it.",
     bounds: { turns: "Turns", tokens: "Tokens", dollars: "US dollars", minutes: "Minutes" },
     unbound: "Team default",
+    goal: "Goal",
+    goalHint: "What must be achieved. At the end a second model judges by the diff and the checks whether it is; if not, the agent goes on.",
     checks: "Checks",
     checksHint: "One shell command per line, such as make test. Each must pass on the pushed commit; if one fails, the agent goes on.",
     plan: "Plan first",

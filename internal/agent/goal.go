@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"slices"
+
+	"aloft/internal/conversation"
+)
+
+// MaxGoal is the maximum length of a goal in bytes.
+const MaxGoal = 4 << 10
+
+// CodeGoal is the code of the notice that tells the model what is missing from
+// the goal.
+const CodeGoal = "goal_not_met"
+
+// GoalJudged records whether a second model found that the work meets the goal
+// of the run. Whether the model is sent back to work is in the [Notice] with
+// [CodeGoal] that is journaled with it.
+type GoalJudged struct {
+	Verdict GoalVerdict        `json:"verdict"`
+	Model   string             `json:"model"`
+	Usage   conversation.Usage `json:"usage"`
+}
+
+// Kind implements [Body].
+func (*GoalJudged) Kind() string { return "goal.judged" }
+
+// GoalVerdict is the verdict of a second model on the goal of a run.
+type GoalVerdict struct {
+	Goal    string `json:"goal"`
+	Met     bool   `json:"met"`
+	Missing string `json:"missing,omitempty"` // what is missing
+	Failure string `json:"failure,omitempty"` // why there is no verdict; Met is false then
+}
+
+// Judging is the state of a run's goal.
+type Judging struct {
+	Goal     string       // "" if the run has none
+	Verdict  *GoalVerdict // the latest verdict in this run
+	Turn     int          // how many replies the run had then
+	SentBack int          // how often a verdict has sent the model back to work in this run
+	Before   []Branch     // what was pushed when it was last sent back
+	Stuck    bool         // nothing was pushed since, and the goal is still not met
+}
+
+// JudgedNow reports whether the latest verdict is about the model's last reply.
+func (s *State) JudgedNow() bool {
+	return s.Judging.Verdict != nil && s.Judging.Turn == s.Run.Turns
+}
+
+// judge folds events about the goal.
+func (s *State) judge(e Event) {
+	j := &s.Judging
+	switch b := e.Body.(type) {
+	case *RunCreated:
+		*j = Judging{Goal: j.Goal}
+		if b.Goal != nil {
+			j.Goal = *b.Goal
+		}
+	case *GoalJudged:
+		verdict := b.Verdict
+		j.Verdict, j.Turn = &verdict, s.Run.Turns
+		j.Stuck = j.SentBack > 0 && !verdict.Met && slices.Equal(j.Before, s.Run.Branches)
+	case *Notice:
+		if b.Code == CodeGoal {
+			j.SentBack++
+			j.Before = slices.Clone(s.Run.Branches)
+		}
+	}
+}
