@@ -61,7 +61,36 @@ func todoWrite(args json.RawMessage, list []agent.Todo) tool.Result {
 	if len(list) > maxTodos {
 		return tool.Failed("todos: has %d items; the limit is %d: merge some", len(list), maxTodos)
 	}
-	output, err := json.Marshal(map[string]any{"success": map[string]any{"todos": list}})
+	return todoList(list)
+}
+
+// readTodos returns the agent's todo list, or its items with one status.
+func readTodos(args json.RawMessage, list []agent.Todo) tool.Result {
+	var in struct {
+		Status string `json:"status"`
+	}
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return tool.Failed("the arguments do not fit the schema: %v", err)
+	}
+	if in.Status != "" && !slices.Contains(statuses, in.Status) {
+		return tool.Failed("status is %q; must be one of %s", in.Status, strings.Join(statuses, ", "))
+	}
+	wanted := slices.DeleteFunc(slices.Clone(list), func(t agent.Todo) bool { return in.Status != "" && t.Status != in.Status })
+	r := todoList(wanted)
+	switch {
+	case len(list) == 0:
+		r.Text = "The list is empty: TodoWrite makes one."
+	case len(wanted) == 0:
+		r.Text = fmt.Sprintf("None of the %d items is %s.", len(list), in.Status)
+	}
+	return r
+}
+
+// todoList is the result with the given list.
+func todoList(list []agent.Todo) tool.Result {
+	output, err := json.Marshal(map[string]any{"success": map[string]any{"todos": append([]agent.Todo{}, list...)}})
 	if err != nil {
 		return tool.Failed("todos: %v", err)
 	}

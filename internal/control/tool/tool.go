@@ -17,6 +17,8 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 	switch c.Name {
 	case "TodoWrite":
 		return todoWrite(c.Args, s.Todos), nil
+	case "ReadTodos":
+		return readTodos(c.Args, s.Todos), nil
 	case agent.SwitchTool:
 		return switchMode(c.Args, s.Mode)
 	case setUp:

@@ -350,10 +350,10 @@ const file_agent_v1_ai_attribution_tool_proto_rawDesc = "" +
 	"\x13AiAttributionResult\x12:\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1e.agent.v1.AiAttributionSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xab\x01\n" +
+	"\x06result\"\xdf\x01\n" +
 	"\x15AiAttributionToolCall\x12/\n" +
 	"\x04args\x18\x01 \x01(\v2\x1b.agent.v1.AiAttributionArgsR\x04args\x125\n" +
-	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.AiAttributionResultR\x06result:*\x92\xb5\x18&the server's journal of who wrote whatB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.AiAttributionResultR\x06result:^\x92\xb5\x18Za record of who wrote each line, which the server does not keep: use git log and git blameB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_ai_attribution_tool_proto_rawDescOnce sync.Once

@@ -275,10 +275,10 @@ const file_agent_v1_apply_agent_diff_tool_proto_rawDesc = "" +
 	"\x14ApplyAgentDiffResult\x12;\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1f.agent.v1.ApplyAgentDiffSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xb3\x01\n" +
+	"\x06result\"\xde\x01\n" +
 	"\x16ApplyAgentDiffToolCall\x120\n" +
 	"\x04args\x18\x01 \x01(\v2\x1c.agent.v1.ApplyAgentDiffArgsR\x04args\x126\n" +
-	"\x06result\x18\x02 \x01(\v2\x1e.agent.v1.ApplyAgentDiffResultR\x06result:/\x92\xb5\x18+agents on the server that work side by sideB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1e.agent.v1.ApplyAgentDiffResultR\x06result:Z\x92\xb5\x18Vthe tree of another agent, which no machine can read: merge its pushed branch with gitB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_apply_agent_diff_tool_proto_rawDescOnce sync.Once

@@ -306,10 +306,10 @@ const file_agent_v1_generate_image_tool_proto_rawDesc = "" +
 	"\x13GenerateImageResult\x12:\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1e.agent.v1.GenerateImageSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xb5\x01\n" +
+	"\x06result\"\xc9\x01\n" +
 	"\x15GenerateImageToolCall\x12/\n" +
 	"\x04args\x18\x01 \x01(\v2\x1b.agent.v1.GenerateImageArgsR\x04args\x125\n" +
-	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.GenerateImageResultR\x06result:4\x92\xb5\x180a model for images in the server's configurationB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.GenerateImageResultR\x06result:H\x92\xb5\x18Da model for images, which the server's configuration cannot name yetB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_generate_image_tool_proto_rawDescOnce sync.Once

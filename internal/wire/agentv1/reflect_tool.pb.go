@@ -259,10 +259,10 @@ const file_agent_v1_reflect_tool_proto_rawDesc = "" +
 	"\rReflectResult\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x18.agent.v1.ReflectSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x8b\x01\n" +
+	"\x06result\"\x9f\x01\n" +
 	"\x0fReflectToolCall\x12)\n" +
 	"\x04args\x18\x01 \x01(\v2\x15.agent.v1.ReflectArgsR\x04args\x12/\n" +
-	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.ReflectResultR\x06result:\x1c\x92\xb5\x18\x18reflection on the serverB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.ReflectResultR\x06result:0\x92\xb5\x18,no tool: the model reflects in its own replyB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_reflect_tool_proto_rawDescOnce sync.Once

@@ -400,10 +400,10 @@ const file_agent_v1_report_bugfix_results_tool_proto_rawDesc = "" +
 	"\x19ReportBugfixResultsResult\x12@\n" +
 	"\asuccess\x18\x01 \x01(\v2$.agent.v1.ReportBugfixResultsSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xba\x01\n" +
+	"\x06result\"\xe8\x01\n" +
 	"\x1bReportBugfixResultsToolCall\x125\n" +
 	"\x04args\x18\x01 \x01(\v2!.agent.v1.ReportBugfixResultsArgsR\x04args\x12;\n" +
-	"\x06result\x18\x02 \x01(\v2#.agent.v1.ReportBugfixResultsResultR\x06result:'\x92\xb5\x18#a review of the server to report to*\x8e\x01\n" +
+	"\x06result\x18\x02 \x01(\v2#.agent.v1.ReportBugfixResultsResultR\x06result:U\x92\xb5\x18Qa review whose findings have ids, and this server makes none: report in the reply*\x8e\x01\n" +
 	"\rBugfixVerdict\x12\x1e\n" +
 	"\x1aBUGFIX_VERDICT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BUGFIX_VERDICT_FIXED\x10\x01\x12!\n" +

@@ -375,9 +375,12 @@ func (x *UpdateTodosToolCall) GetResult() *UpdateTodosResult {
 	return nil
 }
 
-// ReadTodosArgs has no fields: the control plane keeps the list.
+// Return the list of steps that TodoWrite keeps, for example when you continue
+// earlier work.
 type ReadTodosArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Return only the items with this status; by default all.
+	Status        *TodoStatus `protobuf:"varint,1,opt,name=status,proto3,enum=agent.v1.TodoStatus,oneof" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +413,13 @@ func (x *ReadTodosArgs) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadTodosArgs.ProtoReflect.Descriptor instead.
 func (*ReadTodosArgs) Descriptor() ([]byte, []int) {
 	return file_agent_v1_todos_tool_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReadTodosArgs) GetStatus() TodoStatus {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return TodoStatus_pending
 }
 
 type ReadTodosResult struct {
@@ -567,8 +577,11 @@ const file_agent_v1_todos_tool_proto_rawDesc = "" +
 	"\x05todos\x18\x01 \x03(\v2\x12.agent.v1.TodoItemR\x05todos\"\x9f\x01\n" +
 	"\x13UpdateTodosToolCall\x12-\n" +
 	"\x04args\x18\x01 \x01(\v2\x19.agent.v1.UpdateTodosArgsR\x04args\x123\n" +
-	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.UpdateTodosResultR\x06result:$\x92\xb5\x18 the server, which keeps the list\"\x0f\n" +
-	"\rReadTodosArgs\"|\n" +
+	"\x06result\x18\x02 \x01(\v2\x1b.agent.v1.UpdateTodosResultR\x06result:$\x92\xb5\x18 the server, which keeps the list\"m\n" +
+	"\rReadTodosArgs\x121\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x14.agent.v1.TodoStatusH\x00R\x06status\x88\x01\x01:\x1e\x8a\xb5\x18\x1a\n" +
+	"\tReadTodos\x12\treadTodos\x18\x01 \x02B\t\n" +
+	"\a_status\"|\n" +
 	"\x0fReadTodosResult\x122\n" +
 	"\asuccess\x18\x01 \x01(\v2\x16.agent.v1.TodosSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
@@ -617,15 +630,16 @@ var file_agent_v1_todos_tool_proto_depIdxs = []int32{
 	2,  // 4: agent.v1.TodosSuccess.todos:type_name -> agent.v1.TodoItem
 	1,  // 5: agent.v1.UpdateTodosToolCall.args:type_name -> agent.v1.UpdateTodosArgs
 	3,  // 6: agent.v1.UpdateTodosToolCall.result:type_name -> agent.v1.UpdateTodosResult
-	4,  // 7: agent.v1.ReadTodosResult.success:type_name -> agent.v1.TodosSuccess
-	9,  // 8: agent.v1.ReadTodosResult.error:type_name -> agent.v1.ToolError
-	6,  // 9: agent.v1.ReadTodosToolCall.args:type_name -> agent.v1.ReadTodosArgs
-	7,  // 10: agent.v1.ReadTodosToolCall.result:type_name -> agent.v1.ReadTodosResult
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 7: agent.v1.ReadTodosArgs.status:type_name -> agent.v1.TodoStatus
+	4,  // 8: agent.v1.ReadTodosResult.success:type_name -> agent.v1.TodosSuccess
+	9,  // 9: agent.v1.ReadTodosResult.error:type_name -> agent.v1.ToolError
+	6,  // 10: agent.v1.ReadTodosToolCall.args:type_name -> agent.v1.ReadTodosArgs
+	7,  // 11: agent.v1.ReadTodosToolCall.result:type_name -> agent.v1.ReadTodosResult
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_todos_tool_proto_init() }
@@ -639,6 +653,7 @@ func file_agent_v1_todos_tool_proto_init() {
 		(*UpdateTodosResult_Success)(nil),
 		(*UpdateTodosResult_Error)(nil),
 	}
+	file_agent_v1_todos_tool_proto_msgTypes[5].OneofWrappers = []any{}
 	file_agent_v1_todos_tool_proto_msgTypes[6].OneofWrappers = []any{
 		(*ReadTodosResult_Success)(nil),
 		(*ReadTodosResult_Error)(nil),

@@ -1,0 +1,87 @@
+package loop_test
+
+import (
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/policy/permit"
+	"aloft/internal/tool"
+)
+
+// TestToolsOfTheServer has a model call every tool of the catalogue that runs on
+// the server, and checks what the model is told. A tool without a row fails.
+func TestToolsOfTheServer(t *testing.T) {
+	const list = `TodoWrite {"merge":false,"todos":[{"id":"1","content":"read","status":"completed"},{"id":"2","content":"write","status":"pending"}]}`
+	answered := agent.ApprovalAnswered{Decision: agent.Answered, UserID: 7, Answers: []agent.Answer{{QuestionID: "db", OptionIDs: []string{"pg"}}, {QuestionID: "name", Text: "x"}}}
+	rows := map[string]struct {
+		calls  []string // one a turn
+		answer *agent.ApprovalAnswered
+		want   string // in the result of the last call
+	}{
+		"TodoWrite": {calls: []string{list}, want: "[completed] 1: read\n[pending] 2: write\n"},
+		"ReadTodos": {calls: []string{list, `ReadTodos {"status":"pending"}`}, want: "[pending] 2: write\n"},
+		"Task":      {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
+		"WebSearch": {calls: []string{`WebSearch {"search_term":"x"}`}, want: "https://example.com/a"},
+		"PrManagement": {
+			calls: []string{`PrManagement {"action":"PR_ACTION_CREATE","title":"Mend it"}`}, want: "The pull request is at ",
+		},
+		"AskQuestion":        {calls: []string{which}, answer: &answered, want: "- pg: PostgreSQL"},
+		"CreatePlan":         {calls: []string{`CreatePlan {"name":"Mend","plan":"# First"}`}, answer: &agent.ApprovalAnswered{Decision: agent.AllowOnce, UserID: 7}, want: "The user approved the plan"},
+		"SwitchMode":         {calls: []string{`SwitchMode {"target_mode":"plan","explanation":"it is large"}`}, want: "You are in plan mode"},
+		"SetupVmEnvironment": {calls: []string{`SetupVmEnvironment {"update_script":"npm ci"}`}, want: "Stored in the environment env-1"},
+	}
+	for _, spec := range tool.Catalogue() {
+		if _, ok := rows[spec.Name]; !ok && spec.Home == tool.Control {
+			t.Errorf("no row calls %s", spec.Name)
+		}
+	}
+	for name, c := range rows {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, true)
+			r.searchable()
+			r.pulls = &pulls{}
+			r.reviewed(permit.RunEverything, "")
+			if c.answer != nil {
+				r.answers(*c.answer)
+			}
+			for _, call := range c.calls {
+				r.model.steps = append(r.model.steps, use(call))
+			}
+			r.model.steps = append(r.model.steps, say("done"), say("done"))
+			r.work(t.Context())
+			done := bodies[*agent.CallDone](r)
+			if len(done) != len(c.calls) {
+				t.Fatalf("%d results, want %d", len(done), len(c.calls))
+			}
+			if last := done[len(done)-1]; last.Error || !strings.Contains(last.Text, c.want) {
+				t.Errorf("the model is told %q, want %q", last.Text, c.want)
+			}
+		})
+	}
+}
+
+// TestReadTodos is a table of lists that are read.
+func TestReadTodos(t *testing.T) {
+	for name, c := range map[string]struct{ call, want string }{
+		"All":    {`ReadTodos {}`, "[completed] 1: read\n[pending] 2: write\n"},
+		"None":   {`ReadTodos {"status":"cancelled"}`, "None of the 2 items is cancelled."},
+		"Wrong":  {`ReadTodos {"status":"open"}`, `status is "open"; must be one of pending, in_progress, completed, cancelled`},
+		"Schema": {`ReadTodos {"id":"1"}`, "the arguments do not fit the schema"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.model.steps = []step{
+				use(`ReadTodos {}`), use(`TodoWrite {"merge":false,"todos":[{"id":"1","content":"read","status":"completed"},{"id":"2","content":"write","status":"pending"}]}`),
+				use(c.call), say("done"),
+			}
+			if err := loop.Run(t.Context(), r.id, r.config()); err != nil {
+				t.Fatal(err)
+			}
+			if got := results(r); len(got) != 3 || got[0] != "The list is empty: TodoWrite makes one." || !strings.HasPrefix(got[2], c.want) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
