@@ -13,10 +13,10 @@ import (
 )
 
 // answer replies to the review threads of runs that have ended, and resolves
-// those of runs that have pushed a commit. A reply that an earlier attempt has
-// added is recognized by its mark.
+// those of runs that have pushed a commit. At hosts whose threads cannot be
+// replied to, it adds one comment to the pull request instead. What an earlier
+// attempt has added is recognized by its mark.
 func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot, h history) error {
-	f, ok := s.forge.(forge.Reviewed)
 	for runID, ids := range h.threads {
 		run, err := d.Store.Run(ctx, a.ID, runID)
 		if err != nil {
@@ -26,12 +26,23 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			at := slices.IndexFunc(s.threads, func(t forge.Thread) bool { return t.ID == id })
-			if !ok || at < 0 || text == "" {
-				continue
+		if f, ok := s.forge.(forge.Reviewed); ok && text != "" {
+			o := reply{f, s, fmt.Sprintf("<!-- aloft %s -->", runID), text, pushed}
+			var left []forge.Thread
+			for _, id := range ids {
+				at := slices.IndexFunc(s.threads, func(t forge.Thread) bool { return t.ID == id })
+				if at < 0 {
+					continue // somebody has deleted it
+				}
+				done, err := o.thread(ctx, s.threads[at], h.said[runID+" "+id])
+				if err != nil {
+					return err
+				}
+				if !done {
+					left = append(left, s.threads[at])
+				}
 			}
-			if err := answerThread(ctx, f, s, s.threads[at], runID, text, h.said[runID+" "+id], pushed); err != nil {
+			if err := o.comment(ctx, left); err != nil {
 				return err
 			}
 		}
@@ -43,19 +54,48 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 	return nil
 }
 
-// answerThread replies to a thread, unless the agent itself has done so, and
-// resolves it.
-func answerThread(ctx context.Context, f forge.Reviewed, s snapshot, t forge.Thread, runID, text string, said, resolve bool) error {
-	mark := fmt.Sprintf("<!-- aloft %s -->", runID)
-	if !said && !slices.ContainsFunc(t.Comments, func(c forge.Comment) bool { return strings.Contains(c.Body, mark) }) {
-		if _, err := f.Reply(ctx, s.repo, s.pull.Number, t.ID, text+"\n"+mark); err != nil {
-			return unlessImpossible(err)
+// reply is what to say after a run.
+type reply struct {
+	forge   forge.Reviewed
+	at      snapshot
+	mark    string
+	text    string
+	resolve bool
+}
+
+// thread replies to a thread, unless the agent itself has done so, and resolves
+// it. It returns false if the host has no replies.
+func (o reply) thread(ctx context.Context, t forge.Thread, said bool) (done bool, err error) {
+	done = said || slices.ContainsFunc(t.Comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) })
+	if !done {
+		_, err := o.forge.Reply(ctx, o.at.repo, o.at.pull.Number, t.ID, o.text+"\n"+o.mark)
+		if unlessImpossible(err) != nil {
+			return false, err
 		}
+		done = err == nil
 	}
-	if !resolve || t.Resolved {
+	if !o.resolve || t.Resolved {
+		return done, nil
+	}
+	return done, unlessImpossible(o.forge.Resolve(ctx, o.at.repo, o.at.pull.Number, t.ID))
+}
+
+// comment adds a comment about threads that cannot be replied to.
+func (o reply) comment(ctx context.Context, about []forge.Thread) error {
+	f, ok := o.at.forge.(forge.Discussion)
+	if !ok || len(about) == 0 || slices.ContainsFunc(o.at.comments, func(c forge.Comment) bool { return strings.Contains(c.Body, o.mark) }) {
 		return nil
 	}
-	return unlessImpossible(f.Resolve(ctx, s.repo, s.pull.Number, t.ID))
+	var b strings.Builder
+	b.WriteString("About")
+	for i, t := range about {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " `%s` line %d", strings.ReplaceAll(t.Path, "`", ""), t.Line)
+	}
+	_, err := f.Comment(ctx, o.at.repo, o.at.pull.Number, b.String()+":\n\n"+o.text+"\n"+o.mark)
+	return err
 }
 
 // unlessImpossible returns the error, or nil if a repeat cannot succeed: the

@@ -180,7 +180,7 @@ func (d *Desk) own(ctx context.Context, f forge.Forge, r forge.Repo, p forge.Pul
 	d.mu.Unlock()
 	if !d.now().Before(known.until) {
 		g, err := e.Examine(ctx, r)
-		if err != nil {
+		if err != nil && !fault.Is(err, fault.KindDenied) && !fault.Is(err, fault.KindNotFound) { // the host need not tell
 			return nil, err
 		}
 		known = login{g.Login, d.now().Add(loginFresh)}

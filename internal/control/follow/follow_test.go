@@ -432,6 +432,31 @@ func TestThreadsAreAnswered(t *testing.T) {
 	w.quiet("a resolved thread")
 }
 
+// noReplies is a forge whose threads cannot be replied to, like Gitea.
+type noReplies struct{ *fake.Forge }
+
+func (noReplies) Reply(context.Context, forge.Repo, int, string, string) (forge.Comment, error) {
+	return forge.Comment{}, fault.Invalid("no replies").Named(forge.CodeUnsupported)
+}
+
+// Where threads cannot be replied to, one comment answers all of a run.
+func TestThreadsWithoutReplies(t *testing.T) {
+	w := newWorld(t)
+	w.desk.Forges = forge.Set{"git.test": noReplies{w.forge}}
+	id := w.forge.SayOn(w.repo, 1, "ada", "list.go", 12, "This panics.")
+	w.forge.SayOn(w.repo, 1, "bo", "list.go", 14, "This, too.")
+	runID, _ := w.prompt()
+	w.end(runID, "Checked the length.", true)
+	w.desk.Journal = &unsure{w.store, 1}
+	w.read()
+	w.quiet("the reading is repeated")
+	w.quiet("after the answer")
+	all := w.forge.Plain(w.repo, 1)
+	if len(all) != 1 || !strings.HasPrefix(all[0].Body, "About `list.go` line 12, `list.go` line 14:\n\nChanged in ") || !w.thread(id).Resolved {
+		t.Errorf("%+v", all)
+	}
+}
+
 func (w *world) thread(id string) forge.Thread {
 	w.t.Helper()
 	all, err := w.forge.Threads(w.t.Context(), w.repo, 1)
