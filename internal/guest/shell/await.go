@@ -66,6 +66,9 @@ func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
 	}
 }
 
+// ErrIdle is the error of [Session.Await] if there is no command to wait for.
+var ErrIdle = errors.New("no command is running in the background, so there is nothing to wait for")
+
 // follow returns a follow for each command to wait for.
 func (s *Session) follow(w Wait) ([]*follow, error) {
 	var jobs []*job
@@ -86,7 +89,7 @@ func (s *Session) follow(w Wait) ([]*follow, error) {
 		s.jobsMu.Unlock()
 	}
 	if len(jobs) == 0 {
-		return nil, errors.New("no command is running in the background, so there is nothing to wait for")
+		return nil, ErrIdle
 	}
 	var follows []*follow
 	for _, j := range jobs {

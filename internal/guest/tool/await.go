@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -33,6 +34,18 @@ func Await(session *shell.Session) Tool {
 	}}
 }
 
+// sleep waits for the time d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs) (*agentv1.AwaitSuccess, string, error) {
 	if args == nil {
 		return nil, "", errNoArguments
@@ -59,6 +72,9 @@ func await(ctx context.Context, session *shell.Session, args *agentv1.AwaitArgs)
 	}
 	began := time.Now()
 	all, late, err := session.Await(ctx, w)
+	if errors.Is(err, shell.ErrIdle) && args.GetTimeout() > 0 && w.Pattern == nil { // a timer
+		late, err = true, sleep(ctx, w.Timeout)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -56,3 +56,18 @@ func TestTalkWithABackgroundCommand(t *testing.T) {
 		t.Errorf("the end was told, and is told again: %q", out.Text)
 	}
 }
+
+// Without commands in the background, a timeout alone is a timer.
+func TestAwaitTimer(t *testing.T) {
+	s := session(t, t.TempDir())
+	out := use(t, tool.Await(s), map[string]any{"timeout": 20})
+	got := out.Call.GetAwaitToolCall().GetResult().GetSuccess()
+	if out.Error || !got.GetTimedOut() || got.GetWaitedMs() < 20 || out.Text != "[timed out after 20 ms]\n" {
+		t.Errorf("a timer: %q, %v", out.Text, got)
+	}
+	for _, args := range []map[string]any{{}, {"timeout": 0}, {"timeout": 20, "pattern": "x"}} {
+		if out := use(t, tool.Await(s), args); !out.Error || !strings.Contains(out.Text, "nothing to wait for") {
+			t.Errorf("%v: %q", args, out.Text)
+		}
+	}
+}

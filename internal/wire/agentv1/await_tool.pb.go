@@ -25,7 +25,8 @@ const (
 // each command has ended or has printed a line that matches the pattern, or
 // when the timeout passes. The result gives each command's status and what it
 // printed since the last Await for it. A timeout is not an error; the commands
-// keep running.
+// keep running. If no command runs in the background, a call with only a timeout
+// waits for that time.
 type AwaitArgs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process ids that Shell returned; by default all commands that are still
