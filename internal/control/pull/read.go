@@ -74,7 +74,7 @@ type Remark struct {
 	MayWrite  string `json:"mayWrite,omitempty"` // yes, no or unknown
 
 	at       time.Time
-	own      bool   // written by an agent, through [Desk.Say]
+	own      bool   // written by Aloft
 	where    string // file and lines, for the model
 	threaded bool   // a reply to the remark before it
 }

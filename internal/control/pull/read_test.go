@@ -256,6 +256,7 @@ func TestWaitForReply(t *testing.T) {
 	if out, err := o.desk.Wait(t.Context(), a, p, q, time.Now()); err != nil || !out.TimedOut || len(out.Remarks) != 0 {
 		t.Errorf("without a reply: %+v, %v", out, err)
 	}
+	o.forge.Say(o.repo, 1, fake.Login, "Done.\n<!-- aloft run-1 -->") // the end of a run that answers its reviewers
 	o.forge.SayOn(o.repo, 1, "ada", "list.go", 7, "Almost.")
 	out, err := o.desk.Wait(t.Context(), a, p, q, time.Now().Add(time.Minute))
 	if err != nil || out.TimedOut || len(out.Remarks) != 1 || out.Remarks[0].Body != "Almost." || !out.Newest.After(before.Answered) {

@@ -15,15 +15,20 @@ import (
 // generalRemark is the text of a comment that must not describe the work.
 const generalRemark = "An agent has worked on this."
 
-// The mark of a comment holds its key. Hosts do not show HTML comments.
-const markBegin, markEnd = "<!-- aloft-comment ", " -->"
+// The mark of a comment holds its key. Hosts do not show HTML comments. All
+// marks of Aloft, also those of package follow, begin with anyMark.
+const (
+	anyMark   = "<!-- aloft"
+	markBegin = anyMark + "-comment "
+	markEnd   = " -->"
+)
 
-// Ours reports whether an agent wrote a comment through [Desk.Say].
-func Ours(body string) bool { return strings.Contains(body, markBegin) }
+// Ours reports whether Aloft wrote a comment.
+func Ours(body string) bool { return strings.Contains(body, anyMark) }
 
 // unsigned returns a comment without what [Desk.Compose] and [Desk.Say] add.
 func unsigned(body string) string {
-	text, _, ours := strings.Cut(body, markBegin)
+	text, _, ours := strings.Cut(body, anyMark)
 	if ours {
 		text, _, _ = strings.Cut(text, signatureBegin)
 	}
@@ -44,7 +49,7 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 	if private {
 		body, name = generalRemark, s.Agent.ID
 	}
-	body = cut(strings.TrimSpace(strings.ReplaceAll(body, markBegin, "<!-- ")), maxSaid)
+	body = cut(strings.TrimSpace(strings.ReplaceAll(body, anyMark, "<!-- ")), maxSaid)
 	if body == "" {
 		return agent.PullRequestSaid{}, fault.Invalid("body is missing: write the text of the comment").At("body")
 	}
