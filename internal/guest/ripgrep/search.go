@@ -146,7 +146,7 @@ type search struct {
 func (s *search) file(f file) (found bool, err error) {
 	in, err := os.Open(f.name)
 	if err != nil {
-		return false, nil //nolint:nilerr // it may have been removed meanwhile, and rg names no file either
+		return false, nil // it may have been removed meanwhile; rg names no file either
 	}
 	defer func() { _ = in.Close() }() // it was only read
 	p := &printer{search: s, name: f.name}
@@ -162,7 +162,7 @@ func (s *search) file(f file) (found bool, err error) {
 func (s *search) whole(in io.Reader, p *printer) error {
 	text, err := io.ReadAll(io.LimitReader(in, 1<<30))
 	if err != nil {
-		return nil //nolint:nilerr // see file
+		return nil // see file
 	}
 	text = decoded(text)
 	if bytes.IndexByte(text[:min(len(text), blockSize)], 0) >= 0 {
@@ -191,7 +191,7 @@ func (s *search) blocks(in io.Reader, p *printer) error {
 		}
 		read, err := in.Read(block[n:])
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil //nolint:nilerr // see file
+			return nil // see file
 		}
 		if first && read >= 2 && (block[0] == 0xff && block[1] == 0xfe || block[0] == 0xfe && block[1] == 0xff) {
 			return s.whole(io.MultiReader(bytes.NewReader(bytes.Clone(block[:read])), in), p)

@@ -127,7 +127,7 @@ func (w *walker) start(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
 		w.failed = err
-		return nil
+		return nil //nolint:nilerr // walk returns it at the end
 	}
 	if !info.IsDir() {
 		return w.visited(file{name: name, explicit: true, time: w.timeOf(info)})
