@@ -184,6 +184,7 @@ type server struct {
 	limiter     *limiter // for all requests, by key
 	listing     *limiter // for lists of repositories, by user
 	larges      larges
+	receiving   chan struct{} // has an element for each event that is being received
 	compress    func(http.Handler) http.HandlerFunc
 }
 
@@ -224,7 +225,7 @@ func newServer(c Config) (*server, error) {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, heartbeat: heartbeatEvery, draftsEvery: draftsEvery, patience: writeWithin, allowed: allowedEvery, limiter: newLimiter(c.PerMinute), listing: newLimiter(listsPerMinute)}
+	s := &server{Config: c, heartbeat: heartbeatEvery, draftsEvery: draftsEvery, patience: writeWithin, allowed: allowedEvery, receiving: make(chan struct{}, maxReceiving), limiter: newLimiter(c.PerMinute), listing: newLimiter(listsPerMinute)}
 	if s.Environments == nil {
 		s.Environments = s
 	}

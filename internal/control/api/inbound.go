@@ -61,10 +61,20 @@ func (s *server) inboundRoutes(page []param) []route {
 	}
 }
 
+// maxReceiving is how many events may be received at once. Their senders are
+// not authenticated until the whole body is in memory.
+const maxReceiving = 64
+
 // receiveEvent replies once the event is stored.
 func (s *server) receiveEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	if s.Hooks == nil {
 		return fault.NotFound("there is no connection with that source and name")
+	}
+	select {
+	case s.receiving <- struct{}{}:
+		defer func() { <-s.receiving }()
+	default:
+		return fault.Unavailable("%d events are being received", maxReceiving).Hint("send the event again later")
 	}
 	source := r.PathValue("source")
 	rc := http.NewResponseController(w)

@@ -69,6 +69,15 @@ func TestEventsAreReceivedListedAndReplayed(t *testing.T) {
 	if a := h.callAs("", "POST", "/hooks/github/acme", body); !strings.Contains(string(a.body), "signature_invalid") || !strings.Contains(string(a.body), "secret of the connection acme") {
 		t.Errorf("the refusal does not say what to do: %s", a.body)
 	}
+	for range maxReceiving {
+		h.api.receiving <- struct{}{}
+	}
+	if a := h.callAs("", "POST", "/hooks/github/acme", body, hookHeaders("d10", body)...); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("too many at once: %d %s", a.status, a.body)
+	}
+	for range maxReceiving {
+		<-h.api.receiving
+	}
 	list := h.want(h.callAs(adminsKey, "GET", "/v1/events?limit=1", ""), 200)
 	items := list.get(t, "items").([]any)
 	if len(items) != 1 {

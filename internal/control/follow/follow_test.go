@@ -391,6 +391,28 @@ func TestRunAfterDeath(t *testing.T) {
 	}
 }
 
+// Without events, polling finds what was said.
+func TestPolling(t *testing.T) {
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	woken := make(chan struct{})
+	w.desk.Wake, w.desk.Every, w.desk.Poll = func(string) { close(woken) }, time.Millisecond, time.Millisecond
+	over := make(chan error, 1)
+	go func() { over <- w.desk.Run(ctx) }()
+	for w.watch().Seen == "" { // read once, when nothing was said
+		if ctx.Err() != nil {
+			t.Fatal("it was not read in time")
+		}
+	}
+	w.forge.Say(w.repo, 1, "ada", "Please rename it.")
+	<-woken
+	stop()
+	if err := <-over; err != nil || len(w.runs()) != 1 {
+		t.Errorf("%d runs, %v", len(w.runs()), err)
+	}
+}
+
 // Threads get the result of the run and are resolved if it has pushed a commit,
 // once, although the server dies after the reply.
 func TestThreadsAreAnswered(t *testing.T) {

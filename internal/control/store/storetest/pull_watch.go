@@ -78,6 +78,13 @@ func testWatched(t *testing.T, s Store) {
 		}
 	}
 	id = newWatched(t, s, "")
+	if w := claimPulls(t, s, "a", time.Hour); len(w) != 1 {
+		t.Fatalf("claimed %+v", w)
+	}
+	mustAppend(t, s, store.Append{AgentID: id, Events: []agent.Event{{Body: opened()}}}) // an update keeps the claim
+	if w := claimPulls(t, s, "b", time.Hour); len(w) != 0 {
+		t.Errorf("an update of the pull request ended the claim: %+v", w)
+	}
 	if err := s.DeleteAgent(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

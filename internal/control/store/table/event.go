@@ -39,6 +39,7 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 	if err != nil {
 		return nil, err
 	}
+	before := f.agent.PullRequests
 	written, err := tx.fold(f, a.Events)
 	if err != nil {
 		tx.Known.forget(a.AgentID)
@@ -51,7 +52,7 @@ func (tx *Tx) append(a store.Append, rows []query.AddEventParams) ([]agent.Event
 	if err := tx.addEvents(rows); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written), tx.watchPulls(f.agent, written)); err != nil {
+	if err := errors.Join(tx.putFolded(f), tx.putSealed(a.Secrets), tx.addDeliveries(a.AgentID, written), tx.watchPulls(f.agent, before, written)); err != nil {
 		return nil, err
 	}
 	tx.News = &News{AgentID: f.agent.ID, Head: f.agent.Head}

@@ -15,14 +15,16 @@ import (
 // open is the state of an open pull request in journals.
 const open = "open"
 
-// watchPulls adds and deletes watches for the pull requests in the events. Pull
-// requests that the agent was started on are not watched: they are somebody
-// else's.
-func (tx *Tx) watchPulls(a agent.Agent, events []agent.Event) error {
+// watchPulls adds and deletes watches for the pull requests in the events;
+// before are the agent's pull requests before them. Pull requests that the agent
+// was started on are not watched: they are somebody else's. Neither are those
+// that were open already, such as those from before there were watches: what was
+// said at them is old.
+func (tx *Tx) watchPulls(a agent.Agent, before []agent.PullRequest, events []agent.Event) error {
 	for _, e := range events {
 		switch b := e.Body.(type) {
 		case *agent.PullRequestOpened:
-			if err := tx.watchPull(a, b.PullRequest, e.Time); err != nil {
+			if err := tx.watchPull(a, before, b.PullRequest, e.Time); err != nil {
 				return err
 			}
 		case *agent.PullRequestSeen:
@@ -30,7 +32,7 @@ func (tx *Tx) watchPulls(a agent.Agent, events []agent.Event) error {
 				if p.URL != b.URL {
 					continue
 				}
-				if err := tx.watchPull(a, p, e.Time); err != nil {
+				if err := tx.watchPull(a, before, p, e.Time); err != nil {
 					return err
 				}
 			}
@@ -41,13 +43,15 @@ func (tx *Tx) watchPulls(a agent.Agent, events []agent.Event) error {
 
 // watchPull adds the watch of an open pull request, or deletes that of a closed
 // one.
-func (tx *Tx) watchPull(a agent.Agent, p agent.PullRequest, due time.Time) error {
+func (tx *Tx) watchPull(a agent.Agent, before []agent.PullRequest, p agent.PullRequest, due time.Time) error {
 	switch {
 	case p.URL == "":
 		return nil
 	case p.State != open:
 		return tx.Q.DeleteWatch(tx.Ctx, query.DeleteWatchParams{AgentID: a.ID, Url: p.URL})
 	case slices.ContainsFunc(a.Repos, func(r agent.Repo) bool { return r.URL == p.RepoURL && r.PullRequest != "" }):
+		return nil
+	case slices.ContainsFunc(before, func(o agent.PullRequest) bool { return o.URL == p.URL && o.State == open }):
 		return nil
 	}
 	return tx.Q.AddWatch(tx.Ctx, query.AddWatchParams{
