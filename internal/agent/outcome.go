@@ -22,8 +22,8 @@ const (
 	// proof: an error, a check that was not allowed to run, or a goal that could
 	// not be judged.
 	Blocked Outcome = "blocked"
-	// GaveUp means that the agent made no progress after checks or a verdict on
-	// the goal had sent it back to work.
+	// GaveUp means that the agent made no progress: checks or a verdict on the
+	// goal sent it back to work and it changed nothing, or it repeated a call.
 	GaveUp Outcome = "gave_up"
 	// AtLimit means that the run has reached one of its limits.
 	AtLimit Outcome = "limit"

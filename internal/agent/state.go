@@ -116,7 +116,7 @@ func (s *State) Apply(e Event) {
 			s.MCPRun = e.RunID
 		}
 		s.markRun()
-		s.Turns = 0
+		s.Turns, s.Repeats = 0, Repeats{}
 		if len(b.Prompt.Blocks) > 0 {
 			s.Asked = append(s.Asked, b.Prompt.PlainText())
 		}

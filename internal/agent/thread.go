@@ -18,6 +18,7 @@ type Thread struct {
 	Turns      int            // replies since the last prompt
 	Servers    string         // the newest list of what the MCP servers offer that the model was given; "" if it has none
 	Memory                    // what a compaction must keep
+	Repeats    Repeats        // of calls
 	NotApplied []rule.LeftOut // what the model was told is left out of them
 	notices    []string       // to be added after the results of Calls, or after the next reply
 }
@@ -82,6 +83,8 @@ func (t *Thread) apply(body Body) {
 		t.given(b)
 	case *Notice:
 		switch b.Code {
+		case CodeRepeats:
+			t.Repeats.warned()
 		case CodeHook:
 			t.learn(Rule{Source: HookRule, Text: b.Text})
 		case CodeMCP:
@@ -178,6 +181,7 @@ func (t *Thread) done(b *CallDone) {
 	if !b.Error {
 		t.note(*c, b.Text)
 	}
+	t.Repeats.called(*c, b)
 	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
 	for i := range t.Calls {
 		if t.Calls[i].Result == nil {
@@ -216,6 +220,7 @@ func (t *Thread) compacted(b *Compacted) {
 	}
 	t.Messages = slices.Concat([]conversation.Message{first}, keep)
 	t.Context = 0
+	t.Repeats = Repeats{} // the model may have to look again
 	if !slices.ContainsFunc(keep, func(m conversation.Message) bool { return m.Role == conversation.User && m.Has(t.Servers) }) {
 		t.Servers = ""
 	}

@@ -245,7 +245,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
 		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store), Rules: agentRules(a.store),
-		Checks: c.Checks.checks(), Allowed: allowedOf(a.store, c.Limits.amount()), Privacy: privacyOf(a.store), MayReach: mayReach(a.store),
+		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: allowedOf(a.store, c.Limits.amount()), Privacy: privacyOf(a.store), MayReach: mayReach(a.store),
 		Retention: retentionOf(a.store, c.Machine.retention()), TeamEgress: teamEgress(a.store),
 	})
 	return nil

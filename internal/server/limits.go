@@ -37,12 +37,18 @@ type runLimits struct {
 	Tokens int64   `yaml:"tokens"` // of every kind, including subagents
 	Cost   float64 `yaml:"cost"`   // US dollars; requires a price for every model
 	Time   string  `yaml:"time"`   // such as 4h; time spent waiting for people does not count
+	// Repeats is how often an identical call may have an identical result, with no
+	// change in between, before the agent is told; default 3.
+	Repeats *int `yaml:"repeats"`
 }
 
 // maxCost is far above any sensible limit; a larger value is a mistake.
 const maxCost = 1e6
 
 func (c runLimits) check(models []ModelConfig) error {
+	if c.Repeats != nil && (*c.Repeats < 0 || *c.Repeats == 1) {
+		return fmt.Errorf("limits.repeats: is %d; must be at least 2, or 0 for no limit", *c.Repeats)
+	}
 	if c.Turns < 0 || c.Tokens < 0 {
 		return fmt.Errorf("limits.turns, limits.tokens: must not be negative (0 is no limit)")
 	}
@@ -61,6 +67,14 @@ func (c runLimits) check(models []ModelConfig) error {
 		}
 	}
 	return nil
+}
+
+// repeats returns how often a call may be repeated without a change.
+func (c runLimits) repeats() int {
+	if c.Repeats == nil {
+		return 3
+	}
+	return *c.Repeats
 }
 
 // amount returns the limits, which check has validated.

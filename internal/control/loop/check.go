@@ -181,16 +181,18 @@ func failedChecks(s *agent.State, rounds int) string {
 	return b.String()
 }
 
-// outcome returns the typed end of a run that ends with a status and a failure.
-func (l *Loop) outcome(status agent.Status) (agent.Outcome, *agent.Evidence) {
+// outcome returns the typed end of a run, and the evidence for it.
+func (l *Loop) outcome(ended *agent.RunEnded) (agent.Outcome, *agent.Evidence) {
 	s := l.rec.snapshot()
 	evidence := s.Evidence()
 	switch {
-	case status == agent.Cancelled:
+	case ended.Status == agent.Cancelled:
 		return "", evidence
-	case status == agent.Expired:
+	case ended.Status == agent.Expired:
 		return agent.AtLimit, evidence
-	case status == agent.Failed:
+	case ended.Failure != nil && ended.Failure.Code == repeatsCall:
+		return agent.GaveUp, evidence
+	case ended.Status == agent.Failed:
 		return agent.Blocked, evidence
 	case evidence == nil:
 		return agent.Done, nil

@@ -102,7 +102,7 @@ func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnde
 	l.tellEnd(ctx, reason)
 	last, cancel := Outliving(ctx)
 	defer cancel()
-	ended.Outcome, ended.Evidence = l.outcome(ended.Status)
+	ended.Outcome, ended.Evidence = l.outcome(ended)
 	return l.rec.close(last, ended)
 }
 

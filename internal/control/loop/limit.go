@@ -134,11 +134,12 @@ func (r *recorder) left() (time.Duration, bool) {
 	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
 }
 
-// expire ends a run that has used up a limit. What it has done is committed and
-// pushed as at any end, and a follow-up continues from there.
-func (l *Loop) expire(ctx context.Context, why *limitError) error {
+// expire ends a run that has used up a limit or makes no progress, with the
+// given status and failure. What it has done is committed and pushed as at any
+// end, and a follow-up continues from there.
+func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure) error {
 	for {
-		err := l.keepWork(ctx, why)
+		err := l.keepWork(ctx, status, *f)
 		if !errors.Is(err, ErrMachineLost) {
 			return err
 		}
@@ -148,14 +149,13 @@ func (l *Loop) expire(ctx context.Context, why *limitError) error {
 	}
 }
 
-func (l *Loop) keepWork(ctx context.Context, why *limitError) error {
+func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failure) error {
 	s := l.rec.snapshot()
 	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !l.mustCheck(s) && !l.mustJudge(s) { // it was about to end anyway
 		if err := l.finish(ctx, ctx); err != nil || l.rec.closed {
 			return err
 		}
 	}
-	f := why.failure()
 	if l.own.machine != nil || s.Used { // otherwise there is nothing to commit
 		if err := l.own.reach(ctx); err != nil {
 			return err
@@ -176,5 +176,5 @@ func (l *Loop) keepWork(ctx context.Context, why *limitError) error {
 			}
 		}
 	}
-	return l.wrapUp(ctx, "aborted", &agent.RunEnded{Status: agent.Expired, Result: l.result(), Failure: f})
+	return l.wrapUp(ctx, "aborted", &agent.RunEnded{Status: status, Result: l.result(), Failure: &f})
 }

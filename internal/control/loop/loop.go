@@ -139,6 +139,10 @@ type Config struct {
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Checks configures the checks of runs.
 	Checks Checks
+	// Repeats is how often an identical call may have an identical result, with
+	// no change in between, before the model is told. The run ends when it
+	// happens so often again. 0 means any number.
+	Repeats int
 	// Diff returns at most limit bytes of what the agent has pushed in all
 	// repositories. If it is nil, goals are judged without a diff.
 	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
@@ -219,7 +223,10 @@ func (l *Loop) work(ctx context.Context) error {
 		err = up
 	}
 	if s, ok := errors.AsType[*limitError](err); ok {
-		return l.expire(ctx, s)
+		return l.expire(ctx, agent.Expired, s.failure())
+	}
+	if err != nil && fault.Of(err).Code == repeatsCall {
+		return l.expire(ctx, agent.Failed, failure(err))
 	}
 	return err
 }

@@ -34,6 +34,9 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.checkLimits(); err != nil {
 		return err
 	}
+	if err := t.watch(ctx); err != nil {
+		return err
+	}
 	if err := t.compactIfFull(ctx); err != nil {
 		return err
 	}

@@ -170,13 +170,13 @@ func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.R
 }
 
 // itsOwn reports whether an error ends only the subagent, because its model
-// failed.
+// failed or makes no progress.
 func itsOwn(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	_, ok := errors.AsType[*model.Error](err)
-	return ok || fault.Of(err).Code == modelRefused
+	return ok || fault.Of(err).Code == modelRefused || fault.Of(err).Code == repeatsCall
 }
 
 // beginTask journals that a subagent starts to work for the call. If it may

@@ -64,6 +64,8 @@ type Config struct {
 	FastModel string
 	// Checks configures the checks of runs.
 	Checks loop.Checks
+	// Repeats is [loop.Config.Repeats].
+	Repeats int
 	// Secret is 32 random bytes from which the tokens of machines are derived,
 	// so that the tokens survive a restart without being stored.
 	Secret []byte
