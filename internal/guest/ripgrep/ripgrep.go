@@ -18,8 +18,10 @@ import (
 	"runtime/debug"
 )
 
-// Argument is the first argument with which this program is to call [Main].
-const Argument = "ripgrep"
+// Argument is the first argument with which this program is to call [Main]. It
+// looks like a flag, so that a test's program that does not call Main ends with
+// an error instead of running its tests again.
+const Argument = "--ripgrep"
 
 // Command returns the command line that searches: rg, by its path or name, if
 // it is installed, or else this program with [Argument].
