@@ -109,6 +109,8 @@ func TestDiscussRefusals(t *testing.T) {
 		use(`PrManagement {"action":"PR_ACTION_LOG","check":"absent"}`),
 		use(`PrManagement {"action":"PR_ACTION_MERGE"}`),
 		use(`PrManagement {"action":"PR_ACTION_COMMENTS","number":2}`),
+		use(`PrManagement {"action":"PR_ACTION_UPDATE","title":"Use s3cr3t-value"}`),
+		use(`PrManagement {"action":"PR_ACTION_CREATE","title":"Add it","body":"It is s3cr3t-value."}`),
 		say("done"),
 	}
 	if run := r.work(t.Context()); run.Status != agent.Finished {
@@ -116,7 +118,7 @@ func TestDiscussRefusals(t *testing.T) {
 	}
 	done := bodies[*agent.CallDone](r)
 	for i, want := range map[int]string{0: "has no pull request", 2: "body is missing", 3: "contains a secret", 4: "thread_id is missing", 5: "has no thread", 6: "thread_id is missing",
-		7: "no check is called", 8: "there is no action", 9: "do not fit the schema"} {
+		7: "no check is called", 8: "there is no action", 9: "do not fit the schema", 10: "contains a secret", 11: "contains a secret"} {
 		if !done[i].Error || !strings.Contains(done[i].Text, want) {
 			t.Errorf("call %d: %q is not in %+v", i, want, done[i])
 		}

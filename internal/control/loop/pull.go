@@ -190,6 +190,8 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	switch {
 	case in.Action != "PR_ACTION_CREATE" && in.Action != "PR_ACTION_UPDATE":
 		return t.discuss(ctx, c.ID, in, there)
+	case t.holdsSecret(s, in.Title+"\n"+in.Body):
+		return tool.Failed("the title or body contains a secret, so nothing was sent: write them without the secret"), nil
 	case strings.TrimSpace(in.Title) == "" && in.Action == "PR_ACTION_CREATE":
 		return tool.Failed("title is missing: describe the change in one line"), nil
 	case in.Action == "PR_ACTION_UPDATE" && (there == nil || there.URL == ""):
