@@ -88,13 +88,9 @@ func pullOf(a agent.Agent, s snapshot) *agent.PullRequest {
 // news returns the comments to act on, oldest first, and adds them and the
 // ignored ones to heard.
 func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.PullRequestHeard) (news []forge.Comment, err error) {
-	own, err := d.own(ctx, s.forge, s.repo, s.pull)
-	if err != nil {
-		return nil, err
-	}
 	why := map[string]string{}
 	for _, c := range s.comments {
-		if h.handled[c.ID] || slices.Contains(own, c.Author) {
+		if h.handled[c.ID] || forge.IsMarked(c.Body) {
 			continue
 		}
 		reason, asked := why[c.Author]

@@ -27,7 +27,7 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 			return err
 		}
 		if f, ok := s.forge.(forge.Reviewed); ok && text != "" {
-			o := reply{f, s, fmt.Sprintf("<!-- aloft %s -->", runID), text, pushed}
+			o := reply{f, s, forge.Mark(runID), text, pushed}
 			var left []forge.Thread
 			for _, id := range ids {
 				at := slices.IndexFunc(s.threads, func(t forge.Thread) bool { return t.ID == id })

@@ -85,7 +85,7 @@ func (d *Desk) giveUp(ctx context.Context, a agent.Agent, s snapshot, h history,
 	if !ok {
 		return nil
 	}
-	mark := fmt.Sprintf("<!-- aloft autofix %s -->", a.ID)
+	mark := forge.Mark("autofix " + a.ID)
 	if slices.ContainsFunc(s.comments, func(c forge.Comment) bool { return strings.Contains(c.Body, mark) }) {
 		return nil
 	}

@@ -67,18 +67,8 @@ type Desk struct {
 	Config
 	free    chan struct{} // holds a token for each reading that may start
 	reading sync.WaitGroup
-	mu      sync.Mutex
-	logins  map[string]login // by host and owner
 	now     func() time.Time
 }
-
-// login is the user of a token.
-type login struct {
-	name  string
-	until time.Time // when it is asked for again
-}
-
-const loginFresh = time.Hour
 
 // New returns a desk. Run starts the reading.
 func New(c Config) *Desk {
@@ -86,7 +76,7 @@ func New(c Config) *Desk {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Desk{Config: c, free: make(chan struct{}, atOnce), logins: map[string]login{}, now: time.Now}
+	d := &Desk{Config: c, free: make(chan struct{}, atOnce), now: time.Now}
 	for range atOnce {
 		d.free <- struct{}{}
 	}
@@ -164,32 +154,4 @@ func (d *Desk) outsider(ctx context.Context, f forge.Forge, r forge.Repo, user s
 // project or group access token of GitLab.
 func isBot(user string) bool {
 	return strings.HasSuffix(user, "[bot]") || (strings.HasPrefix(user, "project_") || strings.HasPrefix(user, "group_")) && strings.Contains(user, "_bot")
-}
-
-// own returns the logins under which Aloft itself writes at the pull request:
-// that which has opened it, and the user of the token.
-func (d *Desk) own(ctx context.Context, f forge.Forge, r forge.Repo, p forge.PullRequest) ([]string, error) {
-	names := []string{p.Author}
-	e, ok := f.(forge.Examining)
-	if !ok {
-		return names, nil
-	}
-	key := r.Host + "/" + r.Owner()
-	d.mu.Lock()
-	known := d.logins[key]
-	d.mu.Unlock()
-	if !d.now().Before(known.until) {
-		g, err := e.Examine(ctx, r)
-		if err != nil && !fault.Is(err, fault.KindDenied) && !fault.Is(err, fault.KindNotFound) { // the host need not tell
-			return nil, err
-		}
-		known = login{g.Login, d.now().Add(loginFresh)}
-		d.mu.Lock()
-		d.logins[key] = known
-		d.mu.Unlock()
-	}
-	if known.name != "" {
-		names = append(names, known.name)
-	}
-	return names, nil
 }

@@ -64,8 +64,9 @@ func end(log []byte) string {
 	return strings.ToValidUTF8(string(log), "")
 }
 
-// clean redacts the server's secrets.
+// clean removes the server's secrets, and marks that the text has no right to.
 func (d *Desk) clean(agentID, text string) string {
+	text = forge.WithoutMarks(text)
 	if d.Secrets == nil {
 		return text
 	}

@@ -193,7 +193,7 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 }
 
 func remark(c forge.Comment) Remark {
-	v := Remark{Author: c.Author, Body: cut(strings.TrimSpace(unsigned(c.Body)), maxReadBody), URL: c.URL, at: c.CreatedAt, own: Ours(c.Body)}
+	v := Remark{Author: c.Author, Body: cut(strings.TrimSpace(unsigned(c.Body)), maxReadBody), URL: c.URL, at: c.CreatedAt, own: forge.IsMarked(c.Body)}
 	if !c.CreatedAt.IsZero() {
 		v.WrittenAt = c.CreatedAt.UTC().Format(time.RFC3339)
 	}

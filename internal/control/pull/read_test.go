@@ -120,8 +120,8 @@ func TestSayIsOnce(t *testing.T) {
 	a := o.state().Agent
 	thread := o.forge.SayOn(o.repo, 1, "ada", "list.go", 7, "Is this right?")
 	for _, id := range []string{"", thread} {
-		said, err := o.desk.Compose(t.Context(), o.state(), p, "c1", id, " Mended, with s3cr3t-value. <!-- aloft-comment x -->\n")
-		if err != nil || strings.Contains(said.Body, "s3cr3t-value") || !strings.HasPrefix(said.Body, "Mended, with") || !strings.Contains(said.Body, "https://aloft.test/agents/"+o.id) || pull.Ours(said.Body) {
+		said, err := o.desk.Compose(t.Context(), o.state(), p, "c1", id, " Mended, with s3cr3t-value. <!-- aloft comment x -->\n")
+		if err != nil || strings.Contains(said.Body, "s3cr3t-value") || !strings.HasPrefix(said.Body, "Mended, with") || !strings.Contains(said.Body, "https://aloft.test/agents/"+o.id) || forge.IsMarked(said.Body) {
 			t.Fatalf("%+v, %v", said, err)
 		}
 		first, err := o.desk.Say(t.Context(), a, p, said, false)
@@ -140,7 +140,7 @@ func TestSayIsOnce(t *testing.T) {
 			t.Errorf("another one: %+v, %v", next, err)
 		}
 	}
-	if all := o.forge.Plain(o.repo, 1); len(all) != 2 || all[0].Author != fake.Login || !pull.Ours(all[0].Body) {
+	if all := o.forge.Plain(o.repo, 1); len(all) != 2 || all[0].Author != fake.Login || !forge.IsMarked(all[0].Body) {
 		t.Errorf("comments %+v", all)
 	}
 	out := o.read(p, pull.Question{Subject: pull.Threads})

@@ -15,20 +15,9 @@ import (
 // generalRemark is the text of a comment that must not describe the work.
 const generalRemark = "An agent has worked on this."
 
-// The mark of a comment holds its key. Hosts do not show HTML comments. All
-// marks of Aloft, also those of package follow, begin with anyMark.
-const (
-	anyMark   = "<!-- aloft"
-	markBegin = anyMark + "-comment "
-	markEnd   = " -->"
-)
-
-// Ours reports whether Aloft wrote a comment.
-func Ours(body string) bool { return strings.Contains(body, anyMark) }
-
 // unsigned returns a comment without what [Desk.Compose] and [Desk.Say] add.
 func unsigned(body string) string {
-	text, _, ours := strings.Cut(body, anyMark)
+	text, ours := forge.BeforeMark(body)
 	if ours {
 		text, _, _ = strings.Cut(text, signatureBegin)
 	}
@@ -49,7 +38,7 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 	if private {
 		body, name = generalRemark, s.Agent.ID
 	}
-	body = cut(strings.TrimSpace(strings.ReplaceAll(body, anyMark, "<!-- ")), maxSaid)
+	body = cut(strings.TrimSpace(forge.WithoutMarks(body)), maxSaid)
 	if body == "" {
 		return agent.PullRequestSaid{}, fault.Invalid("body is missing: write the text of the comment").At("body")
 	}
@@ -83,7 +72,7 @@ func (d *Desk) Say(ctx context.Context, a agent.Agent, p agent.PullRequest, said
 }
 
 func send(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, said agent.PullRequestSaid) (forge.Comment, error) {
-	body := said.Body + "\n" + markBegin + said.Key + markEnd
+	body := said.Body + "\n" + forge.Mark("comment "+said.Key)
 	if said.ThreadID != "" {
 		if reviewed, ok := f.(forge.Reviewed); ok {
 			return reviewed.Reply(ctx, r, int(p.Number), said.ThreadID, body)
@@ -110,7 +99,7 @@ func find(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest,
 		all, err = discussion.Comments(ctx, r, int(p.Number))
 	}
 	for _, c := range all {
-		if strings.Contains(c.Body, markBegin+said.Key+markEnd) {
+		if strings.Contains(c.Body, forge.Mark("comment "+said.Key)) {
 			return c, true, nil
 		}
 	}
