@@ -162,7 +162,7 @@ func (s *search) file(f file) (found bool, err error) {
 func (s *search) whole(in io.Reader, p *printer) error {
 	text, err := io.ReadAll(io.LimitReader(in, 1<<30))
 	if err != nil {
-		return nil // see file
+		return nil //nolint:nilerr // see file
 	}
 	text = decoded(text)
 	if bytes.IndexByte(text[:min(len(text), blockSize)], 0) >= 0 {
