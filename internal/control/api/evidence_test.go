@@ -40,6 +40,37 @@ func TestChecksOfRequests(t *testing.T) {
 	want("[]")
 }
 
+// A goal of a request applies until a follow-up changes it.
+func TestGoalOfRequests(t *testing.T) {
+	h := newHouse(t)
+	for _, bad := range []string{`"` + strings.Repeat("x", agent.MaxGoal+1) + `"`, `["x"]`, `1`} {
+		a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"goal":`+bad+`}`), 400)
+		if !strings.Contains(a.text(t, "error.message"), "goal") {
+			t.Errorf("refused with %s", a.body)
+		}
+	}
+	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"goal":"mend it"}`), 201)
+	id, runID := made.text(t, "agent.id"), made.text(t, "run.id")
+	for _, c := range []struct{ body, want string }{
+		{``, "mend it"},
+		{`{"prompt":{"text":"go on"}}`, "mend it"},
+		{`{"prompt":{"text":"go on"},"goal":"test it"}`, "test it"},
+		{`{"prompt":{"text":"go on"},"goal":""}`, ""},
+	} {
+		if c.body != "" {
+			h.append(id, runID, &agent.RunStarted{}, finish())
+			runID = h.want(h.call("POST", "/v1/agents/"+id+"/runs", c.body), 201).text(t, "run.id")
+		}
+		events, err := h.store.Read(t.Context(), id, 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := agent.Fold(id, events).Judging.Goal; got != c.want {
+			t.Errorf("after %s the goal is %q", c.body, got)
+		}
+	}
+}
+
 // A run shows its outcome with the evidence, and its stream the checks.
 func TestEvidenceOfRun(t *testing.T) {
 	h := newHouse(t)

@@ -8,8 +8,8 @@ import (
 )
 
 // checksText tells reviewers the results of a run's checks and the verdict on
-// its goal, or returns "" if there are none. Without shown it contains only numbers, since commands may
-// name what must not be shown.
+// its goal, or returns "" if there are none. Without shown it contains only
+// numbers, since commands may name what must not be shown.
 func checksText(e *agent.Evidence, shown bool) string {
 	if e == nil {
 		return ""
