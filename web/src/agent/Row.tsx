@@ -27,7 +27,7 @@ export const Row = memo(
         return (
           <div className="said">
             <span className="who">
-              {w.you} {entry.plan && <span className="badge">{w.planMode}</span>}
+              {entry.fromPull ? w.fromPull : w.you} {entry.plan && <span className="badge">{w.planMode}</span>}
             </span>
             <div className="words">
               {shownProse(clip(entry.text, 100_000))}

@@ -11,7 +11,7 @@ export type Block = {
 export type Message = { role: string; blocks: Block[] };
 
 type Bodies = {
-  "run.created": { prompt: Message; mode?: string };
+  "run.created": { prompt: Message; mode?: string; by?: string };
   "agent.rewound": { to: number; turn: number };
   "prompt.queued": { runId: string; prompt: Message };
   "prompt.unqueued": { runId: string };

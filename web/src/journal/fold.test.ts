@@ -43,6 +43,11 @@ test("attempts that fail one after the other are one line, which says how many a
   expect(texts(t)).toEqual(["prompt go", "note overloaded (529)", "text right", "turn", "note overloaded (529)"]);
 });
 
+test("a follow-up of the server says that it comes from the pull request", () => {
+  const t = told(prompt, { kind: "run.created", data: { ...prompt.data, by: "pull_request" } });
+  expect(t.entries.map((e) => e.kind === "prompt" && e.fromPull === true)).toEqual([false, true]);
+});
+
 test("an event that is told twice counts once", () => {
   const t = told(prompt, { kind: "text.delta", data: { text: "a" } });
   t.add({ seq: 2, time: "", kind: "text.delta", data: { text: "a" } });

@@ -7,7 +7,7 @@ import { unwrapped, type Block, type Event, type Proof, type Tokens } from "./ev
  * rendered again only if it changed.
  */
 export type Entry = { key: string; rev: number; time: string; seq: number } & (
-  | { kind: "prompt"; text: string; images: Shot[]; runId: string; plan?: boolean }
+  | { kind: "prompt"; text: string; images: Shot[]; runId: string; plan?: boolean; fromPull?: boolean }
   | { kind: "turn"; no: number; tokens: Tokens; ms: number }
   | { kind: "replaced"; entries: Entry[]; turns: number }
   | { kind: "boot"; steps: Step[]; done: boolean }
@@ -141,7 +141,7 @@ export class Transcript {
         this.boot = undefined;
         this.began = e.time;
         this.queue = this.queue.filter((q) => q.runId !== this.runId);
-        if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId, ...(e.data.mode === "plan" ? { plan: true } : {}) }, e);
+        if (e.data.prompt.blocks?.length) this.push({ kind: "prompt", text: textOf(e.data.prompt.blocks), images: shots(e.data.prompt.blocks, e.seq), runId: this.runId, ...(e.data.mode === "plan" ? { plan: true } : {}), ...(e.data.by === "pull_request" ? { fromPull: true } : {}) }, e);
         break;
       case "agent.rewound":
         this.rewound(e);

@@ -25,6 +25,7 @@ export const agent = {
     older: "Loading earlier messages…",
     empty: "Nothing has happened yet",
     you: "You",
+    fromPull: "From the pull request",
     thinking: "Thinking",
     thought: "Thought",
     boot: "Machine starting",
