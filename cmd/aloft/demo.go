@@ -24,6 +24,9 @@ import (
 // demoPrompt is the task of the demo agent.
 const demoPrompt = "The tests of this project fail. Find out why, fix slug.sh, and run `make test` to see that they pass."
 
+// demoCheck must pass on the commit of the demo agent.
+const demoCheck = "make test"
+
 func newDemoCommand(a *app) *cobra.Command {
 	var stay bool
 	cmd := &cobra.Command{
@@ -125,9 +128,9 @@ func deleteAgents(ctx context.Context, c *client.Client) error {
 
 // demoAgent runs the agent and prints what it did.
 func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) error {
-	a.out.Line("%s aloft run --repo %s %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoPrompt)
+	a.out.Line("%s aloft run --repo %s --check %q %q\n", a.out.Style(cli.Bold, "$"), repo.URL, demoCheck, demoPrompt)
 	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
-		Prompt: client.Prompt{Text: demoPrompt}, Repos: []client.Repo{{URL: repo.URL}},
+		Prompt: client.Prompt{Text: demoPrompt}, Repos: []client.Repo{{URL: repo.URL}}, Checks: []string{demoCheck},
 	}, uuid.NewString())
 	if err != nil {
 		return err

@@ -57,11 +57,12 @@ start.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
+			// One write, so that whoever waits for the first line has all of them.
+			text := fmt.Sprintf("Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 			if link := s.FirstLink(cmd.Context()); link != "" {
-				fmt.Fprint(cmd.OutOrStdout(), o.SignInText(link, getenv("JOURNAL_STREAM") != ""))
+				text += o.SignInText(link, getenv("JOURNAL_STREAM") != "")
 			}
-			fmt.Fprint(cmd.OutOrStdout(), config.Missing(configFile))
+			fmt.Fprint(cmd.OutOrStdout(), text+config.Missing(configFile))
 			return s.Run(cmd.Context())
 		},
 	}
