@@ -86,7 +86,7 @@ func (d *Desk) attempt(ctx context.Context, w store.PullWatch) {
 			wait = max(wait, asked)
 		}
 		f := fault.Of(err)
-		w.Problem = f.Message[:min(len(f.Message), maxProblem)]
+		w.Problem = forge.Cut(f.Message, maxProblem)
 		d.Logger.Warn("a pull request cannot be followed", "agent", w.AgentID, "url", w.URL, "attempt", w.Attempts, "error", err)
 	}
 	w.DueAt = d.now().Add(wait)
