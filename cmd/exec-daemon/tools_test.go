@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
@@ -236,8 +237,8 @@ func TestPDFOverTheWire(t *testing.T) {
 	}
 }
 
-// The tools that search work in a machine whose image has no rg, and find the
-// same.
+// TestSearchWithoutRipgrep checks that the tools that search work in a machine
+// whose image has no rg, with the same results.
 func TestSearchWithoutRipgrep(t *testing.T) {
 	need.Command(t, "rg")
 	found := map[string][]string{}
@@ -251,6 +252,9 @@ func TestSearchWithoutRipgrep(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(name, time.Time{}, time.Unix(1e9, 0)); err != nil { // Glob sorts by time
 				t.Fatal(err)
 			}
 		}
