@@ -60,6 +60,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/environments/{id}/builds":           {mine, ""},
 	"GET /v1/environments/{id}/builds/{buildId}": {single, ""},
 	"GET /v1/environments/{id}/history":          {mine, ""},
+	"GET /v1/events":                             {admins, ""},
 	"GET /v1/mcp-servers":                        {mine, ""},
 	"GET /v1/me/keys":                            {mine, ""},
 	"GET /v1/me/passkeys":                        {mine, ""},
@@ -139,6 +140,7 @@ func (h *house) settleIn(mark string) *resident {
 		r.build = b.ID
 	}
 	h.want(h.call("PATCH", "/v1/repository-access", `{"members":[{"userId":`+strconv.FormatInt(r.userID, 10)+`,"repositories":["git.example.com/`+mark+`/*"]}]}`), 200)
+	h.eventOf("{eventId}")
 	h.snapshotOf(r.userID, "git.example.com/"+mark+"/r", time.Now())
 	if err == nil {
 		err = h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte(mark), UserID: r.userID, Name: mark, Credential: []byte("{}")})
