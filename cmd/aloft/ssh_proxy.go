@@ -8,10 +8,11 @@ import (
 
 func newSSHProxyCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ssh-proxy AGENT",
+		Use:   "ssh-proxy HOST",
 		Short: "Connect ssh to an agent's machine (a ProxyCommand)",
 		Long: `Connect standard input and output to the SSH server of an agent's machine. Use this as
-ssh's ProxyCommand; 'aloft config-ssh' sets that up. A sleeping machine is woken.`,
+ssh's ProxyCommand; 'aloft config-ssh' sets that up. HOST is the agent's id, or
+aloft. and its id. A sleeping machine is woken.`,
 		Example:           `  ssh -o ProxyCommand='aloft ssh-proxy %n' bc-…`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeAgents,
