@@ -10,17 +10,17 @@ import (
 // call without a change.
 const CodeRepeats = "repeats"
 
-// A Repeat is a call that had the same arguments and the same result several
-// times, with no change in between.
+// A Repeat is a call that failed several times with the same arguments and the
+// same error, with no change in between.
 type Repeat struct {
 	Tool  string
 	Args  string // shortened
 	Count int
-	key   uint64 // of the tool, the arguments and the result
+	key   uint64 // of the tool, the arguments and the error
 }
 
-// Repeats tracks repeated calls of a conversation. A call that may have changed
-// something starts the count anew.
+// Repeats tracks repeated failures of a conversation. A call that may have
+// changed something starts the count anew.
 type Repeats struct {
 	all    []Repeat // at most maxRepeats, the most recent last
 	Warned bool     // the model was told, and nothing has changed since
@@ -31,7 +31,7 @@ const (
 	maxRepeatArgs = 200
 )
 
-// Most returns the call that was repeated most often.
+// Most returns the call that failed most often.
 func (r *Repeats) Most() Repeat {
 	var most Repeat
 	for _, one := range r.all {
@@ -42,8 +42,8 @@ func (r *Repeats) Most() Repeat {
 	return most
 }
 
-// onlyLooks are tools that change nothing. A new call of another tool may have
-// changed something.
+// onlyLooks are tools that change nothing. A successful call of another tool may
+// have changed something.
 var onlyLooks = []string{"Read", "LS", "Glob", "Grep", "SemSearch", "ReadLints", "ReadTodos", "WebSearch", "WebFetch", "Fetch", "ListMcpResources", "FetchMcpResource"}
 
 // waits reports whether a call waits for something, so that repeating it is no
@@ -52,10 +52,21 @@ func waits(c Call) bool {
 	return c.Name == "Await" || c.Name == "AskQuestion" || c.Name == "Shell" && strings.Contains(string(c.Args), "sleep")
 }
 
-// called counts a call with its result. It does not modify slices that copies
-// share.
+// unknownEffects are parts of the results of calls that the failure of a machine
+// or of exec-daemon interrupted: they may have changed something, and repeating
+// them makes sense. The results are those of the packages loop and execd.
+var unknownEffects = []string{"may or may not have taken effect", "may have had some or all of its effect", "the call was never started"}
+
+// called counts a failed call. It does not modify slices that copies share.
 func (r *Repeats) called(c Call, result *CallDone) {
-	if waits(c) {
+	interrupted := slices.ContainsFunc(unknownEffects, func(part string) bool { return strings.Contains(result.Text, part) })
+	switch {
+	case waits(c):
+		return
+	case !result.Error && slices.Contains(onlyLooks, c.Name):
+		return
+	case !result.Error || interrupted:
+		*r = Repeats{}
 		return
 	}
 	h := fnv.New64a()
@@ -66,9 +77,6 @@ func (r *Repeats) called(c Call, result *CallDone) {
 	key := h.Sum64()
 	i := slices.IndexFunc(r.all, func(o Repeat) bool { return o.key == key })
 	if i < 0 {
-		if !result.Error && !slices.Contains(onlyLooks, c.Name) {
-			*r = Repeats{}
-		}
 		args := string(c.Args)
 		if len(args) > maxRepeatArgs {
 			args = strings.ToValidUTF8(args[:maxRepeatArgs], "") + "…"

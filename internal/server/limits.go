@@ -37,7 +37,7 @@ type runLimits struct {
 	Tokens int64   `yaml:"tokens"` // of every kind, including subagents
 	Cost   float64 `yaml:"cost"`   // US dollars; requires a price for every model
 	Time   string  `yaml:"time"`   // such as 4h; time spent waiting for people does not count
-	// Repeats is how often an identical call may have an identical result, with no
+	// Repeats is how often an identical call may fail with the same error, with no
 	// change in between, before the agent is told; default 3.
 	Repeats *int `yaml:"repeats"`
 }

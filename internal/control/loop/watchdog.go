@@ -12,7 +12,7 @@ import (
 // call although it was told.
 const repeatsCall = "no_progress"
 
-// watch tells the model once that it repeats a call that has the same result
+// watch tells the model once that it repeats a call that fails in the same way
 // each time, with nothing changed in between. If the model goes on, watch
 // returns an error that ends the run.
 func (t *thread) watch(ctx context.Context) error {
@@ -23,10 +23,10 @@ func (t *thread) watch(ctx context.Context) error {
 	}
 	what := fmt.Sprintf("%s %s", most.Tool, most.Args)
 	if s.Repeats.Warned {
-		return fault.Conflict("the agent repeats a call with the same result and without a change: %s", what).Named(repeatsCall).
+		return fault.Conflict("the agent repeats a call that fails in the same way, without a change: %s", what).Named(repeatsCall).
 			Hint("its work is saved; send a follow-up that says what to do differently")
 	}
-	return t.record(ctx, &agent.Notice{Code: agent.CodeRepeats, Text: fmt.Sprintf("You have made the same call %d times, with the same result and with no change in between: %s\n"+
-		"Repeating it will not change the result. Find out why it is so and do something else; or if you cannot go on, end your turn and say what you need. "+
+	return t.record(ctx, &agent.Notice{Code: agent.CodeRepeats, Text: fmt.Sprintf("The same call has failed %d times with the same error, and nothing was changed in between: %s\n"+
+		"Repeating it will not change that. Find out why it fails and do something else; or if you cannot go on, end your turn and say what you need. "+
 		"If you wait for something, use Await or sleep. If you go on like this, the run ends.", most.Count, what)})
 }

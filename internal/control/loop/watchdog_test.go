@@ -34,7 +34,11 @@ func TestWatchdog(t *testing.T) {
 		{"ToldOnce", append(many(3, fails), end...), 1, false},
 		{"GoesOn", append(many(9, fails), end...), 1, true},
 		{"ReadsBetween", slices.Concat(many(2, fails), many(1, reads), many(1, fails), end), 1, false},
-		{"Parallel", slices.Concat(many(3, reads, `Read {"path":"b"}`), end), 1, false},
+		{"Parallel", slices.Concat(many(3, fails, `Read {"path":"b"}`), end), 1, false},
+		{"Succeeds", append(many(50, `Shell {"command":"true"}`), end...), 0, false},
+		{"ReadsAgain", append(many(9, reads), end...), 0, false},
+		{"SucceedsBetween", slices.Concat(many(2, fails), many(1, `Shell {"command":"true"}`), many(2, fails), end), 0, false},
+		{"ExecDaemonDies", append(many(9, `Shell {"command":"killed"}`), end...), 0, false},
 		{"DoesSomethingElse", slices.Concat(many(3, fails), many(1, `Write {"path":"a","contents":"x"}`), many(2, fails), end), 1, false},
 		{"ChangesBetween", slices.Concat(many(2, fails), many(1, `Write {"path":"a","contents":"x"}`), many(2, fails), end), 0, false},
 		{"Await", append(many(9, `Await {"pid":1}`), end...), 0, false},
@@ -49,6 +53,8 @@ func TestWatchdog(t *testing.T) {
 				switch {
 				case strings.Contains(string(c.Args), "fails"):
 					return tool.Failed("no rule to make target"), nil
+				case strings.Contains(string(c.Args), "killed"):
+					return tool.Failed("exec-daemon was restarted while this call ran; it may or may not have taken effect. Look first."), nil
 				case strings.Contains(string(c.Args), "date"):
 					return tool.Result{Text: fmt.Sprint("now ", n)}, nil
 				}
