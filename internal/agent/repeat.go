@@ -57,15 +57,22 @@ func waits(c Call) bool {
 // them makes sense. The results are those of the packages loop and execd.
 var unknownEffects = []string{"may or may not have taken effect", "may have had some or all of its effect", "the call was never started"}
 
+// exitedWithError reports whether the text of a Shell result says that the
+// command exited with another code than 0, which is no error of the call.
+func exitedWithError(text string) bool {
+	return strings.Contains(text, "[exit code ") && !strings.Contains(text, "[exit code 0]")
+}
+
 // called counts a failed call. It does not modify slices that copies share.
 func (r *Repeats) called(c Call, result *CallDone) {
 	interrupted := slices.ContainsFunc(unknownEffects, func(part string) bool { return strings.Contains(result.Text, part) })
+	failed := result.Error || c.Name == "Shell" && exitedWithError(result.Text)
 	switch {
 	case waits(c):
 		return
-	case !result.Error && slices.Contains(onlyLooks, c.Name):
+	case !failed && slices.Contains(onlyLooks, c.Name):
 		return
-	case !result.Error || interrupted:
+	case !failed || interrupted:
 		*r = Repeats{}
 		return
 	}

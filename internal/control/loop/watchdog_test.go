@@ -37,6 +37,7 @@ func TestWatchdog(t *testing.T) {
 		{"Parallel", slices.Concat(many(3, fails, `Read {"path":"b"}`), end), 1, false},
 		{"Succeeds", append(many(50, `Shell {"command":"true"}`), end...), 0, false},
 		{"ReadsAgain", append(many(9, reads), end...), 0, false},
+		{"ExitCode", append(many(9, `Shell {"command":"make test"}`), end...), 1, true},
 		{"SucceedsBetween", slices.Concat(many(2, fails), many(1, `Shell {"command":"true"}`), many(2, fails), end), 0, false},
 		{"ExecDaemonDies", append(many(9, `Shell {"command":"killed"}`), end...), 0, false},
 		{"DoesSomethingElse", slices.Concat(many(3, fails), many(1, `Write {"path":"a","contents":"x"}`), many(2, fails), end), 1, false},
@@ -53,6 +54,10 @@ func TestWatchdog(t *testing.T) {
 				switch {
 				case strings.Contains(string(c.Args), "fails"):
 					return tool.Failed("no rule to make target"), nil
+				case strings.Contains(string(c.Args), "true"):
+					return tool.Result{Text: "[exit code 0]"}, nil
+				case strings.Contains(string(c.Args), "make test"):
+					return tool.Result{Text: "FAIL\n[exit code 1]"}, nil
 				case strings.Contains(string(c.Args), "killed"):
 					return tool.Failed("exec-daemon was restarted while this call ran; it may or may not have taken effect. Look first."), nil
 				case strings.Contains(string(c.Args), "date"):
