@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/conversation"
+	"aloft/internal/tool"
 )
 
 // MaxChecks is how many checks a request or an environment may have.
@@ -198,31 +199,37 @@ func (c *Checking) within(body Body) {
 	c.Thread.Calls = slices.DeleteFunc(slices.Clone(c.Thread.Calls), func(o Call) bool { return o.ID == done.CallID })
 }
 
-// LostCall is the result of a call whose machine was lost.
-const LostCall = "the machine was lost while this call was running; the call may have had some or all of its effect. " +
-	"Files on disk are unchanged; processes, shell variables and the working directory are gone."
-
 // resultOfCheck returns a check's result from that of its call.
 func resultOfCheck(check Check, judged *CallJudged, done *CallDone) CheckResult {
 	r := CheckResult{Check: check, State: CheckFailed, DurationMS: done.DurationMS, Output: tail(done.Text, maxCheckOutput)}
-	var output struct {
-		Success *struct {
-			ExitCode int `json:"exitCode"`
-		} `json:"success"`
-	}
-	switch err := json.Unmarshal(done.Output, &output); {
+	code, exited := exitCode(done.Output)
+	switch {
 	case judged != nil && judged.Treatment == CallRefused:
 		r.State = CheckNotRun
-	case done.Error && done.Text == LostCall:
+	case done.Error && done.Text == tool.Lost:
 		r.State = CheckLost
-	case done.Error || err != nil || output.Success == nil: // killed, or timed out
+	case done.Error || !exited: // killed, or timed out
 	default:
-		r.ExitCode = &output.Success.ExitCode
-		if *r.ExitCode == 0 {
+		r.ExitCode = &code
+		if code == 0 {
 			r.State = CheckPassed
 		}
 	}
 	return r
+}
+
+// exitCode returns the exit code in the output of a Shell call. It reports false
+// if the command did not exit by itself.
+func exitCode(output json.RawMessage) (code int, exited bool) {
+	var out struct {
+		Success *struct {
+			ExitCode int `json:"exitCode"`
+		} `json:"success"`
+	}
+	if json.Unmarshal(output, &out) != nil || out.Success == nil {
+		return 0, false
+	}
+	return out.Success.ExitCode, true
 }
 
 // tail returns the end of a text in at most most bytes, from the start of a

@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+
+	"aloft/internal/tool"
 )
 
 // CodeRepeats is the code of the notice that tells the model that it repeats a
@@ -52,27 +54,25 @@ func waits(c Call) bool {
 	return c.Name == "Await" || c.Name == "AskQuestion" || c.Name == "Shell" && strings.Contains(string(c.Args), "sleep")
 }
 
-// unknownEffects are parts of the results of calls that the failure of a machine
-// or of exec-daemon interrupted: they may have changed something, and repeating
-// them makes sense. The results are those of the packages loop and execd.
-var unknownEffects = []string{"may or may not have taken effect", "may have had some or all of its effect", "the call was never started"}
-
-// exitedWithError reports whether the text of a Shell result says that the
-// command exited with another code than 0, which is no error of the call.
-func exitedWithError(text string) bool {
-	return strings.Contains(text, "[exit code ") && !strings.Contains(text, "[exit code 0]")
+// hasFailed reports whether a call failed, or its command exited with another
+// code than 0, which is no error of the call.
+func hasFailed(c Call, result *CallDone) bool {
+	if result.Error || c.Name != "Shell" {
+		return result.Error
+	}
+	code, _ := exitCode(result.Output)
+	return code != 0
 }
 
 // called counts a failed call. It does not modify slices that copies share.
 func (r *Repeats) called(c Call, result *CallDone) {
-	interrupted := slices.ContainsFunc(unknownEffects, func(part string) bool { return strings.Contains(result.Text, part) })
-	failed := result.Error || c.Name == "Shell" && exitedWithError(result.Text)
+	failed := hasFailed(c, result)
 	switch {
 	case waits(c):
 		return
 	case !failed && slices.Contains(onlyLooks, c.Name):
 		return
-	case !failed || interrupted:
+	case !failed || tool.Interrupted(result.Text): // it may have changed something
 		*r = Repeats{}
 		return
 	}

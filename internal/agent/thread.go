@@ -175,8 +175,10 @@ func (t *Thread) done(b *CallDone) {
 	if c == nil || c.Result != nil {
 		return
 	}
-	if todos, ok := todosOf(b.Output); c.Name == "TodoWrite" && ok {
-		t.Todos = todos
+	if c.Name == "TodoWrite" {
+		if todos, ok := todosOf(b.Output); ok {
+			t.Todos = todos
+		}
 	}
 	if !b.Error {
 		t.note(*c, b.Text)

@@ -84,7 +84,7 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return t.controlCall(ctx, c)
 	case spec.Home == tool.Guest && c.Sent && c.BootID != t.machine.BootID():
-		return t.done(ctx, c.ID, tool.Failed("%s", agent.LostCall), 0)
+		return t.done(ctx, c.ID, tool.Failed("%s", tool.Lost), 0)
 	}
 	c, admitted, err := t.admit(ctx, c)
 	if err != nil || !admitted {
@@ -131,7 +131,7 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	case errors.Is(err, ErrHooked):
 		return t.callAgain(ctx, c)
 	case errors.Is(err, ErrMachineLost):
-		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", agent.LostCall), took, rest...); doneErr != nil {
+		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", tool.Lost), took, rest...); doneErr != nil {
 			return doneErr
 		}
 		return err
@@ -182,7 +182,7 @@ func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
 			result, took, started, err := t.machine.Attach(ctx, c.ID, onDelta)
 			if err == nil && !started {
-				result = tool.Failed("%s", neverStarted)
+				result = tool.Failed("%s", tool.NeverStarted)
 			}
 			return result, took, err
 		}, nil
@@ -263,9 +263,9 @@ func (t *thread) abandon(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err != nil:
 			t.Logger.Warn("cannot abort a call; it may still be running", "call", c.ID, "error", err)
-			result = tool.Failed("%s", notEnded)
+			result = tool.Failed("%s", tool.NotEnded)
 		case !started:
-			result = tool.Failed("%s", neverStarted)
+			result = tool.Failed("%s", tool.NeverStarted)
 		}
 		if err := t.done(ctx, c.ID, result, took); err != nil {
 			return err
@@ -276,12 +276,6 @@ func (t *thread) abandon(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Results of calls whose outcome is unknown.
-const (
-	neverStarted = "the call was never started and had no effect"
-	notEnded     = "the call was aborted but did not end in time; it may have had some or all of its effect"
-)
 
 // controlCall runs a tool of the control plane. Such tools are idempotent, so
 // they can run again after a crash.

@@ -216,7 +216,7 @@ func (t *thread) mcpCall(ctx context.Context, c agent.Call) error {
 			return t.done(ctx, c.ID, tool.Failed("%s", lostAnswer), 0)
 		}
 		if c.BootID != t.machine.BootID() {
-			return t.done(ctx, c.ID, tool.Failed("%s", agent.LostCall), 0)
+			return t.done(ctx, c.ID, tool.Failed("%s", tool.Lost), 0)
 		}
 	}
 	c, admitted, err := t.admit(ctx, c)

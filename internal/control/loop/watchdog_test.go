@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,11 +56,11 @@ func TestWatchdog(t *testing.T) {
 				case strings.Contains(string(c.Args), "fails"):
 					return tool.Failed("no rule to make target"), nil
 				case strings.Contains(string(c.Args), "true"):
-					return tool.Result{Text: "[exit code 0]"}, nil
+					return tool.Result{Output: json.RawMessage(`{"success":{"exitCode":0}}`)}, nil
 				case strings.Contains(string(c.Args), "make test"):
-					return tool.Result{Text: "FAIL\n[exit code 1]"}, nil
+					return tool.Result{Text: "FAIL", Output: json.RawMessage(`{"success":{"exitCode":1}}`)}, nil
 				case strings.Contains(string(c.Args), "killed"):
-					return tool.Failed("exec-daemon was restarted while this call ran; it may or may not have taken effect. Look first."), nil
+					return tool.Failed("%s", tool.Restarted), nil
 				case strings.Contains(string(c.Args), "date"):
 					return tool.Result{Text: fmt.Sprint("now ", n)}, nil
 				}

@@ -104,8 +104,7 @@ func (c *calls) leftover(id string) *call {
 		if result, err := c.record.result(id); err == nil {
 			return result
 		}
-		return failure(id, nil, "exec-daemon was restarted while this call ran; it may or may not have taken effect. "+
-			"Check what it should have changed before you retry")
+		return failure(id, nil, catalogue.Restarted)
 	}
 	return left
 }
