@@ -20,6 +20,7 @@ type checkout struct {
 	with   gitcmd.Git
 	repo   client.Repo
 	commit string // what repo.StartingRef was at the last fetch or push; "" without one
+	byRoot bool   // root reads another user's checkout
 }
 
 // readCheckout returns the checkout's remote repository, and as its starting
@@ -27,7 +28,8 @@ type checkout struct {
 // default branch. The remote is the one that the branch follows, or origin.
 func (a *app) readCheckout(ctx context.Context) (checkout, error) {
 	// Under sudo, git accepts a checkout of the user who called it.
-	c := checkout{with: gitcmd.Git{Env: []string{"SUDO_UID=" + a.getenv("SUDO_UID")}}}
+	caller := a.getenv("SUDO_UID")
+	c := checkout{with: gitcmd.Git{Env: []string{"SUDO_UID=" + caller}}, byRoot: caller != ""}
 	if _, err := c.git(ctx, "rev-parse", "--git-dir"); err != nil {
 		return c, err
 	}
@@ -64,6 +66,9 @@ func (c checkout) unseen(ctx context.Context) string {
 	}
 	if n, err := c.git(ctx, args...); err == nil && n != "0" {
 		parts = append(parts, counted(n, "commit that is not pushed", "commits that are not pushed"))
+	}
+	if c.byRoot {
+		return strings.Join(parts, " and ") // git status runs filters that the checkout's configuration names
 	}
 	if out, err := c.git(ctx, "status", "--porcelain", "-uno", "--ignore-submodules=dirty"); err == nil && out != "" {
 		n := fmt.Sprint(strings.Count(out, "\n") + 1)

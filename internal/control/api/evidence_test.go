@@ -49,11 +49,11 @@ func TestGoalOfRequests(t *testing.T) {
 			t.Errorf("refused with %s", a.body)
 		}
 	}
-	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"goal":"mend it"}`), 201)
+	made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x"},"goal":"fix it"}`), 201)
 	id, runID := made.text(t, "agent.id"), made.text(t, "run.id")
 	for _, c := range []struct{ body, want string }{
-		{``, "mend it"},
-		{`{"prompt":{"text":"go on"}}`, "mend it"},
+		{``, "fix it"},
+		{`{"prompt":{"text":"go on"}}`, "fix it"},
 		{`{"prompt":{"text":"go on"},"goal":"test it"}`, "test it"},
 		{`{"prompt":{"text":"go on"},"goal":""}`, ""},
 	} {

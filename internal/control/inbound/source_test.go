@@ -237,7 +237,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("generic", "", []byte(`{"repository":"../x","pullRequest":-7}`))
 	f.Fuzz(func(t *testing.T, source, kind string, body []byte) {
 		if _, ok := sources[source]; !ok {
-			t.Skip()
+			return
 		}
 		i := NewInbox(Config{Connections: []Connection{{Name: "acme", Source: source, Host: "git.example.com"}}})
 		c, err := i.parse(stored(source, kind, string(body)))

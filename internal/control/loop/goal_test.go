@@ -39,8 +39,8 @@ func withGoal(r *rig, p *project) (*rig, *judge) {
 	j := &judge{}
 	r.record(&agent.RunEnded{Status: agent.Finished})
 	r.run = agent.NewRunID()
-	goal := "mend everything"
-	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "mend it"), Goal: &goal})
+	goal := "fix everything"
+	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "fix it"), Goal: &goal})
 	before := r.change
 	r.change = func(c *loop.Config) {
 		c.Fast = "judge"
@@ -65,17 +65,17 @@ func TestGoal(t *testing.T) {
 	r, j := withGoal(r, p)
 	r.model.steps = []step{use(`Shell {"command":"edit"}`), say("I did it"), use(`Write {"path":"a","contents":"4"}`), say("fixed")}
 	run := r.work(t.Context())
-	if run.Outcome != agent.Done || run.Evidence.Goal == nil || !run.Evidence.Goal.Met || run.Evidence.Goal.Goal != "mend everything" || len(run.Branches) != 1 || run.Branches[0].Commit != "v2" {
+	if run.Outcome != agent.Done || run.Evidence.Goal == nil || !run.Evidence.Goal.Met || run.Evidence.Goal.Goal != "fix everything" || len(run.Branches) != 1 || run.Branches[0].Commit != "v2" {
 		t.Errorf("%+v, %+v", run, run.Evidence)
 	}
 	if run.Usage.Input != 220 {
 		t.Errorf("the verdicts are not in the usage: %+v", run.Usage)
 	}
 	heard := r.model.requests[2].Messages
-	if words := heard[len(heard)-1].PlainText(); !strings.Contains(words, "mend everything") || !strings.Contains(words, "say it in a file") {
+	if words := heard[len(heard)-1].PlainText(); !strings.Contains(words, "fix everything") || !strings.Contains(words, "say it in a file") {
 		t.Errorf("the model was told %q", words)
 	}
-	if len(j.asked) != 2 || strings.Contains(j.asked[0], "I did it") || !strings.Contains(j.asked[0], "mend it") || !strings.Contains(j.asked[0], "+tried") || !strings.Contains(j.asked[0], "make lint") {
+	if len(j.asked) != 2 || strings.Contains(j.asked[0], "I did it") || !strings.Contains(j.asked[0], "fix it") || !strings.Contains(j.asked[0], "+tried") || !strings.Contains(j.asked[0], "make lint") {
 		t.Errorf("the judge was asked %q", j.asked)
 	}
 }
