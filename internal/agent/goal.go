@@ -48,6 +48,12 @@ func (s *State) JudgedNow() bool {
 	return s.Judging.Verdict != nil && s.Judging.Turn == s.Run.Turns
 }
 
+// Unchanged reports whether the model was sent back to work and has pushed
+// nothing since, given what is pushed now.
+func (j *Judging) Unchanged(pushed []Branch) bool {
+	return j.SentBack > 0 && slices.Equal(j.Before, pushed)
+}
+
 // judge folds events about the goal.
 func (s *State) judge(e Event) {
 	j := &s.Judging
@@ -60,7 +66,7 @@ func (s *State) judge(e Event) {
 	case *GoalJudged:
 		verdict := b.Verdict
 		j.Verdict, j.Turn = &verdict, s.Run.Turns
-		j.Stuck = j.SentBack > 0 && !verdict.Met && slices.Equal(j.Before, s.Run.Branches)
+		j.Stuck = !verdict.Met && j.Unchanged(s.Run.Branches)
 	case *Notice:
 		if b.Code == CodeGoal {
 			j.SentBack++

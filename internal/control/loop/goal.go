@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"aloft/internal/agent"
@@ -66,8 +65,7 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 	}
 	judged.Verdict.Goal = s.Judging.Goal
 	bodies := []agent.Body{judged}
-	same := s.Judging.SentBack > 0 && slices.Equal(s.Judging.Before, s.Run.Branches)
-	if !judged.Verdict.Met && judged.Verdict.Failure == "" && !same && s.Judging.SentBack < l.Checks.rounds() {
+	if !judged.Verdict.Met && judged.Verdict.Failure == "" && !s.Judging.Unchanged(s.Run.Branches) && s.Judging.SentBack < l.Checks.rounds() {
 		told = true
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeGoal, Text: "Your work is pushed, but it does not meet the goal of this run yet.\n\nThe goal: " + s.Judging.Goal +
 			"\n\nWhat is missing, as another model judged by the diff and the checks: " + judged.Verdict.Missing +
