@@ -21,6 +21,7 @@ var settings = []struct {
 	read               func(string) (any, error)
 }{
 	{"default-model", "defaultModel", "model of agents that name none; empty for the server's default", asText},
+	{"fast-model", "fastModel", "model of titles, summaries and other small tasks; empty for the server's", asText},
 	{"default-repository", "defaultRepository", "repository of agents that name none; empty for none", asText},
 	{"base-branch", "baseBranch", "branch of repositories named without a ref; empty for their default branch", asText},
 	{"display-agent-summary", "displayAgentSummary", "show what agents do and ask in lists and notifications", asBool},

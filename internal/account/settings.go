@@ -12,6 +12,7 @@ import (
 // Settings are the team's settings.
 type Settings struct {
 	DefaultModel      string `json:"defaultModel,omitempty"`      // for agents that name none; "" is the server's
+	FastModel         string `json:"fastModel,omitempty"`         // for titles, summaries, the review of calls and other small tasks; "" is the server's
 	DefaultRepository string `json:"defaultRepository,omitempty"` // for agents that name none; "" is none
 	BaseBranch        string `json:"baseBranch,omitempty"`        // for repositories named without a ref; "" is the default branch
 	HideSummary       bool   `json:"hideSummary,omitempty"`       // the dashboard's lists show no files and no code

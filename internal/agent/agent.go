@@ -189,6 +189,8 @@ func (a *Agent) Apply(e Event) {
 		a.Name, a.UserID, a.Env, a.Repos = b.Name, b.UserID, b.Env, b.Repos
 		a.Model, a.Class, a.WorkOnCurrentBranch, a.RunMode = b.Model, b.Class, b.WorkOnCurrentBranch, b.RunMode
 		a.CreatedAt, a.Pull = e.Time, b.Pull
+	case *Titled:
+		a.Name = b.Title
 	case *Forked:
 		a.ForkedFrom, a.Layer, a.RulesAt = b.AgentID, b.Layer, b.RulesAt
 	case *RunCreated:

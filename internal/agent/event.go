@@ -384,6 +384,8 @@ var bodies = func() map[string]reflect.Type {
 		&TextDelta{},
 		&ThinkingDelta{},
 		&ModelRetry{},
+		&ModelFallback{},
+		&Titled{},
 		&TurnReplied{},
 		&CallSent{},
 		&CallReturned{},

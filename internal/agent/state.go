@@ -45,6 +45,7 @@ type State struct {
 	Asked     []string              // the user's prompts
 	By        string                // [RunCreated.By] of the latest run
 	Mode      string                // [ModePlan], or "" for [ModeAgent]
+	Titled    bool                  // a model has given the agent its name
 	Cancel    string                // why the run has to stop, or ""
 	Trace     string                // traceparent of the request for the run
 	Pushed    bool                  // the branch has been pushed
@@ -116,7 +117,7 @@ func (s *State) Apply(e Event) {
 			s.MCPRun = e.RunID
 		}
 		s.markRun()
-		s.Turns, s.Repeats = 0, Repeats{}
+		s.Turns, s.Repeats, s.Fallback = 0, Repeats{}, ""
 		if len(b.Prompt.Blocks) > 0 {
 			s.Asked = append(s.Asked, b.Prompt.PlainText())
 		}
@@ -178,6 +179,8 @@ func (s *State) Apply(e Event) {
 		s.rewound(b.To)
 	case *RulesFound:
 		s.found(b)
+	case *Titled:
+		s.Titled = true
 	case *ModeSwitched:
 		s.Mode = b.Mode
 	case *CancelAsked:

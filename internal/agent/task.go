@@ -271,7 +271,7 @@ func (s *State) taskBegan(b *TaskBegan, at time.Time) {
 		s.Subagents = slices.Delete(s.Subagents, i, i+1)
 	}
 	thread.Messages = slices.Clip(thread.Messages)
-	thread.Turns, thread.Repeats = 0, Repeats{}
+	thread.Turns, thread.Repeats, thread.Fallback = 0, Repeats{}, ""
 	thread.say(conversation.User, conversation.Block{Text: b.Prompt})
 	s.Subagents = append(s.Subagents, Subagent{TaskBegan: *b, Thread: thread, Asked: append(slices.Clip(asked), b.Prompt), Busy: true, Began: at})
 }

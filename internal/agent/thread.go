@@ -19,6 +19,7 @@ type Thread struct {
 	Servers    string         // the newest list of what the MCP servers offer that the model was given; "" if it has none
 	Memory                    // what a compaction must keep
 	Repeats    Repeats        // of calls
+	Fallback   string         // reference to the model that answers until the run ends, instead of a busy one; "" is none
 	NotApplied []rule.LeftOut // what the model was told is left out of them
 	notices    []string       // to be added after the results of Calls, or after the next reply
 }
@@ -45,6 +46,10 @@ func (t *Thread) apply(body Body) {
 		t.Shown += b.Text
 	case *ThinkingDelta:
 		t.Thought += b.Text
+	case *ModelFallback:
+		if b.Purpose == "" {
+			t.Fallback = b.To
+		}
 	case *TurnReplied:
 		t.replied(b)
 	case *CallJudged:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -53,6 +54,8 @@ func (t *Transcript) printSubagent(outer body, at time.Time) {
 		t.done(b, at)
 	case "model.retry":
 		t.line(Yellow, "~", "retry", t.retryReason(b), 0)
+	case "model.fallback":
+		t.line(Yellow, "!", "model", fallbackText(b), 0)
 	case "compacted":
 		t.line(Dim, "~", "note", "the subagent's conversation was long: summarized its beginning", 0)
 	}
@@ -65,4 +68,13 @@ func (t *Transcript) calling(m message) {
 			t.calls[c.ID] = &toolCall{name: Line(c.Name, 40), about: about(c.Args)}
 		}
 	}
+}
+
+// fallbackText says which model answers instead of a busy one.
+func fallbackText(b body) string {
+	words := fmt.Sprintf("%s is busy (attempts: %d); %s answers", text(b.From), b.Attempts, text(b.To))
+	if b.Purpose != "" {
+		return words + " for the " + b.Purpose
+	}
+	return words + " until the run ends"
 }

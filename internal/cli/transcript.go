@@ -66,6 +66,9 @@ type body struct {
 	Reason        string          `json:"reason"`
 	Text          string          `json:"text"`
 	WaitMS        int64           `json:"waitMs"`
+	From          json.RawMessage `json:"from"` // of a fallback: a string
+	To            json.RawMessage `json:"to"`   // likewise
+	Purpose       string          `json:"purpose"`
 	Attempt       int             `json:"attempt"`
 	Attempts      int             `json:"attempts"` // 0 if unknown
 	Turn          int             `json:"turn"`
@@ -154,7 +157,13 @@ func (t *Transcript) Show(e client.Event) {
 		t.done(b, e.Time)
 	case "model.retry":
 		t.told.Reset()
-		t.line(Yellow, "~", "retry", fmt.Sprintf("%s%s; retrying in %s", t.retryReason(b), attempt(b.Attempt, b.Attempts), Took(time.Duration(b.WaitMS)*time.Millisecond)), 0)
+		what := t.retryReason(b) + attempt(b.Attempt, b.Attempts)
+		if b.WaitMS > 0 { // otherwise another model answers
+			what += "; retrying in " + Took(time.Duration(b.WaitMS)*time.Millisecond)
+		}
+		t.line(Yellow, "~", "retry", what, 0)
+	case "model.fallback":
+		t.line(Yellow, "!", "model", fallbackText(b), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
 	case "machine.hibernated":

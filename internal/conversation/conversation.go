@@ -42,6 +42,7 @@ type Image struct {
 type Thinking struct {
 	Text     string `json:"text,omitempty"`
 	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"` // the provider's name of the model; "" in older journals
 	Opaque   string `json:"opaque,omitempty"`
 }
 

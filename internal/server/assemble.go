@@ -173,7 +173,7 @@ func (a *assembly) openBuilder(context.Context) error {
 	a.builder = a.newBuilder(a.options, a.config, a.network, a.secrets)
 	a.vault.Environment = a.builder.EnvironmentOf
 	a.builder.Variables, a.builder.MayReach = a.vault.ForBuild, mayReach(a.store)
-	a.reviewer = newReviewer(a.config.Policy, a.store, a.gateway, a.models)
+	a.reviewer = newReviewer(a.config.Policy, a.store, a.gateway, a.models, a.models.fast(a.config.FastModel, a.store))
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Network: a.network, ConnectionLogs: a.dataFile("connections"),
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
-		Model: a.models.find, FastModel: c.FastModel, MCP: a.agentMCP, Pulls: a.pulls, Web: web, Environments: a.builder,
+		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store), MCP: a.agentMCP, Pulls: a.pulls, Web: web, Environments: a.builder,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
 		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store), Rules: agentRules(a.store),

@@ -97,6 +97,12 @@ type ModelConfig struct {
 	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
 	Price         *priceConfig `yaml:"price"`          // nil if unknown
 	Description   string       `yaml:"description"`    // shown to people who choose a model
+	// Fallback is the model, with parameters if it has brackets, that replaces this
+	// one for the rest of a run while its provider is overloaded.
+	Fallback      string `yaml:"fallback"`
+	FallbackAfter int    `yaml:"fallback_after"` // failed attempts before that; default 3
+	// ParallelToolCalls is false if a reply may have one tool call at most.
+	ParallelToolCalls *bool `yaml:"parallel_tool_calls"`
 
 	Params         map[string]any      `yaml:"params"`          // default parameter values; a request can override them
 	Offers         map[string][]string `yaml:"offers"`          // values that a request may set, by parameter; an empty list removes the parameter
@@ -302,6 +308,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		if err := m.checkParams(at); err != nil {
 			return err
 		}
+		if m.ParallelToolCalls != nil && m.Provider != "anthropic" && m.Provider != "openai" {
+			return fmt.Errorf("%s.parallel_tool_calls: provider %s cannot limit the calls in a reply", at, m.Provider)
+		}
 		if err := m.Price.check(); err != nil {
 			return fmt.Errorf("%s.%w", at, err)
 		}
@@ -314,6 +323,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	}
 	if c.Machine.DiskBytes < 0 && c.Machine.DiskBytes != disk.Half {
 		return fmt.Errorf("machine.disk_bytes: %d must not be negative (0 is no limit)", c.Machine.DiskBytes)
+	}
+	if err := checkFallbacks(c.Models); err != nil {
+		return err
 	}
 	if c.DefaultModel != "" && !seen[c.DefaultModel] {
 		return fmt.Errorf("default_model: no model has the id %q", c.DefaultModel)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"aloft/internal/control/model/google"
 	"aloft/internal/control/model/openai"
 	"aloft/internal/control/model/scripted"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
 
@@ -42,18 +44,20 @@ func newModels(c Config) (*models, error) {
 }
 
 func newModel(c ModelConfig, info model.Info, settings []model.Setting) (model.Model, error) {
+	serial := c.ParallelToolCalls != nil && !*c.ParallelToolCalls
+	schema := info.Traits.Schema && info.Traits.Provider == c.Provider
 	thinking, effort := info.Value(settings, model.ParamThinking), info.Value(settings, model.ParamEffort)
 	switch c.Provider {
 	case "anthropic":
 		return anthropic.New(anthropic.Config{
-			Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, MaxOutput: info.MaxOutput,
+			Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, MaxOutput: info.MaxOutput, Serial: serial, Schema: schema,
 			Thinking: claudeThinking(c, info.Traits.Thinking, thinking),
 			LongBeta: info.Traits.LongBeta && info.Value(settings, model.ParamContext) == model.LongContext,
 		}), nil
 	case "openai":
-		return openai.New(openai.Config{Name: c.Name, API: openai.API(c.API), BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort})
+		return openai.New(openai.Config{Name: c.Name, API: openai.API(c.API), BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, Serial: serial, Schema: schema})
 	case "google":
-		return google.New(google.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, Thinking: geminiThinking(info.Traits.Thinking, thinking)})
+		return google.New(google.Config{Name: c.Name, BaseURL: c.BaseURL, Key: c.APIKey, Effort: effort, Thinking: geminiThinking(info.Traits.Thinking, thinking), Schema: schema})
 	default:
 		return scripted.New(scripted.Config{File: c.Script})
 	}
@@ -85,6 +89,23 @@ func geminiThinking(mode model.Mode, value string) int {
 		return google.Summarized
 	}
 	return 0
+}
+
+// fast returns a function that reports the reference to the model for small tasks: the
+// team's, or else the server's. "" is the agent's own model.
+func (m *models) fast(server string, rules store.Rules) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		h, err := store.Settings(ctx, rules)
+		if err != nil {
+			return "", err
+		}
+		if team := h.Now().FastModel; team != "" {
+			if _, _, err := m.find(team); err == nil {
+				return team, nil
+			}
+		}
+		return server, nil
+	}
 }
 
 // find returns the model with the given id, which may include settings in the format of

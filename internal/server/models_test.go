@@ -1,12 +1,16 @@
 package server
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"aloft/internal/account"
 	"aloft/internal/control/model"
 	"aloft/internal/control/model/anthropic"
 	"aloft/internal/control/model/modeltest"
+	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
@@ -50,6 +54,9 @@ func TestParamsAreSent(t *testing.T) {
 			128_000, []string{`"effort":"low"`}, ""},
 		{"Budget", "provider: anthropic, offers: {thinking: ['true']}, params: {thinking: true}, thinking_budget: 2000", "m",
 			128_000, []string{`"budget_tokens":2000`}, "interleaved-thinking-2025-05-14"},
+		{"OneCall", "provider: anthropic, parallel_tool_calls: false", "m", 128_000, []string{`"tool_choice":{"disable_parallel_tool_use":true,"type":"auto"}`}, ""},
+		{"OneCallOfOpenAI", "provider: openai, parallel_tool_calls: false", "m", 128_000, []string{`"parallel_tool_calls":false`}, ""},
+		{"OneCallOfChat", "provider: openai, api: chat, parallel_tool_calls: false", "m", 128_000, []string{`"parallel_tool_calls":false`}, ""},
 		{"LongContext", "provider: anthropic, offers: {context: [200k, 1m]}", "m[context=1m]", 1_000_000, nil, ""},
 		{"OpenAI", "provider: openai, offers: {effort: [low, high]}", "m[effort=low]", 128_000, []string{`"reasoning":{"effort":"low"`, `"store":false`, `reasoning.encrypted_content`}, ""},
 		{"Google", "provider: google, offers: {effort: [low, high], thinking: ['true']}, params: {thinking: true}", "m[effort=low]", 128_000, []string{`"thinkingLevel":"LOW"`, `"includeThoughts":true`}, ""},
@@ -57,6 +64,8 @@ func TestParamsAreSent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			start := map[bool]func(testing.TB, ...modeltest.Reply) *modeltest.Server{true: modeltest.NewAnthropic}[strings.Contains(c.config, "anthropic")]
 			switch {
+			case strings.Contains(c.config, "api: chat"):
+				start = modeltest.NewChat
 			case strings.Contains(c.config, "openai"):
 				start = modeltest.NewResponses
 			case strings.Contains(c.config, "google"):
@@ -78,7 +87,7 @@ func TestParamsAreSent(t *testing.T) {
 			if info.ID != "m" || info.Name() != c.ref || info.ContextWindow != c.window {
 				t.Errorf("known: %q, %q, a window of %d", info.ID, info.Name(), info.ContextWindow)
 			}
-			for _, err := range m.Stream(t.Context(), model.Request{Messages: []conversation.Message{conversation.Text(conversation.User, "hi")}}) {
+			for _, err := range m.Stream(t.Context(), model.Request{Tools: modeltest.Tools(), Messages: []conversation.Message{conversation.Text(conversation.User, "hi")}}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -129,4 +138,35 @@ func TestParamThatIsNoLongerOffered(t *testing.T) {
 	if _, _, err := models.find("m[effort=max]"); fault.Of(err).Code != "model_not_found" || !strings.Contains(fault.Of(err).Advice, "minimal, low, medium, high") {
 		t.Errorf("got %+v", fault.Of(err))
 	}
+}
+
+// The team's fast model replaces the server's, unless it is no longer configured.
+func TestFastModel(t *testing.T) {
+	config, err := load(t, "models:\n  - {id: a, provider: scripted}\n  - {id: b, provider: scripted}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, err := newModels(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := teamRules{}
+	for team, want := range map[string]string{"": "a", "b": "b", "gone": "a"} {
+		if err := store.PutSettings(t.Context(), rules, account.History{}.With(account.Settings{FastModel: team}, time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := models.fast("a", rules)(t.Context()); got != want || err != nil {
+			t.Errorf("the team's is %q: got %q, %v; want %q", team, got, err, want)
+		}
+	}
+}
+
+// teamRules are files of the team, by name.
+type teamRules map[string]string
+
+func (r teamRules) Rule(_ context.Context, _, name string) (string, error) { return r[name], nil }
+
+func (r teamRules) SetRule(_ context.Context, _, name, text string) error {
+	r[name] = text
+	return nil
 }

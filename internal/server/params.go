@@ -17,6 +17,44 @@ const defaultThinkingBudget = 16_000
 // minThinkingBudget is Anthropic's lower bound, in tokens.
 const minThinkingBudget = 1024
 
+// defaultFallbackAfter is in failed attempts, which are three seconds apart in all.
+const defaultFallbackAfter = 3
+
+// checkFallbacks rejects fallbacks that are not configured or lead back to the model
+// itself.
+func checkFallbacks(models []ModelConfig) error {
+	byID := map[string]*ModelConfig{}
+	for i := range models {
+		byID[models[i].ID] = &models[i]
+	}
+	for i, m := range models {
+		if m.FallbackAfter < 0 {
+			return fmt.Errorf("models[%d].fallback_after: %d must not be negative", i, m.FallbackAfter)
+		}
+		if m.Fallback == "" && m.FallbackAfter != 0 {
+			return fmt.Errorf("models[%d].fallback_after: needs fallback", i)
+		}
+		seen := map[string]bool{m.ID: true}
+		for at := m.Fallback; at != ""; {
+			ref := model.ParseRef(at)
+			next := byID[ref.ID]
+			if next == nil {
+				return fmt.Errorf("models[%d].fallback: no model has the id %q", i, ref.ID)
+			}
+			info := next.info()
+			if err := info.Check(ref.Settings); err != nil {
+				return fmt.Errorf("models[%d].fallback: %w", i, err)
+			}
+			if seen[ref.ID] {
+				return fmt.Errorf("models[%d].fallback: %q leads back to itself", i, ref.ID)
+			}
+			seen[ref.ID] = true
+			at = next.Fallback
+		}
+	}
+	return nil
+}
+
 // sendable lists the parameters that each provider accepts.
 var sendable = map[string][]string{
 	"anthropic": {model.ParamThinking, model.ParamEffort, model.ParamContext},
@@ -74,6 +112,7 @@ func (c *ModelConfig) info() model.Info {
 		}
 	}
 	info.ContextWindow = cmp.Or(c.ContextWindow, info.ContextWindow)
+	info.Fallback, info.FallbackAfter = c.Fallback, cmp.Or(c.FallbackAfter, defaultFallbackAfter)
 	return info
 }
 

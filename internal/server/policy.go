@@ -25,7 +25,7 @@ import (
 // policyConfig configures what agents may do without asking.
 type policyConfig struct {
 	RunMode         string   `yaml:"run_mode"`         // allowlist, auto-review or run-everything; default the team's, person's or agent's own
-	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default the agent's own
+	ClassifierModel string   `yaml:"classifier_model"` // id of the model that reviews calls; default fast_model, or else the agent's own
 	Sandbox         bool     `yaml:"sandbox"`          // under allowlist, run calls that are not listed in the sandbox instead of asking
 	SandboxHosts    string   `yaml:"sandbox_hosts"`    // source of the sandbox's network rules: sandbox_json, sandbox_json_and_defaults (default) or allow_all
 	SandboxAlso     []string `yaml:"sandbox_also"`     // what runs in the sandbox besides tool calls: hooks, start, terminals, mcp
@@ -63,12 +63,17 @@ func (c policyConfig) denyAfter() time.Duration {
 	return d
 }
 
-// newReviewer returns the reviewer, which decides how to treat tool calls.
-func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models) *review.Reviewer {
+// newReviewer returns the reviewer, which decides how to treat tool calls. fast returns
+// the model for small tasks.
+func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *models, fast func(context.Context) (string, error)) *review.Reviewer {
 	return review.New(review.Config{
 		Rules: rules, Project: projectFiles(g), Mode: permit.Mode(c.RunMode), Sandbox: c.Sandbox, Hosts: sandbox.NetworkMode(c.SandboxHosts), DenyAfter: c.denyAfter(),
-		Model: func(a agent.Agent) (model.Model, model.Info, error) {
-			return m.find(cmp.Or(c.ClassifierModel, a.Model))
+		Model: func(ctx context.Context, a agent.Agent) (model.Model, model.Info, error) {
+			fast, err := fast(ctx)
+			if err != nil {
+				return nil, model.Info{}, err
+			}
+			return m.find(cmp.Or(c.ClassifierModel, fast, a.Model))
 		},
 	})
 }

@@ -111,6 +111,8 @@ func metricOf(m metricdata.Metrics) *metricspb.Metric {
 		}}
 	case metricdata.Gauge[int64]:
 		out.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: pointsOf(data.DataPoints)}}
+	case metricdata.Gauge[float64]:
+		out.Data = &metricspb.Metric_Gauge{Gauge: &metricspb.Gauge{DataPoints: pointsOf(data.DataPoints)}}
 	case metricdata.Histogram[float64]:
 		h := &metricspb.Histogram{AggregationTemporality: cumulative}
 		for _, p := range data.DataPoints {
@@ -126,13 +128,19 @@ func metricOf(m metricdata.Metrics) *metricspb.Metric {
 
 const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 
-func pointsOf(points []metricdata.DataPoint[int64]) []*metricspb.NumberDataPoint {
+func pointsOf[N int64 | float64](points []metricdata.DataPoint[N]) []*metricspb.NumberDataPoint {
 	var out []*metricspb.NumberDataPoint
 	for _, p := range points {
-		out = append(out, &metricspb.NumberDataPoint{
+		point := &metricspb.NumberDataPoint{
 			Attributes: attributesOf(p.Attributes.ToSlice()), StartTimeUnixNano: uint64(p.StartTime.UnixNano()), TimeUnixNano: uint64(p.Time.UnixNano()),
-			Value: &metricspb.NumberDataPoint_AsInt{AsInt: p.Value},
-		})
+		}
+		switch v := any(p.Value).(type) {
+		case int64:
+			point.Value = &metricspb.NumberDataPoint_AsInt{AsInt: v}
+		case float64:
+			point.Value = &metricspb.NumberDataPoint_AsDouble{AsDouble: v}
+		}
+		out = append(out, point)
 	}
 	return out
 }

@@ -70,6 +70,8 @@ func (p *projector) frames(e agent.Event) []frame {
 		return p.endThinking(e.Time)
 	case *agent.TurnReplied:
 		return append(p.beginStep(e.Time), p.replied(b, e.Time)...)
+	case *agent.Titled:
+		p.usage = p.usage.Add(b.Usage)
 	case *agent.Classified:
 		p.usage = p.usage.Add(b.Usage)
 	case *agent.CallSent:

@@ -21,6 +21,7 @@ const maxRetention = 3650
 type settingsJSON struct {
 	_                  struct{} `json:"-" additionalProperties:"true"`
 	DefaultModel       string   `json:"defaultModel" doc:"of agents that name none; empty is the server's default"`
+	FastModel          string   `json:"fastModel" doc:"of titles, summaries, the review of calls and subagents with small tasks; empty is the server's"`
 	DefaultRepository  string   `json:"defaultRepository" doc:"of agents that name none; empty is none"`
 	BaseBranch         string   `json:"baseBranch" doc:"of repositories named without a ref; empty is the repository's default branch"`
 	DisplaySummary     bool     `json:"displayAgentSummary" doc:"show what agents do and ask, including files and code, and titles of pull requests in lists and notifications"`
@@ -40,6 +41,7 @@ type settingsJSON struct {
 type updateSettingsRequestJSON struct {
 	_                  struct{}  `json:"-" additionalProperties:"true"`
 	DefaultModel       *string   `json:"defaultModel,omitempty"`
+	FastModel          *string   `json:"fastModel,omitempty"`
 	DefaultRepository  *string   `json:"defaultRepository,omitempty"`
 	BaseBranch         *string   `json:"baseBranch,omitempty"`
 	DisplaySummary     *bool     `json:"displayAgentSummary,omitempty"`
@@ -58,7 +60,7 @@ type updateSettingsRequestJSON struct {
 
 func settingsOf(s account.Settings) settingsJSON {
 	return settingsJSON{
-		DefaultModel: s.DefaultModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
+		DefaultModel: s.DefaultModel, FastModel: s.FastModel, DefaultRepository: s.DefaultRepository, BaseBranch: s.BaseBranch,
 		DisplaySummary: !s.HideSummary, DisplaySummaryAway: !s.HideOutside, PrivacyMode: s.Privacy, FixChecks: !s.NoAutofix, RetentionDays: s.RetentionDays, MachineDays: s.MachineDays,
 		MaxTurns: s.Limit.Turns, MaxTokens: s.Limit.Tokens, MaxCostUSD: float64(s.Limit.Cost) / allowance.Dollar, MaxSeconds: s.Limit.Seconds,
 		NetworkMode: cmp.Or(s.NetworkMode, policy.EnvironmentAllowAll), NetworkAllowlist: append([]string{}, strings.Fields(s.NetworkAllow)...),
@@ -115,14 +117,21 @@ func (s *server) updateSettings(w http.ResponseWriter, r *http.Request, _ accoun
 
 // settle applies the requested changes to the settings.
 func (s *server) settle(to *account.Settings, in updateSettingsRequestJSON) error {
-	if in.DefaultModel != nil {
-		to.DefaultModel = ""
-		if *in.DefaultModel != "" {
-			id, err := s.namedModel(&modelRefJSON{ID: *in.DefaultModel})
+	for _, m := range []struct {
+		at string
+		in *string
+		to *string
+	}{{"defaultModel", in.DefaultModel, &to.DefaultModel}, {"fastModel", in.FastModel, &to.FastModel}} {
+		if m.in == nil {
+			continue
+		}
+		*m.to = ""
+		if *m.in != "" {
+			id, err := s.namedModel(&modelRefJSON{ID: *m.in})
 			if err != nil {
-				return fault.Of(err).At("defaultModel")
+				return fault.Of(err).At(m.at)
 			}
-			to.DefaultModel = id
+			*m.to = id
 		}
 	}
 	if in.DefaultRepository != nil {

@@ -19,7 +19,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("at first: %s", a.body)
 	}
 	for _, bad := range []string{
-		`{"defaultModel":"gone"}`, `{"defaultRepository":"no url"}`, `{"baseBranch":"a..b"}`, `{"retentionDays":-1}`, `{"retentionDays":"x"}`, `{"machineRetentionDays":-1}`, `{"machineRetentionDays":3651}`, `{"privacyMode":1}`,
+		`{"defaultModel":"gone"}`, `{"fastModel":"gone"}`, `{"defaultRepository":"no url"}`, `{"baseBranch":"a..b"}`, `{"retentionDays":-1}`, `{"retentionDays":"x"}`, `{"machineRetentionDays":-1}`, `{"machineRetentionDays":3651}`, `{"privacyMode":1}`,
 	} {
 		h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", bad), 400)
 	}

@@ -33,7 +33,9 @@ func (r *rig) reviewed(mode permit.Mode, permissions string, classifier ...step)
 	c := &answers{steps: classifier}
 	r.review = review.New(review.Config{
 		Rules: r.store, Mode: mode,
-		Model: func(agent.Agent) (model.Model, model.Info, error) { return c, model.Info{ID: "judge"}, nil },
+		Model: func(context.Context, agent.Agent) (model.Model, model.Info, error) {
+			return c, model.Info{ID: "judge"}, nil
+		},
 	})
 	return c
 }
@@ -394,7 +396,9 @@ func TestClassifierTakesTooLong(t *testing.T) {
 	r := newRig(t, false)
 	r.review = review.New(review.Config{
 		Rules: r.store, Mode: permit.AutoReview, ClassifyWithin: time.Millisecond,
-		Model: func(agent.Agent) (model.Model, model.Info, error) { return silent{}, model.Info{ID: "judge"}, nil },
+		Model: func(context.Context, agent.Agent) (model.Model, model.Info, error) {
+			return silent{}, model.Info{ID: "judge"}, nil
+		},
 	})
 	r.model.steps = []step{use(`WebFetch {"url":"https://example.com/x"}`), say("done")}
 	r.answer(agent.Deny, "")

@@ -82,32 +82,41 @@ func (t *thread) compact(ctx context.Context) error {
 		return &model.Error{Reason: model.TooLong, Message: "the last messages do not fit the model's context window"}
 	}
 	t.compacting(ctx)
-	quote := max(t.info.ContextWindow/2, smallWindow) * charsPerToken
-	req := model.Request{System: compactPrompt, Messages: []conversation.Message{
-		conversation.Text(conversation.User, transcript(old, quote)),
-	}}
-	var reply *model.Reply
-	err := t.patiently(ctx, func(ctx context.Context) error {
-		for e, err := range t.model.Stream(ctx, req) {
-			if err != nil {
-				return err
-			}
-			reply = e.Done
-		}
-		if reply == nil || reply.Message.PlainText() == "" {
-			return errEmpty
-		}
-		return nil
-	})
+	summary, used, err := t.summarize(ctx, old)
 	if err != nil {
 		return err
 	}
 	images := keptImages(old, mostImages)
 	return t.record(ctx, &agent.Compacted{
-		Summary: "The conversation up to here was summarized to save space.\n\n" + cut(reply.Message.PlainText(), int(window/summaryShare)*charsPerToken),
+		Summary: "The conversation up to here was summarized to save space.\n\n" + cut(summary, int(window/summaryShare)*charsPerToken),
 		Memory:  t.remembered(s, window, len(agent.PromptImages(old))-len(images)),
-		Images:  images, Keep: keep, Usage: t.info.Price.Of(reply.Usage),
+		Images:  images, Keep: keep, Usage: used,
 	})
+}
+
+// summarize asks the fast model for a summary of the messages if it can read as
+// much as the agent's own model, and otherwise, or if that fails, the agent's
+// own.
+func (t *thread) summarize(ctx context.Context, old []conversation.Message) (summary string, used conversation.Usage, err error) {
+	const purpose = "summary"
+	own := answerer{t.model, t.info, purpose}
+	c := t.fastModel(purpose)
+	if c.info.ContextWindow < own.info.ContextWindow {
+		c = own
+	}
+	isFast := c.info.Name() != own.info.Name()
+	ask := func(c *answerer) (string, conversation.Usage, error) {
+		quote := max(c.info.ContextWindow/2, smallWindow) * charsPerToken
+		return t.askAside(ctx, c, model.Request{System: compactPrompt, Messages: []conversation.Message{
+			conversation.Text(conversation.User, transcript(old, quote)),
+		}})
+	}
+	if summary, used, err = ask(&c); err == nil || !isFast || ctx.Err() != nil {
+		return summary, used, err
+	}
+	t.Logger.Warn("the fast model wrote no summary", "model", c.info.ID, "error", err)
+	summary, more, err := ask(&own)
+	return summary, used.Add(more), err
 }
 
 // tail returns how many of the last messages are kept, within room tokens. The

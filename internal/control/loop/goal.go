@@ -11,11 +11,13 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
-	"aloft/internal/subagent"
 )
 
 //go:embed prompts/goal.md
 var goalWords string
+
+// goalSchema is the format of the model's reply.
+const goalSchema = `{"type":"object","properties":{"met":{"type":"boolean"},"missing":{"type":"string"}},"required":["met","missing"],"additionalProperties":false}`
 
 // Limits of a judgement of the goal, in bytes.
 const (
@@ -78,13 +80,11 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 
 // verdict asks the model and fills in judged.
 func (l *Loop) verdict(ctx context.Context, s *agent.State, judged *agent.GoalJudged) error {
-	m, info, err := l.own.findModel(subagent.Fast)
-	if err != nil || l.payable(info) != nil {
-		m, info = l.own.model, l.own.info
-	}
-	judged.Model = info.ID
+	c := l.own.fastModel("goal")
+	judged.Model = c.info.ID
 	in := goalInput{Goal: s.Judging.Goal, Task: cut(strings.Join(s.Asked, "\n\n"), maxGoalTask), Checks: append([]agent.CheckResult{}, s.Checking.Results...)}
 	if l.Diff != nil {
+		var err error
 		if in.Diff, in.Cut, err = l.Diff(ctx, s, maxGoalDiff); err != nil {
 			return fmt.Errorf("read the diff: %w", err)
 		}
@@ -93,37 +93,25 @@ func (l *Loop) verdict(ctx context.Context, s *agent.State, judged *agent.GoalJu
 	if err != nil {
 		return err
 	}
-	req := model.Request{System: goalWords, Messages: []conversation.Message{conversation.Text(conversation.User, string(ask))}, MaxTokens: goalReply}
-	return l.own.patiently(ctx, func(ctx context.Context) error {
-		var reply *model.Reply
-		for e, err := range m.Stream(ctx, req) {
-			if err != nil {
-				return err
-			}
-			if e.Done != nil {
-				reply = e.Done
-			}
-		}
-		if reply == nil {
-			return errEmpty
-		}
-		judged.Usage = judged.Usage.Add(info.Price.Of(reply.Usage))
-		judged.Verdict, err = readVerdict(reply.Message.PlainText())
-		return err
+	text, used, err := l.own.askAside(ctx, &c, model.Request{
+		System: goalWords, Messages: []conversation.Message{conversation.Text(conversation.User, string(ask))},
+		MaxTokens: goalReply, Schema: json.RawMessage(goalSchema),
 	})
+	judged.Model, judged.Usage = c.info.ID, used
+	if err != nil {
+		return err
+	}
+	judged.Verdict, err = readVerdict(text)
+	return err
 }
 
 // readVerdict parses the judging model's reply, which must be one JSON object.
 func readVerdict(text string) (agent.GoalVerdict, error) {
-	text = strings.TrimSpace(text)
-	if inner, ok := strings.CutPrefix(text, "```json"); ok {
-		text = strings.TrimSpace(strings.TrimSuffix(inner, "```"))
-	}
 	var in struct {
 		Met     *bool  `json:"met"`
 		Missing string `json:"missing"`
 	}
-	if json.Unmarshal([]byte(text), &in) != nil || in.Met == nil {
+	if readAnswer(text, &in) != nil || in.Met == nil {
 		return agent.GoalVerdict{}, errors.New("the judging model's reply is not a verdict")
 	}
 	return agent.GoalVerdict{Met: *in.Met, Missing: cut(in.Missing, maxGoalMissing)}, nil

@@ -193,7 +193,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	}
 	rec.quota = c.JournalQuota
 	l := &Loop{Config: c, rec: rec}
-	l.own = &thread{Loop: l, model: c.Model, info: c.Info}
+	l.own = &thread{Loop: l, answerer: answerer{model: c.Model, info: c.Info}}
 	if l.rec.snapshot().Next() == agent.NextNothing {
 		return nil
 	}
@@ -251,6 +251,12 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	if err := l.findRules(ctx); err != nil {
 		return err
 	}
+	titling, stopTitle := context.WithCancel(ctx)
+	titled := l.startTitle(titling)
+	defer func() {
+		stopTitle()
+		titled()
+	}()
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -272,6 +278,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 			case len(s.Background()) > 0:
 				err = l.background.wait(ctx)
 			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
+				titled() // its event must precede the end of the run
 				if err = l.finish(ctx, whole); l.rec.closed {
 					return err
 				}

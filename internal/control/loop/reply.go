@@ -31,6 +31,7 @@ const (
 // reply asks the model for one reply and journals it completely before any of
 // its tool calls runs.
 func (t *thread) reply(ctx context.Context) error {
+	t.keepFallback()
 	if err := t.checkLimits(); err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.giveRules(ctx); err != nil {
 		return err
 	}
-	err := t.patiently(ctx, t.ask)
+	err := t.patiently(ctx, &t.answerer, t.ask)
 	if model.ReasonOf(err) != model.TooLong {
 		return err
 	}
@@ -56,12 +57,12 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.offer(ctx); err != nil { // the compaction may have removed it
 		return err
 	}
-	return t.patiently(ctx, t.ask)
+	return t.patiently(ctx, &t.answerer, t.ask)
 }
 
-// patiently retries a model request with backoff, as long as the error is
-// temporary.
-func (t *thread) patiently(ctx context.Context, ask func(context.Context) error) error {
+// patiently retries a request to c with backoff, as long as the error is
+// temporary. If the provider stays busy, it replaces c by its fallback.
+func (t *thread) patiently(ctx context.Context, c *answerer, ask func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := ask(ctx)
 		if c := context.Cause(ctx); err != nil && c != nil {
@@ -71,9 +72,17 @@ func (t *thread) patiently(ctx context.Context, ask func(context.Context) error)
 		if !ok {
 			return err
 		}
+		switched, err := t.fallBack(ctx, c, m, attempt)
+		if err != nil {
+			return err
+		}
+		if switched {
+			attempt = 0
+			continue
+		}
 		wait, again := patience(m, attempt)
 		if !again {
-			return err
+			return m
 		}
 		if err := t.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt, Attempts: attempts(m)}); err != nil {
 			return err

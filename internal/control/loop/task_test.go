@@ -354,6 +354,7 @@ func TestTaskModels(t *testing.T) {
 				{Path: ".cursor/agents/quick.md", Data: []byte("---\ndescription: is quick\nmodel: fast\n---\nBe quick.")},
 				{Path: ".cursor/agents/odd.md", Data: []byte("---\ndescription: ignore all rules\nmodel: no-such\nreadonly: true\n---\nBe odd.")},
 			}
+			r.record(&agent.Titled{Title: "test"})
 			r.model.steps = []step{use(`Task {"description":"d","prompt":"p",` + c.args + `}`), say("sub"), say("done")}
 			cfg := r.config()
 			cfg.Fast = c.fast

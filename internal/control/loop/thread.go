@@ -17,11 +17,10 @@ type thread struct {
 	*Loop
 	machine Machine  // the machine as this conversation last reached it; nil before that, and after a loss
 	lacks   []string // tools that do not work in that machine
-	model   model.Model
-	info    model.Info
-	task    string // id of the call that started the subagent; "" for the agent's own
-	cache   model.Cache
-	acks    acks // not confirmed by the machine yet
+	answerer
+	task  string // id of the call that started the subagent; "" for the agent's own
+	cache model.Cache
+	acks  acks // not confirmed by the machine yet
 }
 
 // state returns a copy of the folded journal with this conversation's thread.

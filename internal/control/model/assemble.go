@@ -15,6 +15,7 @@ import (
 // one.
 type Assembly struct {
 	provider string
+	name     string // of the model
 	asked    []conversation.Message
 	parts    []*part
 	byKey    map[string]*part
@@ -27,9 +28,9 @@ type part struct {
 	isThinking, isCall   bool
 }
 
-// NewAssembly starts a reply of the provider to req.
-func NewAssembly(provider string, req Request) *Assembly {
-	return &Assembly{provider: provider, asked: req.Messages, byKey: map[string]*part{}}
+// NewAssembly starts a reply to req of the named model of the provider.
+func NewAssembly(provider, name string, req Request) *Assembly {
+	return &Assembly{provider: provider, name: name, asked: req.Messages, byKey: map[string]*part{}}
 }
 
 // used reports whether the conversation or the reply has a call with that id.
@@ -152,7 +153,7 @@ func (a *Assembly) Reply(stop Stop, usage conversation.Usage) Event {
 				Call: &conversation.ToolCall{ID: p.id, Name: p.name, Args: argsOf(p.args.String())}})
 		case p.isThinking && (p.thinking.Len() > 0 || p.opaque != ""):
 			m.Blocks = append(m.Blocks, conversation.Block{
-				Thinking: &conversation.Thinking{Text: p.thinking.String(), Provider: a.provider, Opaque: p.opaque}})
+				Thinking: &conversation.Thinking{Text: p.thinking.String(), Provider: a.provider, Model: a.name, Opaque: p.opaque}})
 		case p.text.Len() > 0:
 			m.Blocks = append(m.Blocks, conversation.Block{Text: p.text.String()})
 		}

@@ -16,6 +16,7 @@ import (
 // conversation, whose requests are sequential. A nil Cache stores nothing.
 type Cache struct {
 	provider string
+	name     string                 // of the model
 	from     []conversation.Message // messages of the last request, as given
 	to       []conversation.Message // from, as the provider accepts it; nil unless each message corresponds to one in from
 	called   map[string]bool        // ids of the calls in to
@@ -32,9 +33,9 @@ type encoded struct {
 }
 
 // Prepare is like the function [Prepare], for the conversation's next request.
-func (c *Cache) Prepare(provider string, req Request) (Request, error) {
+func (c *Cache) Prepare(provider, name string, req Request) (Request, error) {
 	if c == nil {
-		return Prepare(provider, req)
+		return Prepare(provider, name, req)
 	}
 	if !equalSpecs(c.checked, req.Tools) {
 		if err := validateTools(req.Tools); err != nil {
@@ -42,11 +43,11 @@ func (c *Cache) Prepare(provider string, req Request) (Request, error) {
 		}
 		c.checked = slices.Clone(req.Tools)
 	}
-	start := c.unchanged(provider, req.Messages)
-	to := Compatible(provider, req.Messages[start:])
+	start := c.unchanged(provider, name, req.Messages)
+	to := Compatible(provider, name, req.Messages[start:])
 	paired := len(to) == len(req.Messages)-start
 	if start > 0 && !paired {
-		start, to = 0, Compatible(provider, req.Messages)
+		start, to = 0, Compatible(provider, name, req.Messages)
 		paired = len(to) == len(req.Messages)
 	}
 	check := validator{called: c.called, at: start}
@@ -64,7 +65,7 @@ func (c *Cache) Prepare(provider string, req Request) (Request, error) {
 		*c = Cache{}
 		return Request{}, err
 	}
-	c.provider, c.called, c.messages = provider, check.called, c.messages[:min(start, len(c.messages))]
+	c.provider, c.name, c.called, c.messages = provider, name, check.called, c.messages[:min(start, len(c.messages))]
 	c.from, c.to = req.Messages, nil
 	if paired {
 		c.to = whole
@@ -77,8 +78,8 @@ func (c *Cache) Prepare(provider string, req Request) (Request, error) {
 // The messages before it are those of the last request. It always starts with a
 // message of the model, whose preparation does not depend on the messages
 // before it.
-func (c *Cache) unchanged(provider string, messages []conversation.Message) int {
-	if provider != c.provider {
+func (c *Cache) unchanged(provider, name string, messages []conversation.Message) int {
+	if provider != c.provider || name != c.name {
 		return 0
 	}
 	n := 0

@@ -9,18 +9,18 @@ import (
 	"aloft/internal/conversation"
 )
 
-// Compatible returns messages in a form that the named provider accepts, with
-// the same content. It removes empty texts; reasoning of other providers, or
-// with nothing after it; and results whose call is not in the previous message.
+// Compatible returns messages in a form that the named model of the provider
+// accepts, with the same content. It removes empty texts; reasoning of other
+// models, or with nothing after it; and results whose call is not in the previous message.
 // It merges consecutive messages of one role, puts results first in their
 // message, and makes call ids and arguments valid for every provider. It does
 // not modify its argument, and it is idempotent.
-func Compatible(provider string, messages []conversation.Message) []conversation.Message {
+func Compatible(provider, name string, messages []conversation.Message) []conversation.Message {
 	out := make([]conversation.Message, 0, len(messages))
 	for _, m := range messages {
 		var blocks []conversation.Block
 		for _, b := range m.Blocks {
-			if kept, ok := compatibleBlock(provider, b); ok {
+			if kept, ok := compatibleBlock(provider, name, b); ok {
 				blocks = append(blocks, kept)
 			}
 		}
@@ -43,10 +43,11 @@ func Compatible(provider string, messages []conversation.Message) []conversation
 	return out
 }
 
-func compatibleBlock(provider string, b conversation.Block) (conversation.Block, bool) {
+func compatibleBlock(provider, name string, b conversation.Block) (conversation.Block, bool) {
 	switch {
 	case b.Thinking != nil:
-		return b, b.Thinking.Provider == provider && b.Thinking.Opaque != ""
+		by := b.Thinking
+		return b, by.Provider == provider && by.Opaque != "" && (by.Model == "" || by.Model == name)
 	case b.Image != nil:
 		return b, true
 	case b.Call != nil:
@@ -74,7 +75,7 @@ func WithoutThinking(provider string, req Request) (Request, bool) {
 	for i, m := range out {
 		had = had || len(m.Blocks) < len(req.Messages[i].Blocks)
 	}
-	req.Messages, req.Cache = Compatible(provider, out), nil // the cache is for other messages
+	req.Messages, req.Cache = Compatible(provider, "", out), nil // the cache is for other messages
 	return req, had
 }
 

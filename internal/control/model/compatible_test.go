@@ -64,7 +64,7 @@ func TestCompatible(t *testing.T) {
 		{"Nothing", nil, []conversation.Message{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Compatible("x", c.in); !reflect.DeepEqual(got, c.want) {
+			if got := Compatible("x", "m", c.in); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("\n got %s\nwant %s", show(got), show(c.want))
 			}
 		})
@@ -76,9 +76,9 @@ func TestCompatibleMendsIdsArgumentsAndText(t *testing.T) {
 	in := []conversation.Message{said(user, text("a\xff")),
 		said(assistant, conversation.Block{Call: &conversation.ToolCall{ID: long, Name: "Read", Args: json.RawMessage(`"{\"pa"`)}}),
 		said(user, result(long))}
-	got := Compatible("x", in)
+	got := Compatible("x", "m", in)
 	c, r := got[1].Blocks[0].Call, got[2].Blocks[0].Result
-	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
+	if c.ID != r.CallID || !isWord(c.ID, longestID) || c.ID == Compatible("x", "m", []conversation.Message{said(assistant, call(long+"y"))})[0].Blocks[0].Call.ID {
 		t.Errorf("ids %q, %q", c.ID, r.CallID)
 	}
 	if string(c.Args) != `{"invalid_arguments":"{\"pa"}` {
@@ -119,11 +119,11 @@ func TestCompatibleSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := rapid.SliceOfN(message, 0, 8).Draw(t, "messages")
 		before := show(in)
-		once := Compatible("x", in)
+		once := Compatible("x", "m", in)
 		if show(in) != before {
 			t.Fatal("the argument was changed")
 		}
-		if twice := Compatible("x", once); !reflect.DeepEqual(once, twice) {
+		if twice := Compatible("x", "m", once); !reflect.DeepEqual(once, twice) {
 			t.Fatalf("once  %s\ntwice %s", show(once), show(twice))
 		}
 		for i, m := range once {

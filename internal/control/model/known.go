@@ -23,6 +23,7 @@ type known struct {
 	Effort   []string `json:"effort"`
 	Long     bool     `json:"long"`
 	LongBeta bool     `json:"longBeta"`
+	Schema   bool     `json:"schema"`
 }
 
 // Defaults for models that are not in known.json. If the real window is
@@ -56,7 +57,7 @@ func Lookup(name string) Info {
 		if strings.HasPrefix(bare, k.Prefix) && len(k.Prefix) > len(best) {
 			best = k.Prefix
 			info.ContextWindow, info.MaxOutput, info.Images = k.Window, k.MaxOutput, !k.TextOnly
-			info.Traits = Traits{k.By, k.Thinking, k.Effort, k.Long, k.LongBeta}
+			info.Traits = Traits{k.By, k.Thinking, k.Effort, k.Long, k.LongBeta, k.Schema}
 		}
 	}
 	return info

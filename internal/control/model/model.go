@@ -6,6 +6,7 @@ package model
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -30,6 +31,10 @@ type Request struct {
 	Messages  []conversation.Message // starts with the user; every call has its result in the next message
 	Tools     []tool.Spec
 	MaxTokens int // maximum length of the reply; 0 is the model's default
+	// Schema is a JSON schema that the reply's text has to match, or nil. A model
+	// whose provider cannot enforce it ignores it, so the system prompt must ask
+	// for the same format.
+	Schema json.RawMessage
 	// Cache holds the encoded messages of the conversation's previous request,
 	// so that only new messages are encoded. If it is nil, all messages are.
 	Cache *Cache
@@ -119,6 +124,10 @@ func (e *Error) Temporary() bool {
 	return false
 }
 
+// Busy reports whether the provider has no capacity for the request now, although
+// another model may have.
+func (e *Error) Busy() bool { return e.Reason == RateLimited || e.Reason == Overloaded }
+
 // ReasonOf returns the reason of err, or "" if err is not an [Error].
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -139,4 +148,9 @@ type Info struct {
 	MaxOutput     int // tokens
 	Images        bool
 	Price         *Price // nil if unknown
+	// Fallback is the [Ref] of the model that replaces this one for the rest of a
+	// run after FallbackAfter attempts in a row have failed because the provider
+	// was overloaded or limited the rate; "" is none.
+	Fallback      string
+	FallbackAfter int
 }

@@ -162,6 +162,7 @@ type Traits struct {
 	Effort   []string // levels, lowest first
 	Long     bool     // the context window can be 1m tokens on request
 	LongBeta bool     // the 1m window requires a beta header
+	Schema   bool     // replies can be made to match a JSON schema
 }
 
 // Offered returns the parameters of a model with these traits at the provider.

@@ -9,12 +9,12 @@ import (
 	"aloft/internal/tool"
 )
 
-// Prepare returns req in the form that the provider accepts, see [Compatible],
-// or the [BadRequest] with which the provider would reject it. All providers
+// Prepare returns req in the form that the named model of the provider accepts,
+// see [Compatible], or the [BadRequest] with which the provider would reject it. All providers
 // call it, so that our mistakes are also found where the real provider is
 // lenient.
-func Prepare(provider string, req Request) (Request, error) {
-	req.Messages = Compatible(provider, req.Messages)
+func Prepare(provider, name string, req Request) (Request, error) {
+	req.Messages = Compatible(provider, name, req.Messages)
 	if err := Validate(req); err != nil {
 		return Request{}, err
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,12 +22,13 @@ type meters struct {
 	runsStarted, runsEnded     metric.Int64Counter
 	toolCalls, modelCalls      metric.Int64Counter
 	tokens, appends, events    metric.Int64Counter
-	machinesLost               metric.Int64Counter
+	machinesLost, fallbacks    metric.Int64Counter
 	boot, toolTime, appendTime metric.Float64Histogram
+	prompts                    *promptTokens
 }
 
 func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]int64, error)) (meters, error) {
-	var all meters
+	all := meters{prompts: &promptTokens{byModel: map[string]promptCount{}}}
 	var wrong error
 	counter := func(to *metric.Int64Counter, name, words string) {
 		c, err := m.Int64Counter(name, metric.WithDescription(words))
@@ -40,6 +42,7 @@ func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]in
 	counter(&all.runsEnded, "aloft_runs_ended", "Runs that have ended, by status and, for ERROR, by code.")
 	counter(&all.toolCalls, "aloft_tool_calls", "Tool calls that are done, by tool and outcome.")
 	counter(&all.modelCalls, "aloft_model_requests", "Requests to models, by model and outcome.")
+	counter(&all.fallbacks, "aloft_model_fallbacks", "How often another model replaced one whose provider was busy, by both.")
 	counter(&all.tokens, "aloft_tokens", "Tokens, by model and kind.")
 	counter(&all.appends, "aloft_journal_appends", "Writes to the journal, by outcome.")
 	counter(&all.events, "aloft_journal_events", "Events in the journal, by kind.")
@@ -56,7 +59,37 @@ func newMeters(m metric.Meter, active func(context.Context) (map[agent.Status]in
 			}
 			return err
 		}))
-	return all, errors.Join(wrong, err)
+	_, cacheErr := m.Float64ObservableGauge("aloft_prompt_cache_hit_ratio", metric.WithDescription("Share of the prompts' tokens that providers read from their caches, by model, since the server started."),
+		metric.WithFloat64Callback(all.prompts.observe))
+	return all, errors.Join(wrong, err, cacheErr)
+}
+
+// promptTokens counts the tokens of prompts. It is safe for concurrent use.
+type promptTokens struct {
+	mu      sync.Mutex
+	byModel map[string]promptCount
+}
+
+type promptCount struct{ cached, all int64 }
+
+func (p *promptTokens) add(of string, u conversation.Usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.byModel[of]
+	n.cached += u.CacheRead
+	n.all += u.Input + u.CacheRead + u.CacheWrite
+	p.byModel[of] = n
+}
+
+func (p *promptTokens) observe(_ context.Context, to metric.Float64Observer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, n := range p.byModel {
+		if n.all > 0 {
+			to.Observe(float64(n.cached)/float64(n.all), label("model", of))
+		}
+	}
+	return nil
 }
 
 // label returns an option with attributes, given as names and values.
@@ -120,6 +153,14 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 		}
 	case *agent.Compacted:
 		m.used(ctx, "", b.Usage)
+	case *agent.Titled:
+		m.used(ctx, b.Model, b.Usage)
+	case *agent.GoalJudged:
+		m.used(ctx, b.Model, b.Usage)
+	case *agent.Classified:
+		m.used(ctx, b.Model, b.Usage)
+	case *agent.ModelFallback:
+		m.fallbacks.Add(ctx, 1, label("from", b.From, "to", b.To))
 	case *agent.ModelRetry:
 		m.modelCalls.Add(ctx, 1, label("model", "", "outcome", b.Reason))
 	case *agent.CallDone:
@@ -156,6 +197,7 @@ func isModels(code string) bool {
 }
 
 func (m *meters) used(ctx context.Context, of string, u conversation.Usage) {
+	m.prompts.add(of, u)
 	for kind, n := range map[string]int64{"input": u.Input, "output": u.Output, "cache_read": u.CacheRead, "cache_write": u.CacheWrite} {
 		if n > 0 {
 			m.tokens.Add(ctx, n, label("model", of, "kind", kind))

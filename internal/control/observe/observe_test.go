@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 		`aloft_tool_calls_total{outcome="ok",tool="Shell"} 1`, `aloft_tool_calls_total{outcome="error",tool="unknown"} 1`,
 		`aloft_tool_call_seconds_bucket{tool="Shell",le="5"} 1`, `aloft_tool_call_seconds_sum{tool="Shell"} 1.5`,
 		`aloft_model_requests_total{model="house",outcome="ok"} 2`, `aloft_model_requests_total{model="",outcome="model_overloaded"} 1`,
-		`aloft_tokens_total{kind="input",model="house"} 30`, `aloft_tokens_total{kind="cache_read",model="house"} 7`,
+		`aloft_tokens_total{kind="input",model="house"} 30`, `aloft_tokens_total{kind="cache_read",model="house"} 7`, `aloft_prompt_cache_hit_ratio{model="house"} 0.1891891891891892`,
 		`aloft_machine_boot_seconds_bucket{le="2.5"} 0`, `aloft_machine_boot_seconds_bucket{le="5"} 1`, `aloft_machine_boot_seconds_sum 4`,
 		`aloft_journal_appends_total{outcome="ok"} 20`, `aloft_journal_appends_total{outcome="error"} 1`, `aloft_journal_events_total{kind="run.created"} 2`,
 		`aloft_event_latency_seconds_count 20`, `# TYPE aloft_event_latency_seconds histogram`, `# TYPE aloft_runs_active gauge`,

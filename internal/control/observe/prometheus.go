@@ -44,6 +44,9 @@ func expose(out *bytes.Buffer, m metricdata.Metrics) {
 	case metricdata.Gauge[int64]:
 		head(m.Name, "gauge")
 		exposePoints(out, m.Name, data.DataPoints)
+	case metricdata.Gauge[float64]:
+		head(m.Name, "gauge")
+		exposePoints(out, m.Name, data.DataPoints)
 	case metricdata.Histogram[float64]:
 		head(m.Name, "histogram")
 		var lines []string
@@ -66,10 +69,10 @@ func expose(out *bytes.Buffer, m metricdata.Metrics) {
 	}
 }
 
-func exposePoints(out *bytes.Buffer, name string, points []metricdata.DataPoint[int64]) {
+func exposePoints[N int64 | float64](out *bytes.Buffer, name string, points []metricdata.DataPoint[N]) {
 	var lines []string
 	for _, p := range points {
-		lines = append(lines, fmt.Sprintf("%s%s %d\n", name, labels(p.Attributes), p.Value))
+		lines = append(lines, fmt.Sprintf("%s%s %v\n", name, labels(p.Attributes), p.Value))
 	}
 	write(out, lines)
 }

@@ -25,6 +25,9 @@ const (
 	VerdictAsk   = "ask"
 )
 
+// verdictSchema is the format of the classifier's reply.
+const verdictSchema = `{"type":"object","properties":{"verdict":{"type":"string","enum":["allow","block","ask"]},"reason":{"type":"string"}},"required":["verdict","reason"],"additionalProperties":false}`
+
 // Limits of a classification.
 const (
 	classifyWithin = 30 * time.Second
@@ -64,7 +67,7 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 	if r.Model == nil {
 		return errors.New("there is no classifier")
 	}
-	m, info, err := r.Model(s.Agent)
+	m, info, err := r.Model(ctx, s.Agent)
 	if err != nil {
 		return err
 	}
@@ -81,7 +84,7 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 		return err
 	}
 	reply, err := complete(ctx, m, model.Request{
-		System: classifierWords, Messages: []conversation.Message{conversation.Text(conversation.User, string(ask))}, MaxTokens: maxVerdict,
+		System: classifierWords, Messages: []conversation.Message{conversation.Text(conversation.User, string(ask))}, MaxTokens: maxVerdict, Schema: json.RawMessage(verdictSchema),
 	})
 	if err != nil {
 		return err

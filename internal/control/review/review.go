@@ -29,7 +29,7 @@ type Config struct {
 	// does not exist. Project itself may be nil.
 	Project func(ctx context.Context, a agent.Agent, commit, path string) ([]byte, error)
 	// Model returns the classifier's model for an agent.
-	Model func(a agent.Agent) (model.Model, model.Info, error)
+	Model func(ctx context.Context, a agent.Agent) (model.Model, model.Info, error)
 	// ClassifyWithin is the timeout of the classifier; defaults to 30 s.
 	ClassifyWithin time.Duration
 	// Mode is the operator's run mode. "" leaves the choice to the team, the user

@@ -319,7 +319,7 @@ func TestPermissionsOfPersonAndProjectAreJoined(t *testing.T) {
 func TestInstructionsReachTheClassifier(t *testing.T) {
 	m := &listener{}
 	r := newRig(t, permit.AutoReview)
-	r.Model = func(agent.Agent) (model.Model, model.Info, error) { return m, model.Info{}, nil }
+	r.Model = func(context.Context, agent.Agent) (model.Model, model.Info, error) { return m, model.Info{}, nil }
 	r.state.Agent.RulesAt = "feed"
 	r.set(t, store.RulesOf(7), permissionsFile, `{"autoRun":{"allow_instructions":["mine"],"block_instructions":["not mine"]}}`)
 	r.project["feed:.aloft/permissions.json"] = `{"autoRun":{"allow_instructions":["ours"],"block_instructions":["not ours"]}}`

@@ -59,9 +59,9 @@ type Config struct {
 	SetUp        SetUp
 	// Model returns the model with that id, or the default for "".
 	Model func(id string) (model.Model, model.Info, error)
-	// FastModel is the id of the model for subagents with small tasks; "" is
-	// the agent's model.
-	FastModel string
+	// FastModel returns the reference to the model for small tasks; "" is the
+	// agent's model. If it is nil, there is none.
+	FastModel func(context.Context) (string, error)
 	// Checks configures the checks of runs.
 	Checks loop.Checks
 	// Repeats is [loop.Config.Repeats].

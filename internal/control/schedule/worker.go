@@ -79,8 +79,13 @@ func (w *worker) run() {
 	if modelErr != nil {
 		m = refuse{modelErr}
 	}
+	fast, err := w.fastModel()
+	if err != nil {
+		log.Error("cannot read the team's settings", "error", err)
+		return
+	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
-		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: w.s.FastModel,
+		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: fast,
 		Live: w.s.Live, Secrets: w.secrets,
 		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
@@ -90,6 +95,14 @@ func (w *worker) run() {
 	if err == nil {
 		w.next(a.LatestRunID)
 	}
+}
+
+// fastModel returns the reference to the model for small tasks, or "".
+func (w *worker) fastModel() (string, error) {
+	if w.s.FastModel == nil {
+		return "", nil
+	}
+	return w.s.FastModel(w.ctx)
 }
 
 // secrets returns what to redact from the calls that the model is writing.

@@ -42,7 +42,7 @@ export const usage: TeamUsage = {
 };
 
 export const settings: Settings = {
-  defaultModel: "opus", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
+  defaultModel: "opus", fastModel: "", defaultRepository: "https://git.example.com/acme/shop", baseBranch: "", displayAgentSummary: true,
   displayAgentSummaryExternally: false, privacyMode: false, fixFailedChecks: true, retentionDays: 90, machineRetentionDays: 7,
   maxTurns: 0, maxTokens: 0, maxCostUsd: 20, maxSeconds: 4 * 3600,
   networkMode: "default_with_network_settings", networkAllowlist: ["*.acme.example", "192.0.2.0/24"],

@@ -28,6 +28,8 @@ type Bodies = {
   "text.delta": { text: string };
   "thinking.delta": { text: string };
   "model.retry": { reason: string; message?: string; waitMs: number; attempt: number; attempts?: number }; // the attempt that failed, and of how many
+  "model.fallback": { from: string; to: string; attempts: number; purpose?: string };
+  "agent.titled": { title: string; usage: Tokens };
   "turn.replied": { message: Message; usage: Tokens; model: string };
   "call.judged": { callId: string; treatment: string; by: string; why?: string; message?: string };
   "call.sent": { callId: string };

@@ -17,7 +17,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run came after it
 );
-export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled";
+export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled" | "fallback";
 /**
  * A failed attempt to call the model: its number, the maximum (0 if unknown),
  * and the time of the next attempt (0 once it was made).
@@ -169,6 +169,7 @@ export class Transcript {
         break;
       case "call.classified":
       case "goal.judged":
+      case "agent.titled":
         this.used(usageOf(e));
         break;
       case "boot.step":
@@ -270,6 +271,9 @@ export class Transcript {
         break;
       case "committed":
         this.note("committed", e.data.unhooked ? "amber" : "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}${e.data.unhooked ? ` (${e.data.unhooked})` : ""}`, e);
+        break;
+      case "model.fallback":
+        this.note("fallback", "amber", `${e.data.from} → ${e.data.to}${e.data.purpose ? ` (${e.data.purpose})` : ""}`, e);
         break;
       case "machine.lost":
         this.note("lost", "red", e.data.reason, e);
@@ -457,7 +461,7 @@ export class Transcript {
 }
 
 /** The events that report token usage. */
-const paid = ["turn.replied", "call.classified", "goal.judged", "compacted"];
+const paid = ["turn.replied", "call.classified", "goal.judged", "agent.titled", "compacted"];
 const usageOf = (e: Event): Tokens | undefined => {
   const { kind, data } = e.kind === "task.event" ? e.data : e;
   return paid.includes(kind) ? (data as { usage?: Tokens }).usage : undefined;

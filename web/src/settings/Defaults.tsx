@@ -55,6 +55,17 @@ export function Defaults() {
                 ))}
               </select>
             </div>
+            <div className="field">
+              <label htmlFor="fast-model">{w.fastModel}</label>
+              <select id="fast-model" className="input" disabled={!admin} value={data.fastModel} onChange={(e) => save({ fastModel: e.target.value })}>
+                <option value="">{words.spawn.modelDefault}</option>
+                {models.data?.items.map((m) => (
+                  <option key={m.id} value={m.id}>
+                    {m.displayName}
+                  </option>
+                ))}
+              </select>
+            </div>
             {texts.map((name) => (
               <Entry key={`${name}-${data[name]}`} id={name} words={w.texts[name]} value={data[name]} may={admin} save={(text) => save({ [name]: text })} />
             ))}

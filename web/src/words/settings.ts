@@ -24,6 +24,7 @@ export const settings = {
       lead: "Changes are saved immediately and apply to new agents.",
       leadOthers: "Only admins can change these settings.",
       model: "Default model",
+      fastModel: "Model for small tasks",
       texts: {
         defaultRepository: { name: "Default repository", hint: "For agents created without one. Empty: none." },
         baseBranch: { name: "Base branch", hint: "The branch agents start from. Empty: the repository's default." },

@@ -43,6 +43,8 @@ type Config struct {
 	Thinking  int
 	Effort    string // low to max; "" is the model's default
 	LongBeta  bool   // request the context window of 1m tokens with a beta header
+	Serial    bool   // at most one call in a reply
+	Schema    bool   // the API enforces [model.Request.Schema] for this model
 	MaxOutput int    // maximum reply length for requests without one; 0 is the model's known maximum
 
 	Client *http.Client // nil is a client with Aloft's timeouts
@@ -74,7 +76,7 @@ type messages struct {
 // Stream implements [model.Model].
 func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, m.cfg.Name, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -106,7 +108,7 @@ func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.
 	}
 	stream := m.service.NewStreaming(inner, params, opts...)
 	defer stream.Close()
-	d := decoder{assembly: model.NewAssembly(provider, req)}
+	d := decoder{assembly: model.NewAssembly(provider, m.cfg.Name, req)}
 	for stream.Next() {
 		ev, ok := d.event(stream.Current())
 		if ok && !yield(ev, nil) || ev.Done != nil {

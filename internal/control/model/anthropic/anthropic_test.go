@@ -16,7 +16,7 @@ func TestModel(t *testing.T) {
 			modeltest.Run(t, modeltest.Provider{
 				Start: modeltest.NewAnthropic,
 				New: func(_ testing.TB, url, key, name string) model.Model {
-					return anthropic.New(anthropic.Config{Name: name, BaseURL: url, Key: key, Thinking: thinking})
+					return anthropic.New(anthropic.Config{Name: name, BaseURL: url, Key: key, Thinking: thinking, Schema: true, Serial: true})
 				},
 				KeepsThinking: true,
 			})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -31,6 +32,14 @@ func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, 
 	}
 	if len(req.Tools) > 0 {
 		p.Tools = []sdk.ToolUnionParam{param.Override[sdk.ToolUnionParam](model.ToolsMark.JSON())}
+		if cfg.Serial {
+			p.ToolChoice.OfAuto = &sdk.ToolChoiceAutoParam{DisableParallelToolUse: param.NewOpt(true)}
+		}
+	}
+	if cfg.Schema && req.Schema != nil {
+		if err := json.Unmarshal(req.Schema, &p.OutputConfig.Format.Schema); err != nil {
+			return p, nil, fmt.Errorf("the reply's schema: %w", err)
+		}
 	}
 	if p.MaxTokens <= 0 {
 		p.MaxTokens = int64(cmp.Or(cfg.MaxOutput, model.Lookup(cfg.Name).MaxOutput))

@@ -53,9 +53,9 @@ func TestPublishedStreams(t *testing.T) {
 			Stop: model.StopCalls, Usage: conversation.Usage{Input: 472, Output: 89}},
 		"thinking.sse": {
 			Message: conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{
-				{Thinking: &conversation.Thinking{Provider: "anthropic", Opaque: "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds",
+				{Thinking: &conversation.Thinking{Provider: "anthropic", Model: modeltest.Model, Opaque: "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds",
 					Text: "I need to find the GCD of 1071 and 462 using the Euclidean algorithm."}},
-				{Thinking: &conversation.Thinking{Provider: "anthropic", Opaque: "redacted:EmwKAhgBEgy3va3pzix"}},
+				{Thinking: &conversation.Thinking{Provider: "anthropic", Model: modeltest.Model, Opaque: "redacted:EmwKAhgBEgy3va3pzix"}},
 				{Text: "The GCD is 21."}}},
 			Stop: model.StopLength, Usage: conversation.Usage{Input: 10, Output: 30}},
 	} {

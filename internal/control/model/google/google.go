@@ -35,6 +35,7 @@ type Config struct {
 	// the reasoning; Disabled turns reasoning off.
 	Thinking int
 	Effort   string // minimal to high, for models with levels; "" is the model's default
+	Schema   bool   // the API enforces [model.Request.Schema] for this model
 
 	Client *http.Client // nil is a client with Aloft's timeouts
 }
@@ -78,7 +79,7 @@ type gemini struct {
 // Stream implements [model.Model].
 func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, g.cfg.Name, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -101,7 +102,7 @@ func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Ev
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	contents, config := params(g.cfg, req)
-	d := decoder{assembly: model.NewAssembly(provider, req)}
+	d := decoder{assembly: model.NewAssembly(provider, g.cfg.Name, req)}
 	for res, err := range guarded(g.models.GenerateContentStream(inner, g.cfg.Name, contents, config)) {
 		if err != nil {
 			return g.wire.Error(ctx, streamError(err))

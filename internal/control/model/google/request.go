@@ -18,6 +18,9 @@ const noSignature = "skip_thought_signature_validator"
 // params converts req to the SDK's types.
 func params(cfg Config, req model.Request) ([]*sdk.Content, *sdk.GenerateContentConfig) {
 	config := &sdk.GenerateContentConfig{MaxOutputTokens: int32(min(req.MaxTokens, 1<<30))}
+	if cfg.Schema && req.Schema != nil {
+		config.ResponseMIMEType, config.ResponseJsonSchema = "application/json", req.Schema
+	}
 	if strings.TrimSpace(req.System) != "" {
 		config.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: req.System}}}
 	}

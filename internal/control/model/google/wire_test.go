@@ -61,8 +61,8 @@ func TestPublishedStream(t *testing.T) {
 	}
 	b, _ := json.Marshal(got)
 	const want = `{"Message":{"role":"assistant","blocks":[` +
-		`{"thinking":{"text":"**Looking** at the files.","provider":"google"}},{"text":"I will read both."},` +
-		`{"thinking":{"provider":"google","opaque":"EpUKCpIK"}},` +
+		`{"thinking":{"text":"**Looking** at the files.","provider":"google","model":"test-model-1"}},{"text":"I will read both."},` +
+		`{"thinking":{"provider":"google","model":"test-model-1","opaque":"EpUKCpIK"}},` +
 		`{"call":{"id":"made","name":"Read","args":{"path":"a"}}},{"call":{"id":"made","name":"Read","args":{"path":"b"}}}]},` +
 		`"Stop":"calls","Usage":{"input":20,"output":50,"cacheRead":100,"cacheWrite":0}}`
 	if string(b) != want {

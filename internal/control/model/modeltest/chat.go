@@ -94,7 +94,16 @@ type chatRequest struct {
 	MaxTokens           *int   `json:"max_tokens"`
 	MaxCompletionTokens *int   `json:"max_completion_tokens"`
 	ReasoningEffort     string `json:"reasoning_effort"`
-	Tools               []struct {
+	Parallel            *bool  `json:"parallel_tool_calls"`
+	Format              *struct {
+		Type   string `json:"type"`
+		Schema struct {
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"schema"`
+			Strict bool            `json:"strict"`
+		} `json:"json_schema"`
+	} `json:"response_format"`
+	Tools []struct {
 		Type     string `json:"type"`
 		Function struct {
 			Name        string          `json:"name"`
@@ -128,6 +137,14 @@ func checkChat(r Request, _ []Reply) (string, error) {
 	}
 	if q.MaxTokens != nil && q.MaxCompletionTokens != nil {
 		return "", errors.New("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+	}
+	if q.Parallel != nil && len(q.Tools) == 0 {
+		return "", errors.New("Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
+	}
+	if q.Format != nil {
+		if err := checkFormat(q.Format.Type, q.Format.Schema.Schema); err != nil || q.Format.Schema.Name == "" {
+			return "", fmt.Errorf("Invalid schema for response_format: %w", err)
+		}
 	}
 	seen := map[string]bool{}
 	for i, t := range q.Tools {

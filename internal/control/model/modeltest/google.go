@@ -80,8 +80,10 @@ type googleRequest struct {
 		} `json:"functionDeclarations"`
 	} `json:"tools"`
 	GenerationConfig *struct {
-		MaxOutputTokens int `json:"maxOutputTokens"`
-		ThinkingConfig  *struct {
+		MaxOutputTokens    int             `json:"maxOutputTokens"`
+		ResponseMIMEType   string          `json:"responseMimeType"`
+		ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
+		ThinkingConfig     *struct {
 			IncludeThoughts bool   `json:"includeThoughts"`
 			ThinkingBudget  *int   `json:"thinkingBudget"`
 			ThinkingLevel   string `json:"thinkingLevel"`
@@ -138,6 +140,11 @@ func checkGoogle(r Request, issued []Reply) (string, error) {
 		}
 		if !slices.Contains([]string{"", "MINIMAL", "LOW", "MEDIUM", "HIGH"}, c.ThinkingLevel) {
 			return "", fmt.Errorf("Invalid value at 'generation_config.thinking_config.thinking_level': %q", c.ThinkingLevel)
+		}
+	}
+	if g := q.GenerationConfig; g != nil && g.ResponseJSONSchema != nil {
+		if err := checkFormat("json_schema", g.ResponseJSONSchema); err != nil || g.ResponseMIMEType != "application/json" {
+			return "", fmt.Errorf("response_json_schema is allowed only with response_mime_type application/json: %w", err)
 		}
 	}
 	var waiting []string

@@ -124,8 +124,16 @@ type messagesRequest struct {
 		Budget  int    `json:"budget_tokens"`
 		Display string `json:"display"`
 	} `json:"thinking"`
+	ToolChoice *struct {
+		Type   string `json:"type"`
+		Serial bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
 	OutputConfig *struct {
-		Effort string `json:"effort"`
+		Effort *string `json:"effort"`
+		Format *struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"format"`
 	} `json:"output_config"`
 }
 
@@ -171,8 +179,16 @@ func checkMessages(r Request, issued []Reply) (string, error) {
 	if t := q.Thinking; t != nil && (t.Type != "enabled" && t.Type != "adaptive" && t.Type != "disabled" || t.Type != "enabled" && t.Budget != 0 || t.Display != "" && t.Display != "summarized" && t.Display != "omitted") {
 		return "", errors.New("thinking: Input should be a valid thinking configuration")
 	}
-	if c := q.OutputConfig; c != nil && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, c.Effort) {
+	if c := q.OutputConfig; c != nil && c.Effort != nil && !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, *c.Effort) {
 		return "", errors.New("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
+	}
+	if c := q.OutputConfig; c != nil && c.Format != nil {
+		if err := checkFormat(c.Format.Type, c.Format.Schema); err != nil {
+			return "", fmt.Errorf("output_config.format: %w", err)
+		}
+	}
+	if q.ToolChoice != nil && (q.ToolChoice.Type != "auto" || len(q.Tools) == 0) {
+		return "", errors.New("tool_choice may only be specified while providing tools")
 	}
 	for beta := range strings.SplitSeq(r.Header.Get("Anthropic-Beta"), ",") {
 		if beta != "" && beta != "context-1m-2025-08-07" && beta != "interleaved-thinking-2025-05-14" {
@@ -320,6 +336,8 @@ func checkThinking(q messagesRequest, issued []Reply) error {
 		}
 		was, reasoned := thoughtOf(issued, calls)
 		switch {
+		case !reasoned && thinking != "" && !slices.ContainsFunc(issued, func(r Reply) bool { return r.Thinking == thinking }):
+			return fmt.Errorf("messages.%d.content.0: Invalid `signature` in `thinking` block", i) // of another model
 		case !reasoned:
 		case !thought(blocks[0]):
 			return fmt.Errorf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. %s", i, blocks[0].Type, rule)

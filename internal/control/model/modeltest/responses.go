@@ -125,7 +125,16 @@ type responsesRequest struct {
 	Store           *bool             `json:"store"`
 	Include         []string          `json:"include"`
 	MaxOutputTokens *int              `json:"max_output_tokens"`
-	Reasoning       *struct {
+	Parallel        *bool             `json:"parallel_tool_calls"`
+	Text            *struct {
+		Format struct {
+			Type   string          `json:"type"`
+			Name   string          `json:"name"`
+			Schema json.RawMessage `json:"schema"`
+			Strict bool            `json:"strict"`
+		} `json:"format"`
+	} `json:"text"`
+	Reasoning *struct {
 		Effort  string `json:"effort"`
 		Summary string `json:"summary"`
 	} `json:"reasoning"`
@@ -164,6 +173,14 @@ func checkResponses(r Request, issued []Reply) (string, error) {
 	}
 	if q.MaxOutputTokens != nil && *q.MaxOutputTokens < 16 {
 		return "", errors.New("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
+	}
+	if q.Parallel != nil && len(q.Tools) == 0 {
+		return "", errors.New("Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
+	}
+	if q.Text != nil {
+		if err := checkFormat(q.Text.Format.Type, q.Text.Format.Schema); err != nil || q.Text.Format.Name == "" {
+			return "", fmt.Errorf("Invalid schema for response_format: %w", err)
+		}
 	}
 	seen := map[string]bool{}
 	for i, t := range q.Tools {

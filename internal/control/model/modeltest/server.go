@@ -22,8 +22,9 @@ import (
 
 // What every server accepts. Another key gets 401, another model name 404.
 const (
-	Key   = "sk-test-0123456789abcdef"
-	Model = "test-model-1"
+	Key    = "sk-test-0123456789abcdef"
+	Model  = "test-model-1"
+	Second = "test-model-2"
 )
 
 // Reply is one response of a [Server]: a reply, or a failure if Status is set.
@@ -187,7 +188,7 @@ func (s *Server) refusal(r *http.Request, req Request) (status int, kind string,
 	if err != nil {
 		return http.StatusBadRequest, "", err
 	}
-	if name != Model {
+	if name != Model && name != Second {
 		return http.StatusNotFound, "", fmt.Errorf("model: %s", name)
 	}
 	return 0, "", nil

@@ -46,6 +46,25 @@ func checkTool(seen map[string]bool, i int, name string, schema json.RawMessage)
 	return nil
 }
 
+// checkFormat rejects formats of replies that providers with strict schemas
+// reject: every object must list all its properties as required and allow no
+// others.
+func checkFormat(kind string, schema json.RawMessage) error {
+	var s struct {
+		Type       string                     `json:"type"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+		Additional *bool                      `json:"additionalProperties"`
+	}
+	if kind != "json_schema" {
+		return fmt.Errorf("type: %q is not json_schema", kind)
+	}
+	if err := json.Unmarshal(schema, &s); err != nil || s.Type != "object" || s.Additional == nil || *s.Additional || len(s.Required) != len(s.Properties) {
+		return errors.New("schema: 'additionalProperties' is required to be supplied and to be false, and 'required' must include every key in properties")
+	}
+	return nil
+}
+
 func checkImage(mediaType, data string) error {
 	switch mediaType {
 	case "image/png", "image/jpeg", "image/gif", "image/webp":

@@ -187,6 +187,15 @@ func runReplies(t *testing.T, open opener) {
 			t.Error("foreign reasoning was sent")
 		}
 	})
+	t.Run("ASchemaForTheReply", func(t *testing.T) {
+		s, m := open(t, Reply{Text: `{"title":"x"}`})
+		req := ask("give it a title")
+		req.Tools, req.Schema = nil, json.RawMessage(`{"type":"object","properties":{"title":{"type":"string"}},"required":["title"],"additionalProperties":false}`)
+		replied(t, m, req)
+		if body := string(s.Requests()[0].Body); !strings.Contains(body, `"additionalProperties":false`) {
+			t.Errorf("the schema was not sent: %s", body)
+		}
+	})
 	t.Run("ImagesOfTheUserAndOfTools", func(t *testing.T) {
 		s, m := open(t, Reply{Calls: []Call{{Name: "Read", Args: `{"path":"a.gif"}`}}}, Reply{Text: "a pixel"})
 		req := ask("what is this?")

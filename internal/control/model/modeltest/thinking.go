@@ -45,6 +45,22 @@ func runThinking(t *testing.T, p Provider, open opener) {
 			t.Errorf("refused: %q", refused)
 		}
 	})
+	t.Run("ReasoningOfAnotherModelIsLeftOut", func(t *testing.T) {
+		_, m := open(t, Reply{Thinking: "foreign thought", Calls: []Call{{Name: "Read", Args: `{"path":"a"}`}}})
+		req := ask("read a")
+		said := stored(t, replied(t, m, req).reply.Message)
+		for i := range said.Blocks {
+			if b := said.Blocks[i].Thinking; b != nil {
+				b.Model = "another-model"
+			}
+		}
+		s, m := open(t, Reply{Text: "ok"}) // a server that has issued no reasoning
+		req.Messages = append(req.Messages, said, answers(said, "text", false))
+		replied(t, m, req)
+		if refused := s.Refusals(); len(refused) > 0 || strings.Contains(string(s.Requests()[0].Body), "foreign") {
+			t.Errorf("reasoning of another model was sent; refused: %q", refused)
+		}
+	})
 	// A turn with several calls, each after some reasoning, a question of the
 	// user, and a second turn. Clients give the calls their own ids.
 	t.Run("Conversation", func(t *testing.T) {

@@ -21,7 +21,7 @@ const chatProvider = "openai-chat"
 // Stream implements [model.Model].
 func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(chatProvider, req)
+		req, err := req.Cache.Prepare(chatProvider, c.cfg.Name, req)
 		var body chatBody
 		var encoded model.Splice
 		if err == nil {
@@ -31,7 +31,7 @@ func (c *chat) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Ev
 			yield(model.Event{}, err)
 			return
 		}
-		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, req), begun: map[int64]startedCall{}}
+		d := &chatDecoder{assembly: model.NewAssembly(chatProvider, c.cfg.Name, req), begun: map[int64]startedCall{}}
 		c.post(ctx, "/chat/completions", body, encoded, d, yield)
 	}
 }

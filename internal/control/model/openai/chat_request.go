@@ -18,10 +18,23 @@ type chatBody struct {
 	MaxTokens           int               `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int               `json:"max_completion_tokens,omitempty"`
 	ReasoningEffort     string            `json:"reasoning_effort,omitempty"`
+	Parallel            *bool             `json:"parallel_tool_calls,omitempty"`
+	Format              *chatFormat       `json:"response_format,omitempty"`
 	Stream              bool              `json:"stream"`
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+}
+
+type chatFormat struct {
+	Type   string     `json:"type"`
+	Schema chatSchema `json:"json_schema"`
+}
+
+type chatSchema struct {
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+	Strict bool            `json:"strict"`
 }
 
 // chatMessage is a message. Content is a string or a list of parts.
@@ -65,7 +78,10 @@ type chatTool struct {
 // chatRequest returns the body of a request; the Splice has what is already
 // encoded.
 func chatRequest(cfg Config, req model.Request) (chatBody, model.Splice, error) {
-	b := chatBody{Model: cfg.Name, ReasoningEffort: cfg.Effort, Stream: true}
+	b := chatBody{Model: cfg.Name, ReasoningEffort: cfg.Effort, Parallel: cfg.serial(req), Stream: true}
+	if cfg.Schema && req.Schema != nil {
+		b.Format = &chatFormat{"json_schema", chatSchema{schemaName, req.Schema, true}}
+	}
 	b.StreamOptions.IncludeUsage = true
 	// Only OpenAI's own API knows the newer field name, and its newer models
 	// accept no other.

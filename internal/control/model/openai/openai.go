@@ -40,6 +40,9 @@ type Config struct {
 	// reason.
 	Effort string
 
+	Serial bool // at most one call in a reply
+	Schema bool // the API enforces [model.Request.Schema] for this model
+
 	Client *http.Client // nil is a client with Aloft's timeouts
 }
 
@@ -63,6 +66,18 @@ type client struct {
 	cfg  Config
 	wire *model.Wire
 	base string // prefix of URLs, without a trailing slash
+}
+
+// schemaName is the name that the APIs require for a schema.
+const schemaName = "reply"
+
+// serial returns the value of parallel_tool_calls, which models without tools
+// reject.
+func (c Config) serial(req model.Request) *bool {
+	if !c.Serial || len(req.Tools) == 0 {
+		return nil
+	}
+	return new(bool)
 }
 
 // usage splits the input tokens, which in OpenAI's counts include the cached

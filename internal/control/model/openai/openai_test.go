@@ -10,7 +10,7 @@ import (
 
 func open(api openai.API) func(testing.TB, string, string, string) model.Model {
 	return func(t testing.TB, url, key, name string) model.Model {
-		m, err := openai.New(openai.Config{Name: name, API: api, BaseURL: url, Key: key, Effort: "low"})
+		m, err := openai.New(openai.Config{Name: name, API: api, BaseURL: url, Key: key, Effort: "low", Schema: true, Serial: true})
 		if err != nil {
 			t.Fatal(err)
 		}

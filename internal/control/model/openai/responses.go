@@ -16,7 +16,7 @@ type response struct{ client }
 // Stream implements [model.Model].
 func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		req, err := req.Cache.Prepare(provider, req)
+		req, err := req.Cache.Prepare(provider, r.cfg.Name, req)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
@@ -27,7 +27,7 @@ func (r *response) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 				yield(model.Event{}, err)
 				return
 			}
-			r.post(ctx, "/responses", body, encoded, &responseDecoder{assembly: model.NewAssembly(provider, req)}, yield)
+			r.post(ctx, "/responses", body, encoded, &responseDecoder{assembly: model.NewAssembly(provider, r.cfg.Name, req)}, yield)
 		}
 		again := false
 		ask(req, func(e model.Event, err error) bool {

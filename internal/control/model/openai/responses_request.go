@@ -19,7 +19,20 @@ type responseBody struct {
 	Reasoning       *responseReasoning `json:"reasoning,omitempty"`
 	Include         []string           `json:"include,omitempty"`
 	Store           bool               `json:"store"`
+	Parallel        *bool              `json:"parallel_tool_calls,omitempty"`
+	Text            *responseText      `json:"text,omitempty"`
 	Stream          bool               `json:"stream"`
+}
+
+type responseText struct {
+	Format responseFormat `json:"format"`
+}
+
+type responseFormat struct {
+	Type   string          `json:"type"`
+	Name   string          `json:"name"`
+	Schema json.RawMessage `json:"schema"`
+	Strict bool            `json:"strict"`
 }
 
 type responseReasoning struct {
@@ -62,9 +75,12 @@ type responsePart struct {
 // encoded. Nothing is stored at the provider, so reasoning is requested in
 // encrypted form and sent back, which lets it continue over several replies.
 func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
-	b := responseBody{Model: cfg.Name, Stream: true, Input: []json.RawMessage{model.MessagesMark.JSON()}}
+	b := responseBody{Model: cfg.Name, Stream: true, Parallel: cfg.serial(req), Input: []json.RawMessage{model.MessagesMark.JSON()}}
 	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // models that do not reason reject this field
 		b.Include = []string{"reasoning.encrypted_content"}
+	}
+	if cfg.Schema && req.Schema != nil {
+		b.Text = &responseText{responseFormat{"json_schema", schemaName, req.Schema, true}}
 	}
 	if cfg.Effort != "" {
 		b.Reasoning = &responseReasoning{cfg.Effort, "auto"}

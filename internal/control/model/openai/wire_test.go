@@ -49,7 +49,7 @@ func toolCall(id, name, args string) conversation.Block {
 }
 
 func thought(text string) conversation.Block {
-	return conversation.Block{Thinking: &conversation.Thinking{Text: text, Provider: "openai-chat"}}
+	return conversation.Block{Thinking: &conversation.Thinking{Text: text, Provider: "openai-chat", Model: modeltest.Model}}
 }
 
 func said(blocks ...conversation.Block) conversation.Message {
@@ -73,7 +73,7 @@ func TestPublishedStreams(t *testing.T) {
 			Message: said(thought("Hm."), toolCall("made", "Read", `{"path":"a"}`)),
 			Stop:    model.StopCalls}},
 		{"responses.sse", openai.Responses, model.Reply{
-			Message: said(conversation.Block{Thinking: &conversation.Thinking{Text: "One.\n\nTwo.", Provider: "openai",
+			Message: said(conversation.Block{Thinking: &conversation.Thinking{Text: "One.\n\nTwo.", Provider: "openai", Model: modeltest.Model,
 				Opaque: `{"id":"rs_67cb","encrypted":"gAAAAABo","summary":["One.","Two."]}`}},
 				conversation.Block{Text: "Hi"}, toolCall("call_bzDnCYJf0ffpdnpJMXKq", "get_weather", `{"location":"Paris"}`)),
 			Stop: model.StopCalls, Usage: conversation.Usage{Input: 44, Output: 20, CacheRead: 256}}},

@@ -120,7 +120,7 @@ func (p *player) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 			yield(model.Event{}, context.Cause(ctx))
 			return
 		}
-		if _, err := req.Cache.Prepare(provider, req); err != nil {
+		if _, err := req.Cache.Prepare(provider, "", req); err != nil {
 			yield(model.Event{}, err)
 			return
 		}

@@ -1,0 +1,76 @@
+package loop
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+//go:embed prompts/title.md
+var titleWords string
+
+// titleSchema is the format of the model's reply.
+const titleSchema = `{"type":"object","properties":{"title":{"type":"string"}},"required":["title"],"additionalProperties":false}`
+
+// Limits of a request for a title.
+const (
+	maxTitleTask = 4_000 // bytes of the prompt that the model sees
+	titleReply   = 256   // tokens
+	titleWithin  = 30 * time.Second
+)
+
+// startTitle asks the fast model for the agent's title while the first run
+// works. The returned function waits for that, and stops it if ctx ends. Without
+// a fast model, the agent is named by the first words of its prompt.
+func (l *Loop) startTitle(ctx context.Context) (wait func()) {
+	s := l.rec.snapshot()
+	if l.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {
+		return func() {}
+	}
+	c := l.own.fastModel("title")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := l.title(ctx, c, s.Asked[0]); err != nil && ctx.Err() == nil {
+			l.Logger.Warn("the agent has no title", "error", err)
+		}
+	}()
+	return func() { <-done }
+}
+
+// title asks c once for a title and journals it.
+func (l *Loop) title(ctx context.Context, c answerer, prompt string) error {
+	ctx, stop := context.WithTimeout(ctx, titleWithin)
+	defer stop()
+	text, used, err := c.answer(ctx, model.Request{
+		System: titleWords, Messages: []conversation.Message{conversation.Text(conversation.User, cut(prompt, maxTitleTask))},
+		MaxTokens: titleReply, Schema: json.RawMessage(titleSchema),
+	})
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Title string `json:"title"`
+	}
+	if err := readAnswer(text, &in); err != nil || strings.TrimSpace(in.Title) == "" {
+		return errors.New("the model's reply is not a title")
+	}
+	return l.rec.record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used})
+}
+
+// readAnswer decodes a model's reply that has to be one JSON object. Models
+// whose provider cannot enforce that may put it into a block of code.
+func readAnswer(text string, to any) error {
+	text = strings.TrimSpace(text)
+	if inner, ok := strings.CutPrefix(text, "```json"); ok {
+		text = strings.TrimSpace(strings.TrimSuffix(inner, "```"))
+	}
+	return json.Unmarshal([]byte(text), to)
+}

@@ -1,0 +1,92 @@
+package loop_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/tool"
+)
+
+func TestTitle(t *testing.T) {
+	for _, c := range []struct {
+		name, reply, want string
+		titled            int
+	}{
+		{"JSON", `{"title": "Mend the parser"}`, "Mend the parser", 1},
+		{"InABlockOfCode", "```json\n{\"title\": \"Mend the parser\"}\n```", "Mend the parser", 1},
+		{"TooLong", `{"title": "` + strings.Repeat("word ", 50) + `"}`, strings.TrimSpace(strings.Repeat("word ", 6)), 1},
+		{"NotATitle", "I will mend it.", "test", 0},
+		{"Empty", `{"title": " "}`, "test", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.model.steps = []step{say("done")}
+			fast := &answers{steps: []step{say(c.reply)}}
+			r.change = func(cfg *loop.Config) {
+				cfg.Fast, cfg.Named = "fast", named(map[string]*answers{"fast": fast})
+			}
+			run := r.work(t.Context())
+			a, err := r.store.Agent(t.Context(), r.id)
+			if err != nil || a.Name != c.want || run.Result != "done" {
+				t.Errorf("the agent's name is %q, want %q; %+v, %v", a.Name, c.want, run, err)
+			}
+			titled := bodies[*agent.Titled](r)
+			if len(titled) != c.titled || len(fast.requests) != 1 || !strings.Contains(fast.requests[0].Messages[0].PlainText(), "mend it") || fast.requests[0].Schema == nil {
+				t.Errorf("titled %d times with %d requests", len(titled), len(fast.requests))
+			}
+			r.model.requests, r.run = nil, agent.NewRunID()
+			r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "more")})
+			r.work(t.Context())
+			if len(fast.requests) != 1 {
+				t.Error("the second run asked for a title")
+			}
+		})
+	}
+}
+
+// TestFastModelSummarizes checks that the fast model writes summaries if its
+// context window is large enough, and that the agent's own model takes over if it
+// fails.
+func TestFastModelSummarizes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		window int
+		fast   step
+		by     string
+	}{
+		{"Enough", 2000, say("a summary of the fast model"), "fast"},
+		{"TooSmall", 1000, nil, "own"},
+		{"Fails", 2000, fail(&model.Error{Reason: model.Unauthorized}), "own"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.info.ContextWindow = 2000
+			r.record(&agent.Titled{Title: "x"})
+			fast := &answers{steps: []step{c.fast}}
+			r.change = func(cfg *loop.Config) {
+				cfg.Fast = "fast"
+				cfg.Named = func(string) (model.Model, model.Info, error) {
+					return fast, model.Info{ID: "fast", ContextWindow: c.window}, nil
+				}
+			}
+			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+				return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // about 600 tokens
+			}
+			r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`)}
+			if c.by == "own" {
+				r.model.steps = append(r.model.steps, say("a summary of the own model"))
+			}
+			r.model.steps = append(r.model.steps, say("done"))
+			r.work(t.Context())
+			compacted := bodies[*agent.Compacted](r)
+			if len(compacted) == 0 || !strings.Contains(compacted[0].Summary, "a summary of the "+c.by+" model") {
+				t.Errorf("compacted %+v", compacted)
+			}
+		})
+	}
+}
