@@ -40,6 +40,7 @@ type database interface {
 	store.Replies
 	store.Inbox
 	store.PullWatches
+	store.Topics
 	ServerID() string
 	Close() error
 }

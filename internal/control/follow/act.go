@@ -95,7 +95,7 @@ func (d *Desk) news(ctx context.Context, s snapshot, h history, heard *agent.Pul
 		}
 		reason, asked := why[c.Author]
 		if !asked {
-			if reason, err = d.outsider(ctx, s.forge, s.repo, c.Author); err != nil {
+			if reason, err = forge.Outsider(ctx, s.forge, s.repo, c.Author); err != nil {
 				return nil, err
 			}
 			why[c.Author] = reason

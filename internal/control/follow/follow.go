@@ -26,7 +26,6 @@ import (
 	"aloft/internal/control/forge"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
-	"aloft/internal/fault"
 )
 
 // Store is the part of the store that a desk uses.
@@ -102,7 +101,7 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 		if c.Bot {
 			return inbound.Ignored(fmt.Sprintf("%s is a bot", c.Actor))
 		}
-		if why, err := d.outsider(ctx, f, r, c.Actor); err != nil {
+		if why, err := forge.Outsider(ctx, f, r, c.Actor); err != nil {
 			return err
 		} else if why != "" {
 			return inbound.Ignored(why)
@@ -127,31 +126,4 @@ func isAbout(c inbound.Change, w store.PullWatch) bool {
 		return w.Branch == c.Branch
 	}
 	return true
-}
-
-// outsider returns why comments of the user are ignored, or "" if they are not.
-func (d *Desk) outsider(ctx context.Context, f forge.Forge, r forge.Repo, user string) (string, error) {
-	if isBot(user) {
-		return fmt.Sprintf("%s is a bot", user), nil
-	}
-	a, ok := f.(forge.Access)
-	if !ok {
-		return fmt.Sprintf("%s does not tell who may write to %s", r.Host, r.Path), nil
-	}
-	may, err := a.MayWrite(ctx, r, user)
-	switch {
-	case fault.Is(err, fault.KindDenied):
-		return fmt.Sprintf("the server's token may not see whether %s may write to %s", user, r.Path), nil
-	case err != nil:
-		return "", err
-	case !may:
-		return fmt.Sprintf("%s may not write to %s", user, r.Path), nil
-	}
-	return "", nil
-}
-
-// isBot reports whether the login is that of a bot: of a GitHub App, or of a
-// project or group access token of GitLab.
-func isBot(user string) bool {
-	return strings.HasSuffix(user, "[bot]") || (strings.HasPrefix(user, "project_") || strings.HasPrefix(user, "group_")) && strings.Contains(user, "_bot")
 }

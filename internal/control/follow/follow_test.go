@@ -273,7 +273,7 @@ func TestWhoIsIgnored(t *testing.T) {
 		}
 	}
 	w.forge.Fail(fault.Denied("no").Named(forge.CodeDenied))
-	if why, err := w.desk.outsider(t.Context(), w.forge, w.repo, "ada"); err != nil || !strings.Contains(why, "may not see") {
+	if why, err := forge.Outsider(t.Context(), w.forge, w.repo, "ada"); err != nil || !strings.Contains(why, "may not see") {
 		t.Errorf("a token that may not ask: %q, %v", why, err)
 	}
 	w.forge.Say(w.repo, 1, "ada", "Do it, please.")

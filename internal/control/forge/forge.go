@@ -41,8 +41,8 @@ import (
 )
 
 // A Forge is a code host, as seen by one configuration. Its methods are safe
-// for concurrent use. A host may also implement [Discussion], [Reviewing],
-// [Reviewed], [Logged], [Access], [Merger], [Examining] and [Listing]; Aloft's
+// for concurrent use. A host may also implement [Discussion], [Issues],
+// [Reviewing], [Reviewed], [Logged], [Access], [Merger], [Examining] and [Listing]; Aloft's
 // own all do.
 type Forge interface {
 	// Open opens the pull request, or returns the existing open one from the head
@@ -94,6 +94,7 @@ type Merger interface {
 type Host interface {
 	Forge
 	Discussion
+	Issues
 	Reviewing
 	Reviewed
 	Logged

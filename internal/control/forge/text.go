@@ -106,3 +106,20 @@ func ByName(all []Check) []Check {
 	slices.SortStableFunc(all, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
+
+// Quote writes the text with "> " before each line, which the text cannot
+// forge.
+func Quote(b *strings.Builder, text string) {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r' || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\v' || r == '\f':
+			return '\n'
+		case r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, strings.ReplaceAll(text, "\r\n", "\n"))
+	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
+		b.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
+	}
+}

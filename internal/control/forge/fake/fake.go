@@ -38,6 +38,7 @@ type repo struct {
 	pulls    []*pull
 	checks   map[string][]forge.Check // by commit
 	logs     map[string]string        // by LogID
+	issues   []*issue
 }
 
 type pull struct {

@@ -25,8 +25,10 @@ func TestFake(t *testing.T) {
 			SubmitReview: func(_ testing.TB, number int, verdict forge.ReviewVerdict, body string) {
 				f.SubmitReview(r, number, "ada", verdict, body)
 			},
-			SetLog: func(_ testing.TB, commit, name, log string) { f.SetLog(r, commit+" "+name, log) },
-			Say:    func(_ testing.TB, number int, body string) { f.Say(r, number, "ada", body) },
+			SetLog:     func(_ testing.TB, commit, name, log string) { f.SetLog(r, commit+" "+name, log) },
+			Say:        func(_ testing.TB, number int, body string) { f.Say(r, number, "ada", body) },
+			OpenIssue:  func(_ testing.TB, title, body string) int { return f.OpenIssue(r, "ada", title, body) },
+			SayAtIssue: func(_ testing.TB, number int, body string) { f.SayAtIssue(r, number, "ada", body) },
 		}
 	})
 }

@@ -117,17 +117,23 @@ func gitea(s *Server) {
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since before", func(c *call) (any, error) {
 		all := []map[string]any{} // not paginated
-		for _, v := range s.Fake.Plain(c.repo, c.number) {
+		said, err := c.plain()
+		for _, v := range said {
 			all = append(all, giteaComment(v))
 		}
-		return all, nil
+		return all, err
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
 		v, err := in[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}
-		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
+		said, err := c.say(v.Body)
+		return giteaComment(said), err
+	})
+	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
+	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
+		said, err := c.edit()
 		return giteaComment(said), err
 	})
 	giteaReviews(s)

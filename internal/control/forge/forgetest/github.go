@@ -139,18 +139,24 @@ func gitHub(s *Server) {
 		return paged{"statuses", statuses, map[string]any{"state": "pending", "total_count": len(statuses), "sha": c.PathValue("ref")}}, err
 	})
 	s.route("GET /repos/{owner}/{repo}/issues/{number}/comments", "since", func(c *call) (any, error) {
+		said, err := c.plain()
 		all := []any{}
-		for _, v := range s.Fake.Plain(c.repo, c.number) {
+		for _, v := range said {
 			all = append(all, gitHubComment(v))
 		}
-		return all, nil
+		return all, err
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
 		v, err := in[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}
-		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
+		said, err := c.say(v.Body)
+		return gitHubComment(said), err
+	})
+	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
+	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
+		said, err := c.edit()
 		return gitHubComment(said), err
 	})
 	gitHubReviews(s)

@@ -182,6 +182,7 @@ func gitLab(s *Server) {
 		said, err := s.Fake.Comment(c.Context(), c.repo, c.number, v.Body)
 		return gitLabNote(said), err
 	})
+	gitLabIssues(s)
 	gitLabReviews(s)
 }
 

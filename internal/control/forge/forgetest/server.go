@@ -81,7 +81,9 @@ func (s *Server) Host(t testing.TB, with func(t testing.TB, s *Server, token str
 		Check: func(_ testing.TB, commit, name string, state forge.CheckState) {
 			s.Fake.SetCheck(s.Repo, commit, forge.Check{Name: name, State: state, LogID: commit + " " + name})
 		},
-		Say: func(_ testing.TB, number int, body string) { s.Fake.Say(s.Repo, number, "ada", body) },
+		Say:        func(_ testing.TB, number int, body string) { s.Fake.Say(s.Repo, number, "ada", body) },
+		OpenIssue:  func(_ testing.TB, title, body string) int { return s.Fake.OpenIssue(s.Repo, "ada", title, body) },
+		SayAtIssue: func(_ testing.TB, number int, body string) { s.Fake.SayAtIssue(s.Repo, number, "ada", body) },
 		SayOn: func(_ testing.TB, number int, path string, line int, body string) {
 			s.Fake.SayOn(s.Repo, number, "ada", path, line, body)
 		},
@@ -230,7 +232,7 @@ func (s *Server) answer(c *call, params []string, answer func(c *call) (any, err
 	}
 	if n := c.PathValue("number"); n != "" {
 		var err error
-		if c.number, err = strconv.Atoi(n); err != nil || c.number < 1 || c.number > len(s.Fake.PullRequests(c.repo)) {
+		if c.number, err = strconv.Atoi(n); err != nil || c.number < 1 || c.number > len(s.Fake.PullRequests(c.repo)) && !c.onIssue() {
 			return nil, refuse(http.StatusNotFound, "Not Found")
 		}
 	}

@@ -25,6 +25,10 @@ type Host struct {
 	Check func(t testing.TB, commit, name string, s forge.CheckState)
 	// Say adds a comment by another user.
 	Say func(t testing.TB, number int, body string)
+	// OpenIssue opens an issue as another user, and returns its number.
+	OpenIssue func(t testing.TB, title, body string) int
+	// SayAtIssue adds a comment by another user to an issue.
+	SayAtIssue func(t testing.TB, number int, body string)
 	// SayOn adds a thread by another user about a line of a file.
 	SayOn func(t testing.TB, number int, path string, line int, body string)
 	// SubmitReview adds a review by another user.
@@ -48,7 +52,7 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 	for name, test := range map[string]func(*testing.T, Host){
 		"OpenAgainGivesTheSame": openAgain, "OpenAfterCloseOpensAnother": openAfterClose, "DraftsAndLongTexts": texts,
 		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks, "ManyChecks": manyChecks,
-		"Discussion": discussion, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
+		"Discussion": discussion, "Issues": issues, "PullRequestIsNoIssue": pullIsNoIssue, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
 		"ManyOpenAtOnce": atOnce, "Repositories": repositories, "Threads": threads, "ThreadsOfOthers": threadsOfOthers, "Reviews": reviews,
 		"MayWrite": mayWrite, "Logs": logs,

@@ -228,6 +228,7 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 		}
 		return f
 	}
+	opened := 0
 	return forgetest.Host{
 		Forge: at(t, g.bot), Repo: forge.Repo{Host: u.Host, Path: "bot/" + name}, Reviewer: "ada", Token: at, NoReply: true,
 		Push: func(t testing.TB, branch string) string {
@@ -249,6 +250,14 @@ func (g *giteaServer) host(t *testing.T, name string) forgetest.Host {
 			g.api(t, g.ada, http.MethodPost, "/repos/bot/"+name+"/statuses/"+commit, map[string]any{"context": name2, "state": string(s), "target_url": "https://ci.test/1"})
 		},
 		Say: func(t testing.TB, number int, body string) {
+			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues/%d/comments", name, number), map[string]any{"body": body})
+		},
+		OpenIssue: func(t testing.TB, title, body string) int {
+			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues", name), map[string]any{"title": title, "body": body})
+			opened++
+			return opened // the repository has nothing else
+		},
+		SayAtIssue: func(t testing.TB, number int, body string) {
 			g.api(t, g.ada, http.MethodPost, fmt.Sprintf("/repos/bot/%s/issues/%d/comments", name, number), map[string]any{"body": body})
 		},
 		SayOn: func(t testing.TB, number int, path string, line int, body string) {

@@ -31,6 +31,7 @@ type Store interface {
 	store.Replies
 	store.Inbox
 	store.PullWatches
+	store.Topics
 }
 
 // Run runs the suite against empty stores that open creates.
@@ -54,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"Replies", replyTests},
 		{"Inbox", inboundTests},
 		{"PullWatches", pullWatchTests},
+		{"Topics", topicTests},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, tt := range part.tests {

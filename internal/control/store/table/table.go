@@ -38,6 +38,7 @@ const (
 	environments = "environments"
 	inbound      = "inbound"
 	pulls        = "pulls"
+	topics       = "topics"
 	secrets      = "secrets"
 	snapshots    = "snapshots"
 	alone        = "" // a single statement, which is atomic anyway
@@ -69,6 +70,7 @@ var (
 	_ store.Replies      = (*Store)(nil)
 	_ store.Inbox        = (*Store)(nil)
 	_ store.PullWatches  = (*Store)(nil)
+	_ store.Topics       = (*Store)(nil)
 )
 
 // New returns the tables of a database. Reads use read. The database must tell

@@ -78,6 +78,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.claimInboundStmt, err = db.PrepareContext(ctx, claimInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimInbound: %w", err)
 	}
+	if q.claimTopicStmt, err = db.PrepareContext(ctx, claimTopic); err != nil {
+		return nil, fmt.Errorf("error preparing query ClaimTopic: %w", err)
+	}
 	if q.claimWatchStmt, err = db.PrepareContext(ctx, claimWatch); err != nil {
 		return nil, fmt.Errorf("error preparing query ClaimWatch: %w", err)
 	}
@@ -174,6 +177,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.dueInboundStmt, err = db.PrepareContext(ctx, dueInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query DueInbound: %w", err)
 	}
+	if q.dueTopicsStmt, err = db.PrepareContext(ctx, dueTopics); err != nil {
+		return nil, fmt.Errorf("error preparing query DueTopics: %w", err)
+	}
 	if q.dueWatchesStmt, err = db.PrepareContext(ctx, dueWatches); err != nil {
 		return nil, fmt.Errorf("error preparing query DueWatches: %w", err)
 	}
@@ -233,6 +239,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getSnapshotStmt, err = db.PrepareContext(ctx, getSnapshot); err != nil {
 		return nil, fmt.Errorf("error preparing query GetSnapshot: %w", err)
+	}
+	if q.getTopicStmt, err = db.PrepareContext(ctx, getTopic); err != nil {
+		return nil, fmt.Errorf("error preparing query GetTopic: %w", err)
 	}
 	if q.getUserStmt, err = db.PrepareContext(ctx, getUser); err != nil {
 		return nil, fmt.Errorf("error preparing query GetUser: %w", err)
@@ -342,6 +351,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putSecretStmt, err = db.PrepareContext(ctx, putSecret); err != nil {
 		return nil, fmt.Errorf("error preparing query PutSecret: %w", err)
 	}
+	if q.putTopicStmt, err = db.PrepareContext(ctx, putTopic); err != nil {
+		return nil, fmt.Errorf("error preparing query PutTopic: %w", err)
+	}
 	if q.putWatchStmt, err = db.PrepareContext(ctx, putWatch); err != nil {
 		return nil, fmt.Errorf("error preparing query PutWatch: %w", err)
 	}
@@ -356,6 +368,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.releaseInboundStmt, err = db.PrepareContext(ctx, releaseInbound); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseInbound: %w", err)
+	}
+	if q.releaseTopicsStmt, err = db.PrepareContext(ctx, releaseTopics); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseTopics: %w", err)
 	}
 	if q.releaseWatchesStmt, err = db.PrepareContext(ctx, releaseWatches); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseWatches: %w", err)
@@ -374,6 +389,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.takeLinkStmt, err = db.PrepareContext(ctx, takeLink); err != nil {
 		return nil, fmt.Errorf("error preparing query TakeLink: %w", err)
+	}
+	if q.tellTopicStmt, err = db.PrepareContext(ctx, tellTopic); err != nil {
+		return nil, fmt.Errorf("error preparing query TellTopic: %w", err)
 	}
 	if q.tellWatchStmt, err = db.PrepareContext(ctx, tellWatch); err != nil {
 		return nil, fmt.Errorf("error preparing query TellWatch: %w", err)
@@ -489,6 +507,11 @@ func (q *Queries) Close() error {
 	if q.claimInboundStmt != nil {
 		if cerr := q.claimInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing claimInboundStmt: %w", cerr)
+		}
+	}
+	if q.claimTopicStmt != nil {
+		if cerr := q.claimTopicStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing claimTopicStmt: %w", cerr)
 		}
 	}
 	if q.claimWatchStmt != nil {
@@ -651,6 +674,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing dueInboundStmt: %w", cerr)
 		}
 	}
+	if q.dueTopicsStmt != nil {
+		if cerr := q.dueTopicsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing dueTopicsStmt: %w", cerr)
+		}
+	}
 	if q.dueWatchesStmt != nil {
 		if cerr := q.dueWatchesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing dueWatchesStmt: %w", cerr)
@@ -749,6 +777,11 @@ func (q *Queries) Close() error {
 	if q.getSnapshotStmt != nil {
 		if cerr := q.getSnapshotStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getSnapshotStmt: %w", cerr)
+		}
+	}
+	if q.getTopicStmt != nil {
+		if cerr := q.getTopicStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getTopicStmt: %w", cerr)
 		}
 	}
 	if q.getUserStmt != nil {
@@ -931,6 +964,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putSecretStmt: %w", cerr)
 		}
 	}
+	if q.putTopicStmt != nil {
+		if cerr := q.putTopicStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing putTopicStmt: %w", cerr)
+		}
+	}
 	if q.putWatchStmt != nil {
 		if cerr := q.putWatchStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing putWatchStmt: %w", cerr)
@@ -954,6 +992,11 @@ func (q *Queries) Close() error {
 	if q.releaseInboundStmt != nil {
 		if cerr := q.releaseInboundStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing releaseInboundStmt: %w", cerr)
+		}
+	}
+	if q.releaseTopicsStmt != nil {
+		if cerr := q.releaseTopicsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseTopicsStmt: %w", cerr)
 		}
 	}
 	if q.releaseWatchesStmt != nil {
@@ -984,6 +1027,11 @@ func (q *Queries) Close() error {
 	if q.takeLinkStmt != nil {
 		if cerr := q.takeLinkStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing takeLinkStmt: %w", cerr)
+		}
+	}
+	if q.tellTopicStmt != nil {
+		if cerr := q.tellTopicStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing tellTopicStmt: %w", cerr)
 		}
 	}
 	if q.tellWatchStmt != nil {
@@ -1078,6 +1126,7 @@ type Queries struct {
 	allSnapshotsStmt              *sql.Stmt
 	claimDeliveryStmt             *sql.Stmt
 	claimInboundStmt              *sql.Stmt
+	claimTopicStmt                *sql.Stmt
 	claimWatchStmt                *sql.Stmt
 	countAgentsOfUserStmt         *sql.Stmt
 	countAgentsOnLayerStmt        *sql.Stmt
@@ -1110,6 +1159,7 @@ type Queries struct {
 	deleteWatchesStmt             *sql.Stmt
 	dueDeliveriesStmt             *sql.Stmt
 	dueInboundStmt                *sql.Stmt
+	dueTopicsStmt                 *sql.Stmt
 	dueWatchesStmt                *sql.Stmt
 	externalIDStmt                *sql.Stmt
 	findAgentsStmt                *sql.Stmt
@@ -1130,6 +1180,7 @@ type Queries struct {
 	getRunStmt                    *sql.Stmt
 	getSecretStmt                 *sql.Stmt
 	getSnapshotStmt               *sql.Stmt
+	getTopicStmt                  *sql.Stmt
 	getUserStmt                   *sql.Stmt
 	getUserByEmailStmt            *sql.Stmt
 	hasInboundStmt                *sql.Stmt
@@ -1166,17 +1217,20 @@ type Queries struct {
 	putRuleStmt                   *sql.Stmt
 	putRunStmt                    *sql.Stmt
 	putSecretStmt                 *sql.Stmt
+	putTopicStmt                  *sql.Stmt
 	putWatchStmt                  *sql.Stmt
 	readEventsStmt                *sql.Stmt
 	redeliverStmt                 *sql.Stmt
 	releaseDeliveriesStmt         *sql.Stmt
 	releaseInboundStmt            *sql.Stmt
+	releaseTopicsStmt             *sql.Stmt
 	releaseWatchesStmt            *sql.Stmt
 	replayInboundStmt             *sql.Stmt
 	resealSecretStmt              *sql.Stmt
 	secretsAfterStmt              *sql.Stmt
 	sumUsageStmt                  *sql.Stmt
 	takeLinkStmt                  *sql.Stmt
+	tellTopicStmt                 *sql.Stmt
 	tellWatchStmt                 *sql.Stmt
 	touchAgentStmt                *sql.Stmt
 	touchRunStmt                  *sql.Stmt
@@ -1208,6 +1262,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		allSnapshotsStmt:              q.allSnapshotsStmt,
 		claimDeliveryStmt:             q.claimDeliveryStmt,
 		claimInboundStmt:              q.claimInboundStmt,
+		claimTopicStmt:                q.claimTopicStmt,
 		claimWatchStmt:                q.claimWatchStmt,
 		countAgentsOfUserStmt:         q.countAgentsOfUserStmt,
 		countAgentsOnLayerStmt:        q.countAgentsOnLayerStmt,
@@ -1240,6 +1295,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteWatchesStmt:             q.deleteWatchesStmt,
 		dueDeliveriesStmt:             q.dueDeliveriesStmt,
 		dueInboundStmt:                q.dueInboundStmt,
+		dueTopicsStmt:                 q.dueTopicsStmt,
 		dueWatchesStmt:                q.dueWatchesStmt,
 		externalIDStmt:                q.externalIDStmt,
 		findAgentsStmt:                q.findAgentsStmt,
@@ -1260,6 +1316,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getRunStmt:                    q.getRunStmt,
 		getSecretStmt:                 q.getSecretStmt,
 		getSnapshotStmt:               q.getSnapshotStmt,
+		getTopicStmt:                  q.getTopicStmt,
 		getUserStmt:                   q.getUserStmt,
 		getUserByEmailStmt:            q.getUserByEmailStmt,
 		hasInboundStmt:                q.hasInboundStmt,
@@ -1296,17 +1353,20 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		putRuleStmt:                   q.putRuleStmt,
 		putRunStmt:                    q.putRunStmt,
 		putSecretStmt:                 q.putSecretStmt,
+		putTopicStmt:                  q.putTopicStmt,
 		putWatchStmt:                  q.putWatchStmt,
 		readEventsStmt:                q.readEventsStmt,
 		redeliverStmt:                 q.redeliverStmt,
 		releaseDeliveriesStmt:         q.releaseDeliveriesStmt,
 		releaseInboundStmt:            q.releaseInboundStmt,
+		releaseTopicsStmt:             q.releaseTopicsStmt,
 		releaseWatchesStmt:            q.releaseWatchesStmt,
 		replayInboundStmt:             q.replayInboundStmt,
 		resealSecretStmt:              q.resealSecretStmt,
 		secretsAfterStmt:              q.secretsAfterStmt,
 		sumUsageStmt:                  q.sumUsageStmt,
 		takeLinkStmt:                  q.takeLinkStmt,
+		tellTopicStmt:                 q.tellTopicStmt,
 		tellWatchStmt:                 q.tellWatchStmt,
 		touchAgentStmt:                q.touchAgentStmt,
 		touchRunStmt:                  q.touchRunStmt,

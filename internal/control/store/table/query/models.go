@@ -225,6 +225,26 @@ type Snapshot struct {
 	PublishedBy int64
 }
 
+type Topic struct {
+	Repo      string
+	Number    int64
+	Issue     int64
+	RepoUrl   string
+	AgentID   string
+	CommentID string
+	Handled   string
+	Answer    string
+	Shown     string
+	Read      int64
+	News      int64
+	CreatedAt int64
+	DueAt     int64
+	Owner     string
+	Until     int64
+	Attempts  int64
+	Problem   string
+}
+
 type User struct {
 	ID        int64
 	Email     string

@@ -1,0 +1,183 @@
+package forgetest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+// onIssue reports whether the path of the call names an existing issue.
+func (c *call) onIssue() bool {
+	if !strings.Contains(c.URL.Path, "/issues/") {
+		return false
+	}
+	_, err := c.s.Fake.Issue(c.Context(), c.repo, c.number)
+	return err == nil
+}
+
+// plain returns the comments of the call's issue or pull request.
+func (c *call) plain() ([]forge.Comment, error) {
+	if c.onIssue() {
+		return c.s.Fake.IssueComments(c.Context(), c.repo, c.number)
+	}
+	return c.s.Fake.Plain(c.repo, c.number), nil
+}
+
+// say adds a comment to the call's issue or pull request.
+func (c *call) say(body string) (forge.Comment, error) {
+	if c.onIssue() {
+		return c.s.Fake.CommentIssue(c.Context(), c.repo, c.number, body)
+	}
+	return c.s.Fake.Comment(c.Context(), c.repo, c.number, body)
+}
+
+// edit changes the comment of the call's path, on whatever it is.
+func (c *call) edit() (forge.Comment, error) {
+	v, err := in[struct{ Body string }](c)
+	if err != nil {
+		return forge.Comment{}, err
+	}
+	for on, said := range c.s.topics(c) {
+		for _, one := range said {
+			if one.ID == c.PathValue("comment") {
+				one.Body = v.Body
+				return one, c.s.Fake.EditComment(c.Context(), c.repo, on, one.ID, v.Body)
+			}
+		}
+	}
+	return forge.Comment{}, refuse(http.StatusNotFound, "Not Found")
+}
+
+// topics returns the comments of every issue and pull request.
+func (s *Server) topics(c *call) map[forge.Topic][]forge.Comment {
+	all := map[forge.Topic][]forge.Comment{}
+	for _, p := range s.Fake.PullRequests(c.repo) {
+		all[forge.Topic{Number: p.Number}] = s.Fake.Plain(c.repo, p.Number)
+	}
+	for n := firstIssue; ; n++ {
+		said, err := s.Fake.IssueComments(c.Context(), c.repo, n)
+		if err != nil {
+			return all
+		}
+		all[forge.Topic{Number: n, Issue: true}] = said
+	}
+}
+
+// firstIssue is the fake's number of the first issue.
+const firstIssue = 1001
+
+// issueLikeGitHub returns an issue, or a pull request as an issue.
+func (s *Server) issueLikeGitHub(c *call) (any, error) {
+	if !c.onIssue() {
+		p := c.pull()
+		return map[string]any{"number": p.Number, "title": p.Title, "pull_request": map[string]any{"html_url": p.URL}}, nil
+	}
+	v, err := s.Fake.Issue(c.Context(), c.repo, c.number)
+	return map[string]any{"id": 5000 + v.Number, "number": v.Number, "title": v.Title, "body": v.Body, "user": map[string]any{"login": v.Author},
+		"html_url": v.URL, "state": "open", "created_at": v.CreatedAt}, err
+}
+
+func gitLabIssues(s *Server) {
+	s.route("GET /projects/{id}/issues/{number}", "", func(c *call) (any, error) {
+		v, err := s.Fake.Issue(c.Context(), c.repo, c.number)
+		return map[string]any{"id": 5000 + v.Number, "iid": v.Number, "title": v.Title, "description": v.Body, "author": map[string]any{"username": v.Author},
+			"web_url": v.URL, "state": "opened", "confidential": false, "created_at": v.CreatedAt}, err
+	})
+	s.route("GET /projects/{id}/issues/{number}/notes", "sort order_by", func(c *call) (any, error) {
+		said, err := s.Fake.IssueComments(c.Context(), c.repo, c.number)
+		all := []any{}
+		for _, v := range said {
+			all = append(all, gitLabNote(v))
+		}
+		all = append(all, map[string]any{"id": 900, "author": map[string]any{"username": "ada"}, "body": "assigned to @ada", "system": true, "created_at": "2026-01-02T03:04:05.678Z"})
+		if c.URL.Query().Get("sort") != "asc" {
+			slices.Reverse(all)
+		}
+		return all, err
+	})
+	s.route("POST /projects/{id}/issues/{number}/notes", "", func(c *call) (any, error) {
+		v, err := in[struct{ Body string }](c)
+		if err != nil {
+			return nil, err
+		}
+		said, err := s.Fake.CommentIssue(c.Context(), c.repo, c.number, v.Body)
+		return gitLabNote(said), err
+	})
+	edit := func(issue bool) func(c *call) (any, error) {
+		return func(c *call) (any, error) {
+			v, err := in[struct{ Body string }](c)
+			if err != nil {
+				return nil, err
+			}
+			id := c.PathValue("note")
+			return map[string]any{"id": atoi(id), "body": v.Body}, s.Fake.EditComment(c.Context(), c.repo, forge.Topic{Number: c.number, Issue: issue}, id, v.Body)
+		}
+	}
+	s.route("PUT /projects/{id}/issues/{number}/notes/{note}", "", edit(true))
+	s.route("PUT /projects/{id}/merge_requests/{number}/notes/{note}", "", edit(false))
+}
+
+// issues reads an issue and its comments, adds a comment and changes it.
+func issues(t *testing.T, h Host) {
+	f := h.Forge.(forge.Issues)
+	n := h.OpenIssue(t, "The list is\tempty", "It **panics**.")
+	v, err := f.Issue(t.Context(), h.Repo, n)
+	if err != nil || v.Number != n || !strings.HasPrefix(v.Title, "The list is") || strings.Contains(v.Title, "\t") || v.Body != "It **panics**." || v.Author == "" || v.CreatedAt.IsZero() || !strings.HasPrefix(v.URL, "http") {
+		t.Fatalf("issue %+v, %v", v, err)
+	}
+	for i := range 3 {
+		h.SayAtIssue(t, n, fmt.Sprintf("Comment %d.", i))
+	}
+	c, err := f.CommentIssue(t.Context(), h.Repo, n, "Working.")
+	if err != nil || c.ID == "" || c.Body != "Working." || c.Author == "" || c.Author == v.Author || c.CreatedAt.IsZero() {
+		t.Fatalf("said %+v, %v", c, err)
+	}
+	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: n, Issue: true}, c.ID, "Done."); err != nil {
+		t.Error(err)
+	}
+	all, err := f.IssueComments(t.Context(), h.Repo, n)
+	if err != nil || len(all) != 4 || all[0].Body != "Comment 0." || all[2].Author != v.Author || all[3].Body != "Done." || all[3].ID != c.ID {
+		t.Errorf("comments %+v, %v", all, err)
+	}
+	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: n, Issue: true}, "4711", "Done."); err == nil || fault.Is(err, fault.KindInternal) {
+		t.Errorf("edited a comment that does not exist: %v", err)
+	}
+	for _, text := range []string{"", " \n"} {
+		if _, err := f.CommentIssue(t.Context(), h.Repo, n, text); !fault.Is(err, fault.KindInvalid) {
+			t.Errorf("said nothing: %v", err)
+		}
+		if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: n, Issue: true}, c.ID, text); !fault.Is(err, fault.KindInvalid) {
+			t.Errorf("edited to nothing: %v", err)
+		}
+	}
+}
+
+// pullIsNoIssue uses the number of a pull request as that of an issue, and edits
+// a comment on the pull request.
+func pullIsNoIssue(t *testing.T, h Host) {
+	h.Push(t, "b")
+	p := open(t, h, "b")
+	f := h.Forge.(forge.Issues)
+	if v, err := f.Issue(t.Context(), h.Repo, p.Number); !fault.Is(err, fault.KindNotFound) {
+		t.Errorf("a pull request as an issue: %+v, %v", v, err)
+	}
+	if c, err := f.CommentIssue(t.Context(), h.Repo, p.Number, "x"); !fault.Is(err, fault.KindNotFound) {
+		t.Errorf("said %+v, %v", c, err)
+	}
+	c, err := h.Forge.(forge.Discussion).Comment(t.Context(), h.Repo, p.Number, "Working.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: p.Number}, c.ID, "Done."); err != nil {
+		t.Error(err)
+	}
+	all, err := h.Forge.(forge.Discussion).Comments(t.Context(), h.Repo, p.Number)
+	if err != nil || len(all) != 1 || all[0].Body != "Done." {
+		t.Errorf("comments %+v, %v", all, err)
+	}
+}

@@ -1,0 +1,82 @@
+package gitlab
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"aloft/internal/control/forge"
+)
+
+// issueAsk returns a request about an issue.
+func issueAsk(r forge.Repo, number int, rest ...string) forge.Ask {
+	return forge.Ask{Repo: r, Path: path(r, append([]string{"issues", strconv.Itoa(number)}, rest...)...)}
+}
+
+// Issue implements [forge.Issues].
+func (f *Forge) Issue(ctx context.Context, r forge.Repo, number int) (forge.Issue, error) {
+	var v struct {
+		WebURL             string `json:"web_url"`
+		Title, Description string
+		Author             user
+		CreatedAt          time.Time `json:"created_at"`
+	}
+	a := issueAsk(r, number)
+	a.Out = &v
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.Issue{}, err
+	}
+	return forge.Issue{Repo: r, Number: number, URL: forge.Web(v.WebURL), Title: forge.Line(v.Title, 500), Body: forge.Cut(v.Description, forge.MaxBody),
+		Author: forge.Line(v.Author.Username, 100), CreatedAt: v.CreatedAt}, nil
+}
+
+// IssueComments implements [forge.Issues].
+func (f *Forge) IssueComments(ctx context.Context, r forge.Repo, number int) ([]forge.Comment, error) {
+	of, err := f.Issue(ctx, r, number)
+	if err != nil {
+		return nil, err
+	}
+	var all []forge.Comment
+	a := issueAsk(r, number, "notes")
+	a.Query = url.Values{"sort": {"desc"}, "order_by": {"created_at"}, "per_page": {perPage}}
+	err = forge.Pages(ctx, f.wire, a, func(page []note) bool {
+		for _, v := range page {
+			if !v.System {
+				all = append(all, v.convert(of.URL))
+			}
+		}
+		return len(all) >= forge.MaxComments
+	})
+	slices.Reverse(all) // comments of the same time keep their order
+	return forge.Newest(all), err
+}
+
+// CommentIssue implements [forge.Issues].
+func (f *Forge) CommentIssue(ctx context.Context, r forge.Repo, number int, body string) (forge.Comment, error) {
+	if err := forge.CheckComment(body); err != nil {
+		return forge.Comment{}, err
+	}
+	var v note
+	a := issueAsk(r, number, "notes")
+	a.Method, a.In, a.Out = http.MethodPost, map[string]any{"body": forge.Cut(body, maxBody)}, &v
+	if err := f.wire.Do(ctx, a); err != nil {
+		return forge.Comment{}, err
+	}
+	return v.convert(""), nil
+}
+
+// EditComment implements [forge.Issues].
+func (f *Forge) EditComment(ctx context.Context, r forge.Repo, on forge.Topic, id, body string) error {
+	if err := forge.CheckComment(body); err != nil {
+		return err
+	}
+	a := mergeRequestAsk(r, on.Number, "notes", id)
+	if on.Issue {
+		a = issueAsk(r, on.Number, "notes", id)
+	}
+	a.Method, a.In = http.MethodPut, map[string]any{"body": forge.Cut(body, maxBody)}
+	return f.wire.Do(ctx, a)
+}

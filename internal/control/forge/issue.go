@@ -1,0 +1,38 @@
+package forge
+
+import (
+	"context"
+	"time"
+)
+
+// Issue is an issue on a host.
+type Issue struct {
+	Repo      Repo
+	Number    int // the number that users see; in GitLab the one within the project
+	URL       string
+	Title     string
+	Body      string
+	Author    string // login
+	CreatedAt time.Time
+}
+
+// Issues is a [Forge] with issues, and with comments that can be changed.
+type Issues interface {
+	// Issue returns an issue. A pull request is not found, also where both share
+	// their numbers.
+	Issue(ctx context.Context, r Repo, number int) (Issue, error)
+	// IssueComments returns the newest [MaxComments] comments of an issue, oldest
+	// first. The host's own notes are left out.
+	IssueComments(ctx context.Context, r Repo, number int) ([]Comment, error)
+	// CommentIssue adds a comment to an issue. A repeated call adds another one.
+	CommentIssue(ctx context.Context, r Repo, number int, body string) (Comment, error)
+	// EditComment replaces the text of a comment that the token's user has added
+	// with CommentIssue, or with [Discussion.Comment] if on is a pull request.
+	EditComment(ctx context.Context, r Repo, on Topic, id, body string) error
+}
+
+// Topic names an issue or a pull request of a repository.
+type Topic struct {
+	Number int
+	Issue  bool // it is an issue, not a pull request
+}
