@@ -72,43 +72,6 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	if err := readBody(w, r, &in); err != nil {
 		return err
 	}
-	prompt, err := in.Prompt.message()
-	if err != nil {
-		return err
-	}
-	chosen, err := s.chooseEnvironment(r.Context(), who, &in)
-	if err != nil {
-		return err
-	}
-	baseBranch, err := s.settled(r.Context(), &in)
-	if err != nil {
-		return err
-	}
-	mode, err := modeOf(in.Mode)
-	if err != nil {
-		return err
-	}
-	checks, err := checksOf(in.Checks)
-	if err != nil {
-		return err
-	}
-	if err := goalOf(in.Goal); err != nil {
-		return err
-	}
-	created, err := s.created(r.Context(), &in, prompt.PlainText(), who)
-	if err != nil {
-		return err
-	}
-	startAt(created.Repos, baseBranch)
-	if chosen != nil {
-		if err := use(*chosen, created); err != nil {
-			return err
-		}
-	}
-	limit, err := s.limit(r.Context(), in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
-	if err != nil {
-		return err
-	}
 	id := agent.NewID()
 	if in.AgentID != nil {
 		if id = *in.AgentID; !agent.ValidID(id) {
@@ -122,58 +85,10 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 			return err
 		}
 	}
-	if err := s.mayReach(r.Context(), who, created.Repos); err != nil {
-		return err
-	}
-	if in.BranchName == nil && created.Branch != "" {
-		if created.Branch, err = s.newBranch(r.Context(), id, created.Branch); err != nil {
-			return err
-		}
-	}
-	runID := agent.NewRunID()
-	if key != "" {
-		runID = "run-" + named(who, id, key)
-	}
-	sealed, err := s.sealEnvVars(r.Context(), id, in.EnvVars)
+	events, runID, err := s.startAgent(r.Context(), who, &in, id, key, traceOf(r))
 	if err != nil {
 		return err
 	}
-	hook, err := s.sealWebhook(r.Context(), id, in.Webhook)
-	if err != nil {
-		return err
-	}
-	sealed = append(sealed, hook...)
-	servers, given, err := s.mcpServers(in.MCPServers)
-	if err != nil {
-		return err
-	}
-	seal, err := s.sealMCP(r.Context(), id, runID, servers, given)
-	if err != nil {
-		return err
-	}
-	sealed = append(sealed, seal...)
-	var events []agent.Event
-	fetched, err := s.fetchImages(r.Context(), in.Prompt, prompt)
-	if err == nil {
-		err = s.mayAdd(r.Context(), created.UserID, Quotas{Agents: 1, Running: 1})
-	}
-	if err == nil {
-		var head int64
-		events, err = s.Journal.Append(r.Context(), store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
-			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: traceOf(r), Mode: mode, MCP: given, Limit: limit, Checks: checks, Goal: in.Goal}},
-		}})
-		if errors.Is(err, store.ErrExists) {
-			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
-			events, err = s.repeated(r.Context(), who, id, runID, key, prompt, taken)
-		}
-	} else { // an image URL may no longer work since the first request, or a quota may be reached
-		events, err = s.repeated(r.Context(), who, id, runID, key, prompt, err)
-	}
-	if err != nil {
-		return err
-	}
-	s.Work.Wake(id)
 	out := agent.Agent{ID: id}
 	run := agent.Run{AgentID: id}
 	for _, e := range events {
@@ -185,6 +100,101 @@ func (s *server) createAgent(w http.ResponseWriter, r *http.Request, who account
 	shown := s.whole(out)
 	addSubagents(&shown, events)
 	return writeJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: shown, Run: runOf(run, branches{})})
+}
+
+// startAgent validates the request, journals the agent under the id, and wakes
+// the scheduler. It returns the first events of the agent, which are those of an
+// earlier attempt if the key is not "" and was used for one.
+func (s *server) startAgent(ctx context.Context, who account.APIKey, in *createAgentRequestJSON, id, key, trace string) (events []agent.Event, runID string, err error) {
+	prompt, err := in.Prompt.message()
+	if err != nil {
+		return nil, "", err
+	}
+	chosen, err := s.chooseEnvironment(ctx, who, in)
+	if err != nil {
+		return nil, "", err
+	}
+	baseBranch, err := s.settled(ctx, in)
+	if err != nil {
+		return nil, "", err
+	}
+	mode, err := modeOf(in.Mode)
+	if err != nil {
+		return nil, "", err
+	}
+	checks, err := checksOf(in.Checks)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := goalOf(in.Goal); err != nil {
+		return nil, "", err
+	}
+	created, err := s.created(ctx, in, prompt.PlainText(), who)
+	if err != nil {
+		return nil, "", err
+	}
+	startAt(created.Repos, baseBranch)
+	if chosen != nil {
+		if err := use(*chosen, created); err != nil {
+			return nil, "", err
+		}
+	}
+	limit, err := s.limit(ctx, in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.mayReach(ctx, who, created.Repos); err != nil {
+		return nil, "", err
+	}
+	if in.BranchName == nil && created.Branch != "" {
+		if created.Branch, err = s.newBranch(ctx, id, created.Branch); err != nil {
+			return nil, "", err
+		}
+	}
+	runID = agent.NewRunID()
+	if key != "" {
+		runID = "run-" + named(who, id, key)
+	}
+	sealed, err := s.sealEnvVars(ctx, id, in.EnvVars)
+	if err != nil {
+		return nil, "", err
+	}
+	hook, err := s.sealWebhook(ctx, id, in.Webhook)
+	if err != nil {
+		return nil, "", err
+	}
+	sealed = append(sealed, hook...)
+	servers, given, err := s.mcpServers(in.MCPServers)
+	if err != nil {
+		return nil, "", err
+	}
+	seal, err := s.sealMCP(ctx, id, runID, servers, given)
+	if err != nil {
+		return nil, "", err
+	}
+	sealed = append(sealed, seal...)
+	fetched, err := s.fetchImages(ctx, in.Prompt, prompt)
+	if err == nil {
+		err = s.mayAdd(ctx, created.UserID, Quotas{Agents: 1, Running: 1})
+	}
+	if err == nil {
+		var head int64
+		events, err = s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
+			{Body: created},
+			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: trace, Mode: mode, MCP: given, Limit: limit, Checks: checks, Goal: in.Goal}},
+		}})
+		if errors.Is(err, store.ErrExists) {
+			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
+			events, err = s.repeated(ctx, who, id, runID, key, prompt, taken)
+		}
+	} else { // an image URL may no longer work since the first request, or a quota may be reached
+		events, err = s.repeated(ctx, who, id, runID, key, prompt, err)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	s.Work.Wake(id)
+	return events, runID, nil
 }
 
 // created validates the whole request except its prompt.

@@ -63,7 +63,7 @@ const instead = "I write to you instead of an answer. You get my message when yo
 // queuePrompt journals a prompt for later, or starts its run at once if the
 // agent is idle.
 func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	ctx, id := r.Context(), r.PathValue("id")
+	id := r.PathValue("id")
 	var in queuePromptRequestJSON
 	more, err := s.followUp(w, r, who, &in, &in.FollowUp)
 	if err != nil {
@@ -73,12 +73,22 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 	if more.key != "" {
 		out.RunID = "run-" + named(who, "queue "+id, more.key)
 	}
+	if out.Started, err = s.enqueue(r.Context(), who, id, out.RunID, more); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusCreated, out)
+}
+
+// enqueue journals a prompt as that of the run, which it starts at once if the
+// agent is idle, and wakes the scheduler. If the run exists already, it journals
+// nothing.
+func (s *server) enqueue(ctx context.Context, who account.APIKey, id, runID string, more followUp) (started bool, err error) {
 	err = s.decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {
-		if out.Started = false; a.Waits(out.RunID) {
+		if started = false; a.Waits(runID) {
 			return nil, nil
 		}
-		if made, err := s.firstOf(ctx, id, out.RunID); err == nil {
-			out.Started = true
+		if made, err := s.firstOf(ctx, id, runID); err == nil {
+			started = true
 			return nil, samePrompt(made, more.prompt)
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
@@ -94,14 +104,14 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		}
 		switch {
 		case busy == nil && len(a.Queue) == 0:
-			out.Started = true
-			return []agent.Event{{RunID: out.RunID, Body: &more.run}}, nil
+			started = true
+			return []agent.Event{{RunID: runID, Body: &more.run}}, nil
 		case busy != nil && fault.Of(busy).Code != codeBusy:
 			return nil, busy
 		case len(a.Queue) >= maxQueue:
 			return nil, fault.Conflict("the queue is full: it has %d prompts", maxQueue).Named("queue_full").Hint("wait until one has started, or remove one")
 		}
-		events := []agent.Event{{Body: &agent.Queued{RunID: out.RunID, UserID: who.UserID, RunCreated: more.run}}}
+		events := []agent.Event{{Body: &agent.Queued{RunID: runID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
 			if q.Own() { // otherwise the message would wait for the question that it replaces
 				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})
@@ -116,11 +126,10 @@ func (s *server) queuePrompt(w http.ResponseWriter, r *http.Request, who account
 		}
 		return events, nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.Work.Wake(id)
 	}
-	s.Work.Wake(id)
-	return writeJSON(w, http.StatusCreated, out)
+	return started, err
 }
 
 func (s *server) listQueue(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

@@ -87,34 +87,39 @@ func (s *server) followUp(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := readBody(w, r, in); err != nil {
 		return out, err
 	}
+	out.run.Trace = traceOf(r)
+	return out, s.checkFollowUp(ctx, a, more, &out)
+}
+
+// checkFollowUp validates a follow-up to the agent, and completes out.
+func (s *server) checkFollowUp(ctx context.Context, a agent.Agent, more *FollowUp, out *followUp) (err error) {
 	if out.prompt, err = more.Prompt.message(); err != nil {
-		return out, err
+		return err
 	}
 	if len(more.EnvVars) > 0 {
-		return out, fault.Invalid("can only be set when the agent is created").Hint("set a secret, or create a new agent with them").At("envVars")
+		return fault.Invalid("can only be set when the agent is created").Hint("set a secret, or create a new agent with them").At("envVars")
 	}
-	out.run.Trace = traceOf(r)
 	if out.run.Mode, err = modeOf(more.Mode); err != nil {
-		return out, err
+		return err
 	}
 	if more.Model != nil {
 		model, err := s.model(ctx, more.Model)
 		if err != nil {
-			return out, err
+			return err
 		}
 		a.Model, out.run.Model = model, cmp.Or(model, agent.DefaultModel)
 	}
 	if out.run.Limit, err = s.limit(ctx, more.Limits, a); err != nil {
-		return out, err
+		return err
 	}
 	if out.run.Checks, err = checksOf(more.Checks); err != nil {
-		return out, err
+		return err
 	}
 	if out.run.Goal = more.Goal; goalOf(more.Goal) != nil {
-		return out, goalOf(more.Goal)
+		return goalOf(more.Goal)
 	}
 	out.run.Prompt, out.unreachable = s.fetchImages(ctx, more.Prompt, out.prompt)
-	return out, nil
+	return nil
 }
 
 type createRunResponseJSON struct {

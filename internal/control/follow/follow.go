@@ -85,6 +85,9 @@ func New(c Config) *Desk {
 // Changed implements [inbound.Handler]: it schedules the reading of the pull
 // requests that the event is about.
 func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
+	if c.OnIssue {
+		return inbound.Ignored("it is about an issue, not a pull request")
+	}
 	all, err := d.Store.PullsOf(ctx, strings.ToLower(c.Repo.String()))
 	if err != nil {
 		return err

@@ -34,7 +34,8 @@ type giteaEvent struct {
 	githubEvent
 	IsPull bool `json:"is_pull"`
 	Review *struct {
-		Type string
+		Type    string
+		Content string
 	}
 }
 
@@ -49,22 +50,27 @@ func parseGitea(kind string, body []byte) (payload, error) {
 	// Reviews are pull_request_approved, pull_request_rejected and
 	// pull_request_comment.
 	case e.Review != nil && e.PullRequest != nil:
-		p.Kind, p.Number = Comment, e.PullRequest.Number
+		p.Kind, p.Number, p.Text = Comment, e.PullRequest.Number, e.Review.Content
 	case e.Comment != nil && (kind == "issue_comment" || kind == "pull_request_comment"):
 		switch {
 		case e.PullRequest != nil:
 			p.Number = e.PullRequest.Number
 		case e.Issue != nil && (e.IsPull || len(e.Issue.PullRequest) > 0 && string(e.Issue.PullRequest) != "null"):
 			p.Number = e.Issue.Number
-		default:
-			return p, ignore("the comment is on an issue, not on a pull request")
+		case e.Issue != nil:
+			p.Number, p.OnIssue = e.Issue.Number, true
 		}
-		p.Kind, p.CommentID = Comment, strconv.FormatInt(e.Comment.ID, 10)
+		p.Kind, p.CommentID, p.Text = Comment, strconv.FormatInt(e.Comment.ID, 10), e.Comment.Body
 		if e.Action == "deleted" {
 			return p, ignore("the comment was deleted")
 		}
 	case strings.HasPrefix(kind, "pull_request") && e.PullRequest != nil:
 		p.Kind, p.Number = PullRequest, e.PullRequest.Number
+		if e.isNewText() {
+			p.Text = e.PullRequest.Body
+		}
+	case kind == "issues" && e.Issue != nil:
+		return p, e.issue(&p)
 	case kind == "status" && e.SHA != "":
 		if e.State == "pending" {
 			return p, ignore("the check %s has not ended", e.Context)

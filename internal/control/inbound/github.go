@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"aloft/internal/control/forge"
 )
 
 // github receives the webhooks of repositories, organizations and Apps.
@@ -39,16 +41,22 @@ type githubEvent struct {
 	}
 	PullRequest *struct {
 		Number int
+		Body   string
 		Head   struct{ Ref, Sha string }
 	} `json:"pull_request"`
 	Issue *struct {
 		Number      int
+		Body        string
 		PullRequest json.RawMessage `json:"pull_request"`
 	}
-	Comment *struct{ ID int64 }
-	Review  *struct {
+	Comment *struct {
+		ID   int64
+		Body string
+	}
+	Review *struct {
 		ID    int64
 		State string
+		Body  string
 	}
 	CheckRun    *githubCheck `json:"check_run"`
 	CheckSuite  *githubCheck `json:"check_suite"`
@@ -85,14 +93,17 @@ func parseGitHub(kind string, body []byte) (payload, error) {
 	p.Actor, p.Bot = e.Sender.Login, e.Sender.Type == "Bot" || strings.HasSuffix(e.Sender.Login, "[bot]")
 	switch {
 	case kind == "issue_comment" && e.Issue != nil:
-		if len(e.Issue.PullRequest) == 0 || string(e.Issue.PullRequest) == "null" {
-			return p, ignore("the comment is on an issue, not on a pull request")
-		}
 		p.Kind, p.Number = Comment, e.Issue.Number
+		p.OnIssue = len(e.Issue.PullRequest) == 0 || string(e.Issue.PullRequest) == "null"
+	case kind == "issues" && e.Issue != nil:
+		return p, e.issue(&p)
 	case slices.Contains(reviewKinds, kind) && e.PullRequest != nil:
 		p.Kind, p.Number = Comment, e.PullRequest.Number
 	case kind == "pull_request" && e.PullRequest != nil:
 		p.Kind, p.Number = PullRequest, e.PullRequest.Number
+		if e.isNewText() {
+			p.Text = e.PullRequest.Body
+		}
 	case kind == "status" && e.SHA != "":
 		if e.State == "pending" {
 			return p, ignore("the check %s has not ended", e.Context)
@@ -107,16 +118,28 @@ func parseGitHub(kind string, body []byte) (payload, error) {
 	return p, e.comment(&p)
 }
 
-// comment adds the id of the comment.
+// isNewText reports whether the text of an issue or a pull request is new.
+func (e githubEvent) isNewText() bool { return e.Action == "opened" || e.Action == "edited" }
+
+// issue sets the issue that the event is about.
+func (e githubEvent) issue(p *payload) error {
+	if !e.isNewText() {
+		return ignore("the issue was %s", forge.Line(e.Action, 50))
+	}
+	p.Kind, p.Number, p.OnIssue, p.Text = Issue, e.Issue.Number, true, e.Issue.Body
+	return nil
+}
+
+// comment adds the id and the text of the comment.
 func (e githubEvent) comment(p *payload) error {
 	switch {
 	case p.Kind != Comment:
 	case e.Action == "deleted" || e.Action == "dismissed" || e.Action == "resolved":
 		return ignore("the comment was %s", e.Action)
 	case e.Comment != nil:
-		p.CommentID = strconv.FormatInt(e.Comment.ID, 10)
+		p.CommentID, p.Text = strconv.FormatInt(e.Comment.ID, 10), e.Comment.Body
 	case e.Review != nil:
-		p.CommentID = strconv.FormatInt(e.Review.ID, 10)
+		p.CommentID, p.Text = strconv.FormatInt(e.Review.ID, 10), e.Review.Body
 	}
 	return nil
 }

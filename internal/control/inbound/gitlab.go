@@ -62,13 +62,21 @@ type gitlabEvent struct {
 		Ref          string
 		SHA          string
 		Status       string
+		Note         string // text of a comment
+		Description  string // text of an issue or a merge request
 	} `json:"object_attributes"`
 	MergeRequest *struct{ IID int } `json:"merge_request"`
+	Issue        *struct{ IID int }
 	// Of a job, which has no attributes.
 	Ref         string
 	SHA         string
 	BuildName   string `json:"build_name"`
 	BuildStatus string `json:"build_status"`
+}
+
+// isNewText reports whether the text of an issue or a merge request may be new.
+func (e gitlabEvent) isNewText() bool {
+	return e.Attributes.Action == "open" || e.Attributes.Action == "update"
 }
 
 // gitlabEnded are the final states of pipelines and jobs.
@@ -83,15 +91,29 @@ func parseGitLab(_ string, body []byte) (payload, error) {
 	p.Actor = e.User.Username
 	switch e.ObjectKind {
 	case "note":
-		if e.Attributes.NoteableType != "MergeRequest" || e.MergeRequest == nil {
-			return p, ignore("the comment is not on a merge request")
+		onIssue := e.Attributes.NoteableType == "Issue" && e.Issue != nil
+		if !onIssue && (e.Attributes.NoteableType != "MergeRequest" || e.MergeRequest == nil) {
+			return p, ignore("the comment is not on an issue or a merge request")
 		}
 		if e.Attributes.System {
 			return p, ignore("the comment was written by GitLab itself")
 		}
-		p.Kind, p.Number, p.CommentID = Comment, e.MergeRequest.IID, e.Attributes.ID.String()
+		p.Kind, p.CommentID, p.Text, p.OnIssue = Comment, e.Attributes.ID.String(), e.Attributes.Note, onIssue
+		if onIssue {
+			p.Number = e.Issue.IID
+		} else {
+			p.Number = e.MergeRequest.IID
+		}
+	case "issue":
+		if !e.isNewText() {
+			return p, ignore("the text of the issue has not changed")
+		}
+		p.Kind, p.Number, p.OnIssue, p.Text = Issue, e.Attributes.IID, true, e.Attributes.Description
 	case "merge_request":
 		p.Kind, p.Number = PullRequest, e.Attributes.IID
+		if e.isNewText() {
+			p.Text = e.Attributes.Description
+		}
 	case "pipeline":
 		if !slices.Contains(gitlabEnded, e.Attributes.Status) {
 			return p, ignore("the pipeline has not ended")

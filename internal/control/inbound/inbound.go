@@ -93,15 +93,17 @@ type Kind string
 // Kinds of changes.
 const (
 	Comment     Kind = "comment" // a comment or a review
-	Check       Kind = "check"   // the result of a CI check
+	Issue       Kind = "issue"
+	Check       Kind = "check" // the result of a CI check
 	PullRequest Kind = "pull_request"
 )
 
 // Change says what an event reports. Number, Branch and Commit name the pull
-// request; at least one is set.
+// request; at least one is set. If OnIssue is set, Number names an issue instead.
 type Change struct {
 	Repo      forge.Repo
 	Number    int
+	OnIssue   bool
 	Branch    string
 	Commit    string
 	Kind      Kind
@@ -109,6 +111,9 @@ type Change struct {
 	Check     string // name of a check; "" if unknown
 	Actor     string // login of the person or account that caused the event
 	Bot       bool   // the sender says that the actor is not a person
+	// Text is that of a new or changed comment, issue or pull request, as the
+	// sender tells it. It only hints whether the source has to be read.
+	Text string
 }
 
 // Ignored is the reason why an event needs no action.

@@ -75,7 +75,7 @@ func TestGitHubExamples(t *testing.T) {
 	if len(kinds) != 58 {
 		t.Errorf("%d kinds", len(kinds))
 	}
-	for _, kind := range []string{"check_run", "check_suite", "pull_request", "pull_request_review", "pull_request_review_comment", "status", "workflow_job", "workflow_run"} {
+	for _, kind := range []string{"check_run", "check_suite", "issue_comment", "issues", "pull_request", "pull_request_review", "pull_request_review_comment", "status", "workflow_job", "workflow_run"} {
 		if acts[kind] == 0 {
 			t.Errorf("no %s is acted on", kind)
 		}
@@ -96,7 +96,11 @@ func TestParse(t *testing.T) {
 	}{
 		{"a comment on a pull request", "github", "issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":5},` + repo + `}`,
 			Change{Number: 7, Kind: Comment, CommentID: "5", Actor: "ada"}, ""},
-		{"a comment on an issue", "github", "issue_comment", `{"action":"created","issue":{"number":7},"comment":{"id":5},` + repo + `}`, Change{}, "on an issue"},
+		{"a comment on an issue", "github", "issue_comment", `{"action":"created","issue":{"number":7},"comment":{"id":5,"body":"@aloft do it"},` + repo + `}`,
+			Change{Number: 7, OnIssue: true, Kind: Comment, CommentID: "5", Actor: "ada", Text: "@aloft do it"}, ""},
+		{"an issue", "github", "issues", `{"action":"opened","issue":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{Number: 7, OnIssue: true, Kind: Issue, Actor: "ada", Text: "@aloft do it"}, ""},
+		{"a closed issue", "github", "issues", `{"action":"closed","issue":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{}, "was closed"},
+		{"a pull request", "github", "pull_request", `{"action":"opened","pull_request":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{Number: 7, Kind: PullRequest, Actor: "ada", Text: "@aloft do it"}, ""},
 		{"a deleted comment", "github", "issue_comment", `{"action":"deleted","issue":{"number":7,"pull_request":{}},"comment":{"id":5},` + repo + `}`, Change{}, "deleted"},
 		{"a bot's comment", "github", "issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{}},"comment":{"id":5},"repository":{"full_name":"acme/widget"},"sender":{"login":"renovate[bot]","type":"Bot"}}`,
 			Change{Number: 7, Kind: Comment, CommentID: "5", Actor: "renovate[bot]", Bot: true}, ""},
@@ -108,15 +112,22 @@ func TestParse(t *testing.T) {
 		{"a comment at Gitea", "gitea", "issue_comment", `{"action":"created","is_pull":true,"issue":{"number":7,"pull_request":null},"comment":{"id":5},` + repo + `}`,
 			Change{Number: 7, Kind: Comment, CommentID: "5", Actor: "ada"}, ""},
 		{"a review at Gitea", "gitea", "pull_request_rejected", `{"action":"reviewed","pull_request":{"number":7,"head":{"ref":"fix","sha":"abc"}},"review":{"type":"pull_request_review_rejected","content":"no"},` + repo + `}`,
-			Change{Number: 7, Kind: Comment, Actor: "ada"}, ""},
+			Change{Number: 7, Kind: Comment, Actor: "ada", Text: "no"}, ""},
 		{"a status at Gitea", "gitea", "status", `{"sha":"abc","context":"ci","state":"failure",` + repo + `}`, Change{Commit: "abc", Kind: Check, Check: "ci"}, ""},
 		{"a job at Gitea", "gitea", "workflow_job", `{"action":"completed","workflow_job":{"name":"test","head_sha":"abc","head_branch":"fix","status":"completed"},` + repo + `}`,
 			Change{Commit: "abc", Branch: "fix", Kind: Check, Check: "test"}, ""},
-		{"a comment on an issue at Gitea", "gitea", "issue_comment", `{"action":"created","is_pull":false,"issue":{"number":7,"pull_request":null},"comment":{"id":5},` + repo + `}`, Change{}, "on an issue"},
+		{"a comment on an issue at Gitea", "gitea", "issue_comment", `{"action":"created","is_pull":false,"issue":{"number":7,"pull_request":null},"comment":{"id":5,"body":"x"},` + repo + `}`,
+			Change{Number: 7, OnIssue: true, Kind: Comment, CommentID: "5", Actor: "ada", Text: "x"}, ""},
+		{"an issue at Gitea", "gitea", "issues", `{"action":"opened","issue":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{Number: 7, OnIssue: true, Kind: Issue, Actor: "ada", Text: "@aloft do it"}, ""},
 
 		{"a note", "gitlab", "Note Hook", `{"object_kind":"note",` + project + `,"object_attributes":{"id":1244,"noteable_type":"MergeRequest","system":false},"merge_request":{"id":7,"iid":3}}`,
 			Change{Repo: repoOf("acme/sub/widget"), Number: 3, Kind: Comment, CommentID: "1244", Actor: "ada"}, ""},
-		{"a note on a commit", "gitlab", "Note Hook", `{"object_kind":"note",` + project + `,"object_attributes":{"id":1243,"noteable_type":"Commit"}}`, Change{}, "not on a merge request"},
+		{"a note on a commit", "gitlab", "Note Hook", `{"object_kind":"note",` + project + `,"object_attributes":{"id":1243,"noteable_type":"Commit"}}`, Change{}, "not on an issue or a merge request"},
+		{"a note on an issue", "gitlab", "Note Hook", `{"object_kind":"note",` + project + `,"object_attributes":{"id":1244,"noteable_type":"Issue","system":false,"note":"@aloft"},"issue":{"id":7,"iid":3}}`,
+			Change{Repo: repoOf("acme/sub/widget"), Number: 3, OnIssue: true, Kind: Comment, CommentID: "1244", Actor: "ada", Text: "@aloft"}, ""},
+		{"an issue at GitLab", "gitlab", "Issue Hook", `{"object_kind":"issue",` + project + `,"object_attributes":{"id":1,"iid":3,"action":"open","description":"@aloft"}}`,
+			Change{Repo: repoOf("acme/sub/widget"), Number: 3, OnIssue: true, Kind: Issue, Actor: "ada", Text: "@aloft"}, ""},
+		{"a closed issue at GitLab", "gitlab", "Issue Hook", `{"object_kind":"issue",` + project + `,"object_attributes":{"id":1,"iid":3,"action":"close","description":"@aloft"}}`, Change{}, "has not changed"},
 		{"GitLab's own note", "gitlab", "Note Hook", `{"object_kind":"note",` + project + `,"object_attributes":{"id":1,"noteable_type":"MergeRequest","system":true},"merge_request":{"iid":3}}`, Change{}, "GitLab itself"},
 		{"a pipeline", "gitlab", "Pipeline Hook", `{"object_kind":"pipeline",` + project + `,"object_attributes":{"id":31,"ref":"fix","sha":"abc","status":"failed"},"merge_request":{"iid":3}}`,
 			Change{Repo: repoOf("acme/sub/widget"), Number: 3, Branch: "fix", Commit: "abc", Kind: Check}, ""},

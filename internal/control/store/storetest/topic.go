@@ -76,7 +76,7 @@ func testTopicClaim(t *testing.T, s Store) {
 		t.Fatalf("after the claim has expired: %+v", again)
 	}
 	w := again[0]
-	w.DueAt, w.AgentID, w.CommentID, w.Handled, w.Answer, w.Shown = time.Now().Add(time.Hour).Truncate(time.Microsecond), "bc-1", "12", "1\n2", "no", "hash"
+	w.DueAt, w.AgentID, w.CommentID, w.Handled, w.Answer, w.Shown = time.Now().UTC().Add(time.Hour).Truncate(time.Microsecond), "bc-1", "12", "1\n2", "no", "hash"
 	w.Read, w.Attempts, w.Problem = w.News, 2, "unreachable"
 	if err := s.PutTopic(t.Context(), "b", w); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("recorded without a claim: %v", err)
