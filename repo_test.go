@@ -69,6 +69,7 @@ var mayImport = map[string][]string{
 	"internal/control/signin":                          {"NOUNS", "internal/control/store"},
 	"internal/control/oauthtest":                       {},
 	"internal/control/follow":                          {"NOUNS", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
+	"internal/control/mention":                         {"NOUNS", "internal/control/forge", "internal/control/inbound", "internal/control/store"},
 	"internal/control/inbound":                         {"NOUNS", "internal/control/forge", "internal/control/store"},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},

@@ -55,6 +55,7 @@ type Config struct {
 
 	Connections  []connectionConfig `yaml:"connections"` // senders of events
 	PullRequests pullRequestsConfig `yaml:"pull_requests"`
+	Mentions     mentionsConfig     `yaml:"mentions"`
 }
 
 // secretsConfig configures how machines' secrets are encrypted.
@@ -219,6 +220,7 @@ func DefaultConfig() Config {
 			KeepBuilds: 2, KeepFor: "720h", SnapshotFor: "0s", FailedBuildsFor: "24h", FailedBuildsBytes: 10 << 30},
 		API:          limitsConfig{RequestsPerMinute: 6000},
 		PullRequests: pullRequestsConfig{Poll: "2m", Gather: "1m"},
+		Mentions:     mentionsConfig{Handle: "aloft"},
 		Quotas:       quotasConfig{Agents: 10_000, Running: 200, Snapshots: 200},
 		Telemetry:    telemetryConfig{GhostMode: true},
 		Secrets:      secretsConfig{Keeper: safe.LocalKeeper},
@@ -412,6 +414,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 		return err
 	}
 	if err := c.PullRequests.check(); err != nil {
+		return err
+	}
+	if err := c.Mentions.check(); err != nil {
 		return err
 	}
 	if c.API.RequestsPerMinute < 0 {

@@ -111,6 +111,10 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"ConnectionWithABadHost", "connections: [{name: a, source: gitea, host: 'https://git.example.com', secret: 0123456789abcdef}]\n", "connections[0].host: invalid value"},
 		{"ConnectionTwice", "connections: [{name: a, source: github, secret: 0123456789abcdef}, {name: a, source: github, secret: 0123456789abcdef}]\n", "duplicate connection"},
 		{"PollsTooOften", "pull_requests: {poll: 1s}\n", "pull_requests.poll"},
+		{"MentionsABadHandle", "mentions: {handle: '@aloft'}\n", "mentions.handle: invalid value"},
+		{"MentionsABadLogin", "mentions: {accounts: {ada: ada@example.com}}\n", `mentions.accounts: invalid entry "ada"`},
+		{"MentionsABadAccount", "mentions: {accounts: {github.com/ada: ada}}\n", "mentions.accounts: invalid entry"},
+		{"MentionsABadOwner", "mentions: {owner: bot}\n", "mentions.owner: invalid value"},
 		{"GathersTooLong", "pull_requests: {gather: 2h}\n", "pull_requests.gather"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // openEvents opens the desk that follows the pull requests of agents, and what
-// receives the events of forges for it.
+// receives the events of forges for it and for mentions.
 func (a *assembly) openEvents(context.Context) error {
 	if !a.config.follows() {
 		return nil
@@ -27,7 +27,12 @@ func (a *assembly) openEvents(context.Context) error {
 	})
 	if len(a.config.Connections) > 0 {
 		a.inbox = inbound.NewInbox(inbound.Config{Store: a.store, Connections: a.config.connections(), Logger: a.logger})
-		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: a.follow, Owner: a.store.ServerID(), Logger: a.logger})
+		var handler inbound.Handler = a.follow
+		if a.config.Mentions.on() {
+			a.openMentions()
+			handler = a.mentions
+		}
+		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: handler, Owner: a.store.ServerID(), Logger: a.logger})
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ import (
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
+	"aloft/internal/control/mention"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/signin"
@@ -67,6 +68,7 @@ type Server struct {
 	tendImages  func(ctx context.Context) error
 	webhooks    *webhook.Sender
 	follow      *follow.Desk    // nil if pull requests are not followed
+	mentions    *mention.Desk   // nil if mentions start no agents
 	events      *inbound.Worker // nil if there are no connections
 	desk        *signin.Desk
 	agentMCP    *mcp.Agents
@@ -117,6 +119,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.api.Run(ctx) })
 	if s.follow != nil {
 		group.Go(func() error { return s.follow.Run(ctx) })
+	}
+	if s.mentions != nil {
+		group.Go(func() error { return s.mentions.Run(ctx) })
 	}
 	if s.events != nil {
 		group.Go(func() error { return s.events.Run(ctx) })

@@ -66,9 +66,6 @@ func parseGitea(kind string, body []byte) (payload, error) {
 		}
 	case strings.HasPrefix(kind, "pull_request") && e.PullRequest != nil:
 		p.Kind, p.Number = PullRequest, e.PullRequest.Number
-		if e.isNewText() {
-			p.Text = e.PullRequest.Body
-		}
 	case kind == "issues" && e.Issue != nil:
 		return p, e.issue(&p)
 	case kind == "status" && e.SHA != "":

@@ -41,7 +41,6 @@ type githubEvent struct {
 	}
 	PullRequest *struct {
 		Number int
-		Body   string
 		Head   struct{ Ref, Sha string }
 	} `json:"pull_request"`
 	Issue *struct {
@@ -101,9 +100,6 @@ func parseGitHub(kind string, body []byte) (payload, error) {
 		p.Kind, p.Number = Comment, e.PullRequest.Number
 	case kind == "pull_request" && e.PullRequest != nil:
 		p.Kind, p.Number = PullRequest, e.PullRequest.Number
-		if e.isNewText() {
-			p.Text = e.PullRequest.Body
-		}
 	case kind == "status" && e.SHA != "":
 		if e.State == "pending" {
 			return p, ignore("the check %s has not ended", e.Context)
@@ -118,7 +114,7 @@ func parseGitHub(kind string, body []byte) (payload, error) {
 	return p, e.comment(&p)
 }
 
-// isNewText reports whether the text of an issue or a pull request is new.
+// isNewText reports whether the text of an issue is new.
 func (e githubEvent) isNewText() bool { return e.Action == "opened" || e.Action == "edited" }
 
 // issue sets the issue that the event is about.

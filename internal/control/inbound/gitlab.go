@@ -63,7 +63,7 @@ type gitlabEvent struct {
 		SHA          string
 		Status       string
 		Note         string // text of a comment
-		Description  string // text of an issue or a merge request
+		Description  string // text of an issue
 	} `json:"object_attributes"`
 	MergeRequest *struct{ IID int } `json:"merge_request"`
 	Issue        *struct{ IID int }
@@ -74,7 +74,7 @@ type gitlabEvent struct {
 	BuildStatus string `json:"build_status"`
 }
 
-// isNewText reports whether the text of an issue or a merge request may be new.
+// isNewText reports whether the text of an issue may be new.
 func (e gitlabEvent) isNewText() bool {
 	return e.Attributes.Action == "open" || e.Attributes.Action == "update"
 }
@@ -111,9 +111,6 @@ func parseGitLab(_ string, body []byte) (payload, error) {
 		p.Kind, p.Number, p.OnIssue, p.Text = Issue, e.Attributes.IID, true, e.Attributes.Description
 	case "merge_request":
 		p.Kind, p.Number = PullRequest, e.Attributes.IID
-		if e.isNewText() {
-			p.Text = e.Attributes.Description
-		}
 	case "pipeline":
 		if !slices.Contains(gitlabEnded, e.Attributes.Status) {
 			return p, ignore("the pipeline has not ended")

@@ -111,8 +111,8 @@ type Change struct {
 	Check     string // name of a check; "" if unknown
 	Actor     string // login of the person or account that caused the event
 	Bot       bool   // the sender says that the actor is not a person
-	// Text is that of a new or changed comment, issue or pull request, as the
-	// sender tells it. It only hints whether the source has to be read.
+	// Text is that of a new or changed comment or issue, as the sender tells it.
+	// It only hints whether the source has to be read.
 	Text string
 }
 

@@ -100,7 +100,6 @@ func TestParse(t *testing.T) {
 			Change{Number: 7, OnIssue: true, Kind: Comment, CommentID: "5", Actor: "ada", Text: "@aloft do it"}, ""},
 		{"an issue", "github", "issues", `{"action":"opened","issue":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{Number: 7, OnIssue: true, Kind: Issue, Actor: "ada", Text: "@aloft do it"}, ""},
 		{"a closed issue", "github", "issues", `{"action":"closed","issue":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{}, "was closed"},
-		{"a pull request", "github", "pull_request", `{"action":"opened","pull_request":{"number":7,"body":"@aloft do it"},` + repo + `}`, Change{Number: 7, Kind: PullRequest, Actor: "ada", Text: "@aloft do it"}, ""},
 		{"a deleted comment", "github", "issue_comment", `{"action":"deleted","issue":{"number":7,"pull_request":{}},"comment":{"id":5},` + repo + `}`, Change{}, "deleted"},
 		{"a bot's comment", "github", "issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{}},"comment":{"id":5},"repository":{"full_name":"acme/widget"},"sender":{"login":"renovate[bot]","type":"Bot"}}`,
 			Change{Number: 7, Kind: Comment, CommentID: "5", Actor: "renovate[bot]", Bot: true}, ""},

@@ -1,0 +1,176 @@
+// Package mention works on what people ask for in comments: "@aloft fix the
+// list" on an issue or a pull request starts an agent, and a later mention there
+// is a follow-up to it. A single comment of the server shows the agent's state.
+//
+// An event only makes the issue or pull request due. The desk reads it at its
+// forge, and acts on comments of people who may write to the repository. The id
+// of an agent derives from the comment that asked for it, and it is stored before
+// the agent is started. The id of a follow-up's run derives from its comment, too.
+// So duplicate events, events out of order, and a server that dies at any point
+// never cause an agent or a run twice.
+//
+// Everything read from the forge is untrusted. Prompts quote it line by line.
+package mention
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/inbound"
+	"aloft/internal/control/store"
+)
+
+// Store is the part of the store that a desk uses.
+type Store interface {
+	store.Topics
+	PullsOf(ctx context.Context, repo string) ([]store.PullWatch, error)
+	Agent(ctx context.Context, id string) (agent.Agent, error)
+	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
+}
+
+// Start describes an agent to start.
+type Start struct {
+	AgentID     string
+	UserID      int64 // the owner
+	Prompt      string
+	RepoURL     string
+	PullRequest string // URL of the pull request to work on; "" for an issue
+	Branch      string // to start from; "" is the default
+	Model       string // "" is the default
+}
+
+// Agents starts agents and sends them prompts. Its methods are safe for
+// concurrent use. Errors are faults, whose messages are shown at the forge.
+type Agents interface {
+	// Start starts an agent. If the id is taken, the fault is
+	// agent_id_conflict.
+	Start(ctx context.Context, s Start) error
+	// FollowUp sends a prompt, or queues it while the agent works. A repeat with
+	// the same run id starts no second run; with another prompt, the fault is
+	// idempotency_key_reused.
+	FollowUp(ctx context.Context, agentID, runID, prompt, model string) error
+}
+
+// Config is what a desk needs. All fields but Secrets, Shown, Every and Logger
+// are required.
+type Config struct {
+	Store  Store
+	Agents Agents
+	Owner  string // this server's name
+	Forges forge.Set
+	Handle string // without the @
+	// Next handles changes that mention nobody, and pull requests that agents
+	// own.
+	Next inbound.Handler
+	// Account returns the user who owns the agents that a login at the host asks
+	// for. The error is a fault if there is none.
+	Account func(ctx context.Context, host, login string) (userID int64, err error)
+	ID      func(words ...string) string                                        // a reserved agent id for the words
+	RepoURL func(r forge.Repo) string                                           // the URL to clone
+	Page    func(agentID string) string                                         // the URL of an agent's page
+	Models  func() []string                                                     // ids that the option model may have
+	Secrets func(string) map[string]string                                      // must not appear in prompts or comments; nil means none
+	Mark    func(words ...string) string                                        // a key for comments that others cannot guess
+	Shown   func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) // whether an agent's messages may be shown outside; nil means always
+	Every   time.Duration                                                       // how often to look for due topics; default a second
+	Logger  *slog.Logger
+}
+
+// Desk works on mentions. Its methods are safe for concurrent use.
+type Desk struct {
+	Config
+	free    chan struct{} // holds a token for each attempt that may start
+	soon    chan struct{} // has an element if a topic is due at once
+	working sync.WaitGroup
+	now     func() time.Time
+}
+
+// New returns a desk. Run starts the work.
+func New(c Config) *Desk {
+	c.Every = cmp.Or(c.Every, time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Desk{Config: c, free: make(chan struct{}, atOnce), soon: make(chan struct{}, 1), now: time.Now}
+	for range atOnce {
+		d.free <- struct{}{}
+	}
+	return d
+}
+
+// Changed implements [inbound.Handler]: it makes the issue or pull request due
+// if the change mentions the handle.
+func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
+	if _, ok := find(c.Text, d.Handle); !ok || c.Number <= 0 {
+		return d.Next.Changed(ctx, c)
+	}
+	t := store.Topic{Repo: strings.ToLower(c.Repo.String()), Number: c.Number, Issue: c.OnIssue, RepoURL: d.RepoURL(c.Repo)}
+	owned, err := d.owned(ctx, t)
+	if err != nil {
+		return err
+	}
+	if owned {
+		return d.Next.Changed(ctx, c)
+	}
+	f, r, err := d.Forges.Find(c.Repo)
+	if err != nil {
+		return err
+	}
+	if c.Bot {
+		return inbound.Ignored(fmt.Sprintf("%s is a bot", c.Actor))
+	}
+	if c.Actor != "" {
+		if why, err := forge.Outsider(ctx, f, r, c.Actor); err != nil {
+			return err
+		} else if why != "" {
+			return inbound.Ignored(why)
+		}
+	}
+	if err := d.Store.TellTopic(ctx, t, d.now()); err != nil {
+		return err
+	}
+	d.wake()
+	return nil
+}
+
+// owned reports whether an agent has opened the pull request and follows it:
+// then all comments there reach the agent anyway.
+func (d *Desk) owned(ctx context.Context, t store.Topic) (bool, error) {
+	if t.Issue {
+		return false, nil
+	}
+	all, err := d.Store.PullsOf(ctx, t.Repo)
+	for _, w := range all {
+		if w.Number == t.Number {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+func (d *Desk) wake() {
+	select {
+	case d.soon <- struct{}{}:
+	default:
+	}
+}
+
+// agent returns the topic's agent, or nil if it does not exist.
+func (d *Desk) agent(ctx context.Context, t store.Topic) (*agent.Agent, error) {
+	if t.AgentID == "" {
+		return nil, nil
+	}
+	a, err := d.Store.Agent(ctx, t.AgentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return &a, err
+}

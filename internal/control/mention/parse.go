@@ -1,0 +1,136 @@
+package mention
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"aloft/internal/control/forge"
+	"aloft/internal/fault"
+)
+
+// Options that a mention may have.
+const (
+	optionModel  = "model"
+	optionBranch = "branch"
+)
+
+// request is what a comment asks for.
+type request struct {
+	task   string // first line without options; may be ""
+	model  string
+	branch string
+}
+
+// find returns the text after the first mention of the handle: the rest of its
+// line and the lines after it. Quotations and code do not count.
+func find(text, handle string) (rest string, ok bool) {
+	fence := ""
+	for at := 0; at < len(text); {
+		line, _, _ := strings.Cut(text[at:], "\n")
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fence != "":
+			if strings.HasPrefix(trimmed, fence) {
+				fence = ""
+			}
+		case strings.HasPrefix(trimmed, "```"), strings.HasPrefix(trimmed, "~~~"):
+			fence = trimmed[:3]
+		case strings.HasPrefix(trimmed, ">"):
+		default:
+			if end := mentioned(line, handle); end >= 0 {
+				return text[at+end:], true
+			}
+		}
+		at += len(line) + 1
+	}
+	return "", false
+}
+
+// codeSpan matches code within a line.
+var codeSpan = regexp.MustCompile("`[^`]*`")
+
+// mentioned returns the index after the handle in a line, or -1.
+func mentioned(line, handle string) int {
+	plain := codeSpan.ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("`", len(s)) })
+	want := "@" + handle
+	for at := 0; at+len(want) <= len(plain); at++ {
+		if !strings.EqualFold(plain[at:at+len(want)], want) {
+			continue
+		}
+		end := at + len(want)
+		before := at == 0 || !isNameByte(plain[at-1]) && !strings.ContainsRune("./@", rune(plain[at-1]))
+		after := end == len(plain) || !isNameByte(plain[end]) && plain[end] != '/' && !(plain[end] == '.' && end+1 < len(plain) && isNameByte(plain[end+1]))
+		if before && after {
+			return end
+		}
+	}
+	return -1
+}
+
+// isNameByte reports whether a login may contain the byte.
+func isNameByte(c byte) bool {
+	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+// optionGroup matches options in brackets.
+var optionGroup = regexp.MustCompile(`\[([^\[\]]*=[^\[\]]*)\]`)
+
+// options returns the options of a line, and the line without them. Brackets
+// within a word and those of links are no options.
+func options(line string) (all []string, rest string) {
+	last := 0
+	for _, m := range optionGroup.FindAllStringSubmatchIndex(line, -1) {
+		from, to := m[0], m[1]
+		if from > 0 && !strings.ContainsRune(" \t]", rune(line[from-1])) || to < len(line) && (isNameByte(line[to]) || line[to] == '(' || line[to] == ':') {
+			continue
+		}
+		all = append(all, strings.FieldsFunc(line[m[2]:m[3]], func(r rune) bool { return r == ' ' || r == '\t' || r == ',' || r == '\r' })...)
+		rest += line[last:from] + " "
+		last = to
+	}
+	return all, rest + line[last:]
+}
+
+// parse returns what the text after a mention asks for. The error is a fault that
+// says which options are allowed.
+func parse(rest string, models []string, onIssue bool) (q request, err error) {
+	line, _, _ := strings.Cut(rest, "\n")
+	seen := map[string]bool{}
+	all, line := options(line)
+	for _, o := range all {
+		name, value, _ := strings.Cut(o, "=")
+		switch {
+		case name == optionModel && value != "" && !seen[name]:
+			if q.model = value; !slices.Contains(models, value) {
+				return q, fault.Invalid("there is no model %s", code(value)).Hint("use %s", codes(models))
+			}
+		case name == optionBranch && value != "" && !seen[name]:
+			if q.branch = value; !onIssue {
+				return q, fault.Invalid("the option branch is only for issues: here the agent works on the branch of the pull request")
+			}
+		default:
+			return q, fault.Invalid("the option %s is not valid", code(o)).
+				Hint("write `[model=… branch=…]` after the mention, each at most once; models: %s", codes(models))
+		}
+		seen[name] = true
+	}
+	line = strings.TrimLeft(forge.Line(line, maxTask), " :,-")
+	if word, rest, _ := strings.Cut(line, " "); strings.EqualFold(word, "do") {
+		line = rest
+	}
+	q.task = line
+	return q, nil
+}
+
+// code returns a text from outside as code in Markdown, which cannot mention
+// anybody.
+func code(s string) string { return "`" + strings.ReplaceAll(forge.Line(s, 100), "`", "'") + "`" }
+
+func codes(all []string) string {
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = code(s)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"aloft/internal/control/api"
+	"aloft/internal/control/forge"
+	"aloft/internal/control/mention"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// mentionsConfig configures who can start agents by mentioning them at a forge.
+type mentionsConfig struct {
+	Handle   string            `yaml:"handle"`   // that people write after an @
+	Accounts map[string]string `yaml:"accounts"` // e-mail address of the account for HOST/LOGIN
+	Owner    string            `yaml:"owner"`    // e-mail address of the account for all other logins
+}
+
+var handlePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,37}[a-z0-9])?$`)
+
+func (c *mentionsConfig) check() error {
+	if !handlePattern.MatchString(c.Handle) {
+		return fmt.Errorf("mentions.handle: invalid value %q: use lower-case letters, digits and dashes, without @", c.Handle)
+	}
+	if c.Owner != "" && !strings.Contains(c.Owner, "@") {
+		return fmt.Errorf("mentions.owner: invalid value %q: use the e-mail address of an account", c.Owner)
+	}
+	for _, who := range slices.Sorted(maps.Keys(c.Accounts)) {
+		host, login, ok := strings.Cut(who, "/")
+		if !ok || host == "" || login == "" || strings.ContainsAny(login, "/ @") || !strings.Contains(c.Accounts[who], "@") {
+			return fmt.Errorf("mentions.accounts: invalid entry %q: %q: map a host and login to the e-mail address of an account, such as github.com/ada: ada@example.com", who, c.Accounts[who])
+		}
+	}
+	return nil
+}
+
+// on reports whether mentions can start agents.
+func (c *mentionsConfig) on() bool { return c.Owner != "" || len(c.Accounts) > 0 }
+
+// email returns the e-mail address of the account for a login, or "".
+func (c *mentionsConfig) email(host, login string) string {
+	for who, address := range c.Accounts {
+		if strings.EqualFold(who, host+"/"+login) {
+			return address
+		}
+	}
+	return c.Owner
+}
+
+// openMentions opens the desk that works on mentions. It handles events before
+// the desk that follows pull requests.
+func (a *assembly) openMentions() {
+	a.mentions = mention.New(mention.Config{
+		Store: a.store, Agents: starter{a}, Owner: a.store.ServerID(), Forges: a.pulls.Forges, Handle: a.config.Mentions.Handle, Next: a.follow,
+		Account: a.accountOf, ID: api.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: shownOutside(a.store),
+		Page:   func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
+		Models: func() []string { return a.api.ModelIDs() },
+		Mark: func(words ...string) string {
+			mac := hmac.New(sha256.New, append([]byte("marks "), a.secret...))
+			mac.Write([]byte(strings.Join(words, "\x00")))
+			return hex.EncodeToString(mac.Sum(nil)[:16])
+		},
+		Logger: a.logger,
+	})
+}
+
+// accountOf returns the user who owns the agents that a login asks for.
+func (a *assembly) accountOf(ctx context.Context, host, login string) (int64, error) {
+	address := a.config.Mentions.email(host, login)
+	if address == "" {
+		return 0, fault.Denied("no account of this server belongs to the login %s", forge.Line(login, 100)).
+			Hint("ask an admin to add it to mentions.accounts in the server's configuration")
+	}
+	user, err := a.store.UserByEmail(ctx, address)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, fault.Denied("the account that the server's configuration names for the login %s does not exist", forge.Line(login, 100)).
+			Hint("ask an admin to correct mentions in the configuration")
+	}
+	return user.ID, err
+}
+
+// repoURL returns the URL to clone a repository, with the scheme of the
+// credential for its host.
+func (a *assembly) repoURL(r forge.Repo) string {
+	for _, cred := range a.config.Git.Credentials {
+		if of, err := cred.covers(); err == nil && of.Host == r.Host {
+			if u, err := url.Parse(cred.URL); err == nil {
+				return u.Scheme + "://" + r.String()
+			}
+		}
+	}
+	return "https://" + r.String()
+}
+
+// starter starts agents by the API's rules.
+type starter struct{ *assembly }
+
+// Start implements [mention.Agents].
+func (s starter) Start(ctx context.Context, n mention.Start) error {
+	return s.api.Start(ctx, api.Start(n))
+}
+
+// FollowUp implements [mention.Agents].
+func (s starter) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
+	return s.api.FollowUp(ctx, agentID, runID, prompt, model)
+}
