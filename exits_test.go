@@ -35,6 +35,7 @@ var exits = map[string]exit{
 	"internal/control/pull/say.go words":                   {1, "comments on pull requests, to the forge", privacyProof},
 	"internal/control/follow/answer.go words":              {1, "the result of a run, to the review threads that it was about", "internal/control/follow/follow_test.go TestHiddenResultsAreNotShown"},
 	"internal/control/follow/autofix.go words":             {1, "what an agent has tried, to its pull request", "internal/control/follow/follow_test.go TestHiddenResultsAreNotShown"},
+	"internal/control/mention/show.go words":               {1, "the result of a run, or why it failed, to the issue or pull request that asked for it", "internal/control/mention/mention_test.go TestHiddenResultsAreNotShown"},
 	"internal/control/webhook/webhook.go words":            {1, "how runs end and what they ask, to the agent's webhook", privacyProof},
 	"internal/control/loop/finish.go words":                {1, "a commit message, to the forge with the branch", privacyProof},
 	"internal/control/outbound/outbound.go client":         {3, "webhooks; and images, which are fetched", privacyProof},

@@ -137,7 +137,7 @@ func (a *aloft) cleanUp() {
 	}
 	for {
 		var list struct{ Items []struct{ ID string } }
-		a.get("/v1/agents?limit=100", &list)
+		a.get("/v1/agents?limit=100&all=true", &list)
 		if len(list.Items) == 0 {
 			break
 		}

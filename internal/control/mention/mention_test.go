@@ -409,3 +409,25 @@ func TestDuplicates(t *testing.T) {
 	}
 	w.shown(n, true)
 }
+
+// Where the settings hide what agents say, the comment has neither the result nor
+// the reason of a failure.
+func TestHiddenResultsAreNotShown(t *testing.T) {
+	for name, end := range map[string]*agent.RunEnded{
+		"**Done**":                       {Status: agent.Finished, Result: "the hidden text"},
+		"**The agent could not finish**": {Status: agent.Failed, Failure: &agent.Failure{Code: "x", Message: "the hidden text"}},
+	} {
+		for _, shown := range []bool{false, true} {
+			w := newWorld(t)
+			w.desk.Shown = func(context.Context, agent.Agent, agent.Run) (bool, error) { return shown, nil }
+			n := w.forge.OpenIssue(w.repo, "ada", "x", "y")
+			w.ask(n, "ada", "@aloft fix it")
+			w.settle()
+			id := w.agents.started[0].AgentID
+			w.append(id, agent.Event{RunID: w.latest(id), Body: end})
+			if got := w.look(n, true); !strings.HasPrefix(got, name) || strings.Contains(got, "the hidden text") != shown {
+				t.Errorf("shown %v: %q", shown, got)
+			}
+		}
+	}
+}
