@@ -42,6 +42,7 @@ func (a *aloft) onSmallDisk(size string) {
 // reason; another agent's run may end with an error too. Even with a full disk
 // the agent can be deleted, and then everything works again.
 func TestAbuseOfTheDisk(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("disk", map[string]string{"README.md": "disk\n"})
 	a := start(t, scripted(t, `
@@ -91,6 +92,7 @@ scripts:
 // agent can be told to clean up. An install command and a Dockerfile that
 // exceed the limit are stopped, and the agents work without them.
 func TestAMachineOverItsDiskLimit(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("limit", map[string]string{"README.md": "limit\n"})
 	a := start(t, scripted(t, `
@@ -137,6 +139,7 @@ scripts:
 // Root in a machine replaces pod-daemon's socket by a link to a socket of the
 // host. The restarted server does not follow it.
 func TestPlantedSocket(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("planted", map[string]string{"README.md": "planted\n"})
 	for _, target := range []string{"../../../../../bait.sock", "/proc/1/root/run/bait.sock"} {

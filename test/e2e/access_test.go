@@ -28,6 +28,7 @@ func (a *aloft) command(ctx context.Context, args ...string) *exec.Cmd {
 // A person runs commands in an agent's machine and shares a terminal with it,
 // while no run is active, and while exec-daemon is killed.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "tmux")
 	git := gittest.New(t)
 	url := git.Repo("access", map[string]string{"README.md": "access\n"})

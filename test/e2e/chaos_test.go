@@ -14,6 +14,7 @@ import (
 // work. Whatever is killed, every run ends, no command runs twice, and nothing
 // is left behind.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	const agents, kills = 6, 24
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})

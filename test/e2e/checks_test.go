@@ -12,6 +12,7 @@ import (
 // A failed check sends the agent back to work; the pull request names the
 // checks that have passed on the pushed commit.
 func TestChecksOfARun(t *testing.T) {
+	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitea(t)
 	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n", ".aloft/environment.json": `{"checks": ["test -f README.md"]}`})
 	git.SetAuth("x-access-token", forgetest.Token)

@@ -18,6 +18,7 @@ import (
 // tomorrow. The run continues, nothing runs twice, and the journal's times
 // never decrease.
 func TestTheClockJumps(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("clock", map[string]string{"README.md": "clock\n"})
 	a := start(t, scripted(t, crashScript))

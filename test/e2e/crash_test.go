@@ -54,6 +54,7 @@ scripts:
 // The server is killed at a moment that a frame of the stream marks, and
 // restarted. The client resumes with the last id that it saw.
 func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	for _, c := range []struct {
@@ -101,6 +102,7 @@ func TestServerIsKilled(t *testing.T) {
 // The server is killed while it creates the machine. The partial machine is
 // used or destroyed, and does not get in the way.
 func TestServerIsKilledWhileTheMachineIsMade(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, oneCall))
@@ -140,6 +142,7 @@ func output(words string) func(frame, string) bool {
 
 // The server is killed many times at arbitrary moments.
 func TestServerIsKilledManyTimes(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, crashScript))
@@ -257,6 +260,7 @@ func kill(t *testing.T, agentID, word string) {
 }
 
 func TestExecDaemonIsKilled(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, stuckScript))
@@ -285,6 +289,7 @@ func TestExecDaemonIsKilled(t *testing.T) {
 }
 
 func TestMachineIsKilled(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, stuckScript))
@@ -312,6 +317,7 @@ func TestMachineIsKilled(t *testing.T) {
 // If the machine's disk is gone too, a new machine is created from what was
 // pushed.
 func TestMachineIsRemoved(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, crashScript))
@@ -343,6 +349,7 @@ func TestMachineIsRemoved(t *testing.T) {
 }
 
 func TestStopAndStartAgain(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	a := start(t, scripted(t, crashScript))
@@ -388,6 +395,7 @@ scripts:
 // The server is killed while an agent and its background subagent work. Both
 // continue.
 func TestServerIsKilledDuringBackgroundTask(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("beside", map[string]string{"README.md": "beside\n"})
 	a := start(t, scripted(t, backgroundScript))

@@ -12,6 +12,7 @@ import (
 // server, and a notification that answers a request. web/test/endures.ts does
 // this with its own server.
 func TestDashboardEndures(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	binary(t)
 	need.Command(t, "chromium")

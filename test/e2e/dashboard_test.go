@@ -71,6 +71,7 @@ scripts:
 // sees. web/test/person.ts does this in a browser, under the server's content
 // security policy.
 func TestDashboardInABrowser(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "chromium")
 	need.Command(t, "Xtigervnc")
 	need.Command(t, "x-window-manager")

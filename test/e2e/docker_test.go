@@ -51,6 +51,7 @@ func dockerImage(t *testing.T) string {
 // Debian's Docker runs a container in a gVisor machine, and in a runc machine if
 // the server allows it. Otherwise it says at once that it cannot.
 func TestDockerInside(t *testing.T) {
+	t.Parallel()
 	const service = "sudo service docker start"
 	const daemon = "sudo sh -c 'dockerd --iptables=false --ip6tables=false --bridge=none >/var/log/docker.log 2>&1 &'"
 	machine := "machine:\n  image: rootfs:" + dockerImage(t) + "\n"
@@ -79,6 +80,7 @@ func TestDockerInside(t *testing.T) {
 // brings its containers up. Their data survives sleep and is part of forks, and a
 // published port can be forwarded.
 func TestDockerProject(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("composed", map[string]string{
 		".cursor/environment.json": `{"user": "ubuntu", "install": "cp /bin/busybox . && sh up.sh && sudo docker build -q -t box .", "start": "sh up.sh && sudo docker-compose up -d"}`,

@@ -158,6 +158,7 @@ scripts:
 // again when it changes. An error names the line, and the previous build stays
 // active.
 func TestMachineOfAnImage(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "buildah")
 	ref := baseInRegistry(t)
 	git := gittest.New(t)

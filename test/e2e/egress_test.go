@@ -43,6 +43,7 @@ func shellScript(command string) string {
 // TestPolicyInAMachine uses an allow list of domains, a program that tries to
 // bypass it, and WebFetch, to which the list applies as well.
 func TestPolicyInAMachine(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "web of %s", r.Host) }))
 	t.Cleanup(srv.Close)
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
@@ -94,6 +95,7 @@ machine:
 // TestForward connects to a program in a machine, by the name and by the number
 // of its port, also while the server is killed and restarted.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "node")
 	const program = `require('http').createServer((q, s) => { let n = 0; q.on('data', d => n += d.length); q.on('end', () => s.end('inside heard ' + n)) }).listen(3000, '127.0.0.1')`
 	a := start(t, scripted(t, shellScript("setsid node -e \""+program+"\" </dev/null >/tmp/log 2>&1 & until curl -fsS http://127.0.0.1:3000/; do sleep 0.1; done")))

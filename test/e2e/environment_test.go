@@ -27,6 +27,7 @@ scripts:
 // variables: install, start and terminals. Failures are reported and do not
 // hide each other.
 func TestEnvironmentOfTheRepository(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
 		".gitignore": "installed\n",
@@ -91,6 +92,7 @@ scripts:
 // reads causes a new build. A failing build is reported, leaves its machine for
 // inspection, and never replaces the active build.
 func TestEnvironmentIsBuiltOnce(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
 		".gitignore":               "installed\n",
@@ -212,6 +214,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 
 // Whatever install does wrong ends only the build, with an error.
 func TestEnvironmentAtItsWorst(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	patient := start(t, scripted(t, buildScript)+"environments: {stale_after: 0s}\n")
 	hasty := start(t, scripted(t, buildScript)+"environments: {install_limit: 6s, start_limit: 5s, stale_after: 0s}\n")
@@ -268,6 +271,7 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 // An agent that names an environment gets its build, its secrets and its start
 // command, instead of those of the repository's file.
 func TestNamedEnvironment(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
 		".gitignore": "installed\nstarted\n", ".cursor/environment.json": `{"install": "echo by the file > installed"}`,
@@ -312,6 +316,7 @@ scripts:
 // A saved environment applies to its repository if that has no file, and to no
 // other: what one repository has built is in no other's machines.
 func TestSavedEnvironment(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"one": "1"}), git.Repo("two", map[string]string{"two": "2"})}
 	a := start(t, scripted(t, buildScript))
@@ -452,6 +457,7 @@ func (a *aloft) prints(t *testing.T, want string, args ...string) {
 
 // An environment can restrict the network of its machines, but not extend it.
 func TestEnvironmentNarrowsTheNetwork(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("narrow", map[string]string{
 		".cursor/environment.json": `{"egressMode": "network_settings_only", "egressAllowlist": ["ok.example"]}`,

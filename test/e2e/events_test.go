@@ -56,6 +56,7 @@ func (a *aloft) next(agentID string, n int) run {
 // opened the pull request: once each, although every event arrives twice and the
 // server is killed after it has accepted one. An outsider starts nothing.
 func TestEventsBecomeFollowUps(t *testing.T) {
+	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitHub(t)
 	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n"})
 	git.SetAuth("x-access-token", forgetest.Token)

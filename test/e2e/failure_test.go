@@ -95,6 +95,7 @@ func (a *aloft) letGo(r run) {
 }
 
 func TestRepositoryIsWrong(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	a := start(t, scripted(t, waits))
@@ -133,6 +134,7 @@ func branchOf(t *testing.T, a *aloft, r run) string {
 }
 
 func TestModelIsWrong(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		config func(t *testing.T) string
@@ -163,12 +165,14 @@ func anthropic(url, key, name string) string {
 }
 
 func TestHostHasNoRuntime(t *testing.T) {
+	t.Parallel()
 	a := start(t, scripted(t, oneCall)+"machine:\n  runtime: /no/such/runc\n")
 	a.endsIn(a.create("", "x", nil), "no_runtime")
 }
 
 // The disk with the data is full when a machine is to be created.
 func TestDiskIsFull(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": strings.Repeat("r\n", 1000)})

@@ -67,6 +67,7 @@ func (a *aloft) layers(kind string) int {
 // affect the others or the original, which continues too. The saved disk is
 // deleted when all forks have started.
 func TestFork(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
 	a := start(t, scripted(t, forkScript))
@@ -107,6 +108,7 @@ func TestFork(t *testing.T) {
 // TestForkOfAnEarlierTurn checks that a fork of an earlier turn starts from
 // what was pushed at that time, and is told so.
 func TestForkOfAnEarlierTurn(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
 	a := start(t, scripted(t, strings.ReplaceAll(forkScript, "left.txt one.txt ../var/tmp/mark", "one.txt")))
@@ -140,6 +142,7 @@ func TestForkOfAnEarlierTurn(t *testing.T) {
 // TestForkIsKilled kills the server during forks, again and again. Every fork
 // that exists afterwards works, and no unused disk is kept.
 func TestForkIsKilled(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("fork", map[string]string{"README.md": "fork\n"})
 	a := start(t, scripted(t, strings.ReplaceAll(forkScript, "left.txt ", "")))

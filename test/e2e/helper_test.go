@@ -40,6 +40,7 @@ scripts:
 // that the agent stores for later machines applies at once, if the environment
 // allows it.
 func TestSetUpByAnAgent(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".gitignore": "installed\n", "Makefile": "deps:\n\techo by make > installed\n"})
 	closed := git.Repo("closed", map[string]string{".aloft/environment.json": `{"agentCanUpdateSnapshot": false}`})

@@ -51,6 +51,7 @@ func (a *aloft) machineIs(agentID, want string) {
 // with its disk for a visitor, works on a follow-up, sleeps again, and is
 // finally removed; another follow-up then gets a new machine.
 func TestHibernate(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("sleepy", map[string]string{"README.md": "sleepy\n", ".cursor/environment.json": `{"user": "ubuntu", "env": {"KEPT": "of its environment"}}`})
 	config := scripted(t, crashScript) + "\nmachine:\n  idle_minutes: 0.03\n" // 2 s
@@ -110,6 +111,7 @@ func (a *aloft) counts(agentID string) (n int) {
 // keeps its working directory, and the agent is told how long the machine
 // slept.
 func TestSleepsAlive(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("alive", map[string]string{"README.md": "alive\n"})
 	a := start(t, scripted(t, aliveScript)+"\nmachine:\n  class: strong\n  strong: "+runsc(t)+"\n  idle_minutes: 0.04\n")

@@ -58,6 +58,7 @@ scripts:
 // TestHooks runs a project's hooks in a machine. There is a subtest for every
 // event of a run, and for what hooks can do.
 func TestHooks(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("hooks", map[string]string{
 		".cursor/agents/looker.md": "---\ndescription: looks\n---\nYou look.\n",
@@ -119,6 +120,7 @@ func TestHooks(t *testing.T) {
 
 // TestHookRefusesAPrompt has a beforeSubmitPrompt hook refuse the prompt.
 func TestHookRefusesAPrompt(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("refuses", map[string]string{
 		"README.md":         "x\n",

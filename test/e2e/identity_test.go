@@ -17,6 +17,7 @@ import (
 // A program in a machine proves to a third party, which trusts the server,
 // which agent it belongs to.
 func TestMachineHasAnIdentity(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "curl")
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -56,6 +57,7 @@ scripts:
 // Files in the agent's artifacts folder can be downloaded while it works, and
 // after its machine is gone.
 func TestArtifactsOutliveTheMachine(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	a := start(t, scripted(t, `

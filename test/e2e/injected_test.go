@@ -19,6 +19,7 @@ import (
 // run of a running machine, and its old value stays redacted, even after kill
 // -9.
 func TestSecretsReachTheMachineAndNothingElse(t *testing.T) {
+	t.Parallel()
 	const team, own, ownLater, call = "team-value-0001", "own-value-000002", "own-value-later-03", "call-value-00004"
 	a := start(t, scripted(t, `
 scripts:
@@ -136,6 +137,7 @@ func nowhere(t *testing.T, dir string, values []string, but func(path string) bo
 // A role's credentials reach the machine, and are renewed there before they
 // expire.
 func TestAWSRoleIsRenewedInTheMachine(t *testing.T) {
+	t.Parallel()
 	var given atomic.Int64 // number of credentials issued
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := given.Add(1)

@@ -244,6 +244,7 @@ const unreachable = "ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|EACCES|ECONNRESET|no 
 // TestInside compares the results of all attempts with the table, for root and
 // for the user, under runc and under gVisor.
 func TestInside(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, config string
 		want         func(row) string

@@ -18,6 +18,7 @@ import (
 )
 
 func TestFollowUpGoesOnInTheSameMachine(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	a := start(t, scripted(t, `
@@ -60,6 +61,7 @@ scripts:
 }
 
 func TestTwoPromptsAtOnce(t *testing.T) {
+	t.Parallel()
 	a := start(t, scripted(t, waits))
 	r := a.create("", "One", nil)
 	status, body := a.do("POST", "/v1/agents/"+r.AgentID+"/runs", object{"prompt": object{"text": "Two"}})
@@ -73,6 +75,7 @@ func TestTwoPromptsAtOnce(t *testing.T) {
 // A run ends when a person cancels it and when it reaches a limit. Its running
 // calls end too, its work is kept, and the next run continues.
 func TestCancelAndLimits(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	a := start(t, scripted(t, `
 scripts:
@@ -128,6 +131,7 @@ scripts:
 
 // Fifty agents at once on two cores: all finish, each with its own work.
 func TestFiftyAgents(t *testing.T) {
+	t.Parallel()
 	const n = 50
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -154,6 +158,7 @@ scripts:
 // A machine contains neither the git server's token nor the model's key, and
 // can reach nothing but the git gateway.
 func TestSecretsAreNotInTheMachine(t *testing.T) {
+	t.Parallel()
 	const token = "glpat-very-secret-token-0001"
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -203,6 +208,7 @@ echo looked`
 // A strict provider accepts the whole conversation: images, tool calls,
 // results, and its own reasoning, unchanged.
 func TestStrictProviders(t *testing.T) {
+	t.Parallel()
 	reply := []modeltest.Reply{
 		{Thinking: "I should look first.", Redacted: "and think of more", Text: "Looking.", Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"echo a; echo b >&2; exit 3"}`}, {Name: "Read", Args: `{"path":"README.md"}`}}},
 		{Thinking: "Now I write.", Calls: []modeltest.Call{{Name: "Nonsense", Args: `{}`}, {Name: "Write", Args: `{"path":"x.txt","contents":""}`}}},
@@ -255,6 +261,7 @@ func TestStrictProviders(t *testing.T) {
 // Programs in the machine can read from the metadata socket to which agent they
 // belong.
 func TestMetadata(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "curl")
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -273,6 +280,7 @@ scripts:
 }
 
 func TestFilesOnTheServersDisk(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	git.Repo("r", map[string]string{"README.md": "r\n"})
 	a := start(t, scripted(t, oneCall)+"git:\n  allow_file: ["+git.Dir+"]\n")
@@ -283,6 +291,7 @@ func TestFilesOnTheServersDisk(t *testing.T) {
 }
 
 func TestWorkOnCurrentBranch(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	git.Commit("r", "topic", "begun", map[string]string{"begun.txt": "x\n"})
@@ -299,6 +308,7 @@ func TestWorkOnCurrentBranch(t *testing.T) {
 // The README's demo runs twice, the second time from a POSIX shell and in a
 // folder with a space in its name. It leaves nothing behind.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	tmp := filepath.Join(t.TempDir(), "a folder")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		t.Fatal(err)
@@ -324,6 +334,7 @@ func TestDemo(t *testing.T) {
 // An agent of the strong class runs in gVisor: the kernel that it sees is not
 // the host's.
 func TestStrongClass(t *testing.T) {
+	t.Parallel()
 	runsc, err := filepath.Abs("../../.bin/runsc")
 	if err != nil {
 		t.Fatal(err)

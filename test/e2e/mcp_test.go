@@ -53,6 +53,7 @@ func ticketServer(whom string) (h http.Handler, called *atomic.Int64) {
 // found by the machine or by readers of the journal. A remote server that the
 // repository names can only be reached if the machine may reach it.
 func TestMCPServersAndWhatTheyOrder(t *testing.T) {
+	t.Parallel()
 	const key = "remote-key-value-0001"
 	var heard atomic.Int64
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard.Add(1) }))

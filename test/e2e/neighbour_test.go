@@ -10,6 +10,7 @@ import (
 // A service in one machine listens on all addresses. Another machine cannot
 // reach it on any of them, though it may connect to anything else.
 func TestMachinesDoNotReachOneAnother(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("neighbours", map[string]string{"README.md": "neighbours\n"})
 	a := start(t, scripted(t, `

@@ -91,6 +91,7 @@ test('knows nothing else', () => request(greeter).get('/a/b').expect(404))`,
 // TestRealPrograms has npm install and test a project, and go and curl fetch a
 // module, from this host's configured servers.
 func TestRealPrograms(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "curl")
 	registry, proxy := asks(t, "npm", "config", "get", "registry"), asks(t, "go", "env", "GOPROXY")
 	hosts := []string{reachable(t, registry), reachable(t, proxy)}
@@ -111,6 +112,7 @@ mkdir -p /tmp/m && cd /tmp/m && go mod init x.test >/dev/null 2>&1; go mod downl
 // TestAptInstall has the agent's user install a Debian package, in a Debian
 // machine, as a person would.
 func TestAptInstall(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "mmdebstrap")
 	host := reachable(t, aptSource(t))
 	image, err := filepath.Abs("../../.bin/debian-image")
@@ -137,6 +139,7 @@ hello; dpkg-query -W -f '${Status}' hello`
 // TestDefaultMachine has the first agent of a server without configuration install a
 // package, and use the programs of this host.
 func TestDefaultMachine(t *testing.T) {
+	t.Parallel()
 	host := reachable(t, aptSource(t))
 	for _, name := range []string{"git", "gcc", "python3", "node"} {
 		need.Command(t, name)
@@ -161,6 +164,7 @@ sudo cat /etc/shadow | cut -d: -f2 | sort -u | tr '\n' ' ' | sed s/^/passwords:/
 // TestIncompleteImage uses an image without bash and git: the run ends before the
 // model is asked, and its error names the programs.
 func TestIncompleteImage(t *testing.T) {
+	t.Parallel()
 	image := t.TempDir()
 	if err := os.Mkdir(filepath.Join(image, "bin"), 0o755); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,7 @@ func (a *aloft) browser() *http.Client {
 // TestPreviewInABrowser opens two programs in a machine as a browser would,
 // each at its own origin.
 func TestPreviewInABrowser(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "node")
 	need.Command(t, "curl")
 	git := gittest.New(t)

@@ -52,6 +52,7 @@ var realProjects = []realProject{
 // Three projects in three languages are built once, start from that build, and
 // pass their own tests in a machine. The second start skips the build.
 func TestRealProjects(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	git := gittest.New(t)
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()

@@ -66,6 +66,7 @@ func fileCall(tool, path, args string) string {
 // sandbox. In allowlist mode a person sees each such change, in auto-review
 // mode the classifier does, and the machine checks where a path leads.
 func TestProtectedFiles(t *testing.T) {
+	t.Parallel()
 	shell := func(command string) string {
 		quoted, _ := json.Marshal(command) // marshaling a string cannot fail
 		return `{tool: Shell, args: {timeout: 60000, command: ` + string(quoted) + `}}`
@@ -139,6 +140,7 @@ func TestProtectedFiles(t *testing.T) {
 // configuration starts a program, and then runs git there, which an allow list
 // allows. The program runs in the sandbox only.
 func TestGitOfTheSandbox(t *testing.T) {
+	t.Parallel()
 	shell := func(command string) string {
 		quoted, _ := json.Marshal(command) // marshaling a string cannot fail
 		return `{tool: Shell, args: {timeout: 60000, command: ` + string(quoted) + `}}`

@@ -17,6 +17,7 @@ import (
 // even if the server is killed after the forge has opened it and before it has
 // replied.
 func TestPullRequestOfARun(t *testing.T) {
+	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitea(t)
 	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n", ".github/pull_request_template.md": "## What\n<!-- say it -->\n\n## Checks\n"})
 	git.SetAuth("x-access-token", forgetest.Token)
@@ -73,6 +74,7 @@ func TestPullRequestOfARun(t *testing.T) {
 // An agent opens its pull request, waits for CI, reads what failed and what a
 // reviewer says, pushes a fix, replies and resolves the thread.
 func TestAgentAnswersItsReview(t *testing.T) {
+	t.Parallel()
 	git, host := gittest.New(t), forgetest.NewGitHub(t)
 	url := git.Repo("acme/widget", map[string]string{"README.md": "w\n"})
 	git.SetAuth("x-access-token", forgetest.Token)

@@ -54,6 +54,7 @@ scripts:
 
 // A Debian source package is built and tested with its own tools.
 func TestDebianSource(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	dir := t.TempDir()
 	if out, err := exec.Command("../../hack/debian-source.sh", "hello", dir).CombinedOutput(); err != nil {
@@ -122,6 +123,7 @@ scripts:
 
 // An agent works on Aloft's own repository, as committed.
 func TestOwnRepository(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	git := gittest.New(t)
 	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()

@@ -39,6 +39,7 @@ func (r run) branchOf(url string) string {
 // An agent works on several repositories. Each has its own folder, and only its
 // own branches of those that it has changed are pushed.
 func TestSeveralRepositories(t *testing.T) {
+	t.Parallel()
 	app, other := gittest.New(t), gittest.New(t)
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
 	first := readme("the app")
@@ -86,6 +87,7 @@ func TestSeveralRepositories(t *testing.T) {
 // The team's base branch applies to the repositories that have it; the others
 // start at their default branch, and the journal says so.
 func TestTeamBaseBranch(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s + "\n"} }
 	urls := []string{git.Repo("app", readme("main of app")), git.Repo("lib", readme("main of lib"))}
@@ -113,6 +115,7 @@ scripts:
 // The server is killed when the first of two repositories was pushed and the
 // second push is held up. In the end each is pushed and reported once.
 func TestServerIsKilledBetweenPushes(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	urls := []string{git.Repo("one", map[string]string{"a": "a\n"}), git.Repo("two", map[string]string{"a": "a\n"})}
 	git.Hook("two", "pre-receive", "while test -e "+git.Dir+"/hold; do sleep 0.1; done\n")
@@ -150,6 +153,7 @@ scripts:
 // others it may not fetch. A large file of the agent's is uploaded before its
 // branch.
 func TestSubmodulesAndLargeFiles(t *testing.T) {
+	t.Parallel()
 	need.Command(t, "git-lfs")
 	git, foreign := gittest.New(t), gittest.New(t)
 	store := git.LFS()

@@ -13,6 +13,7 @@ import (
 // A model gets the rules of the repository, the team and the user when they
 // apply, and again when the conversation was summarized.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("rules", map[string]string{
 		"AGENTS.md": "Text of AGENTS.md.\n@docs/style.md\n@/etc/passwd.md\n# Cursor Cloud specific instructions\nText about the VM.\n", "docs/style.md": "Text of the style.\n",

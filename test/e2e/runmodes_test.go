@@ -60,6 +60,7 @@ func calls(commands ...string) string {
 // counts; what a person allows for the agent is not asked again; and the agent
 // sees a denial.
 func TestApprovalSurvivesKill(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("modes", map[string]string{
 		"README.md":                "modes\n",
@@ -113,6 +114,7 @@ func TestApprovalSurvivesKill(t *testing.T) {
 // TestAllowAlways has a person allow a command permanently: it is added to
 // their permissions.json, and another agent does not ask.
 func TestAllowAlways(t *testing.T) {
+	t.Parallel()
 	a := start(t, scripted(t, calls("touch /tmp/x"))+"policy: {run_mode: allowlist}\n")
 	r := a.create("", "Ask", nil)
 	a.answer(a.asked(), `{"decision":"allow_always","entries":["touch"]}`)
@@ -127,6 +129,7 @@ func TestAllowAlways(t *testing.T) {
 // TestRuleFilesAreAskedAbout has the agent change rule files with each of its
 // file tools, in the most permissive mode.
 func TestRuleFilesAreAskedAbout(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("rules", map[string]string{"README.md": "rules\n", ".cursor/permissions.json": "{}\n"})
 	a := start(t, scripted(t, `
@@ -156,6 +159,7 @@ scripts:
 // repository away. In allowlist mode nothing of that runs before a person has
 // seen it, and the network gateway's log shows that nothing has left.
 func TestInjectedExfiltration(t *testing.T) {
+	t.Parallel()
 	var heard atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard.Add(1) }))
 	t.Cleanup(srv.Close)
@@ -204,6 +208,7 @@ policy: {run_mode: allowlist}
 // Only what the classifier allowed leaves the machine, as the gateway's log
 // shows too. This classifier would allow everything if it saw tool output.
 func TestClassifierVerdicts(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var heard []string
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ import (
 // refuses here. The policy comes from the commit that the agent started from:
 // changing the file with an allowed command has no effect.
 func TestAutoReviewSandboxes(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "hello\n", ".cursor/permissions.json": `{"terminalAllowlist":["cp"]}`,
@@ -59,6 +60,7 @@ scripts:
 // too if the operator configures that. Each tries to write where it may, and
 // where it may not.
 func TestSandboxAlso(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	git := gittest.New(t)
 	try := func(name string) string {

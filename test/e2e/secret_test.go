@@ -12,6 +12,7 @@ import (
 // A machine that has obtained the server's token can neither print nor push it.
 // The command joins two halves, so that the script does not contain it.
 func TestASecretDoesNotComeOutOfAMachine(t *testing.T) {
+	t.Parallel()
 	const token = "glpat-very-secret-token-0001"
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})

@@ -49,6 +49,7 @@ func (a *aloft) try(r run, text string) (last string) {
 // is saved; an environment is proposed, tested and committed; and agents start
 // from it.
 func TestSetUp(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{
 		".gitignore": "installed\n", "package.json": `{"scripts":{"dev":"sleep 600"}}`, "Makefile": "deps:\n\techo by make > installed\n",
@@ -130,6 +131,7 @@ func TestSetUp(t *testing.T) {
 // ones. No secret is stored with a build, and an environment's secrets are
 // deleted with it.
 func TestSecretsOfABuild(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("app", map[string]string{".gitignore": "installed\n"})
 	a := start(t, scripted(t, `

@@ -12,6 +12,7 @@ import (
 // PostgreSQL is killed during a call, and the server while the database is
 // down. New requests fail in between, and the run continues to its end.
 func TestStoreGoesAway(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("crash", map[string]string{"README.md": "crash\n"})
 	database := postgrestest.Start(t, true)

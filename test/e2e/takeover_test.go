@@ -88,6 +88,7 @@ func (v *visitor) write(name, text string, mode os.FileMode) string {
 }
 
 func TestOpenSSHTakesAMachineOver(t *testing.T) {
+	t.Parallel()
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
 	a := start(t, scripted(t, doneAtOnce))
@@ -308,6 +309,7 @@ s.serve_forever()
 // A paused agent does nothing until it is resumed, even if the server is killed
 // meanwhile.
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
 	a := start(t, scripted(t, `
 scripts:
   - turns:

@@ -27,6 +27,7 @@ scripts:
 // One trace leads from a request through run, turn, model and tool to what
 // exec-daemon does in the machine.
 func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
+	t.Parallel()
 	r := telemetrytest.Start(t, "t0ken-of-the-receiver")
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
@@ -125,6 +126,7 @@ func TestOneTraceFromTheRequestToTheTool(t *testing.T) {
 // In ghost mode, which is the default, nothing is sent, and exec-daemon has no
 // exporter.
 func TestGhostModeMakesNoExporter(t *testing.T) {
+	t.Parallel()
 	r := telemetrytest.Start(t, "")
 	git := gittest.New(t)
 	url := git.Repo("r", map[string]string{"README.md": "r\n"})
