@@ -115,6 +115,9 @@ their conversations, and keys to control them.`,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asked, _ := cmd.Flags().GetBool("version"); asked {
+				return a.printVersion()
+			}
 			if in, out, err := a.needTerminal(); err == nil && !a.config.Dumb && !a.config.JSON {
 				return a.panel(cmd.Context(), in, out)
 			}
@@ -130,6 +133,7 @@ their conversations, and keys to control them.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(misuse)
 	a.config.addFlags(root.PersistentFlags())
+	root.Flags().Bool("version", false, "print the version")
 	root.AddCommand(a.commands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
