@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -168,52 +164,15 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	return nil
 }
 
-// ollama is the default address of Ollama, a local model server.
-const ollama = "http://127.0.0.1:11434/v1"
-
 // demoModel returns the best model available without configuration, and a line that
 // names it.
 func (a *app) demoModel(ctx context.Context) (server.ModelConfig, string) {
-	if key := a.getenv("ANTHROPIC_API_KEY"); key != "" {
-		m := server.ModelConfig{ID: "demo", Provider: "anthropic", Name: "claude-sonnet-4-5", BaseURL: a.getenv("ANTHROPIC_BASE_URL"), APIKey: key}
-		return m, "model: " + m.Name + ", with ANTHROPIC_API_KEY"
+	if m, variable := server.ModelOfKey(a.getenv); variable != "" {
+		return m, "model: " + m.Name + ", with " + variable
 	}
-	if key := a.getenv("OPENAI_API_KEY"); key != "" {
-		m := server.ModelConfig{ID: "demo", Provider: "openai", Name: "gpt-5", BaseURL: a.getenv("OPENAI_BASE_URL"), APIKey: key}
-		return m, "model: " + m.Name + ", with OPENAI_API_KEY"
-	}
-	if name := firstModel(ctx, ollama); name != "" {
-		m := server.ModelConfig{ID: "demo", Provider: "openai", API: "chat", Name: name, BaseURL: ollama}
-		return m, "model: " + cli.Line(name, 100) + ", of the server at " + ollama
+	if m, ok := server.LocalModel(ctx, server.LocalModels); ok {
+		return m, "model: " + cli.Line(m.Name, 100) + ", of the server at " + m.BaseURL
 	}
 	return server.ModelConfig{ID: "scripted", Provider: "scripted", Name: "scripted"},
 		"model: scripted. It follows a fixed script. Set ANTHROPIC_API_KEY or OPENAI_API_KEY to use a real model."
-}
-
-// probeTime is how long firstModel waits for a local model server.
-const probeTime = time.Second
-
-// firstModel returns the name of the first model of the OpenAI-compatible server at
-// base, or "" if no such server answers.
-func firstModel(ctx context.Context, base string) string {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/models", nil)
-	if err != nil {
-		return ""
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&list) != nil || len(list.Data) == 0 {
-		return ""
-	}
-	return list.Data[0].ID
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"aloft/internal/cli"
 	"aloft/internal/redact"
 	"aloft/internal/server"
 )
@@ -48,6 +50,10 @@ start.`,
 			if err != nil {
 				return err
 			}
+			found := ""
+			if configFile == "" {
+				found = useFoundModel(cmd.Context(), &config, getenv)
+			}
 			if config.Store, err = server.StoreAddress(address, getenv("ALOFT_STORE"), config.Store); err != nil {
 				return err
 			}
@@ -62,7 +68,7 @@ start.`,
 			if link := s.FirstLink(cmd.Context()); link != "" {
 				text += o.SignInText(link, getenv("JOURNAL_STREAM") != "")
 			}
-			fmt.Fprint(cmd.OutOrStdout(), text+config.Missing(configFile))
+			fmt.Fprint(cmd.OutOrStdout(), text+found+config.Missing(configFile))
 			return s.Run(cmd.Context())
 		},
 	}
@@ -73,4 +79,18 @@ start.`,
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd
+}
+
+// useFoundModel makes a server without a configuration file use the model of an API
+// key in the environment, and returns a message about that. A local model server
+// is named but not used: any user of this host may have started it.
+func useFoundModel(ctx context.Context, config *server.Config, getenv func(string) string) string {
+	if m, variable := server.ModelOfKey(getenv); variable != "" {
+		config.Models, config.DefaultModel = []server.ModelConfig{m}, m.ID
+		return fmt.Sprintf("Agents use the model %s, with the key in %s.\n", m.Name, variable)
+	}
+	if m, ok := server.LocalModel(ctx, server.LocalModels); ok {
+		return fmt.Sprintf("A model server answers at %s with the model %s; to use it, name it in the configuration.\n", m.BaseURL, cli.Line(m.Name, 100))
+	}
+	return ""
 }
