@@ -50,6 +50,10 @@ web-lighthouse: build web/node_modules .bin/lighthouse/node_modules ## measure t
 	@hack/deps.sh browser
 	@$(SUDO) npm run --silent --prefix web lighthouse
 
+release: build ## build the last commit's packages, tarballs and checksums into dist/ (ARCHS="amd64 arm64")
+	@hack/deps.sh release
+	@hack/release.sh
+
 demo: build ## run one agent on a sample repository, from prompt to pushed branch
 	@$(SUDO) bin/aloft demo
 
@@ -170,4 +174,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
+.PHONY: help release comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test

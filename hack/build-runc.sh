@@ -2,6 +2,8 @@
 # Builds the static runc that bin/aloft carries, from its Go module at a pinned
 # version, into .bin/runc. Does nothing if that version is there already.
 # Needs a C compiler, pkg-config and libseccomp-dev (the Makefile installs them).
+# For another architecture, set GOARCH, CC and PKG_CONFIG_PATH; the result is then
+# .bin/runc-GOARCH.
 set -eu
 
 version=v1.5.2
@@ -9,14 +11,16 @@ hash=h1:eUUowc2WJCnFYzI87C1WqRcu356Dk/wsoi90y+2wEfE=
 
 cd "$(dirname "$0")/.."
 . hack/go-module.sh
+arch=$(go env GOARCH)
 out=$PWD/.bin/runc
+[ "$arch" = "$(go env GOHOSTARCH)" ] || out=$out-$arch
 stamp=$out.built
 
-if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $(go env GOARCH)" ]; then
-	echo "runc $version is built: .bin/runc"
+if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version $arch" ]; then
+	echo "runc $version is built: ${out#"$PWD/"}"
 	exit 0
 fi
-for tool in cc pkg-config; do
+for tool in "${CC:-cc}" pkg-config; do
 	command -v "$tool" >/dev/null || {
 		echo "build-runc: $tool is missing: apt-get install -y gcc pkg-config libseccomp-dev" >&2
 		exit 1
@@ -35,7 +39,7 @@ go_build 1 \
 	-ldflags "-s -w -linkmode external -extldflags -static -X main.version=${version#v}" \
 	-o "$work/runc" .
 
-"$work/runc" --version >/dev/null
+[ "$arch" != "$(go env GOHOSTARCH)" ] || "$work/runc" --version >/dev/null
 mv -f "$work/runc" "$out"
-echo "$version $(go env GOARCH)" >"$stamp"
-echo "runc $version: built .bin/runc, $(wc -c <"$out") bytes"
+echo "$version $arch" >"$stamp"
+echo "runc $version: built ${out#"$PWD/"}, $(wc -c <"$out") bytes"

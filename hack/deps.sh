@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|test|browser|engines|editor|bench…: lists the Debian packages that are missing for the
+# deps.sh build|test|browser|engines|editor|bench|release…: lists the Debian packages that are missing for the
 # purpose, and installs them. Without apt it only lists them: the build fails with what
 # it needs.
 set -eu
@@ -22,6 +22,7 @@ for purpose in "$@"; do
 	browser) want="$want chromium fonts-dejavu-core" ;;
 	bench) want="$want fd-find chromium fonts-dejavu-core ffmpeg tigervnc-standalone-server" ;;
 	engines) want="$want podman" ;;
+	release) want="$want curl" ;;
 	editor) want="$want g++ python3 ripgrep" ;;
 	esac
 done
