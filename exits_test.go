@@ -66,7 +66,7 @@ var exits = map[string]exit{
 	"internal/control/pod/files.go client":                 {2, toMachine, ""},
 	"internal/control/pod/pod.go client":                   {2, toMachine, ""},
 	"internal/control/pod/environment.go client":           {2, toMachine, ""},
-	"cmd/aloft/demo.go client":                             {1, fetched, ""},
+	"internal/server/found.go client":                      {1, fetched, ""},
 }
 
 // TestExits finds every exit. Each needs a row that says what leaves the server
