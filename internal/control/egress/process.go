@@ -138,10 +138,11 @@ func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 
 // The range of user ids for gateway processes. Each process gets its own, so
 // that none can signal or trace another and per-user quotas are not shared.
-// Distributions and systemd do not assign ids from this range.
+// Distributions and systemd do not assign ids from this range. It ends before
+// that of package confine.
 const (
 	firstUser = 0x70000000
-	users     = 0x0ffe0000
+	users     = 0x0ff00000
 )
 
 // user returns the user and group id for the gateway on this folder. The id

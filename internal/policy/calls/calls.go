@@ -1,6 +1,6 @@
 // Package calls is the table of system calls and sockets that processes may
-// use: in a machine, in the sandbox around a command, and in the egress
-// process. Their seccomp filters are generated from it. All filters allow only
+// use: in a machine, in the sandbox around a command, in the egress process, and
+// in confined programs of the server. Their seccomp filters are generated from it. All filters allow only
 // the processor's native system calls, since another ABI would offer the same
 // calls under other numbers.
 package calls
@@ -16,11 +16,12 @@ type Process uint8
 
 // The kinds of process.
 const (
-	Machine Process = 1 << iota // any process in a machine of an OCI runtime, including root
-	Sandbox                     // a command in the sandbox, in addition to the machine's rules
-	Egress                      // the process that forwards a machine's packets
-	Docker                      // any process in a machine that may run Docker
-	all     = Machine | Sandbox | Egress | Docker
+	Machine  Process = 1 << iota // any process in a machine of an OCI runtime, including root
+	Sandbox                      // a command in the sandbox, in addition to the machine's rules
+	Egress                       // the process that forwards a machine's packets
+	Docker                       // any process in a machine that may run Docker
+	Confined                     // a program of the server that reads hostile data, such as git
+	all      = Machine | Sandbox | Egress | Docker | Confined
 )
 
 // Socket is an allowed kind of socket; all others are refused.
@@ -91,16 +92,19 @@ var Refused = refuse(map[Process][]string{
 	},
 	// Namespaces can only be created with clone, whose flags a filter sees, and
 	// never entered. Docker creates and enters them for its containers.
-	Machine | Sandbox | Egress: {"setns", "pivot_root", "sethostname"},
+	Machine | Sandbox | Egress | Confined: {"setns", "pivot_root", "sethostname"},
 	// The machine's sandbox mounts within a user namespace; the others keep their
 	// mounts.
-	Sandbox | Egress: {
+	Sandbox | Egress | Confined: {
 		"mount", "umount2", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "mount_setattr", "name_to_handle_at", "adjtimex",
 	},
 	Machine: {"unshare"},
 	// The egress process reads hostile packets, and never needs to start other
 	// programs.
-	Egress: {"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "unshare", "personality"},
+	Egress: {"execve", "execveat", "ptrace"},
+	// System V objects are shared by the processes of a user, and are left behind.
+	Confined:          {"shmget", "msgget", "semget"},
+	Egress | Confined: {"process_vm_readv", "process_vm_writev", "pidfd_getfd", "unshare", "personality"},
 })
 
 func refuse(table map[Process][]string) (out []Call) {

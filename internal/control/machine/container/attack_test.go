@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 	"aloft/internal/policy/calls"
 )
@@ -154,21 +155,21 @@ func TestLiftedLimits(t *testing.T) {
 	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
 	limits := machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}
 	m := create(t, r, machine.Spec{Image: "host", Limits: limits}).(*Machine)
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		for _, c := range h.limited() {
-			for _, f := range slices.Backward(h.files(c, limits)) {
+		for _, c := range h.Limited() {
+			for _, f := range slices.Backward(h.Files(c, cgroup.Limits(limits))) {
 				none := "-1"
-				if h.v2 || c == "pids" {
+				if h.V2 || c == "pids" {
 					none = "max"
 				}
-				if f.name == "cpu.cfs_period_us" {
+				if f.Name == "cpu.cfs_period_us" {
 					continue
 				}
-				_ = h.write(m.inside(), f.name, none) // the kernel may refuse values above the parent's
+				_ = h.Write(m.inside(), f.Name, none) // the kernel may refuse values above the parent's
 			}
 		}
 	}
@@ -176,11 +177,11 @@ func TestLiftedLimits(t *testing.T) {
 		t.Errorf("the machine has as many processes as it likes: %+v", got)
 	}
 	for _, h := range all {
-		for _, c := range h.limited() {
-			for _, f := range h.files(c, plus(limits, egressLimits)) {
-				got, err := os.ReadFile(filepath.Join(h.dir, m.cgroup, f.name))
-				if err != nil && !f.optional || err == nil && strings.TrimSpace(string(got)) != f.value {
-					t.Errorf("%s of the parent is %q, %v; want %s", f.name, got, err, f.value)
+		for _, c := range h.Limited() {
+			for _, f := range h.Files(c, cgroup.Limits(plus(limits, egressLimits))) {
+				got, err := os.ReadFile(filepath.Join(h.Dir, m.cgroup, f.Name))
+				if err != nil && !f.Optional || err == nil && strings.TrimSpace(string(got)) != f.Value {
+					t.Errorf("%s of the parent is %q, %v; want %s", f.Name, got, err, f.Value)
 				}
 			}
 		}
@@ -201,17 +202,17 @@ func TestEgressIsBounded(t *testing.T) {
 		}
 	})
 	m := create(t, r, machine.Spec{Image: "host", Network: anywhere, Limits: machine.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, PIDs: 30}}).(*Machine)
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		if len(h.limited()) == 0 {
+		if len(h.Limited()) == 0 {
 			continue
 		}
-		pids, err := cgroupProcesses(filepath.Join(h.dir, m.cgroup, egressCgroup))
+		pids, err := cgroupProcesses(filepath.Join(h.Dir, m.cgroup, egressCgroup))
 		if err != nil || len(pids) != 1 || !bears(pids[0], m.gatewayFlag()) {
-			t.Errorf("%s: the gateway's cgroup holds %v, %v", h.dir, pids, err)
+			t.Errorf("%s: the gateway's cgroup holds %v, %v", h.Dir, pids, err)
 		}
 	}
 	users := map[string]bool{}

@@ -14,48 +14,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/cgroup"
 )
-
-// A hierarchy is one mounted cgroup tree. A host with cgroup v2 has one; a host
-// with v1 has one per controller; a hybrid host has both kinds.
-type hierarchy struct {
-	dir         string
-	v2          bool
-	controllers []string
-}
-
-// hierarchies returns the cgroup trees listed in the text of a mountinfo file.
-func hierarchies(mountinfo string) []hierarchy {
-	var out []hierarchy
-	for line := range strings.Lines(mountinfo) {
-		before, after, ok := strings.Cut(line, " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		switch right[0] {
-		case "cgroup2":
-			out = append(out, hierarchy{dir: left[4], v2: true})
-		case "cgroup":
-			out = append(out, hierarchy{dir: left[4], controllers: strings.Split(right[2], ",")})
-		}
-	}
-	return out
-}
-
-func mountedHierarchies() ([]hierarchy, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	return hierarchies(string(data)), nil
-}
 
 // killCgroup kills the processes left in the named cgroup after PID 1 and its
 // namespace are gone, such as a runtime's half-started child or gVisor's
 // helpers.
 func killCgroup(ctx context.Context, name string) error {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
@@ -63,7 +30,7 @@ func killCgroup(ctx context.Context, name string) error {
 	for {
 		left := 0
 		for _, h := range all {
-			pids, err := cgroupProcesses(filepath.Join(h.dir, name))
+			pids, err := cgroupProcesses(filepath.Join(h.Dir, name))
 			if err != nil {
 				return err
 			}
@@ -117,15 +84,15 @@ func cgroupProcesses(dir string) ([]int, error) {
 // thaw lets the processes of a machine run that root in it has frozen with the
 // freezer of cgroup v1. The kernel ends no frozen process.
 func thaw(name string) error {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		if h.v2 || !h.has("freezer") {
+		if h.V2 || !h.Has("freezer") {
 			continue
 		}
-		err := walkCgroups(filepath.Join(h.dir, name), func(group *os.File) error {
+		err := walkCgroups(filepath.Join(h.Dir, name), func(group *os.File) error {
 			fd, err := unix.Openat(int(group.Fd()), "freezer.state", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return skipGone(err)
@@ -236,12 +203,12 @@ func skipGone(err error) error {
 // removeCgroups removes the named cgroup and its descendants from every
 // hierarchy.
 func removeCgroups(ctx context.Context, name string) error {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		if err := removeCgroup(ctx, filepath.Join(h.dir, name)); err != nil {
+		if err := removeCgroup(ctx, filepath.Join(h.Dir, name)); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 )
 
@@ -161,13 +162,13 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 			}
 		}
 	}
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
 	pids := map[int]bool{}
 	for _, h := range all {
-		list, err := cgroupProcesses(filepath.Join(h.dir, m.inside()))
+		list, err := cgroupProcesses(filepath.Join(h.Dir, m.inside()))
 		if err != nil {
 			return err
 		}

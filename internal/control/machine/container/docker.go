@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/layer"
 )
 
@@ -274,12 +275,12 @@ func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) erro
 // owner, root in the machine, create cgroups in it. The limits in its own files
 // and in its parent remain the host's.
 func (m *Machine) delegateCgroups(owner int) error {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		dir := filepath.Join(h.dir, m.inside())
+		dir := filepath.Join(h.Dir, m.inside())
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
@@ -130,22 +131,22 @@ done; cut -d: -f3 /proc/self/cgroup | sort -u`)
 	if got := ask(t, m, "bash", "-c", "for d in /sys/fs/cgroup/*; do echo $$ > $d/own/cgroup.procs; done 2>/dev/null; head -c 300m /dev/zero | tail | wc -c"); strings.TrimSpace(got.Output) == fmt.Sprint(300<<20) {
 		t.Errorf("300 MiB fit into 128: %+v", got)
 	}
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range all {
-		for _, c := range h.limited() {
-			for _, f := range h.files(c, limits) {
-				got, err := os.ReadFile(filepath.Join(h.dir, m.inside(), f.name))
-				if err != nil && !f.optional || err == nil && strings.TrimSpace(string(got)) != f.value {
-					t.Errorf("%s is %q, %v; want %s", f.name, got, err, f.value)
+		for _, c := range h.Limited() {
+			for _, f := range h.Files(c, cgroup.Limits(limits)) {
+				got, err := os.ReadFile(filepath.Join(h.Dir, m.inside(), f.Name))
+				if err != nil && !f.Optional || err == nil && strings.TrimSpace(string(got)) != f.Value {
+					t.Errorf("%s is %q, %v; want %s", f.Name, got, err, f.Value)
 				}
 			}
 		}
 	}
 	restart(t, m)
-	if !slices.ContainsFunc(all, func(h hierarchy) bool { return !h.v2 && h.has("freezer") }) {
+	if !slices.ContainsFunc(all, func(h cgroup.Hierarchy) bool { return !h.V2 && h.Has("freezer") }) {
 		return // version 2 ends frozen processes
 	}
 	// Cgroups deeper than any path, and a frozen machine.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/cgroup"
 )
 
 // hostFacts reads the properties of the host that the bundle depends on.
@@ -23,13 +25,13 @@ func hostFacts() facts {
 	if data, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.oomScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(data)))
 	}
-	all, _ := mountedHierarchies()
+	all, _ := cgroup.Mounted()
 	for _, h := range all {
 		switch {
-		case h.v2 && h.has("memory"):
+		case h.V2 && h.Has("memory"):
 			f.swapLimit = true
-		case h.has("memory"):
-			_, err := os.Stat(filepath.Join(h.dir, "memory.memsw.limit_in_bytes"))
+		case h.Has("memory"):
+			_, err := os.Stat(filepath.Join(h.Dir, "memory.memsw.limit_in_bytes"))
 			f.swapLimit = err == nil
 		}
 	}
@@ -40,10 +42,10 @@ func hostFacts() facts {
 // the host's memory, so that no single machine can exhaust it. It returns 0 (no
 // limit) if the kernel cannot limit memory.
 func DefaultMemory() int64 {
-	all, _ := mountedHierarchies()
+	all, _ := cgroup.Mounted()
 	kept := false
 	for _, h := range all {
-		kept = kept || h.has("memory")
+		kept = kept || h.Has("memory")
 	}
 	var info unix.Sysinfo_t
 	if !kept || unix.Sysinfo(&info) != nil {
@@ -52,28 +54,10 @@ func DefaultMemory() int64 {
 	return max(int64(info.Totalram)*int64(info.Unit)/2, minMemory)
 }
 
-// has reports whether the hierarchy has the given controller.
-func (h hierarchy) has(controller string) bool {
-	names := h.controllers
-	if h.v2 {
-		data, err := os.ReadFile(filepath.Join(h.dir, "cgroup.controllers"))
-		if err != nil {
-			return false
-		}
-		names = strings.Fields(string(data))
-	}
-	for _, n := range names {
-		if n == controller {
-			return true
-		}
-	}
-	return false
-}
-
 // unifiedCgroups reports whether the host has cgroup v2 only.
 func unifiedCgroups() bool {
-	all, err := mountedHierarchies()
-	return err == nil && len(all) == 1 && all[0].v2
+	all, err := cgroup.Mounted()
+	return err == nil && len(all) == 1 && all[0].V2
 }
 
 // machineID returns the content of a new /etc/machine-id.

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 	"aloft/internal/policy"
 )
@@ -33,8 +34,8 @@ func left(dir, prefix string) ([]string, error) {
 			out = append(out, "mount "+f[4])
 		}
 	}
-	for _, h := range hierarchies(string(mounts)) {
-		found, err := filepath.Glob(filepath.Join(h.dir, prefix+"*"))
+	for _, h := range cgroup.Parse(string(mounts)) {
+		found, err := filepath.Glob(filepath.Join(h.Dir, prefix+"*"))
 		if err != nil {
 			return nil, err
 		}

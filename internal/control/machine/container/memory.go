@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 )
 
@@ -263,14 +264,14 @@ func (m *Machine) tellAwake() error {
 // roomFor returns an error that wraps [unix.ENOSPC] if saving the memory in use
 // would leave too little free space on the disk.
 func (m *Machine) roomFor() error {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil {
 		return err
 	}
 	var used int64
 	for _, h := range all {
 		for _, name := range []string{"memory.current", "memory.usage_in_bytes"} {
-			data, err := os.ReadFile(filepath.Join(h.dir, m.inside(), name))
+			data, err := os.ReadFile(filepath.Join(h.Dir, m.inside(), name))
 			if n, bad := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && bad == nil {
 				used = max(used, n)
 			}

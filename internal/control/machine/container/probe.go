@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/layer"
 )
 
@@ -178,17 +179,17 @@ func inOverlay(dir string, mount func(root, lower, upper, work string) error, do
 }
 
 func hybridCgroups() bool {
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	one, two := false, false
 	for _, h := range all {
-		one, two = one || !h.v2, two || h.v2
+		one, two = one || !h.V2, two || h.V2
 	}
 	return err == nil && one && two
 }
 
 func probeCgroups() Check {
 	c := Check{Name: "cgroups", Fix: "mount -t cgroup2 none /sys/fs/cgroup"}
-	all, err := mountedHierarchies()
+	all, err := cgroup.Mounted()
 	if err != nil || len(all) == 0 {
 		c.Detail = "not mounted, so limits are not enforced"
 		return c
@@ -204,7 +205,7 @@ func probeCgroups() Check {
 	for _, name := range []string{"memory", "cpu", "pids"} {
 		found := false
 		for _, h := range all {
-			found = found || h.has(name)
+			found = found || h.Has(name)
 		}
 		if found {
 			have = append(have, name)

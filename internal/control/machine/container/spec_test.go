@@ -12,6 +12,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
 )
@@ -149,8 +150,8 @@ func TestHierarchies(t *testing.T) {
 27 22 0:24 / /home rw - ext4 /dev/x rw
 torn line
 `
-	got := hierarchies(info)
-	if len(got) != 2 || !got[0].has("cpu") || !got[0].has("cpuacct") || got[0].v2 || !got[1].v2 || got[1].dir != "/sys/fs/cgroup/unified" {
+	got := cgroup.Parse(info)
+	if len(got) != 2 || !got[0].Has("cpu") || !got[0].Has("cpuacct") || got[0].V2 || !got[1].V2 || got[1].Dir != "/sys/fs/cgroup/unified" {
 		t.Errorf("got %+v", got)
 	}
 }

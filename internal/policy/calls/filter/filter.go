@@ -1,7 +1,7 @@
-// Package filter compiles the seccomp filters of the sandbox and of the egress
-// process, for each architecture, to code that internal/guest/sandbox and
-// internal/control/egress embed (written by go test
-// ./internal/policy/calls/filter -update). So nothing needs compiling when a
+// Package filter compiles the seccomp filters of the sandbox, of the egress
+// process and of confined programs, for each architecture, to code that
+// internal/guest/sandbox, internal/control/egress and internal/control/confine
+// embed (written by go test ./internal/policy/calls/filter -update). So nothing needs compiling when a
 // command starts. No program links this package.
 package filter
 
@@ -18,7 +18,7 @@ import (
 
 // A Filter refuses system calls. A process with several filters must pass all.
 type Filter struct {
-	Name    string   // "egress" is for the egress process; the others are for the sandbox
+	Name    string
 	Refused []string // with EPERM, regardless of arguments
 	Absent  []string // with ENOSYS, so that libraries use an older call
 	Judged  []Judged
@@ -81,6 +81,29 @@ var Filters = []Filter{
 			{"socket", sockets(calls.Egress)},
 		},
 	},
+	{
+		Name:    "confined",
+		Refused: calls.RefusedTo(calls.Confined),
+		Absent:  []string{"clone3"},
+		Judged: []Judged{
+			// The program is started behind the filter, in a new PID namespace. It
+			// cannot create another, since it lacks the capability for that.
+			{"clone", []Test{{Parts: []Part{{0, calls.Namespaces &^ unix.CLONE_NEWPID, nil}}, Refuse: true}}},
+			{"ioctl", []Test{{Parts: []Part{{1, all, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS}}}, Refuse: true}}},
+			// The program is started traced. Neither request reads or changes another
+			// process.
+			{"ptrace", []Test{{Parts: []Part{{0, all, []uint32{unix.PTRACE_TRACEME, unix.PTRACE_DETACH}}}}, {Refuse: true}}},
+			{"socketpair", []Test{{Parts: []Part{{0, all, []uint32{unix.AF_UNIX}}}}, {Refuse: true}}},
+			{"socket", sockets(calls.Confined)},
+		},
+	},
+}
+
+// EmbeddedBy names the filters that each package embeds.
+var EmbeddedBy = map[string][]string{
+	"internal/guest/sandbox":   {"always", "no_inet", "no_unix", "no_ptrace", "no_xattr"},
+	"internal/control/egress":  {"egress"},
+	"internal/control/confine": {"no_inet", "no_unix", "confined"},
 }
 
 // sockets returns the tests of the call socket for a kind of process.

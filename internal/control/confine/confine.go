@@ -1,0 +1,165 @@
+// Package confine starts a program that reads hostile data as a user of its
+// own: without capabilities or any way to gain them, behind a system call
+// filter, in new mount and PID namespaces that contain only the named folders,
+// and in a cgroup with limits. It requires root.
+package confine
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Users are the user ids from FirstUser on that confined programs run as. Like
+// those of machines (0x60000000) and of egress processes (0x70000000), neither
+// distributions nor systemd assign them.
+const (
+	FirstUser = 0x7ff00000
+	Users     = 0xe0000
+)
+
+// Jail is what a program may use. Everything else of the host is out of view.
+type Jail struct {
+	User    int      // user and group id of the program
+	Read    []string // files and folders that it sees read-only, in addition to the host's programs
+	Write   []string // folders that it sees and may write to, if their modes allow that
+	Execute []string // further files and folders that it sees read-only and may execute
+	Network bool     // it may open IPv4 and IPv6 sockets
+
+	DataBytes uint64 // memory that each process may allocate; unlimited if 0
+	FileBytes uint64 // size of each file that it writes; unlimited if 0
+}
+
+// processes limits the processes of a user. The cgroup of a program has a lower
+// limit of its own; this one also applies on hosts without cgroups.
+const processes = 4096
+
+// Start starts the command in the jail. Like [exec.Cmd.Start], it must be
+// followed by Wait, and then by a call of release. All processes that the
+// command has started end with it. The command is process 1 of its PID
+// namespace, so SIGTERM has no effect on it unless it handles that signal.
+func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
+	g, err := h.newGroup()
+	if err != nil {
+		return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
+	}
+	started, placed, done := make(chan int), make(chan error), make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
+		done <- j.start(cmd, func(pid int) error {
+			started <- pid
+			return <-placed
+		})
+	}()
+	for {
+		select {
+		case pid := <-started:
+			// When memory runs out, the kernel should kill it before the server. The
+			// value is kept if it cannot be raised.
+			_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("600"), 0)
+			placed <- g.enter(pid)
+		case err := <-done:
+			if err != nil {
+				g.remove()
+				return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
+			}
+			return func() { go g.remove() }, nil
+		}
+	}
+}
+
+// start starts the command from a thread that is confined first, since a child
+// inherits that. place is called while the command has not yet executed its
+// first instruction.
+func (j Jail) start(cmd *exec.Cmd, place func(pid int) error) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("new mount namespace: %w", err)
+	}
+	if err := j.enterRoot(); err != nil {
+		return err
+	}
+	if err := j.filterCalls(); err != nil {
+		return err
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(j.User), Gid: uint32(j.User)}
+	// A traced process stops when it has executed the program.
+	cmd.SysProcAttr.Ptrace = true
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pid := cmd.Process.Pid
+	var status unix.WaitStatus
+	_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+	if err == nil && !status.Stopped() {
+		err = fmt.Errorf("it ended before it started: status %#x", status)
+	}
+	if err == nil {
+		err = j.limit(pid)
+	}
+	if err == nil {
+		err = place(pid)
+	}
+	if err == nil {
+		err = unix.PtraceDetach(pid)
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed, so the error is expected
+	}
+	return err
+}
+
+// limit sets the resource limits of a process and what it starts. It changes
+// the real user and group of the calling thread: without CAP_SYS_RESOURCE only
+// the process's own user may set them.
+func (j Jail) limit(pid int) error {
+	// The functions of package unix would change all threads.
+	const same = ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(j.User), same, same); errno != 0 {
+		return fmt.Errorf("change the group to %d: %w", j.User, errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(j.User), same, same); errno != 0 {
+		return fmt.Errorf("change the user to %d: %w", j.User, errno)
+	}
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NPROC: processes}
+	if j.DataBytes > 0 {
+		limits[unix.RLIMIT_DATA] = j.DataBytes
+	}
+	if j.FileBytes > 0 {
+		limits[unix.RLIMIT_FSIZE] = j.FileBytes
+	}
+	for which, to := range limits {
+		if err := unix.Prlimit(pid, which, &unix.Rlimit{Cur: to, Max: to}, nil); err != nil {
+			return fmt.Errorf("set resource limit %d: %w", which, err)
+		}
+	}
+	return nil
+}
+
+// filterCalls installs the filters of system calls for the calling thread and
+// what it starts, and prevents gaining privileges through exec.
+func (j Jail) filterCalls() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	filters := [][]unix.SockFilter{filter_confined, filter_no_unix}
+	if !j.Network {
+		filters = append(filters, filter_no_inet)
+	}
+	for _, f := range filters {
+		program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
+			return fmt.Errorf("filter system calls: %w", errno)
+		}
+	}
+	return nil
+}
