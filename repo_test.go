@@ -121,7 +121,7 @@ var mayImport = map[string][]string{
 	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/control/outbound"},
 	"internal/control/layer":                           {"internal/atomicfile", "NOUNS", "internal/control/image", "internal/control/trash"},
 	"internal/control/trash":                           {},
-	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile"},
+	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine"},
 
 	// Inside a machine.
 	"internal/guest/execd":         {"internal/rule", "internal/atomicfile", "internal/gitcmd", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp"},

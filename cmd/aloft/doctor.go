@@ -48,6 +48,11 @@ doctor connects to that database.`,
 			checks = append(checks, server.ProbeImage(cmd.Context(), config.Machine.Image)...)
 			checks = append(checks, server.CheckBuilder(config.Images))
 			checks = append(checks, server.ProbeStore(cmd.Context(), cmp.Or(a.getenv("ALOFT_STORE"), config.Store))...)
+			git, err := server.ProbeGit()
+			if err != nil {
+				return err
+			}
+			checks = append(checks, git)
 			forges, err := server.ProbeForges(cmd.Context(), config.Git)
 			if err != nil {
 				return err

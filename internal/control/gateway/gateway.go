@@ -99,6 +99,10 @@ func New(c Config) (*Gateway, error) {
 	return g, nil
 }
 
+// Unconfined returns nil if git runs as a user of its own, out of view of the
+// server's files, or why it does not.
+func (g *Gateway) Unconfined() error { return g.mirrors.Unconfined() }
+
 // Close revokes every grant, cancels running requests, waits for them and
 // unlocks the folder. Closing again is a no-op.
 func (g *Gateway) Close() error {

@@ -80,7 +80,7 @@ func (m *Mirror) judgeClaim(r Repo, u *Update) (was claim, out Outcome, err erro
 
 func (m *Mirror) claimFile(u Update) string {
 	sum := sha256.Sum256([]byte(u.Claim + "\x00" + u.Branch))
-	return filepath.Join(m.dir, "claims", hex.EncodeToString(sum[:]))
+	return filepath.Join(m.dir, claimsFolder, hex.EncodeToString(sum[:]))
 }
 
 func (m *Mirror) readClaim(u Update) (claim, error) {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,15 +22,21 @@ func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 	if err != nil {
 		return err
 	}
-	index := dir + ".index"
-	defer func() { _ = os.Remove(index) }()
-	env := []string{"GIT_INDEX_FILE=" + index, "GIT_WORK_TREE=" + dir}
+	scratch, err := os.MkdirTemp(filepath.Join(m.all.dir, "quarantine"), "export-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	if err := errors.Join(m.share(scratch), m.share(dir)); err != nil {
+		return err
+	}
+	env := []string{"GIT_INDEX_FILE=" + filepath.Join(scratch, "index"), "GIT_WORK_TREE=" + dir}
 	for _, args := range [][]string{{"read-tree", commit}, {"checkout-index", "--all", "--quiet"}} {
-		if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env}); err != nil {
+		if _, _, err := m.git(ctx, invocation{args: args, env: env, write: []string{scratch, dir}}); err != nil {
 			return fmt.Errorf("export %s: %w", commit, err)
 		}
 	}
-	return nil
+	return m.takeBack(dir)
 }
 
 // IDs returns the object ids of paths in a commit, of folders including their
@@ -45,7 +52,7 @@ func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[st
 			args = append(args, p)
 			continue
 		}
-		id, _, err := m.all.git(ctx, invocation{args: []string{"rev-parse", commit + "^{tree}"}, dir: m.dir})
+		id, _, err := m.git(ctx, invocation{args: []string{"rev-parse", commit + "^{tree}"}})
 		if err != nil {
 			return nil, fmt.Errorf("look for the root: %w", err)
 		}
@@ -54,7 +61,7 @@ func (m *Mirror) IDs(ctx context.Context, commit string, paths []string) (map[st
 	if len(found) == len(paths) { // ls-tree without paths would list everything
 		return found, nil
 	}
-	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	out, _, err := m.git(ctx, invocation{args: args})
 	if err != nil {
 		return nil, fmt.Errorf("list files: %w", err)
 	}

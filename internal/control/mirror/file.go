@@ -19,7 +19,7 @@ func (m *Mirror) File(ctx context.Context, commit, name string, max int) ([]byte
 	if !fs.ValidPath(name) || path.Clean(name) != name {
 		return nil, fmt.Errorf("%q is not a valid path in a repository", Plain(name))
 	}
-	entry, _, err := m.all.git(ctx, invocation{dir: m.dir, args: []string{"ls-tree", "-z", "--full-tree", commit, "--", ":(literal)" + name}})
+	entry, _, err := m.git(ctx, invocation{args: []string{"ls-tree", "-z", "--full-tree", commit, "--", ":(literal)" + name}})
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (m *Mirror) File(ctx context.Context, commit, name string, max int) ([]byte
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	}
 	var out strings.Builder
-	_, _, err = m.all.git(ctx, invocation{dir: m.dir, args: []string{"cat-file", "blob", id}, stdout: &limitWriter{w: &out, left: int64(max)}})
+	_, _, err = m.git(ctx, invocation{args: []string{"cat-file", "blob", id}, stdout: &limitWriter{w: &out, left: int64(max)}})
 	if err != nil {
 		return nil, errors.Join(err, fmt.Errorf("%s: it may be longer than %d bytes", name, max))
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ const (
 	stallProbe  = 2 * time.Second // after git has been silent for this long, check whether the host is reachable at all
 	dialTimeout = 3 * time.Second
 	fetchLimit  = 30 * time.Minute
+	gitLimit    = 2 * time.Hour // of any command, such as serving a clone over a slow connection
 	stopGrace   = 3 * time.Second // time for git to remove its lock files
 )
 
@@ -63,12 +65,22 @@ type invocation struct {
 	dir    string // value of GIT_DIR
 	env    []string
 	config [][2]string
-	stdin  io.Reader
+	// objects is a folder with the objects of a push, which git uses in addition
+	// to the mirror's; none if empty.
+	objects string
+	changes bool // git writes to dir
+	fills   bool // git writes to objects
+	stdin   io.Reader
 	stdout io.Writer // if nil, stdout is collected and returned
 	// dataLimit is the maximum memory that git can allocate, in bytes.
 	dataLimit uint64
 	fileLimit uint64 // maximum size of each file that git writes, in bytes
 	patient   bool   // runs at low priority
+
+	// What else a confined command may use; see [confine.Jail].
+	user    int // 0 means a user who owns nothing
+	network bool
+	write   []string
 
 	service *service   // a repository on this host; nil for a command on a mirror
 	files   []*os.File // inherited by git as descriptors 3 and up; closed after the start
@@ -95,6 +107,8 @@ func (e *gitError) Unwrap() error { return e.err }
 // git runs a command to completion. When ctx ends, git and all its children are
 // stopped. stderr is returned even on error.
 func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stderr string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, gitLimit, errTooSlow)
+	defer cancel()
 	cmd := s.command(ctx, inv)
 	cmd.Stdin = inv.stdin
 	errs := &headBuffer{max: maxStderr}
@@ -110,17 +124,29 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	if inv.service != nil {
 		cmd.SysProcAttr.Credential = inv.service.as
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	confined := s.host != nil && inv.service == nil
+	stop := syscall.SIGTERM
+	if confined && !inv.changes && !inv.fills {
+		stop = syscall.SIGKILL // there are no lock files to remove, and SIGTERM may have no effect
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, stop) }
 	cmd.WaitDelay = stopGrace
-	err = cmd.Start()
+	if confined {
+		var release func()
+		if release, err = s.host.Start(cmd, s.jail(inv)); err == nil {
+			defer release()
+		}
+	} else {
+		err = cmd.Start()
+	}
 	for _, f := range slices.Concat(inv.files, inv.ends) {
 		_ = f.Close() // git has its own copy
 	}
 	if err == nil {
-		if inv.dataLimit > 0 {
+		if !confined && inv.dataLimit > 0 {
 			limitData(cmd.Process.Pid, inv.dataLimit)
 		}
-		if inv.fileLimit > 0 {
+		if !confined && inv.fileLimit > 0 {
 			limitFile(cmd.Process.Pid, inv.fileLimit)
 		}
 		if inv.patient {
@@ -153,9 +179,15 @@ func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 	if inv.dir != "" {
 		g.Env = append(g.Env, "GIT_DIR="+inv.dir)
 	}
+	if inv.objects != "" {
+		g.Env = append(g.Env, "GIT_OBJECT_DIRECTORY="+inv.objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(inv.dir, "objects"))
+	}
 	g.Env = append(g.Env, inv.env...)
+	if s.host != nil {
+		g.Home = ""
+	}
 	cmd := g.Command(ctx, inv.args...)
-	cmd.Dir = s.home
+	cmd.Dir = "/"
 	return cmd
 }
 
@@ -183,6 +215,9 @@ func baseEnviron(ours []string) (env []string, path string) {
 func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	if r.scheme == "file" {
 		return m.onThisHost(ctx, r, inv)
+	}
+	if r.scheme == "ssh" && m.all.host != nil {
+		return m.overSSH(ctx, r, inv)
 	}
 	run := func(at Repo) (stdout []byte, stderr string, err error) {
 		moved := inv
@@ -221,7 +256,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 		return nil, "", noToken(r, err)
 	}
 	config, env := cred.environ()
-	inv.dir = m.dir
+	inv.network = true
 	inv.config = slices.Concat(config, to.config, inv.config)
 	inv.env = slices.Concat(inv.env, env, to.env)
 	inv.env = append(inv.env, "GIT_ALLOW_PROTOCOL="+allowedProtocols(r.scheme))
@@ -240,7 +275,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 		})
 		defer probe.Stop()
 	}
-	stdout, stderr, err = m.all.git(ctx, inv)
+	stdout, stderr, err = m.git(ctx, inv)
 	stderr = cred.redact(stderr)
 	if e, ok := errors.AsType[*gitError](err); ok {
 		e.stderr = stderr // errors are logged

@@ -292,14 +292,32 @@ func (v *service) close() {
 	}
 }
 
-// onThisHost runs a git command that talks to a repository of this host. A
-// socket pair connects the command and the repository's service.
+// onThisHost runs a git command that talks to a repository of this host.
 func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
 	v, err := m.all.serve(ctx, r)
 	if err != nil {
 		return nil, "", err
 	}
 	defer v.close()
+	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // a copy for the process; s.git closes it
+	if err != nil {
+		return nil, "", err
+	}
+	return m.through(ctx, r, inv, func(ctx context.Context, service string, env []string, far *os.File) string {
+		// If the service fails, the command fails too, since its connection breaks.
+		_, said, _ := m.all.git(ctx, invocation{
+			args: []string{service, v.at.Dir}, env: env, service: v, stdin: far, stdout: far,
+			files: []*os.File{dir}, ends: []*os.File{far},
+		})
+		return said
+	})
+}
+
+// through runs a git command that talks to the repository through a socket. At
+// its other end serve runs a service, upload-pack or receive-pack, with
+// additional environment variables. serve closes far and returns what the
+// service printed on stderr.
+func (m *Mirror) through(ctx context.Context, r Repo, inv invocation, serve func(ctx context.Context, service string, env []string, far *os.File) (said string)) (stdout []byte, stderr string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchLimit, errTooSlow)
 	defer cancel()
 	// Use a socket and not pipes: git's helper ends its direction with shutdown,
@@ -309,25 +327,14 @@ func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout
 		return nil, "", err
 	}
 	near, far := os.NewFile(uintptr(pair[0]), "client"), os.NewFile(uintptr(pair[1]), "service")
-	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // a copy for the process; s.git closes it
-	if err != nil {
-		_, _ = near.Close(), far.Close()
-		return nil, "", err
-	}
-	program, protocol := "upload-pack", []string{"GIT_PROTOCOL=version=2"}
+	service, env := "upload-pack", []string{"GIT_PROTOCOL=version=2"}
 	if inv.args[0] == "push" {
-		program, protocol = "receive-pack", nil
+		service, env = "receive-pack", nil
 	}
 	var said string
 	var serving sync.WaitGroup
-	serving.Go(func() {
-		// If the service fails, the command fails too, since its connection breaks.
-		_, said, _ = m.all.git(ctx, invocation{
-			args: []string{program, v.at.Dir}, env: protocol, service: v, stdin: far, stdout: far,
-			files: []*os.File{dir}, ends: []*os.File{far},
-		})
-	})
-	inv.dir, inv.args = m.dir, slices.Clone(inv.args)
+	serving.Go(func() { said = serve(ctx, service, env, far) })
+	inv.args = slices.Clone(inv.args)
 	for i, a := range inv.args {
 		if a == r.String() {
 			inv.args[i] = "fd::3"
@@ -335,7 +342,7 @@ func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout
 	}
 	inv.env = append(slices.Clone(inv.env), "GIT_ALLOW_PROTOCOL=fd")
 	inv.files = []*os.File{near}
-	stdout, stderr, err = m.all.git(ctx, inv)
+	stdout, stderr, err = m.git(ctx, inv)
 	serving.Wait()
 	stderr += said
 	if e, ok := errors.AsType[*gitError](err); ok {

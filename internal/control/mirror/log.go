@@ -28,7 +28,7 @@ func (m *Mirror) Log(ctx context.Context, base, tip string, most int) ([]Commit,
 	defer cancel()
 	var out strings.Builder
 	args := []string{"log", "-z", "--reverse", "--no-merges", "--no-color", "--encoding=UTF-8", "--format=%s%n%b", "--max-count=" + strconv.Itoa(most), base + ".." + tip, "--"}
-	_, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, stdout: &limitWriter{w: &out, left: maxLog}})
+	_, _, err := m.git(ctx, invocation{args: args, stdout: &limitWriter{w: &out, left: maxLog}})
 	if err != nil {
 		return nil, fmt.Errorf("log: %w", err)
 	}

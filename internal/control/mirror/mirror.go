@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/control/confine"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
 )
@@ -58,7 +59,11 @@ type Mirrors struct {
 	network     Network // may be nil
 	files       []root
 	private     []string
-	path        string // PATH
+	path        string        // PATH
+	host        *confine.Host // confines git; nil if this host cannot
+	unconfined  error         // why this host cannot
+	visible     []string      // files with certificate authorities that git's environment names
+	programs    []string      // of git, if it is installed in an unusual place
 	maxMirror   int64
 	log         *slog.Logger
 	lock        *os.File
@@ -109,6 +114,7 @@ func Open(c Config) (*Mirrors, error) {
 		return value != "" && (name == "http_proxy" || name == "https_proxy" || name == "all_proxy")
 	})
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.confine()
 	if err := s.checkVersion(); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
@@ -191,7 +197,7 @@ func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
 	defer s.mu.Unlock()
 	m := s.byID[id]
 	if m == nil {
-		m = &Mirror{all: s, key: r.Key(), dir: filepath.Join(s.dir, "mirrors", id+".git"), write: make(chan struct{}, 1)}
+		m = &Mirror{all: s, key: r.Key(), user: userOf(sum[:]), dir: filepath.Join(s.dir, "mirrors", id+".git"), write: make(chan struct{}, 1)}
 		s.byID[id] = m
 	}
 	return m, nil
@@ -204,6 +210,7 @@ type Mirror struct {
 	all   *Mirrors
 	key   string
 	dir   string
+	user  int           // user that confined git runs as and who owns the mirror's files
 	write chan struct{} // held while changing refs; unlike a mutex, waiting can be cancelled
 
 	mu            sync.Mutex
@@ -254,8 +261,7 @@ func (m *Mirror) lockWrite(ctx context.Context) error {
 
 func (m *Mirror) unlockWrite() { <-m.write }
 
-// prepare creates the mirror if needed and removes stale locks of killed git
-// processes. The caller holds the write lock.
+// prepare creates the mirror if needed, and otherwise tidies it. The caller holds the write lock.
 func (m *Mirror) prepare(ctx context.Context) error {
 	m.mu.Lock()
 	done := m.prepared
@@ -267,7 +273,7 @@ func (m *Mirror) prepare(ctx context.Context) error {
 		if err := m.create(ctx, "sha1"); err != nil {
 			return err
 		}
-	} else if err := m.removeLocks(); err != nil {
+	} else if err := m.tidy(m.dir); err != nil {
 		return fmt.Errorf("mirror %s: %w", m.key, err)
 	}
 	m.mu.Lock()
@@ -283,33 +289,20 @@ func (m *Mirror) create(ctx context.Context, format string) error {
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(m.dir)); err != nil {
 		return err
 	}
+	if err := errors.Join(os.Mkdir(fresh, 0o700), m.share(fresh)); err != nil {
+		return err
+	}
 	args := []string{"init", "--quiet", "--bare", "--template=", "--object-format=" + format, fresh}
-	if _, _, err := m.all.git(ctx, invocation{args: args}); err != nil {
+	if _, _, err := m.all.git(ctx, invocation{args: args, changes: true, user: m.user, write: []string{fresh}}); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(fresh, "description"), []byte(m.key+"\n"), 0o600); err != nil {
 		return err
 	}
+	if err := m.tidy(fresh); err != nil {
+		return err
+	}
 	return os.Rename(fresh, m.dir)
-}
-
-func (m *Mirror) removeLocks() error {
-	return filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			// Skip the many loose-object folders, which have no locks.
-			if len(d.Name()) == 2 && filepath.Base(filepath.Dir(path)) == "objects" {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if strings.HasSuffix(path, ".lock") || strings.HasPrefix(d.Name(), "tmp_") || d.Name() == "gc.pid" {
-			return os.Remove(path)
-		}
-		return nil
-	})
 }
 
 // Branches maps each branch's name, without refs/heads/, to its commit.

@@ -61,7 +61,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, reachLimit, errTooSlow)
 	defer cancel()
-	kinds, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, dir: m.dir, stdin: left.lines()})
+	kinds, _, err := m.git(ctx, invocation{args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, stdin: left.lines()})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	}
 	if len(commits) > 0 {
 		args := []string{"rev-list", "--stdin", "--not", "--all"}
-		out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, stdin: commits.lines()})
+		out, _, err := m.git(ctx, invocation{args: args, stdin: commits.lines()})
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 		}
 		return nil
 	}}
-	if _, _, err = m.all.git(ctx, invocation{args: args, dir: m.dir, stdout: w}); w.err != nil {
+	if _, _, err = m.git(ctx, invocation{args: args, stdout: w}); w.err != nil {
 		return nil
 	}
 	return err
@@ -162,11 +162,11 @@ type bring struct {
 // objects which are neither in the pack nor reachable from a ref: objects that
 // happen to be in the mirror must not become accessible this way. sent is the
 // number of objects in the client's pack; git adds the bases of deltas to it.
-func (m *Mirror) brings(ctx context.Context, u Update, env []string, objects string, sent uint32) (bring, Outcome, error) {
+func (m *Mirror) brings(ctx context.Context, u Update, objects string, sent uint32) (bring, Outcome, error) {
 	b := bring{needed: ids{}}
 	w := &lineWriter{each: func(id string) error { b.needed[id] = true; return nil }}
 	args := []string{"rev-list", "--objects", "--no-object-names", "--stdin", "--not", "--all"}
-	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: strings.NewReader(u.New + "\n"), stdout: &limitWriter{w: w, left: maxStdout}}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: args, objects: objects, stdin: strings.NewReader(u.New + "\n"), stdout: &limitWriter{w: w, left: maxStdout}}); err != nil {
 		return b, Outcome{}, err
 	}
 	received, held, err := m.received(ctx, objects, sent)
@@ -203,7 +203,7 @@ func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (cam
 	}
 	var all []entry
 	for _, name := range indexes {
-		f, err := os.Open(name)
+		f, err := openFile(name)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -218,7 +218,7 @@ func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (cam
 		if m.IDLength() == 64 {
 			format = "--object-format=sha256"
 		}
-		_, _, err = m.all.git(ctx, invocation{args: []string{"show-index", format}, dir: m.dir, stdin: bufio.NewReader(f), stdout: w})
+		_, _, err = m.git(ctx, invocation{args: []string{"show-index", format}, stdin: bufio.NewReader(f), stdout: w})
 		_ = f.Close() // opened for reading only
 		if err != nil {
 			return nil, 0, err
@@ -233,7 +233,7 @@ func (m *Mirror) received(ctx context.Context, objects string, sent uint32) (cam
 
 // repackFor replaces the pack in quarantine by one with exactly the objects
 // that the push needs.
-func (m *Mirror) repackFor(ctx context.Context, b bring, env []string, objects string) error {
+func (m *Mirror) repackFor(ctx context.Context, b bring, objects string) error {
 	if b.exact {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (m *Mirror) repackFor(ctx context.Context, b bring, env []string, objects s
 	}
 	if len(b.needed) > 0 {
 		args := []string{"pack-objects", "--quiet", filepath.Join(objects, "pack", "adopted")}
-		if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: b.needed.lines(), patient: true}); err != nil {
+		if _, _, err := m.git(ctx, invocation{args: args, objects: objects, stdin: b.needed.lines(), fills: true, patient: true}); err != nil {
 			return fmt.Errorf("pack what a push brings: %w", err)
 		}
 	}

@@ -56,8 +56,10 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 	}
 	defer func() { _ = os.RemoveAll(q) }()
 	objects := filepath.Join(q, "objects")
-	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
-		return Outcome{}, err
+	for _, dir := range []string{objects, filepath.Join(objects, "pack")} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), m.share(dir)); err != nil {
+			return Outcome{}, err
+		}
 	}
 	in := &countReader{r: pack}
 	out, err := m.receive(ctx, r, u, in, objects)
@@ -66,7 +68,6 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 }
 
 func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, objects string) (Outcome, error) {
-	env := []string{"GIT_OBJECT_DIRECTORY=" + objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(m.dir, "objects")}
 	var was claim
 	if u.MustClaim {
 		var out Outcome
@@ -75,18 +76,18 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 			return out, err
 		}
 	}
-	sent, out, err := m.unpack(ctx, u, in, env)
+	sent, out, err := m.unpack(ctx, u, in, objects)
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
-	if out, err := m.inspect(ctx, u, env); err != nil || out.Reason != "" {
+	if out, err := m.inspect(ctx, u, objects); err != nil || out.Reason != "" {
 		return out, err
 	}
-	brought, out, err := m.brings(ctx, u, env, objects, sent)
+	brought, out, err := m.brings(ctx, u, objects, sent)
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
-	if out, err := m.secrets(ctx, u, env); err != nil || out.Reason != "" {
+	if out, err := m.secrets(ctx, u, objects); err != nil || out.Reason != "" {
 		return out, err
 	}
 	if u.MustClaim {
@@ -96,21 +97,21 @@ func (m *Mirror) receive(ctx context.Context, r Repo, u Update, in io.Reader, ob
 			return Outcome{}, err
 		}
 	}
-	out, err = m.push(ctx, r, u, env, was)
+	out, err = m.push(ctx, r, u, objects, was)
 	if u.MustClaim {
 		err = errors.Join(err, m.settleClaim(u, was, out, err))
 	}
 	if err != nil || out.Reason != "" {
 		return out, err
 	}
-	if err := errors.Join(m.repackFor(ctx, brought, env, objects), m.adopt(ctx, u, objects)); err != nil { // the push has succeeded anyway; the next refresh will fetch it
+	if err := errors.Join(m.repackFor(ctx, brought, objects), m.adopt(ctx, u, objects)); err != nil { // the push has succeeded anyway; the next refresh will fetch it
 		m.all.log.Warn("cannot move a push into the mirror; the next refresh will fetch it", "repo", m.key, "branch", u.Branch, "err", err)
 	}
 	return out, nil
 }
 
 // unpack stores the pack in quarantine and returns the number of objects sent.
-func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []string) (sent uint32, out Outcome, err error) {
+func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, objects string) (sent uint32, out Outcome, err error) {
 	buf := bufio.NewReader(in)
 	head, err := buf.Peek(12)
 	if err != nil || string(head[:4]) != "PACK" {
@@ -121,7 +122,7 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []strin
 		return 0, Outcome{}, err // an existing commit needs no pack
 	}
 	args := []string{"index-pack", "--stdin", "--fix-thin", "--strict", fmt.Sprintf("--max-input-size=%d", u.MaxPack)}
-	_, stderr, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: buf, dataLimit: packMemory})
+	_, stderr, err := m.git(ctx, invocation{args: args, objects: objects, stdin: buf, fills: true, dataLimit: packMemory})
 	switch {
 	case err == nil:
 		return sent, Outcome{}, nil
@@ -139,8 +140,8 @@ func (m *Mirror) unpack(ctx context.Context, u Update, in io.Reader, env []strin
 
 // inspect checks that all objects of the new commit are present, and that it
 // descends from the old one unless a force-push is allowed.
-func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, error) {
-	kind, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "-t", u.New}, dir: m.dir, env: env})
+func (m *Mirror) inspect(ctx context.Context, u Update, objects string) (Outcome, error) {
+	kind, _, err := m.git(ctx, invocation{args: []string{"cat-file", "-t", u.New}, objects: objects})
 	if ctx.Err() != nil {
 		return Outcome{}, err
 	}
@@ -149,7 +150,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 	}
 	list := strings.NewReader(u.New + "\n")
 	args := []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}
-	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: list}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: args, objects: objects, stdin: list}); err != nil {
 		if ctx.Err() != nil {
 			return Outcome{}, err
 		}
@@ -158,7 +159,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 	if isZero(u.Old) || u.AllowForce {
 		return Outcome{}, nil
 	}
-	_, _, err = m.all.git(ctx, invocation{args: []string{"merge-base", "--is-ancestor", u.Old, u.New}, dir: m.dir, env: env})
+	_, _, err = m.git(ctx, invocation{args: []string{"merge-base", "--is-ancestor", u.Old, u.New}, objects: objects})
 	if err != nil {
 		if ctx.Err() != nil {
 			return Outcome{}, err
@@ -173,7 +174,7 @@ func (m *Mirror) inspect(ctx context.Context, u Update, env []string) (Outcome, 
 }
 
 // push pushes the branch to the upstream, if it is still at u.Old there.
-func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was claim) (Outcome, error) {
+func (m *Mirror) push(ctx context.Context, r Repo, u Update, objects string, was claim) (Outcome, error) {
 	ref := "refs/heads/" + u.Branch
 	lease := ref + ":"
 	if !isZero(u.Old) {
@@ -183,7 +184,7 @@ func (m *Mirror) push(ctx context.Context, r Repo, u Update, env []string, was c
 		"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no",
 		"--force-with-lease=" + lease, "--", r.String(), u.New + ":" + ref,
 	}
-	stdout, stderr, err := m.upstream(ctx, r, invocation{args: args, env: env})
+	stdout, stderr, err := m.upstream(ctx, r, invocation{args: args, objects: objects})
 	flag, status := porcelain(string(stdout), ref)
 	words := remoteWords(stderr)
 	switch {
@@ -267,7 +268,7 @@ func (m *Mirror) adopt(ctx context.Context, u Update, objects string) error {
 	}
 	// A refresh may have been faster; then the ref is already right.
 	args := []string{"update-ref", "refs/heads/" + u.Branch, u.New}
-	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: args, changes: true}); err != nil {
 		return err
 	}
 	refs, _, err := m.readRefs(ctx)

@@ -122,13 +122,13 @@ func (m *Mirror) keep(ctx context.Context, id string) error {
 	if err != nil || len(unserved) == 0 {
 		return err
 	}
-	_, _, err = m.all.git(ctx, invocation{args: []string{"update-ref", "refs/aloft/named/" + id, id}, dir: m.dir})
+	_, _, err = m.git(ctx, invocation{args: []string{"update-ref", "refs/aloft/named/" + id, id}, changes: true})
 	return err
 }
 
 // commit resolves a name, which the caller has validated, to a commit.
 func (m *Mirror) commit(ctx context.Context, name string) (string, error) {
 	args := []string{"rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}"}
-	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	out, _, err := m.git(ctx, invocation{args: args})
 	return strings.TrimSpace(string(out)), err
 }

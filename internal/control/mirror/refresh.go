@@ -150,7 +150,7 @@ func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
 	if left <= 0 {
 		return m.tooLarge(r)
 	}
-	_, _, err := m.upstream(ctx, r, invocation{args: args, config: fsck, dataLimit: packMemory, fileLimit: uint64(left)})
+	_, _, err := m.upstream(ctx, r, invocation{args: args, config: fsck, changes: true, dataLimit: packMemory, fileLimit: uint64(left)})
 	if err != nil && m.filled(left) {
 		return m.tooLarge(r).Because(err)
 	}
@@ -162,7 +162,7 @@ func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
 func (m *Mirror) filled(bytes int64) bool {
 	files, err := filepath.Glob(filepath.Join(m.dir, "objects", "pack", "tmp_*"))
 	return err == nil && slices.ContainsFunc(files, func(f string) bool {
-		info, err := os.Stat(f)
+		info, err := os.Lstat(f)
 		return err == nil && info.Size() >= bytes
 	})
 }
@@ -179,7 +179,7 @@ func (m *Mirror) packs() (size int64) {
 		return 0
 	}
 	for _, p := range packs {
-		if info, err := os.Stat(p); err == nil {
+		if info, err := os.Lstat(p); err == nil {
 			size += info.Size()
 		}
 	}
@@ -227,7 +227,7 @@ func (m *Mirror) settle(ctx context.Context, r Repo) error {
 // HEAD separately.
 func (m *Mirror) readRefs(ctx context.Context) (refs []Ref, head string, err error) {
 	args := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", upstreamHead}
-	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	out, _, err := m.git(ctx, invocation{args: args})
 	if err != nil {
 		return nil, "", err
 	}
@@ -262,7 +262,7 @@ func (m *Mirror) learnHead(ctx context.Context, r Repo) error {
 }
 
 func (m *Mirror) setHead(target string) error {
-	return atomicfile.Write(filepath.Join(m.dir, "HEAD"), []byte("ref: "+target+"\n"), 0o600)
+	return atomicfile.Write(filepath.Join(m.dir, "HEAD"), []byte("ref: "+target+"\n"), 0o644)
 }
 
 func (m *Mirror) defaultBranch() string {

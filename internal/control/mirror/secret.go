@@ -45,7 +45,7 @@ func (p location) String() string {
 // secrets scans everything that the push adds for secrets: file contents, file
 // names and commit messages. It streams the objects once from git and keeps
 // none in memory.
-func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, error) {
+func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome, error) {
 	if u.Secrets.Empty() {
 		return Outcome{}, nil
 	}
@@ -61,7 +61,7 @@ func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, 
 	defer listed.Close()
 	running.Go(func() {
 		args := []string{"rev-list", "--objects", "--in-commit-order", "--reverse", "--stdin", "--not", "--all"}
-		_, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, env: env, stdin: strings.NewReader(u.New + "\n"), stdout: list})
+		_, _, err := m.git(ctx, invocation{args: args, objects: objects, stdin: strings.NewReader(u.New + "\n"), stdout: list})
 		list.CloseWithError(err)
 	})
 	asked, ask := io.Pipe()
@@ -69,7 +69,7 @@ func (m *Mirror) secrets(ctx context.Context, u Update, env []string) (Outcome, 
 	told, tell := io.Pipe()
 	defer told.Close()
 	running.Go(func() {
-		_, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "--batch"}, dir: m.dir, env: env, stdin: asked, stdout: tell})
+		_, _, err := m.git(ctx, invocation{args: []string{"cat-file", "--batch"}, objects: objects, stdin: asked, stdout: tell})
 		tell.CloseWithError(err)
 	})
 	s := &scan{secrets: u.Secrets, objects: bufio.NewReaderSize(told, 64<<10), left: maxScan, locations: make(chan location, 256)}

@@ -22,7 +22,7 @@ func (m *Mirror) UploadPack(ctx context.Context, protocol string, advertise bool
 	if protocol != "" {
 		env = []string{"GIT_PROTOCOL=" + protocol}
 	}
-	_, _, err := m.all.git(ctx, invocation{args: append(args, m.dir), env: env, stdin: in, stdout: out})
+	_, _, err := m.git(ctx, invocation{args: append(args, m.dir), env: env, stdin: in, stdout: out})
 	return err
 }
 
@@ -53,7 +53,7 @@ func (m *Mirror) Diff(ctx context.Context, base, tip string, max int) (diff stri
 		base + "..." + tip, "--",
 	}
 	var out strings.Builder
-	_, _, err = m.all.git(ctx, invocation{args: args, dir: m.dir, stdout: &limitWriter{w: &out, left: int64(max), partly: true}})
+	_, _, err = m.git(ctx, invocation{args: args, stdout: &limitWriter{w: &out, left: int64(max), partly: true}})
 	if err != nil && out.Len() < max {
 		return "", false, err
 	}

@@ -43,7 +43,8 @@ func (m *Mirror) tend(ctx context.Context) {
 
 func (m *Mirror) repack(ctx context.Context) error {
 	config := [][2]string{{"pack.threads", "1"}, {"repack.writeBitmaps", "true"}, {"gc.reflogExpire", "never"}}
-	_, _, err := m.all.git(ctx, invocation{args: []string{"gc", "--quiet"}, dir: m.dir, config: config, patient: true})
+	// One repack at a time is running, so a lock of another is stale.
+	_, _, err := m.git(ctx, invocation{args: []string{"gc", "--quiet", "--force"}, config: config, changes: true, patient: true})
 	return err
 }
 

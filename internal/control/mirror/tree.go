@@ -23,7 +23,7 @@ func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files
 		return nil, nil, fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "-l", "--full-tree", commit, "--"}, paths...)
-	out, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir})
+	out, _, err := m.git(ctx, invocation{args: args})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list files: %w", err)
 	}
@@ -48,7 +48,7 @@ func (m *Mirror) Walk(ctx context.Context, commit string, visit func(path string
 	}
 	lines := &treeLines{visit: visit}
 	args := []string{"ls-tree", "-r", "-z", "-l", "--full-tree", commit}
-	if _, _, err := m.all.git(ctx, invocation{args: args, dir: m.dir, stdout: lines}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: args, stdout: lines}); err != nil {
 		return fmt.Errorf("list files: %w", err)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (m *Mirror) Contents(ctx context.Context, b Blob, limit int64) ([]byte, err
 		return nil, fault.Invalid("%q is not a blob id", Plain(b.ID))
 	}
 	head := &headBuffer{max: int(limit)}
-	if _, _, err := m.all.git(ctx, invocation{args: []string{"cat-file", "blob", b.ID}, dir: m.dir, stdout: head}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: []string{"cat-file", "blob", b.ID}, stdout: head}); err != nil {
 		return nil, fmt.Errorf("read a file: %w", err)
 	}
 	return head.Bytes(), nil

@@ -1,0 +1,21 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"aloft/internal/need"
+)
+
+// TestProbeGit checks that doctor says that git is confined, or why it is not.
+func TestProbeGit(t *testing.T) {
+	need.Command(t, "git")
+	check, err := ProbeGit()
+	if err != nil || check.OK == strings.Contains(check.Detail, "the server's own user") || check.OK != (check.Fix == "") {
+		t.Errorf("%+v, %v", check, err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if check, err = ProbeGit(); err != nil || check.OK || !check.Required || check.Fix == "" {
+		t.Errorf("without git: %+v, %v", check, err)
+	}
+}
