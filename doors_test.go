@@ -28,14 +28,14 @@ const own = "programs of the computer on which a person runs the command: loopba
 
 var doors = map[string]door{
 	// The server.
-	"internal/server/listen.go listener":            {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"internal/server/assemble.go server":            {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
-	"internal/control/dashboard/dashboard.go route": {4, "all: files without anybody's data", "internal/control/dashboard/dashboard_test.go TestWhatNeedsNoKey"},
-	"internal/control/api/routes.go route":          {3, "as each route's row says", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"internal/control/api/legacy.go route":          {1, "nobody but the routes of /v0, as whoever asks them", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"internal/control/api/machine.go websocket":     {1, "ssh: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"internal/control/api/machines.go websocket":    {1, "PTY: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
-	"internal/control/api/ports.go websocket":       {1, "ports: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/server/listen.go listener":                  {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/server/assemble.go server":                  {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
+	"internal/control/dashboard/dashboard.go route":       {4, "all: files without anybody's data", "internal/control/dashboard/dashboard_test.go TestWhatNeedsNoKey"},
+	"internal/control/api/routes.go route":                {3, "as each route's row says", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/control/api/legacy.go route":                {1, "nobody but the routes of /v0, as whoever asks them", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/control/api/machines/machine.go websocket":  {1, "ssh: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/control/api/machines/machines.go websocket": {1, "PTY: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
+	"internal/control/api/machines/ports.go websocket":    {1, "ports: members, to their agents; admins, to all", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 
 	// Requests from a machine, over the connection that the server made.
 	"internal/control/pod/pod.go handlers":        {1, "a machine, to git, tokens and traces", "internal/control/gateway/refuse_test.go TestHostileRequests"},

@@ -10,7 +10,7 @@ import (
 	_ "gocloud.dev/blob/fileblob" // file://
 	_ "gocloud.dev/blob/s3blob"   // s3://
 
-	"aloft/internal/control/api"
+	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/schedule"
 )
@@ -45,12 +45,12 @@ type artifacts struct {
 	schedule *schedule.Scheduler
 }
 
-var _ api.Artifacts = artifacts{}
+var _ machineapi.Artifacts = artifacts{}
 
 // keepLive is how long List waits for a running machine's newest artifacts.
 const keepLive = 10 * time.Second
 
-// List implements [api.Artifacts]. It first stores the newest artifacts of a running
+// List implements [machineapi.Artifacts]. It first stores the newest artifacts of a running
 // machine. If that fails, it lists what was stored before.
 func (a artifacts) List(ctx context.Context, agentID string) ([]artifact.File, error) {
 	live, cancel := context.WithTimeout(ctx, keepLive)

@@ -15,6 +15,16 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/api"
+	"aloft/internal/control/api/accounts"
+	"aloft/internal/control/api/agents"
+	"aloft/internal/control/api/approvals"
+	environmentapi "aloft/internal/control/api/environments"
+	machineapi "aloft/internal/control/api/machines"
+	"aloft/internal/control/api/mcpservers"
+	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/api/pulls"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/api/stream"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/gateway"
@@ -274,7 +284,7 @@ func (a *assembly) openPreviews(context.Context) (err error) {
 		return nil
 	}
 	a.previews, err = preview.New(preview.Config{
-		Domain: c.Domain, HTTPS: c.HTTPS, Secret: a.secret, Dial: a.schedule.DialPort, May: api.MayReach(a.store, a.store), Logger: a.logger,
+		Domain: c.Domain, HTTPS: c.HTTPS, Secret: a.secret, Dial: a.schedule.DialPort, May: machineapi.MayReach(a.store, a.store), Logger: a.logger,
 	})
 	if err != nil {
 		return UsageError{err}
@@ -303,18 +313,30 @@ func (a *assembly) openAPI(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
+	kept := artifacts{a.kept, a.schedule}
 	config := api.Config{
-		Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, AuditLog: a.store, Usage: a.store,
-		Deliveries: a.store, Replies: a.store, Inbox: a.store, Saved: a.store, Builds: a.store, Snapshots: a.store,
+		Shared: rest.Shared{
+			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
+			Secrets: a.vault, Work: a.schedule, Quotas: rest.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
+			URLSecret: append([]byte("urls "), a.secret...), TrustedProxies: proxies, PublicURL: a.publicURL, Logger: a.logger,
+		},
+		Models:     modelchoice.Config{Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount()},
+		Approvals:  approvals.Config{Review: a.reviewer},
+		Pulls:      pulls.Config{Pulls: a.pulls},
+		MCPServers: mcpservers.Config{MCP: a.servers, AgentMCP: a.agentMCP},
+		Machines:   machineapi.Config{Machines: machines{a.schedule}, Artifacts: kept},
+		Environments: environmentapi.Config{
+			Builds: a.store, Snapshots: a.store, Builder: builds{a.builder}, SetUps: setups{a.schedule, a.builder}, Disks: a.builder,
+		},
+		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
+		Agents: agents.Config{
+			Artifacts: kept, Forks: a.schedule, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
+			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
+		},
+		Stream: stream.Config{Live: a.live},
 
-		Work: a.schedule, Forks: a.schedule, Machines: machines{a.schedule}, SetUps: setups{a.schedule, a.builder},
-		Builder: builds{a.builder}, Disks: a.builder, Ports: a.builder.Ports, Artifacts: artifacts{a.kept, a.schedule},
-		Pulls: a.pulls, MCP: a.servers, AgentMCP: a.agentMCP, Live: a.live, Review: a.reviewer, CheckHooks: checkHooks,
-		Repositories: catalog, ProjectFile: originFiles(a.gateway), Secrets: a.vault, SignIn: a.desk, Identity: a.issuer, Outbound: a.outbound,
-
-		Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount(), AllowFile: len(c.Git.AllowFile) > 0,
-		PerMinute: c.API.RequestsPerMinute, Quotas: api.Quotas(c.Quotas), MachineRetention: c.Machine.retention(), URLSecret: append([]byte("urls "), a.secret...),
-		TrustedProxies: proxies, PublicURL: a.publicURL, Version: a.options.Version, Logger: a.logger, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
+		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
+		PerMinute: c.API.RequestsPerMinute, Version: a.options.Version,
 		Ready: func() error {
 			if !a.ready.Load() {
 				return errors.New("starting")
@@ -326,7 +348,7 @@ func (a *assembly) openAPI(context.Context) error {
 		config.Hooks = a.inbox
 	}
 	if a.previews != nil {
-		config.Previews = a.previews
+		config.Machines.Previews = a.previews
 	}
 	a.api, err = api.New(config)
 	return err

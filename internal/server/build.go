@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"aloft/internal/control/api"
+	environmentapi "aloft/internal/control/api/environments"
+	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
@@ -210,18 +211,18 @@ func (d *dockerfiles) Close() error {
 	return d.builder.Engine.Close()
 }
 
-// builds implements [api.Builder].
+// builds implements [environmentapi.Builder].
 type builds struct{ *build.Builder }
 
-var _ api.Builder = builds{}
+var _ environmentapi.Builder = builds{}
 
-// Demand implements [api.Builder].
-func (b builds) Demand(ctx context.Context, w api.BuildRequest, tell func(string)) (environment.Record, error) {
+// Demand implements [environmentapi.Builder].
+func (b builds) Demand(ctx context.Context, w environmentapi.BuildRequest, tell func(string)) (environment.Record, error) {
 	return b.Builder.Demand(ctx, build.Request(w), tell)
 }
 
-// Enter implements [api.Builder].
-func (b builds) Enter(ctx context.Context, buildID string) (api.PTY, error) {
+// Enter implements [environmentapi.Builder].
+func (b builds) Enter(ctx context.Context, buildID string) (machineapi.PTY, error) {
 	visit, err := b.Builder.Enter(ctx, buildID)
 	if err != nil {
 		return nil, err

@@ -8,15 +8,15 @@ import (
 
 	"github.com/coder/websocket"
 
-	"aloft/internal/control/api"
+	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/schedule"
 )
 
-// machines implements [api.Machines] with the scheduler's access to machines.
+// machines implements [machineapi.Machines] with the scheduler's access to machines.
 type machines struct{ schedule *schedule.Scheduler }
 
-var _ api.Machines = machines{}
+var _ machineapi.Machines = machines{}
 
 // pty is a PTY together with the machine access that it uses.
 type pty struct {
@@ -24,16 +24,16 @@ type pty struct {
 	access io.Closer
 }
 
-// Close implements [api.PTY].
+// Close implements [machineapi.PTY].
 func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) }
 
-// Open implements [api.Machines].
+// Open implements [machineapi.Machines].
 func (m machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
 	return m.schedule.Open(ctx, agentID, stream)
 }
 
-// PTY implements [api.Machines].
-func (m machines) PTY(ctx context.Context, agentID string) (api.PTY, error) {
+// PTY implements [machineapi.Machines].
+func (m machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, error) {
 	access, err := m.schedule.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Te
 	return errors.Join(err, access.Close())
 }
 
-// Terminals implements [api.Machines].
-func (m machines) Terminals(ctx context.Context, agentID string) (list []api.Terminal, err error) {
+// Terminals implements [machineapi.Machines].
+func (m machines) Terminals(ctx context.Context, agentID string) (list []machineapi.Terminal, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
 		found, err := t.List(ctx)
 		for _, f := range found {
@@ -69,8 +69,8 @@ func (m machines) Terminals(ctx context.Context, agentID string) (list []api.Ter
 	return list, err
 }
 
-// CreateTerminal implements [api.Machines].
-func (m machines) CreateTerminal(ctx context.Context, agentID string, n api.NewTerminal) (made api.Terminal, created bool, err error) {
+// CreateTerminal implements [machineapi.Machines].
+func (m machines) CreateTerminal(ctx context.Context, agentID string, n machineapi.NewTerminal) (made machineapi.Terminal, created bool, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
 		found, isNew, err := t.Create(ctx, pod.NewTerminal{
 			Name: n.Name, Command: n.Command, Directory: n.WorkingDirectory, Columns: n.Columns, Rows: n.Rows,
@@ -87,8 +87,8 @@ type files struct {
 	access io.Closer
 }
 
-// Files implements [api.Machines].
-func (m machines) Files(ctx context.Context, agentID string) (api.Files, error) {
+// Files implements [machineapi.Machines].
+func (m machines) Files(ctx context.Context, agentID string) (machineapi.Files, error) {
 	access, err := m.schedule.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
@@ -96,24 +96,24 @@ func (m machines) Files(ctx context.Context, agentID string) (api.Files, error) 
 	return files{access.Conn.Files(access.Token), access}, nil
 }
 
-// List implements [api.Files].
-func (f files) List(ctx context.Context, path string) ([]api.FileEntry, error) {
+// List implements [machineapi.Files].
+func (f files) List(ctx context.Context, path string) ([]machineapi.FileEntry, error) {
 	found, err := f.Files.List(ctx, path)
-	list := make([]api.FileEntry, 0, len(found))
+	list := make([]machineapi.FileEntry, 0, len(found))
 	for _, e := range found {
-		list = append(list, api.FileEntry(e))
+		list = append(list, machineapi.FileEntry(e))
 	}
 	return list, err
 }
 
-// Close implements [api.Files].
+// Close implements [machineapi.Files].
 func (f files) Close() error {
 	f.Files.Close()
 	return f.access.Close()
 }
 
-func apiTerminal(t pod.Terminal) api.Terminal {
-	out := api.Terminal{
+func apiTerminal(t pod.Terminal) machineapi.Terminal {
+	out := machineapi.Terminal{
 		Name: t.Name, Created: t.Created, Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
 		Command: t.Command, WorkingDirectory: t.Directory,
 	}

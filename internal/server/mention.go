@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"aloft/internal/control/api"
+	"aloft/internal/control/api/agents"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/mention"
 	"aloft/internal/control/store"
@@ -63,9 +63,9 @@ func (c *mentionsConfig) email(host, login string) string {
 func (a *assembly) openMentions() {
 	a.mentions = mention.New(mention.Config{
 		Store: a.store, Agents: starter{a}, Owner: a.store.ServerID(), Forges: a.pulls.Forges, Handle: a.config.Mentions.Handle, Next: a.follow,
-		Account: a.accountOf, ID: api.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: shownOutside(a.store),
+		Account: a.accountOf, ID: agents.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: shownOutside(a.store),
 		Page:   func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
-		Models: func() []string { return a.api.ModelIDs() },
+		Models: func() []string { return a.api.Models.IDs() },
 		Mark: func(words ...string) string {
 			mac := hmac.New(sha256.New, append([]byte("marks "), a.secret...))
 			mac.Write([]byte(strings.Join(words, "\x00")))
@@ -108,10 +108,10 @@ type starter struct{ *assembly }
 
 // Start implements [mention.Agents].
 func (s starter) Start(ctx context.Context, n mention.Start) error {
-	return s.api.Start(ctx, api.Start(n))
+	return s.api.Agents.Start(ctx, agents.Start(n))
 }
 
 // FollowUp implements [mention.Agents].
 func (s starter) FollowUp(ctx context.Context, agentID, runID, prompt, model string) error {
-	return s.api.FollowUp(ctx, agentID, runID, prompt, model)
+	return s.api.Agents.FollowUp(ctx, agentID, runID, prompt, model)
 }

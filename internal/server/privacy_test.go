@@ -18,6 +18,10 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/api"
+	"aloft/internal/control/api/agents"
+	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/api/pulls"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/forge"
 	forgefake "aloft/internal/control/forge/fake"
 	"aloft/internal/control/gateway"
@@ -114,8 +118,12 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	reach, err := outbound.New(policy.Network{Open: []string{"127.0.0.1"}})
 	must(err)
 	handler, err := api.New(api.Config{
-		Journal: e.observer.Journal(), Agents: e.store, Accounts: e.store, Work: idle{}, Secrets: e.safe, Outbound: reach, Deliveries: e.store, Replies: e.store,
-		Rules: e.store, Models: []model.Info{{ID: "house"}}, DefaultModel: "house", Pulls: e.desk, Logger: e.logger, Tracer: e.sent.Tracer(),
+		Shared: rest.Shared{
+			Journal: e.observer.Journal(), Agents: e.store, Accounts: e.store, Rules: e.store, Secrets: e.safe, Work: idle{},
+			PublicURL: func() string { return "http://localhost" }, Logger: e.logger,
+		},
+		Models: modelchoice.Config{Models: []model.Info{{ID: "house"}}, DefaultModel: "house"}, Pulls: pulls.Config{Pulls: e.desk},
+		Agents: agents.Config{Outbound: reach, Deliveries: e.store}, Replies: e.store, Tracer: e.sent.Tracer(),
 	})
 	must(err)
 	e.http = httptest.NewServer(handler)
@@ -124,7 +132,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 }
 
 // idle is a scheduler that leaves the work to the test.
-type idle struct{ api.Work }
+type idle struct{ rest.Work }
 
 func (idle) Wake(string) {}
 

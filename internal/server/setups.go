@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/api"
+	environmentapi "aloft/internal/control/api/environments"
 	"aloft/internal/control/build"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/schedule"
@@ -21,12 +21,12 @@ type setups struct {
 	builder  *build.Builder
 }
 
-var _ api.SetUps = setups{}
+var _ environmentapi.SetUps = setups{}
 
 // maxProposeFile is the most bytes read of a repository file that a proposal is based on.
 const maxProposeFile = 256 << 10
 
-// Snapshot implements [api.SetUps].
+// Snapshot implements [environmentapi.SetUps].
 func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
 	typed, err := s.schedule.SetUpHistory(ctx, a.ID)
 	if err != nil {
@@ -52,12 +52,12 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 	return id, environment.Propose(environment.Known{Snapshot: id, Files: files, Typed: typed}), nil
 }
 
-// Try implements [api.SetUps].
+// Try implements [environmentapi.SetUps].
 func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error) {
 	return s.builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
 }
 
-// Commit implements [api.SetUps]. It replaces the environment file that the repository
+// Commit implements [environmentapi.SetUps]. It replaces the environment file that the repository
 // already has, if any.
 func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
 	found, err := s.builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
@@ -81,7 +81,7 @@ func firstOf(found map[string][]byte) string {
 	return ""
 }
 
-// Proposed implements [api.SetUps]. It returns the environment that the agent has
+// Proposed implements [environmentapi.SetUps]. It returns the environment that the agent has
 // pushed, if it differs from the one that the agent started with.
 func (s setups) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
 	url := a.Repos[0].URL

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 )
@@ -159,12 +160,12 @@ func TestIdempotencyKeyGivesTheFirstReplyAgain(t *testing.T) {
 func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	h := newHouse(t)
 	const body = `{"prompt":{"text":"x"}}`
-	ann, err := goodKey(t.Context(), h.store, account.HashKey(annsKey))
+	ann, err := rest.KeyOf(t.Context(), h.store, account.HashKey(annsKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := "bc-" + named(ann, "agent", "deploy-1") // as versions before made it
-	id := namedAgent(ann, "agent", "deploy-1")
+	old := "bc-" + rest.Named(ann, "agent", "deploy-1") // as versions before made it
+	id := rest.NamedAgent(ann, "agent", "deploy-1")
 	if !agent.ValidID(id) {
 		t.Fatalf("%s is no id", id)
 	}
@@ -185,12 +186,12 @@ func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 // A key that was used before ids were reserved gives its first reply again.
 func TestIdempotencyKeysOfOldAgents(t *testing.T) {
 	h := newHouse(t)
-	ann, err := goodKey(t.Context(), h.store, account.HashKey(annsKey))
+	ann, err := rest.KeyOf(t.Context(), h.store, account.HashKey(annsKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := "bc-" + named(ann, "agent", "k")
-	runID := "run-" + named(ann, old, "k")
+	old := "bc-" + rest.Named(ann, "agent", "k")
+	runID := "run-" + rest.Named(ann, old, "k")
 	var head int64
 	prompt := conversation.Message{Role: conversation.User, Blocks: []conversation.Block{{Text: "x"}}}
 	if _, err := h.store.Append(t.Context(), store.Append{AgentID: old, IfHead: &head, Events: []agent.Event{
@@ -367,7 +368,7 @@ func TestEvents(t *testing.T) {
 		h.want(h.call("GET", "/v1/agents/"+id+"/events"+bad, ""), 400)
 	}
 
-	h.api.heartbeat = 1e7
+	h.api.stream.Heartbeat = 1e7
 	resp := h.open("/v1/agents/"+id+"/events?follow=true&after=4", "")
 	dec := json.NewDecoder(resp.Body)
 	h.append(id, runID, finish())
@@ -386,7 +387,7 @@ func TestHealth(t *testing.T) {
 	if a := h.want(h.callAs("", "GET", "/healthz", ""), 200); a.text(t, "status") != "ok" {
 		t.Errorf("%s", a.body)
 	}
-	h.api.Ready = func() error { return http.ErrServerClosed }
+	h.api.config.Ready = func() error { return http.ErrServerClosed }
 	h.want(h.callAs("", "GET", "/healthz", ""), 503)
 }
 

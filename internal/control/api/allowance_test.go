@@ -15,7 +15,7 @@ import (
 // that allows 100 turns and with a team that allows 50 minutes.
 func TestLimitsAreJudged(t *testing.T) {
 	h := newHouse(t)
-	h.api.Limit = allowance.Amount{Turns: 100}
+	h.api.models.Limit = allowance.Amount{Turns: 100}
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"maxSeconds":3000}`), 200)
 	for _, c := range []struct{ limits, code string }{
 		{`{"turns":100,"seconds":3000}`, ""}, {`{"tokens":5}`, ""}, {`{}`, ""},
@@ -37,8 +37,8 @@ func TestLimitsAreJudged(t *testing.T) {
 // priced gives every model a price of zero.
 func (h *house) priced() {
 	zero := 0.0
-	for i := range h.api.Models {
-		h.api.Models[i].Price = &model.Price{Input: &zero, Output: &zero, CacheRead: &zero, CacheWrite: &zero}
+	for i := range h.api.models.Models {
+		h.api.models.Models[i].Price = &model.Price{Input: &zero, Output: &zero, CacheRead: &zero, CacheWrite: &zero}
 	}
 }
 
@@ -101,7 +101,7 @@ func TestPauseStopsTheClock(t *testing.T) {
 // Admins can set the team's limits, within the server's.
 func TestSettingsOfLimits(t *testing.T) {
 	h := newHouse(t)
-	h.api.Limit = allowance.Amount{Tokens: 1000}
+	h.api.models.Limit = allowance.Amount{Tokens: 1000}
 	h.want(h.callAs(bensKey, "PATCH", "/v1/settings", `{"maxTurns":5}`), 403)
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"maxTokens":1001}`), 400)
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/settings", `{"maxCostUsd":5}`), 400)

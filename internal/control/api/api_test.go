@@ -21,6 +21,13 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/accounts"
+	"aloft/internal/control/api/agents"
+	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/environments"
+	"aloft/internal/control/api/mcpservers"
+	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/model"
 	"aloft/internal/control/review"
@@ -56,8 +63,8 @@ type house struct {
 	log   *logbook
 	safe  *safe.Safe
 
-	disks       Disks             // nil if no disks are saved
-	project     map[string][]byte // files of every agent's repository
+	disks       environments.Disks // nil if no disks are saved
+	project     map[string][]byte  // files of every agent's repository
 	ports       []environment.Port
 	environment environment.Environment // the environment of all agents
 }
@@ -178,24 +185,32 @@ func (h *house) serve() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	servers, agents := h.mcp()
+	servers, agentMCP := h.mcp()
 	api, err := newServer(Config{
-		MCP: servers, AgentMCP: agents,
-		SignIn: desk, AuditLog: h.store, Usage: h.store,
-		Secrets: h.safe, Environments: environments{h}, Saved: h.store, Builds: h.store, Snapshots: h.store, Disks: h.disks,
-		Journal: h.store, Agents: h.store, Accounts: h.store, Work: h.work, AllowFile: true,
-		Models:       []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}},
-		DefaultModel: "house", PublicURL: func() string { return "http://aloft.test/" },
-		Identity: h.issuer(), Outbound: h.outbound(), Deliveries: h.store, Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Rules: h.store, Review: review.New(review.Config{Rules: h.store}),
-		CheckHooks: func(text []byte) error {
-			if !json.Valid(text) {
-				return errors.New("it is no JSON")
-			}
-			return nil
+		Shared: rest.Shared{
+			Journal: h.store, Agents: h.store, Accounts: h.store, Rules: h.store, Saved: h.store, AuditLog: h.store, Secrets: h.safe, Work: h.work,
+			AllowFile: true, PublicURL: func() string { return "http://aloft.test/" },
+			Logger: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		},
-		Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return h.ports, nil },
-		ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
-		Logger:      slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "1.2.3",
+		Models:       modelchoice.Config{Models: []model.Info{{ID: "other", DisplayName: "Other"}, {ID: "house"}}, DefaultModel: "house"},
+		Approvals:    approvals.Config{Review: review.New(review.Config{Rules: h.store})},
+		MCPServers:   mcpservers.Config{MCP: servers, AgentMCP: agentMCP},
+		Environments: environments.Config{Builds: h.store, Snapshots: h.store, Disks: h.disks},
+		Accounts: accounts.Config{
+			SignIn: desk, Usage: h.store, Environments: allEnvironments{h},
+			CheckHooks: func(text []byte) error {
+				if !json.Valid(text) {
+					return errors.New("it is no JSON")
+				}
+				return nil
+			},
+		},
+		Agents: agents.Config{
+			Outbound: h.outbound(), Deliveries: h.store,
+			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return h.ports, nil },
+			ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
+		},
+		Identity: h.issuer(), Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Version: "1.2.3",
 	})
 	if err != nil {
 		h.t.Fatal(err)

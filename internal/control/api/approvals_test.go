@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/environment"
+	"aloft/internal/policy/permit"
 )
 
 // asks makes the agent ask for approval, and returns the path for the answer.
@@ -154,7 +155,7 @@ func TestRulesAreChecked(t *testing.T) {
 		{"me/deny-after", "30m", `"30m"`, 200},
 		{"me/passwd", "x", "unknown rule file", 404},
 		{"you/run-mode", "x", "unknown rule owner", 404},
-		{"me/permissions.json", strings.Repeat(" ", maxRule) + "{}", "bytes", 400},
+		{"me/permissions.json", strings.Repeat(" ", permit.MaxFile) + "{}", "bytes", 400},
 	} {
 		if a := h.want(h.call("PUT", "/v1/rules/"+c.path, `{"text":`+asJSON(c.text)+`}`), c.status); !strings.Contains(string(a.body), c.want) {
 			t.Errorf("%s: %s", c.path, a.body)

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
 )
 
 // Kinds of resources, which decide who can access a route. Whether viewers may
@@ -113,20 +114,20 @@ func (h *house) subToken(userID int) string {
 }
 
 // subject creates what the route acts on, owned by Ann, and returns its path.
-func (h *house) subject(rt route) string {
+func (h *house) subject(rt rest.Route) string {
 	h.t.Helper()
 	id, runID := h.begin()
-	if rt.long {
+	if rt.Long {
 		h.append(id, runID, &agent.RunEnded{Status: agent.Finished}) // ends the run's stream
 	}
-	path := strings.Replace(rt.path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
-	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.path),
-		"{serverId}", h.mcpServerOfAnn(rt.path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.path), "{seq}", h.turnsOf(id, runID, rt.path), "{n}", "0",
+	path := strings.Replace(rt.Path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
+	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.Path),
+		"{serverId}", h.mcpServerOfAnn(rt.Path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.Path), "{seq}", h.turnsOf(id, runID, rt.Path), "{n}", "0",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {
-	case strings.HasSuffix(rt.path, "/secrets/{name}"):
+	case strings.HasSuffix(rt.Path, "/secrets/{name}"):
 		h.setSecrets(id, "TOKEN")
-	case strings.HasPrefix(rt.path, "/v1/environments/{id}"), strings.HasPrefix(rt.path, "/v1/builds/"):
+	case strings.HasPrefix(rt.Path, "/v1/environments/{id}"), strings.HasPrefix(rt.Path, "/v1/builds/"):
 		path = strings.Replace(path, "{buildId}", h.saveEnvironment(id), 1)
 	}
 	return path
@@ -143,7 +144,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	cookie := h.enter(`{"link":"` + h.linkOf("1") + `"}`)
 	seen := map[string]bool{}
 	for _, rt := range h.api.routes() {
-		name := rt.method + " " + rt.path
+		name := rt.Method + " " + rt.Path
 		seen[name] = true
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			h.t = t
@@ -153,12 +154,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 			path := h.subject(rt)
 			var socket []string
-			if rt.status == http.StatusSwitchingProtocols {
+			if rt.Status == http.StatusSwitchingProtocols {
 				socket = []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
 			}
 			status := map[string]int{}
 			ask := func(who, key, body string, header ...string) {
-				a := h.callAs(key, rt.method, path, body, header...)
+				a := h.callAs(key, rt.Method, path, body, header...)
 				status[who] = a.status
 				if a.status == 401 && a.header.Get("WWW-Authenticate") == "" {
 					t.Error("401 without WWW-Authenticate")
@@ -173,7 +174,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			}
 			ask("elsewhere", "", task, append([]string{"Cookie", cookie, "Origin", "https://evil.example.com"}, socket...)...)
 			ask("owner", annsKey, task)
-			if rt.method != http.MethodGet {
+			if rt.Method != http.MethodGet {
 				path = h.subject(rt)
 			}
 			ask("ownerSub", annsSub, task)
@@ -228,7 +229,7 @@ func toStrangers(t *testing.T, kind string, status map[string]int, strangers map
 }
 
 // toKeys checks the statuses for all callers on a route that needs a key.
-func toKeys(t *testing.T, kind string, rt route, status map[string]int, strangers map[string]string) {
+func toKeys(t *testing.T, kind string, rt rest.Route, status map[string]int, strangers map[string]string) {
 	t.Helper()
 	for who := range strangers {
 		if status[who] != 401 {
@@ -243,21 +244,21 @@ func toKeys(t *testing.T, kind string, rt route, status map[string]int, stranger
 	case kind == anyone && (status["other"] == 404 || status["other"] == 401):
 		t.Error("another user cannot use it at all")
 	}
-	if got, want := status["viewer"] == 403, rt.least() != account.Viewer; got != want {
+	if got, want := status["viewer"] == 403, rt.Least() != account.Viewer; got != want {
 		t.Errorf("a viewer gets %d", status["viewer"])
 	}
-	if kind == own && rt.least() == account.Viewer && status["viewer"] != status["owner"] {
+	if kind == own && rt.Least() == account.Viewer && status["viewer"] != status["owner"] {
 		t.Errorf("a viewer, who reads everything, gets %d", status["viewer"])
 	}
-	if s := status["admin"]; s == 403 || kind == own && s == 404 && rt.method != http.MethodDelete || kind == private && s != 404 {
+	if s := status["admin"]; s == 403 || kind == own && s == 404 && rt.Method != http.MethodDelete || kind == private && s != 404 {
 		t.Errorf("an admin gets %d", s)
 	}
 	// A sub-token may do what its user may, except manage the user's account
 	// and create other sub-tokens.
-	selfCare := strings.HasPrefix(rt.path, "/v1/me/") && rt.method != http.MethodGet
+	selfCare := strings.HasPrefix(rt.Path, "/v1/me/") && rt.Method != http.MethodGet
 	for sub, of := range map[string]string{"otherSub": "other", "ownerSub": "owner"} {
 		want := status[of]
-		if selfCare || rt.path == "/v1/sub-tokens" {
+		if selfCare || rt.Path == "/v1/sub-tokens" {
 			want = 403
 		}
 		if status[sub] != want {
@@ -266,7 +267,7 @@ func toKeys(t *testing.T, kind string, rt route, status map[string]int, stranger
 	}
 	// Requests from another site's page may only read.
 	want := status["owner"]
-	if rt.method != http.MethodGet || rt.status == http.StatusSwitchingProtocols {
+	if rt.Method != http.MethodGet || rt.Status == http.StatusSwitchingProtocols {
 		want = 403
 	}
 	if status["elsewhere"] != want {

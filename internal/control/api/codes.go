@@ -9,18 +9,8 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
-)
-
-// Error codes that several handlers use.
-const (
-	codeRole         = "role_forbidden"
-	codeTeamAdmin    = "team_admin_required"
-	codeOff          = "feature_unavailable"
-	codeNoBuild      = "build_not_found"
-	codeNoRepository = "repository_required"
-	codeUpstream     = "upstream_error"
-	codeInternal     = "internal_error"
 )
 
 // upstream are the error codes of failures of other servers. Runs store these
@@ -31,9 +21,9 @@ var upstream = []string{"forge_unreachable", "repo_unreachable", "registry_unrea
 func codeOf(f *fault.Error) string {
 	switch {
 	case f.Kind == fault.KindInternal:
-		return codeInternal
+		return rest.CodeInternal
 	case f.Kind == fault.KindUnavailable && slices.Contains(upstream, f.Code):
-		return codeUpstream
+		return rest.CodeUpstream
 	}
 	return f.Code
 }
@@ -45,37 +35,37 @@ type helpCode struct{ Code, Meaning, Remedy string }
 var helpCodes = []helpCode{
 	{"unauthorized", "The request has no API key, or the key is unknown, has expired or belongs to a disabled user.", "Send a valid key as Authorization: Bearer KEY. Create one in the dashboard under Account."},
 	{"api_key_not_found", "You have no API key with that ID.", "List your keys with GET /v1/me/keys."},
-	{codeRole, "Your role does not allow the request.", "Ask an admin or an owner of the team for another role."},
-	{codeTeamAdmin, "Only admins of the team may do this.", "Ask an admin to do it. Your own environments, rules and MCP servers do not need an admin."},
+	{rest.CodeRole, "Your role does not allow the request.", "Ask an admin or an owner of the team for another role."},
+	{rest.CodeTeamAdmin, "Only admins of the team may do this.", "Ask an admin to do it. Your own environments, rules and MCP servers do not need an admin."},
 	{"key_not_supported", "A sub-token acts for a user, but cannot change the user's own keys, password or passkeys.", "Use the user's own API key or session."},
 	{"service_account_required", "Sub-tokens can only be created with an admin's API key, not with a session or another sub-token.", "Create an API key with POST /v1/me/keys and use that."},
 	{"team_membership_required", "The user is not in the team, or is disabled.", "Invite or enable the user with POST or PATCH /v1/members."},
-	{codeOff, "The feature is not enabled on this server.", "Ask the operator; docs/reference/config.md says which key enables it."},
+	{rest.CodeOff, "The feature is not enabled on this server.", "Ask the operator; docs/reference/config.md says which key enables it."},
 	{"not_implemented", "The request uses a part of the API that this version does not implement.", "Omit the field."},
 	{"integration_not_connected", "The server has no credentials for the code host of the repository.", "Add the host's URL and a token to git.credentials in the configuration."},
 	{"validation_error", "A field of the request is missing or has a wrong value. The message names the field.", "Correct the field. The API is described at /openapi.json."},
 	{"missing_body", "The request has no body.", "Send a JSON object."},
 	{"invalid_model", "The server has no model with that id.", "List the models with GET /v1/models."},
 	{"invalid_branch_name", "Git does not accept the name for a branch.", "Use a name such as fix/login, without spaces, .. or a leading dash."},
-	{codeNoRepository, "The request needs a repository.", "Name one in repos."},
+	{rest.CodeNoRepository, "The request needs a repository.", "Name one in repos."},
 	{"repository_access", "You have no access to that repository.", "Run an agent on it first, or ask an admin."},
 	{"pr_resolution_failed", "The text is not the URL of a pull request.", "Copy the URL from the browser, such as https://github.com/owner/name/pull/7."},
 	{"artifact_not_found", "The agent has no artifact at that path.", "List them with GET /v1/agents/{id}/artifacts."},
 	{"agent_not_found", "There is no such agent, or you may not see it.", "List your agents with GET /v1/agents."},
 	{"run_not_found", "The agent has no such run.", "List its runs with GET /v1/agents/{id}/runs."},
-	{codeBusy, "The agent has a run that has not ended.", "Wait until it ends, cancel it, or queue the prompt with POST /v1/agents/{id}/queue."},
+	{rest.CodeBusy, "The agent has a run that has not ended.", "Wait until it ends, cancel it, or queue the prompt with POST /v1/agents/{id}/queue."},
 	{"agent_archived", "The agent is archived.", "Unarchive it with POST /v1/agents/{id}/unarchive."},
 	{"agent_id_conflict", "An agent with the request's agentId exists already.", "Generate another id, or use the existing agent."},
 	{"run_not_cancellable", "The run has ended.", "There is nothing to cancel."},
 	{"rate_limit_exceeded", "The key, or the client address of sign-ins, has made too many requests.", "Wait for the number of seconds in Retry-After."},
 	{"usage_limit_exceeded", "A limit of the server is reached.", "Delete what you do not use."},
-	{codeStream, "The events of the run cannot be read now.", "Try again; the stream continues after Last-Event-ID."},
+	{rest.CodeStream, "The events of the run cannot be read now.", "Try again; the stream continues after Last-Event-ID."},
 	{"invalid_last_event_id", "Last-Event-ID is not an event of this run.", "Omit the header to start at the run's first event."},
-	{codeUpstream, "A code host, registry or other server does not answer.", "Try again later."},
-	{codeInternal, "The server has failed.", "Send the operator the reply's X-Request-Id; the server's log has the cause."},
-	{codeNoEnvironment, "There is no environment with that id or name that you may use.", "List them with GET /v1/environments."},
+	{rest.CodeUpstream, "A code host, registry or other server does not answer.", "Try again later."},
+	{rest.CodeInternal, "The server has failed.", "Send the operator the reply's X-Request-Id; the server's log has the cause."},
+	{rest.CodeNoEnvironment, "There is no environment with that id or name that you may use.", "List them with GET /v1/environments."},
 	{"environment_name_conflict", "You or the team have an environment with that name already.", "Choose another name, or rename the other environment."},
-	{codeNoBuild, "There is no such build, you may not see it, or none has succeeded yet.", "List the builds of the environment."},
+	{rest.CodeNoBuild, "There is no such build, you may not see it, or none has succeeded yet.", "List the builds of the environment."},
 	{"secret_not_found", "The owner has no secret with that name.", "List them with GET /v1/secrets."},
 	{"secret_name_conflict", "There is a secret whose name differs only in case.", "Use that name, or delete that secret first."},
 	{"secret_limit_reached", "The owner has reached the maximum number of secrets.", "Delete secrets that you do not use."},

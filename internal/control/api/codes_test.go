@@ -28,7 +28,7 @@ func (lost) ListRuns(context.Context, string, store.Page) ([]agent.Run, error) {
 // the shape and the help page's URL.
 func TestCodes(t *testing.T) {
 	h := newHouse(t)
-	h.api.Environments = h.api
+	h.api.accounts.Environments = h.api.environments
 	h.addBadKeys()
 	id, runID := h.begin()
 	ended, endedRun := h.begin()
@@ -131,7 +131,7 @@ func TestCodes(t *testing.T) {
 			break
 		}
 	}
-	h.api.limiter.perMinute, h.api.limiter.now = 1, func() time.Time { return time.Unix(1e6, 0) }
+	h.api.limiter.PerMinute, h.api.limiter.Now = 1, func() time.Time { return time.Unix(1e6, 0) }
 	h.want(h.call("GET", "/v1/me", ""), 200)
 	check("rate_limit_exceeded", h.call("GET", "/v1/me", ""), "/v1/me", 429)
 	check("rate_limit_exceeded", h.call("GET", "/v0/me", ""), "/v0/me", 429)

@@ -5,6 +5,8 @@ import (
 	"mime"
 	"net/http"
 
+	"aloft/internal/control/api/rest"
+
 	"github.com/klauspost/compress/gzhttp"
 )
 
@@ -13,7 +15,7 @@ import (
 const compressFrom = 1 << 10
 
 // compressible lists the media types whose replies are compressed.
-var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, jsonLines: true}
+var compressible = map[string]bool{"application/json": true, "application/schema+json": true, "application/yaml": true, rest.JSONLines: true}
 
 // newCompressor returns the middleware that compresses replies by gzip for clients
 // that accept it. A flush of the handler reaches the client.
@@ -42,20 +44,20 @@ func newCompressor() (func(http.Handler) http.HandlerFunc, error) {
 }
 
 // compresses reports whether replies of the route are compressed.
-func (rt route) compresses() bool {
-	return rt.method == http.MethodGet && !rt.plain && rt.status == http.StatusOK && (rt.media == "" || compressible[rt.media])
+func compresses(rt rest.Route) bool {
+	return rt.Method == http.MethodGet && !rt.Plain && rt.Status == http.StatusOK && (rt.Media == "" || compressible[rt.Media])
 }
 
 // compressed wraps the handler of a route so that it compresses its replies. A
 // reply that follows a journal is not compressed: its events are small, and a
 // compressor would hold memory for as long as the client follows.
-func (s *server) compressed(rt route, h http.Handler) http.Handler {
-	if !rt.compresses() {
+func (s *server) compressed(rt rest.Route, h http.Handler) http.Handler {
+	if !compresses(rt) {
 		return h
 	}
 	whole := s.compress(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if follow, err := boolean(r.URL.Query(), "follow", false); err != nil || follow {
+		if follow, err := rest.Boolean(r.URL.Query(), "follow", false); err != nil || follow {
 			h.ServeHTTP(w, r)
 			return
 		}

@@ -90,15 +90,15 @@ func TestWhatIsNotCompressed(t *testing.T) {
 		"getArtifactContents": true, "metrics": true, "visitProvider": true, "providerCallback": true, "mcpSignInCallback": true,
 	}
 	for _, rt := range h.api.routes() {
-		if rt.method != http.MethodGet {
-			if rt.compresses() {
-				t.Errorf("%s: a reply to %s, which may hold a secret, is compressed", rt.id, rt.method)
+		if rt.Method != http.MethodGet {
+			if compresses(rt) {
+				t.Errorf("%s: a reply to %s, which may hold a secret, is compressed", rt.ID, rt.Method)
 			}
 			continue
 		}
-		id := strings.TrimPrefix(rt.id, "legacy")
-		if rt.compresses() == plain[id] && (strings.HasPrefix(rt.path, "/v1/") || plain[id]) {
-			t.Errorf("%s: compressed: %v", rt.id, rt.compresses())
+		id := strings.TrimPrefix(rt.ID, "legacy")
+		if compresses(rt) == plain[id] && (strings.HasPrefix(rt.Path, "/v1/") || plain[id]) {
+			t.Errorf("%s: compressed: %v", rt.ID, compresses(rt))
 		}
 	}
 	if a := h.call("GET", "/v1/agents?cursor="+strings.Repeat("x", 4000), "", "Accept-Encoding", "gzip"); a.status < 400 || a.header.Get("Content-Encoding") != "" {

@@ -44,7 +44,10 @@ func TestContext(t *testing.T) {
 func TestRulesFile(t *testing.T) {
 	h := newHouse(t)
 	reply := h.want(h.call("PUT", "/v1/rules/me/rules.md", `{"text":"Use tabs.\u202e\n\n"}`), 200)
-	var out ruleJSON
+	var out struct {
+		Text     string
+		Warnings []string
+	}
 	if err := json.Unmarshal(reply.body, &out); err != nil || out.Text != "Use tabs.\n" || len(out.Warnings) != 1 {
 		t.Errorf("%s, %v", reply.body, err)
 	}

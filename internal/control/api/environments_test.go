@@ -176,7 +176,14 @@ func TestCheckEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := h.want(h.callAs(viewersKey, "POST", "/v1/environment-check", string(body)), 200)
-	var got checkedJSON
+	type finding struct {
+		Line, Column                    int
+		Key, Severity, Message, Instead string
+	}
+	var got struct {
+		Findings []finding
+		Explain  []any
+	}
 	if err := json.Unmarshal(a.body, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +192,7 @@ func TestCheckEnvironment(t *testing.T) {
 		t.Fatalf("%s, want %v", a.body, want)
 	}
 	for i, f := range want {
-		if g := got.Findings[i]; g != (findingJSON{Line: f.Line, Column: f.Column, Key: f.Key, Severity: string(f.Severity), Message: f.Message, Instead: f.Instead}) {
+		if g := got.Findings[i]; g != (finding{Line: f.Line, Column: f.Column, Key: f.Key, Severity: string(f.Severity), Message: f.Message, Instead: f.Instead}) {
 			t.Errorf("finding %d is %+v, want %+v", i, g, f)
 		}
 	}

@@ -17,16 +17,17 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"aloft/internal/control/api/machines"
 	"aloft/internal/fault"
 )
 
 // filesEnd is a machine of which only the files are used.
 type filesEnd struct {
-	Machines
+	machines.Machines
 	files farFiles
 }
 
-func (e filesEnd) Files(context.Context, string) (Files, error) { return e.files, nil }
+func (e filesEnd) Files(context.Context, string) (machines.Files, error) { return e.files, nil }
 
 // farFiles is a folder of the test that acts as the machine's files.
 type farFiles struct {
@@ -37,20 +38,20 @@ type farFiles struct {
 
 func (f farFiles) Close() error { f.closed.Add(1); return nil }
 
-func (f farFiles) List(_ context.Context, name string) ([]FileEntry, error) {
+func (f farFiles) List(_ context.Context, name string) ([]machines.FileEntry, error) {
 	dir, err := f.Open(name)
 	if err != nil {
 		return nil, fault.NotFound("%s does not exist", name).Named("file_not_found")
 	}
 	defer dir.Close()
 	found, err := dir.ReadDir(-1)
-	var list []FileEntry
+	var list []machines.FileEntry
 	for _, e := range found {
 		info, err := e.Info()
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, FileEntry{Name: e.Name(), Folder: e.IsDir(), Size: info.Size(), Modified: info.ModTime()})
+		list = append(list, machines.FileEntry{Name: e.Name(), Folder: e.IsDir(), Size: info.Size(), Modified: info.ModTime()})
 	}
 	return list, err
 }
@@ -121,7 +122,7 @@ func TestFiles(t *testing.T) {
 	}
 	defer root.Close()
 	var closed atomic.Int64
-	h.api.Machines = filesEnd{files: farFiles{Root: root, closed: &closed}}
+	h.api.machines.Machines = filesEnd{files: farFiles{Root: root, closed: &closed}}
 	at := func(what, name string) string {
 		return "/v1/agents/" + id + "/files" + what + "?path=" + url.QueryEscape(name)
 	}
@@ -173,7 +174,7 @@ func TestFiles(t *testing.T) {
 	}{
 		{h.call("GET", at("", ""), ""), 400},
 		{h.call("GET", at("", "a\x00b"), ""), 400},
-		{h.call("GET", at("", strings.Repeat("x", maxPath+1)), ""), 400},
+		{h.call("GET", at("", strings.Repeat("x", 4<<10+1)), ""), 400},
 		{h.call("GET", at("/contents", "none"), ""), 404},
 		{h.call("GET", at("/contents", hostile)+"&digest=perhaps", ""), 400},
 		{h.call("PUT", at("/contents", "f"), "x", "If-Match", `"perhaps"`), 400},
@@ -201,7 +202,7 @@ func TestFiles(t *testing.T) {
 
 	// The client notices a transfer that fails midway, and one that is too
 	// long.
-	h.api.Machines = filesEnd{files: farFiles{Root: root, closed: &closed, cut: true}}
+	h.api.machines.Machines = filesEnd{files: farFiles{Root: root, closed: &closed, cut: true}}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", h.http.URL+at("/contents", hostile), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	req = httptest.NewRequestWithContext(t.Context(), "PUT", at("/contents", "long"), strings.NewReader("")) // nothing of the body is read
-	req.ContentLength = maxUpload + 1
+	req.ContentLength = 4<<30 + 1
 	req.Header.Set("Authorization", "Bearer "+annsKey)
 	rec := httptest.NewRecorder()
 	h.api.handler().ServeHTTP(rec, req)

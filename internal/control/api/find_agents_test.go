@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
 )
 
 // Tests whose agents each user may list, and which queries are rejected. The
@@ -98,7 +99,7 @@ func TestAgentsThatAskComeFirst(t *testing.T) {
 	if since, _ := shown["waitingSince"].(string); since == "" {
 		t.Errorf("it waits since %v", shown["waitingSince"])
 	}
-	for _, bad := range []string{"order=asks-first&cursor=x", "order=asks-first&cursor=" + cursor(askingList, time.Now(), "elsewhere 1 bc"), "order=asks-first&cursor=" + cursor(askingList, time.Now(), "asks soon bc"), "order=asks-first&cursor=" + cursor(askingList, time.Now(), "asks")} {
+	for _, bad := range []string{"order=asks-first&cursor=x", "order=asks-first&cursor=" + rest.Cursor(rest.AskingList, time.Now(), "elsewhere 1 bc"), "order=asks-first&cursor=" + rest.Cursor(rest.AskingList, time.Now(), "asks soon bc"), "order=asks-first&cursor=" + rest.Cursor(rest.AskingList, time.Now(), "asks")} {
 		h.want(h.call("GET", "/v1/agents?"+bad, ""), 400)
 	}
 }

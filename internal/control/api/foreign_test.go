@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -31,7 +32,7 @@ type foreigner struct {
 
 func newForeigner(h *house, spec string) *foreigner {
 	h.t.Helper()
-	openapi3filter.RegisterBodyDecoder(eventStream, openapi3filter.FileBodyDecoder)
+	openapi3filter.RegisterBodyDecoder(rest.EventStream, openapi3filter.FileBodyDecoder)
 	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join("testdata", spec))
 	if err != nil {
 		h.t.Fatal(err)
@@ -133,7 +134,7 @@ func TestForeignClients(t *testing.T) {
 			}
 		})
 		now := time.Now()
-		h.api.limiter.perMinute, h.api.limiter.now = 1, func() time.Time { return now }
+		h.api.limiter.PerMinute, h.api.limiter.Now = 1, func() time.Time { return now }
 		f.each(func(_ *openapi3.Operation, method, path, body string) {
 			for h.callAs(adminsKey, "GET", "/v1/me", "").status != 429 {
 			}
@@ -141,7 +142,7 @@ func TestForeignClients(t *testing.T) {
 				t.Errorf("%s %s does not say when to come back", method, path)
 			}
 		})
-		h.api.limiter.perMinute = 0
+		h.api.limiter.PerMinute = 0
 		f.each(func(op *openapi3.Operation, method, path, _ string) {
 			for status := range op.Responses.Map() {
 				n, _ := strconv.Atoi(status)

@@ -62,7 +62,7 @@ func (h *house) folded(id string) *agent.State {
 func TestFork(t *testing.T) {
 	h := newHouse(t)
 	d := &disks{}
-	h.api.Forks = d
+	h.api.agents.Forks = d
 	id := h.forkable()
 	path := "/v1/agents/" + id + "/fork"
 	source := h.folded(id)
@@ -146,7 +146,7 @@ func TestFork(t *testing.T) {
 // agent was created with environment variables of its own.
 func TestForkAlive(t *testing.T) {
 	h := newHouse(t)
-	h.api.Forks = &disks{}
+	h.api.agents.Forks = &disks{}
 	for vars, alive := range map[string]bool{``: true, `,"envVars":{"MINE":"s3cret"}`: false} {
 		made := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r"}]`+vars+`}`), 201)
 		id := made.text(t, "agent.id")
@@ -179,7 +179,7 @@ func TestForkTakesMCPServersAlong(t *testing.T) {
 		t.Helper()
 		fork := h.want(h.callAs(key, "POST", "/v1/agents/"+id+"/fork", body), 201).get(t, "items").([]any)[0].(map[string]any)["agent"].(map[string]any)["id"].(string)
 		s := h.folded(fork)
-		value, err := h.api.MCP.OfRun(t.Context(), fork, s.MCPRun)
+		value, err := h.api.mcpservers.MCP.OfRun(t.Context(), fork, s.MCPRun)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestForkTakesMCPServersAlong(t *testing.T) {
 // agent is deleted: they may be on the saved disk.
 func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 	h := newHouse(t)
-	h.api.Forks = &disks{}
+	h.api.agents.Forks = &disks{}
 	id := h.forkable()
 	forkOf := func(id string) string {
 		made := h.want(h.call("POST", "/v1/agents/"+id+"/fork", `{"prompt":{"text":"go on"}}`), 201)
@@ -233,7 +233,7 @@ func TestForkKeepsSecretsOfDeletedAgents(t *testing.T) {
 // team comes along.
 func TestForkOfAnothersAgent(t *testing.T) {
 	h := newHouse(t)
-	h.api.Forks = &disks{}
+	h.api.agents.Forks = &disks{}
 	for owner, keeps := range map[string]bool{"personal": false, "team": true} {
 		saved := h.want(h.call("POST", "/v1/environments", fmt.Sprintf(`{"owner":%q,"name":%q,"repos":[],"environmentJson":"{\"install\":\"anns-own\"}"}`, owner, owner)), 201).text(t, "id")
 		made := h.want(h.call("POST", "/v1/agents", fmt.Sprintf(`{"prompt":{"text":"begin"},"repos":[{"url":"https://git.example/r"}],"env":{"type":"cloud","name":%q}}`, owner)), 201)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
@@ -12,45 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/api/stream"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
-
-func FuzzCreateAgent(f *testing.F) {
-	f.Add(task)
-	f.Add(prompt(`"agentId":"bc-00000000-0000-4000-8000-000000000001","model":{"id":"default"},"name":"n"`))
-	f.Add(`{"prompt":{"text":"x","images":[{"data":"iVBORw0KGgo=","mimeType":"image/png"}]}}`)
-	f.Add(`{"prompt":{"text":5},"repos":[{"url":"ext::x"}]`)
-	f.Add("\xff\xfe{")
-	s := &server{}
-	f.Fuzz(func(t *testing.T, body string) {
-		var in createAgentRequestJSON
-		if err := decode([]byte(body), &in); err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		m, err := in.Prompt.message()
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		c, err := s.created(t.Context(), &in, m.PlainText(), account.APIKey{UserID: 1})
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		if len(c.Repos) > 1 || c.Name == "" || c.Branch == "" && !c.WorkOnCurrentBranch {
-			t.Errorf("%q makes %+v", body, c)
-		}
-		for _, b := range []agent.Body{c, &agent.RunCreated{Prompt: m}} {
-			if _, _, err := agent.Encode(b); err != nil {
-				t.Errorf("%q cannot be journaled: %v", body, err)
-			}
-		}
-	})
-}
 
 // FuzzRequests checks that arbitrary names, numbers, paths and headers never
 // cause an internal error.
@@ -69,17 +35,17 @@ func FuzzRequests(f *testing.F) {
 		handler := h.api.handler()
 		param := regexp.MustCompile(`\{\w+\}`)
 		for _, rt := range h.api.routes() {
-			for _, path := range []string{rt.path, strings.NewReplacer("/agents/{id}", "/agents/"+id, "{runId}", runID).Replace(rt.path)} {
-				if path = param.ReplaceAllLiteralString(path, url.PathEscape(name)); path == "/v1/agents/"+id && rt.method == http.MethodDelete {
+			for _, path := range []string{rt.Path, strings.NewReplacer("/agents/{id}", "/agents/"+id, "{runId}", runID).Replace(rt.Path)} {
+				if path = param.ReplaceAllLiteralString(path, url.PathEscape(name)); path == "/v1/agents/"+id && rt.Method == http.MethodDelete {
 					continue
 				}
 				query := url.Values{"path": {value}}
-				for _, p := range rt.query {
-					if p.name != "follow" { // a followed stream does not end
-						query.Set(p.name, value)
+				for _, p := range rt.Query {
+					if p.Name != "follow" { // a followed stream does not end
+						query.Set(p.Name, value)
 					}
 				}
-				r, err := http.NewRequestWithContext(t.Context(), rt.method, "http://x"+path+"?"+query.Encode(), strings.NewReader(value))
+				r, err := http.NewRequestWithContext(t.Context(), rt.Method, "http://x"+path+"?"+query.Encode(), strings.NewReader(value))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -90,10 +56,10 @@ func FuzzRequests(f *testing.F) {
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, r)
 				if w.Code == http.StatusInternalServerError || w.Header().Get("X-Request-Id") == "" {
-					t.Errorf("%s %s: %d %v %s", rt.method, path, w.Code, w.Header(), w.Body)
+					t.Errorf("%s %s: %d %v %s", rt.Method, path, w.Code, w.Header(), w.Body)
 				}
 				if w.Code >= http.StatusBadRequest && !json.Valid(w.Body.Bytes()) {
-					t.Errorf("%s %s: %d says %q", rt.method, path, w.Code, w.Body)
+					t.Errorf("%s %s: %d says %q", rt.Method, path, w.Code, w.Body)
 				}
 			}
 		}
@@ -102,42 +68,24 @@ func FuzzRequests(f *testing.F) {
 
 func mustBeInvalid(t *testing.T, err error) {
 	t.Helper()
-	if f := faultOf(err); f.Kind != fault.KindInvalid || f.Message == "" {
+	if f := rest.FaultOf(err); f.Kind != fault.KindInvalid || f.Message == "" {
 		t.Errorf("not a fault of the request: %v", err)
 	}
 }
 
 func FuzzCursor(f *testing.F) {
-	f.Add(cursor(agentList, time.Unix(1, 5), "bc-1"))
-	f.Add(cursor(runList, time.Unix(1, 5), "run-1"))
+	f.Add(rest.Cursor(rest.AgentList, time.Unix(1, 5), "bc-1"))
+	f.Add(rest.Cursor(rest.RunList, time.Unix(1, 5), "run-1"))
 	f.Add("")
 	f.Add("YSAxIA")
 	f.Fuzz(func(t *testing.T, s string) {
-		at, id, err := parseCursor(s, agentList)
+		at, id, err := rest.ParseCursor(s, rest.AgentList)
 		if err != nil {
 			mustBeInvalid(t, err)
 			return
 		}
-		if got := cursor(agentList, at, id); got != s {
+		if got := rest.Cursor(rest.AgentList, at, id); got != s {
 			t.Errorf("%q is read as %v %q, which is %q", s, at, id, got)
-		}
-	})
-}
-
-func FuzzLastEventID(f *testing.F) {
-	run := agent.Run{ID: "run-1", FirstSeq: 2, LastSeq: 1 << 40}
-	f.Add(eventID(framePosition{7, 3}, run.ID))
-	f.Add(eventID(framePosition{7, 3}, "run-2"))
-	f.Add("00000000000007--0003-4e65d3fb")
-	f.Add("x")
-	f.Fuzz(func(t *testing.T, id string) {
-		p, err := lastEvent(id, run)
-		if err != nil {
-			mustBeInvalid(t, err)
-			return
-		}
-		if id != "" && (eventID(p, run.ID) != id || p.seq < run.FirstSeq || p.seq > run.LastSeq) {
-			t.Errorf("%q is read as %v", id, p)
 		}
 	})
 }
@@ -160,12 +108,7 @@ func FuzzFrames(f *testing.F) {
 		}
 		events = append(events, agent.Event{Seq: 13, RunID: "r", Body: &agent.RunEnded{Status: agent.Finished, Result: text}})
 		show := func() string {
-			var out bytes.Buffer
-			v := newView(agent.Run{ID: "r", Status: agent.Finished}, framePosition{}, branches{})
-			for _, e := range events {
-				v.show(e, &out)
-			}
-			return out.String()
+			return string(stream.ReplayRun(agent.Run{ID: "r", AgentID: "bc-1", Status: agent.Finished}, events))
 		}
 		once := show()
 		if once != show() {

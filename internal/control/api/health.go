@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
 
@@ -13,8 +14,8 @@ type healthJSON struct {
 }
 
 func (s *server) health(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
-	if err := s.Ready(); err != nil {
+	if err := s.config.Ready(); err != nil {
 		return fault.Unavailable("the server is not ready").Named("not_ready").Because(err)
 	}
-	return writeJSON(w, http.StatusOK, healthJSON{Status: "ok"})
+	return rest.WriteJSON(w, http.StatusOK, healthJSON{Status: "ok"})
 }

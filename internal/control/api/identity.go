@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/identity"
 	"aloft/internal/fault"
 )
@@ -11,12 +12,12 @@ import (
 // identityDocument serves a document for verifying machines' tokens. It may be
 // cached for a while: keys are published long before they sign.
 func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if s.Identity == nil {
-		return fault.NotImplemented("identity tokens are not enabled on this server").Named(codeOff)
+	if s.config.Identity == nil {
+		return fault.NotImplemented("identity tokens are not enabled on this server").Named(rest.CodeOff)
 	}
-	document := s.Identity.Discovery
+	document := s.config.Identity.Discovery
 	if r.URL.Path == identity.KeysPath {
-		document = s.Identity.Keys
+		document = s.config.Identity.Keys
 	}
 	body, err := document()
 	if err != nil {

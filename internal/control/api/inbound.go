@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -25,7 +26,7 @@ type Hooks interface {
 }
 
 // eventList is the list of inbound events, for cursors.
-const eventList list = "i"
+const eventList rest.List = "i"
 
 type inboundEventJSON struct {
 	_             struct{}   `json:"-" additionalProperties:"true"`
@@ -49,15 +50,15 @@ type listInboundEventsResponseJSON struct {
 	NextCursor string             `json:"nextCursor,omitempty" minLength:"1"`
 }
 
-func (s *server) inboundRoutes(page []param) []route {
-	return []route{
-		{method: "POST", path: "/hooks/{source}/{connection}", id: "receiveEvent", summary: "Receive an event of another service; its signature authenticates it", open: true,
-			takes: "application/json", status: 202, out: idResponseJSON{}, handle: s.receiveEvent},
-		{method: "GET", path: "/v1/events", id: "listInboundEvents", summary: "List events that other services have sent, newest first; admins only", needs: account.Admin,
-			query:  append(slices.Clone(page), param{name: "state", kind: "string", words: "only events in this state: queued, done, ignored or failed"}),
-			status: 200, out: listInboundEventsResponseJSON{}, handle: s.listInboundEvents},
-		{method: "POST", path: "/v1/events/{eventId}/replay", id: "replayInboundEvent", summary: "Handle a received event again; admins only", needs: account.Admin,
-			status: 200, out: idResponseJSON{}, handle: s.replayInboundEvent},
+func (s *server) inboundRoutes() []rest.Route {
+	return []rest.Route{
+		{Method: "POST", Path: "/hooks/{source}/{connection}", ID: "receiveEvent", Summary: "Receive an event of another service; its signature authenticates it", Open: true,
+			Takes: "application/json", Status: 202, Out: rest.IDResponseJSON{}, Handle: s.receiveEvent},
+		{Method: "GET", Path: "/v1/events", ID: "listInboundEvents", Summary: "List events that other services have sent, newest first; admins only", Needs: account.Admin,
+			Query:  append(slices.Clone(rest.PageParams), rest.Param{Name: "state", Kind: "string", Words: "only events in this state: queued, done, ignored or failed"}),
+			Status: 200, Out: listInboundEventsResponseJSON{}, Handle: s.listInboundEvents},
+		{Method: "POST", Path: "/v1/events/{eventId}/replay", ID: "replayInboundEvent", Summary: "Handle a received event again; admins only", Needs: account.Admin,
+			Status: 200, Out: rest.IDResponseJSON{}, Handle: s.replayInboundEvent},
 	}
 }
 
@@ -67,7 +68,7 @@ const maxReceiving = 64
 
 // receiveEvent replies once the event is stored.
 func (s *server) receiveEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if s.Hooks == nil {
+	if s.config.Hooks == nil {
 		return fault.NotFound("there is no connection with that source and name")
 	}
 	select {
@@ -78,20 +79,20 @@ func (s *server) receiveEvent(w http.ResponseWriter, r *http.Request, _ account.
 	}
 	source := r.PathValue("source")
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(replyWithin)) // fails only in tests, whose writers have no deadlines
+	_ = rc.SetReadDeadline(time.Now().Add(rest.ReplyWithin)) // fails only in tests, whose writers have no deadlines
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.Hooks.Limit(source)))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.Hooks.Limit(source)))
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return fault.Invalid("the body is larger than %d KiB", e.Limit>>10).Named(codeTooLong)
+		return fault.Invalid("the body is larger than %d KiB", e.Limit>>10).Named(rest.CodeTooLong)
 	}
 	if err != nil {
 		return fault.Invalid("the body is incomplete").Because(err)
 	}
-	id, err := s.Hooks.Accept(r.Context(), source, r.PathValue("connection"), r.Header, body)
+	id, err := s.config.Hooks.Accept(r.Context(), source, r.PathValue("connection"), r.Header, body)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusAccepted, idResponseJSON{ID: id})
+	return rest.WriteJSON(w, http.StatusAccepted, rest.IDResponseJSON{ID: id})
 }
 
 func (s *server) listInboundEvents(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
@@ -99,46 +100,46 @@ func (s *server) listInboundEvents(w http.ResponseWriter, r *http.Request, _ acc
 	if state != "" && !slices.Contains(store.InboundStates, state) {
 		return fault.Invalid("must be queued, done, ignored or failed").At("state")
 	}
-	p, limit, err := page(r.URL.Query(), eventList)
+	p, limit, err := rest.Page(r.URL.Query(), eventList)
 	if err != nil {
 		return err
 	}
 	out := listInboundEventsResponseJSON{Items: []inboundEventJSON{}}
-	if s.Inbox == nil {
-		return writeJSON(w, http.StatusOK, out)
+	if s.config.Inbox == nil {
+		return rest.WriteJSON(w, http.StatusOK, out)
 	}
-	all, err := s.Inbox.Inbound(r.Context(), state, p)
+	all, err := s.config.Inbox.Inbound(r.Context(), state, p)
 	if err != nil {
 		return err
 	}
-	all, out.NextCursor = cut(eventList, all, limit, func(e store.InboundEvent) (time.Time, string) { return e.ReceivedAt, e.ID })
+	all, out.NextCursor = rest.Cut(eventList, all, limit, func(e store.InboundEvent) (time.Time, string) { return e.ReceivedAt, e.ID })
 	for _, e := range all {
 		one := inboundEventJSON{
 			ID: e.ID, Source: e.Source, Connection: e.Connection, Delivery: e.Delivery, Kind: e.Kind, State: string(e.State), Reason: e.Reason,
-			Attempts: e.Attempts, ReceivedAt: stamp(e.ReceivedAt), Size: e.Size, Replayable: e.Kept,
+			Attempts: e.Attempts, ReceivedAt: rest.Stamp(e.ReceivedAt), Size: e.Size, Replayable: e.Kept,
 		}
 		if e.State == store.InboundQueued {
-			next := stamp(e.NextAt)
+			next := rest.Stamp(e.NextAt)
 			one.NextAttemptAt = &next
 		}
 		out.Items = append(out.Items, one)
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return rest.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s *server) replayInboundEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	id := r.PathValue("eventId")
-	missing := fault.NotFound("there is no event %s", quoted(id)).Hint("list them with GET /v1/events")
-	if s.Inbox == nil {
+	missing := fault.NotFound("there is no event %s", rest.Quoted(id)).Hint("list them with GET /v1/events")
+	if s.config.Inbox == nil {
 		return missing
 	}
-	switch err := s.Inbox.ReplayInbound(r.Context(), id); {
+	switch err := s.config.Inbox.ReplayInbound(r.Context(), id); {
 	case errors.Is(err, store.ErrNotFound):
 		return missing
 	case errors.Is(err, store.ErrBodyGone):
-		return fault.Gone("the body of the event %s is no longer stored", quoted(id)).Hint("send it again at the sender")
+		return fault.Gone("the body of the event %s is no longer stored", rest.Quoted(id)).Hint("send it again at the sender")
 	case err != nil:
 		return fmt.Errorf("replay: %w", err)
 	}
-	return writeJSON(w, http.StatusOK, idResponseJSON{ID: id})
+	return rest.WriteJSON(w, http.StatusOK, rest.IDResponseJSON{ID: id})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
 
@@ -115,18 +116,18 @@ func TestBadInput(t *testing.T) {
 
 func TestLargeImagesAreAccepted(t *testing.T) {
 	h := newHouse(t)
-	data := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, maxImage-8)...)
+	data := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, (15<<20)-8)...)
 	image := `{"data":"` + base64.StdEncoding.EncodeToString(data) + `","mimeType":"image/png"}`
 	a := h.want(h.call("POST", "/v1/agents", `{"prompt":{"text":"x","images":[`+image+`]}}`), 201)
 	events, err := h.store.Read(t.Context(), a.text(t, "agent.id"), 1, 1)
-	if err != nil || len(events[0].Body.(*agent.RunCreated).Prompt.Blocks[1].Image.Data) != maxImage {
+	if err != nil || len(events[0].Body.(*agent.RunCreated).Prompt.Blocks[1].Image.Data) != (15<<20) {
 		t.Errorf("the image was not kept whole: %v", err)
 	}
 }
 
 func TestBodyThatIsTooLong(t *testing.T) {
 	h := newHouse(t)
-	req, err := http.NewRequestWithContext(t.Context(), "POST", h.http.URL+"/v1/agents", io.LimitReader(spaces{}, maxBody+2))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", h.http.URL+"/v1/agents", io.LimitReader(spaces{}, rest.MaxBody+2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestRepoURL(t *testing.T) {
 		"user@host:~/r":                 "user@host:~/r",
 		"file:///srv/%2e%2e/etc/passwd": "file:///etc/passwd",
 	} {
-		got, err := repoURL(in, true)
+		got, err := rest.RepoURL(in, true)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("repoURL(%q) = %q, %v; want %q", in, got, err, want)
 		}
@@ -199,19 +200,19 @@ func TestRepoURL(t *testing.T) {
 			t.Errorf("%q: the error repeats a secret: %v", in, err)
 		}
 	}
-	if _, err := repoURL("file:///srv/r", false); err == nil {
+	if _, err := rest.RepoURL("file:///srv/r", false); err == nil {
 		t.Error("file:// was accepted where it is not allowed")
 	}
 	for in, want := range map[string]string{
 		"https://h:1/o/r.git": "h:1/o/r.git", "git@h:o/r": "h/o/r", "ssh://git@h/o@x": "h/o@x", "file:///srv/r": "/srv/r",
 	} {
-		if got := withoutScheme(in); got != want {
+		if got := rest.WithoutScheme(in); got != want {
 			t.Errorf("withoutScheme(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
 
-var longPath = strings.Repeat("x", maxRepoURL)
+var longPath = strings.Repeat("x", rest.MaxRepoURL)
 
 func TestKeysAreSentInEitherForm(t *testing.T) {
 	h := newHouse(t)
@@ -264,7 +265,7 @@ func TestOtherMethodsAndPaths(t *testing.T) {
 		}
 	}
 	id, runID := h.begin()
-	if a := h.call("HEAD", streamOf(id, runID), ""); a.status != 200 || a.header.Get("Content-Type") != eventStream {
+	if a := h.call("HEAD", streamOf(id, runID), ""); a.status != 200 || a.header.Get("Content-Type") != rest.EventStream {
 		t.Errorf("HEAD of a stream: %d", a.status)
 	}
 	if got := h.call("GET", "/v1/me", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"); got != "mine-1" {
@@ -292,7 +293,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 // A client that stops reading does not block its handler for ever.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	h := newHouse(t)
-	h.api.patience = 50 * time.Millisecond
+	h.api.Patience = 50 * time.Millisecond
 	id, runID := h.begin()
 	for range 40 {
 		h.append(id, runID, &agent.TextDelta{Text: strings.Repeat("x", 1<<20)})

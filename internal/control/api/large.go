@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
 
@@ -21,12 +22,12 @@ var pictured = []string{"createAgent", "createRun", "queuePrompt", "retryTurn", 
 
 // mostOf returns the size of the largest body that the route accepts, in bytes,
 // or 0 if the handler streams the body and bounds it itself.
-func (rt route) mostOf() int64 {
+func mostOf(rt rest.Route) int64 {
 	switch {
-	case rt.takes != "":
+	case rt.Takes != "":
 		return 0
-	case slices.Contains(pictured, rt.id):
-		return maxBody
+	case slices.Contains(pictured, rt.ID):
+		return rest.MaxBody
 	}
 	return maxPlain
 }
@@ -40,8 +41,8 @@ type larges struct {
 
 // bound limits the body of a request to the route. The caller must call done
 // when the request ends.
-func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt route, who account.APIKey) (done func(), err error) {
-	most := rt.mostOf()
+func (l *larges) bound(w http.ResponseWriter, r *http.Request, rt rest.Route, who account.APIKey) (done func(), err error) {
+	most := mostOf(rt)
 	if most == 0 || r.Method == http.MethodGet {
 		return func() {}, nil
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"aloft/internal/control/api/rest"
 )
 
 // TestEveryRouteBoundsItsBody sends each route an endless body. The server
@@ -15,18 +17,18 @@ func TestEveryRouteBoundsItsBody(t *testing.T) {
 	h := newHouse(t)
 	large := 0
 	for _, rt := range h.api.routes() {
-		if rt.method == http.MethodGet || rt.takes != "" || rt.in == nil {
+		if rt.Method == http.MethodGet || rt.Takes != "" || rt.In == nil {
 			continue
 		}
-		if slices.Contains(pictured, rt.id) {
-			if large++; rt.mostOf() != maxBody {
-				t.Errorf("%s %s takes %d bytes, want %d", rt.method, rt.path, rt.mostOf(), maxBody)
+		if slices.Contains(pictured, rt.ID) {
+			if large++; mostOf(rt) != rest.MaxBody {
+				t.Errorf("%s %s takes %d bytes, want %d", rt.Method, rt.Path, mostOf(rt), rest.MaxBody)
 			}
 			continue
 		}
 		path := h.subject(rt)
 		body := &counted{Reader: spaces{}}
-		req, err := http.NewRequestWithContext(t.Context(), rt.method, h.http.URL+path, io.LimitReader(body, maxBody))
+		req, err := http.NewRequestWithContext(t.Context(), rt.Method, h.http.URL+path, io.LimitReader(body, rest.MaxBody))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +40,7 @@ func TestEveryRouteBoundsItsBody(t *testing.T) {
 		said, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if resp.StatusCode < 400 || body.n > 4*maxPlain {
-			t.Errorf("%s %s: %d after %d bytes: %s", rt.method, rt.path, resp.StatusCode, body.n, said)
+			t.Errorf("%s %s: %d after %d bytes: %s", rt.Method, rt.Path, resp.StatusCode, body.n, said)
 		}
 	}
 	if large != len(pictured) {

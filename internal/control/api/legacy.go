@@ -11,7 +11,9 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
-	"aloft/internal/control/api/v0"
+	"aloft/internal/control/api/rest"
+	v0 "aloft/internal/control/api/v0"
+	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
 
@@ -19,34 +21,34 @@ import (
 const legacyPrefix = "/v0/"
 
 // legacy returns routes for the operations of /v0, which call those of /v1.
-func (s *server) legacy(v1 []route, page []param) []route {
+func (s *server) legacy(v1 []rest.Route) []rest.Route {
 	inner := http.NewServeMux()
 	for _, rt := range v1 {
-		if !rt.long {
-			inner.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
+		if !rt.Long {
+			inner.HandleFunc(rt.Method+" "+rt.Path, func(w http.ResponseWriter, r *http.Request) {
 				in, _ := w.(*within) // only V1 calls this mux
-				in.err = rt.handle(in, r, in.who)
+				in.err = rt.Handle(in, r, in.who)
 			})
 		}
 	}
-	var routes []route
+	var routes []rest.Route
 	for _, old := range v0.Routes() {
-		rt := route{method: old.Method, path: old.Path, id: old.ID, summary: old.Summary, in: old.In, out: old.Out, status: old.Status}
+		rt := rest.Route{Method: old.Method, Path: old.Path, ID: old.ID, Summary: old.Summary, In: old.In, Out: old.Out, Status: old.Status}
 		if old.Paged {
-			rt.query = slices.Clone(page)
+			rt.Query = slices.Clone(rest.PageParams)
 		}
 		if old.Query != "" {
-			rt.query = append(rt.query, param{name: old.Query, kind: "string", words: "path of the artifact, as in the list"})
+			rt.Query = append(rt.Query, rest.Param{Name: old.Query, Kind: "string", Words: "path of the artifact, as in the list"})
 		}
 		if old.Repeats {
-			rt.header = []param{idempotencyParam, traceParam}
+			rt.Header = []rest.Param{rest.IdempotencyParam, rest.TraceParam}
 		}
-		rt.handle = func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+		rt.Handle = func(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 			out, err := old.Handle(&legacyCall{s: s, inner: inner, w: w, r: r, who: who})
 			if err != nil {
 				return err
 			}
-			return writeJSON(w, old.Status, out)
+			return rest.WriteJSON(w, old.Status, out)
 		}
 		routes = append(routes, rt)
 	}
@@ -64,13 +66,13 @@ type legacyCall struct {
 
 func (c *legacyCall) Request() *http.Request { return c.r }
 
-func (c *legacyCall) Body(into any) error { return readBody(c.w, c.r, into) }
+func (c *legacyCall) Body(into any) error { return rest.ReadBody(c.w, c.r, into) }
 
 func (c *legacyCall) V1(method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = marshal(in); err != nil {
+		if body, err = rest.Marshal(in); err != nil {
 			return err
 		}
 	}
@@ -89,7 +91,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 	c.inner.ServeHTTP(w, r)
 	switch {
 	case w.err != nil:
-		for _, name := range rateHeaders {
+		for _, name := range rest.RateHeaders {
 			if v := w.header.Get(name); v != "" {
 				c.w.Header().Set(name, v)
 			}
@@ -104,7 +106,7 @@ func (c *legacyCall) V1(method, path string, in, out any) error {
 }
 
 func (c *legacyCall) Events(agentID string, after int64) ([]agent.Event, error) {
-	return c.s.Journal.Read(c.r.Context(), agentID, after, batch)
+	return c.s.Journal.Read(c.r.Context(), agentID, after, rest.Batch)
 }
 
 // within records the reply of an inner operation instead of sending it.
@@ -122,3 +124,12 @@ func (w *within) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // isLegacy reports whether the request is for /v0.
 func isLegacy(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, legacyPrefix) }
+
+// Private implements [v0.Call].
+func (c *legacyCall) Private(agentID, runID string) (bool, error) {
+	run, err := c.s.agents.Run(c.r.Context(), agentID, runID)
+	if err != nil {
+		return false, err
+	}
+	return store.PrivacyOf(c.r.Context(), c.s.Rules, run)
+}

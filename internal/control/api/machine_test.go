@@ -9,16 +9,17 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/coder/websocket"
-
 	"aloft/internal/agent"
+	"aloft/internal/control/api/machines"
 	"aloft/internal/fault"
+
+	"github.com/coder/websocket"
 )
 
 // parrot is a machine that echoes what it receives.
 type parrot struct {
-	Machines // methods that this test does not use
-	closed   chan struct{}
+	machines.Machines // methods that this test does not use
+	closed            chan struct{}
 }
 
 func (e parrot) Open(_ context.Context, _, stream string) (net.Conn, error) {
@@ -36,7 +37,7 @@ func (e parrot) Open(_ context.Context, _, stream string) (net.Conn, error) {
 func TestSSHIsAPipe(t *testing.T) {
 	h := newHouse(t)
 	machine := parrot{closed: make(chan struct{})}
-	h.api.Machines = machine
+	h.api.machines.Machines = machine
 	id, _ := h.begin()
 	dial := func(key string) (*websocket.Conn, *http.Response, error) {
 		return websocket.Dial(t.Context(), h.http.URL+"/v1/agents/"+id+"/ssh", &websocket.DialOptions{

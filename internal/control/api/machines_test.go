@@ -10,23 +10,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
+	"aloft/internal/control/api/machines"
 	"aloft/internal/fault"
+
+	"github.com/coder/websocket"
 )
 
 // farEnd is a machine whose terminals are a WebSocket to an echo server of the
 // test.
 type farEnd struct {
-	Machines // methods that this test does not use
-	url      string
+	machines.Machines // methods that this test does not use
+	url               string
 }
 
 type farPTY struct{ *websocket.Conn }
 
 func (p farPTY) Close() error { return p.CloseNow() }
 
-func (f farEnd) PTY(ctx context.Context, _ string) (PTY, error) {
+func (f farEnd) PTY(ctx context.Context, _ string) (machines.PTY, error) {
 	if f.url == "" {
 		return nil, fault.Conflict("the agent has no machine now").Named("no_machine")
 	}
@@ -34,13 +35,13 @@ func (f farEnd) PTY(ctx context.Context, _ string) (PTY, error) {
 	return farPTY{ws}, err
 }
 
-func (f farEnd) Terminals(context.Context, string) ([]Terminal, error) {
+func (f farEnd) Terminals(context.Context, string) ([]machines.Terminal, error) {
 	code := 3
-	return []Terminal{{Name: "main", Created: time.Unix(0, 0), Columns: 80, Rows: 24}, {Name: "t2", ExitCode: &code}}, nil
+	return []machines.Terminal{{Name: "main", Created: time.Unix(0, 0), Columns: 80, Rows: 24}, {Name: "t2", ExitCode: &code}}, nil
 }
 
-func (f farEnd) CreateTerminal(_ context.Context, _ string, n NewTerminal) (Terminal, bool, error) {
-	return Terminal{Name: n.Name, Columns: n.Columns}, n.Name != "main", nil
+func (f farEnd) CreateTerminal(_ context.Context, _ string, n machines.NewTerminal) (machines.Terminal, bool, error) {
+	return machines.Terminal{Name: n.Name, Columns: n.Columns}, n.Name != "main", nil
 }
 
 func TestTerminals(t *testing.T) {
@@ -49,7 +50,7 @@ func TestTerminals(t *testing.T) {
 	if a := h.call("GET", "/v1/agents/"+id+"/terminals", ""); a.status != http.StatusNotImplemented {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	h.api.Machines = farEnd{}
+	h.api.machines.Machines = farEnd{}
 	if a := h.want(h.call("GET", "/v1/agents/"+id+"/terminals", ""), 200); !strings.Contains(string(a.body), `"name":"main"`) || !strings.Contains(string(a.body), `"exitCode":3`) {
 		t.Errorf("%s", a.body)
 	}
@@ -88,7 +89,7 @@ func TestPTYIsPassedOn(t *testing.T) {
 	}))
 	defer far.Close()
 	h := newHouse(t)
-	h.api.Machines = farEnd{url: far.URL}
+	h.api.machines.Machines = farEnd{url: far.URL}
 	agentID, _ := h.begin()
 	server := httptest.NewServer(h.api.handler())
 	defer server.Close()

@@ -65,18 +65,18 @@ func (h *house) mcpServerOfAnn(route string) string {
 	if !strings.Contains(route, "/mcp-servers/") {
 		return ""
 	}
-	all, err := h.api.MCP.List(h.t.Context(), 1)
+	all, err := h.api.mcpservers.MCP.List(h.t.Context(), 1)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	for _, k := range all {
 		if k.Name == "TOKEN" { // its address is that of an earlier test
-			if err := h.api.MCP.Remove(h.t.Context(), k); err != nil {
+			if err := h.api.mcpservers.MCP.Remove(h.t.Context(), k); err != nil {
 				h.t.Fatal(err)
 			}
 		}
 	}
-	k, err := h.api.MCP.Add(h.t.Context(), 1, false, mcp.Server{Name: "TOKEN", URL: tickets(h.t, "")})
+	k, err := h.api.mcpservers.MCP.Add(h.t.Context(), 1, false, mcp.Server{Name: "TOKEN", URL: tickets(h.t, "")})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestMCPSignInOverREST(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.AddCookie(&http.Cookie{Name: mcpCookie, Value: "1.other"})
+		req.AddCookie(&http.Cookie{Name: "aloft_mcp_visit", Value: "1.other"})
 		resp, err := (&http.Transport{}).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)

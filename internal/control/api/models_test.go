@@ -10,8 +10,8 @@ import (
 
 // withParams gives the model "house" parameters.
 func (h *house) withParams() {
-	for i := range h.api.Models {
-		if m := &h.api.Models[i]; m.ID == "house" {
+	for i := range h.api.models.Models {
+		if m := &h.api.models.Models[i]; m.ID == "house" {
 			m.Description = "for hard tasks"
 			m.Params = []model.Param{
 				{ID: model.ParamThinking, Values: []string{"true", "false"}, Default: "true"},

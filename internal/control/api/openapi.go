@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/api/v0"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,7 +34,7 @@ func (s *server) serveOpenAPI(w http.ResponseWriter, r *http.Request, _ account.
 const schemas = "#/components/schemas/"
 
 // describe generates the OpenAPI description of the routes from their Go types.
-func describe(routes []route, version string) (document, error) {
+func describe(routes []rest.Route, version string) (document, error) {
 	if version == "" {
 		version = "0.0.0"
 	}
@@ -54,7 +55,7 @@ func describe(routes []route, version string) (document, error) {
 		"application/json": {Schema: reg.Schema(reflect.TypeFor[v0.Error](), true, "")},
 	}}
 	for _, rt := range routes {
-		if strings.HasPrefix(rt.path, legacyPrefix) {
+		if strings.HasPrefix(rt.Path, legacyPrefix) {
 			api.AddOperation(operation(rt, reg, failedBefore))
 			continue
 		}
@@ -108,62 +109,62 @@ func completeOf(reg huma.Registry, t reflect.Type, s *huma.Schema) {
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-func operation(rt route, reg huma.Registry, failed *huma.Response) *huma.Operation {
+func operation(rt rest.Route, reg huma.Registry, failed *huma.Response) *huma.Operation {
 	op := &huma.Operation{
-		Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary,
+		Method: rt.Method, Path: rt.Path, OperationID: rt.ID, Summary: rt.Summary,
 		Responses: map[string]*huma.Response{"default": failed},
 	}
-	if rt.open {
+	if rt.Open {
 		op.Security = []map[string][]string{}
 	}
-	for _, m := range pathParam.FindAllStringSubmatch(rt.path, -1) {
+	for _, m := range pathParam.FindAllStringSubmatch(rt.Path, -1) {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: m[1], In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}})
 	}
-	for _, p := range rt.query {
-		op.Parameters = append(op.Parameters, p.describe("query"))
+	for _, p := range rt.Query {
+		op.Parameters = append(op.Parameters, describeParam(p, "query"))
 	}
-	if rt.keeps() {
-		op.Parameters = append(op.Parameters, idempotencyParam.describe("header"))
+	if keeps(rt) {
+		op.Parameters = append(op.Parameters, describeParam(rest.IdempotencyParam, "header"))
 	}
-	for _, p := range rt.header {
-		op.Parameters = append(op.Parameters, p.describe("header"))
+	for _, p := range rt.Header {
+		op.Parameters = append(op.Parameters, describeParam(p, "header"))
 	}
-	if rt.in != nil {
+	if rt.In != nil {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.in), true, "")},
+			"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.In), true, "")},
 		}}
 	}
-	if rt.takes != "" {
+	if rt.Takes != "" {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			rt.takes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+			rt.Takes: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 		}}
 	}
-	if rt.status < http.StatusBadRequest {
-		ok := &huma.Response{Description: http.StatusText(rt.status)}
+	if rt.Status < http.StatusBadRequest {
+		ok := &huma.Response{Description: http.StatusText(rt.Status)}
 		switch {
-		case rt.status == http.StatusSwitchingProtocols: // docs/reference/pty.md describes the rest
-		case rt.out != nil:
-			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.out), true, "")}}
-		case rt.media == "application/json":
-			ok.Content = map[string]*huma.MediaType{rt.media: {Schema: &huma.Schema{Type: huma.TypeObject}}}
+		case rt.Status == http.StatusSwitchingProtocols: // docs/reference/pty.md describes the rest
+		case rt.Out != nil:
+			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.Out), true, "")}}
+		case rt.Media == "application/json":
+			ok.Content = map[string]*huma.MediaType{rt.Media: {Schema: &huma.Schema{Type: huma.TypeObject}}}
 		default:
-			ok.Content = map[string]*huma.MediaType{rt.media: {Schema: &huma.Schema{Type: huma.TypeString}}}
+			ok.Content = map[string]*huma.MediaType{rt.Media: {Schema: &huma.Schema{Type: huma.TypeString}}}
 		}
-		if rt.media == eventStream {
+		if rt.Media == rest.EventStream {
 			ok.Headers = map[string]*huma.Param{"X-Cursor-Stream-Retention-Seconds": {Schema: &huma.Schema{Type: huma.TypeInteger}}}
 		}
-		op.Responses[strconv.Itoa(rt.status)] = ok
+		op.Responses[strconv.Itoa(rt.Status)] = ok
 	}
 	return op
 }
 
-func (p param) describe(in string) *huma.Param {
-	s := &huma.Schema{Type: p.kind, Default: p.standard}
-	if p.max > 0 {
-		least, most := float64(p.min), float64(p.max)
+func describeParam(p rest.Param, in string) *huma.Param {
+	s := &huma.Schema{Type: p.Kind, Default: p.Standard}
+	if p.Max > 0 {
+		least, most := float64(p.Min), float64(p.Max)
 		s.Minimum, s.Maximum = &least, &most
 	}
-	return &huma.Param{Name: p.name, In: in, Description: p.words, Schema: s}
+	return &huma.Param{Name: p.Name, In: in, Description: p.Words, Schema: s}
 }
 
 // schemaName names schemas after their types: agentJSON becomes Agent, and
@@ -175,5 +176,11 @@ func schemaName(t reflect.Type, hint string) string {
 	if t.PkgPath() == reflect.TypeFor[v0.Agent]().PkgPath() {
 		return "V0" + t.Name()
 	}
-	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	name := strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "JSON")
+	for _, initialism := range []string{"ID", "MCP"} { // the names are older than the exported types
+		if suffix, ok := strings.CutPrefix(name, initialism); ok {
+			return initialism[:1] + strings.ToLower(initialism[1:]) + suffix
+		}
+	}
+	return name
 }

@@ -120,12 +120,12 @@ func TestDescriptionIsWhole(t *testing.T) {
 		t.Error(err)
 	}
 	for _, rt := range routes {
-		op := doc.Paths.Find(rt.path).GetOperation(rt.method)
-		if rt.in != nil {
-			describes(t, rt.id, op.RequestBody.Value.Content.Get("application/json").Schema, full(reflect.TypeOf(rt.in)))
+		op := doc.Paths.Find(rt.Path).GetOperation(rt.Method)
+		if rt.In != nil {
+			describes(t, rt.ID, op.RequestBody.Value.Content.Get("application/json").Schema, full(reflect.TypeOf(rt.In)))
 		}
-		if rt.out != nil {
-			describes(t, rt.id, op.Responses.Status(rt.status).Value.Content.Get("application/json").Schema, full(reflect.TypeOf(rt.out)))
+		if rt.Out != nil {
+			describes(t, rt.ID, op.Responses.Status(rt.Status).Value.Content.Get("application/json").Schema, full(reflect.TypeOf(rt.Out)))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/client"
+	"aloft/internal/control/api/machines"
 	"aloft/internal/control/preview"
 )
 
@@ -122,7 +123,7 @@ func TestPreview(t *testing.T) {
 	id, _ := h.begin()
 	path := "/v1/agents/" + id + "/ports/3000/preview"
 	h.want(h.call("POST", path, ""), http.StatusNotImplemented)
-	may := MayReach(h.store, h.store)
+	may := machines.MayReach(h.store, h.store)
 	p, err := preview.New(preview.Config{
 		Domain: "preview.localhost", Secret: bytes.Repeat([]byte{1}, 32), May: may,
 		Dial: func(ctx context.Context, id string, port uint16) (net.Conn, error) {
@@ -132,7 +133,7 @@ func TestPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.api.Previews = p
+	h.api.machines.Previews = p
 	a := h.want(h.call("POST", path, ""), http.StatusCreated)
 	if !bytes.Contains(a.body, []byte(`"url":"http://3000-`+id+`.preview.localhost`)) || !bytes.Contains(a.body, []byte(`/.aloft/sign-in?code=`)) {
 		t.Errorf("%s", a.body)

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/pull"
 	"aloft/internal/fault"
 )
 
 // forgeNotes is a forge that counts the pull requests opened there.
 type forgeNotes struct {
-	Pulls
+	pulls.Pulls
 	opened int
 }
 
@@ -24,7 +25,7 @@ func (f *forgeNotes) ByHand(_ context.Context, _ int64, agentID, _ string, w pul
 // A repeated request for a pull request calls the forge once.
 func TestRepeatedPullRequest(t *testing.T) {
 	h, forge := newHouse(t), &forgeNotes{}
-	h.api.Pulls = forge
+	h.api.pulls.Pulls = forge
 	id, _ := h.begin()
 	path := "/v1/agents/" + id + "/pull-requests"
 	first := h.want(h.call("POST", path, `{"title":"Mend it"}`, "Idempotency-Key", "k"), 201)
@@ -50,7 +51,7 @@ func (f *forgeNotes) CanAsApp(repoURL string) error {
 // repository, and the agent shows that. Otherwise the agent is rejected.
 func TestOpenAsGitHubApp(t *testing.T) {
 	h := newHouse(t)
-	h.api.Pulls = &forgeNotes{}
+	h.api.pulls.Pulls = &forgeNotes{}
 	v1 := func(repos string) string {
 		return `{"prompt":{"text":"x"},"autoCreatePR":true,"openAsCursorGithubApp":true,"repos":[` + repos + `]}`
 	}

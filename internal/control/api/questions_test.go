@@ -37,14 +37,14 @@ func TestAnswersHaveToFit(t *testing.T) {
 	for body, at := range map[string]string{
 		`{"decision":"allow_once"}`: "decision",
 		`{"decision":"answer"}`:     "answers",
-		`{"decision":"deny","answers":[{"questionId":"db","optionIds":["pg"]}]}`:                                         "answers",
-		`{"decision":"answer","answers":[{"questionId":"no","text":"x"}]}`:                                               "answers[0].questionId",
-		`{"decision":"answer","answers":[{"questionId":"db"}]}`:                                                          "answers[0].optionIds",
-		`{"decision":"answer","answers":[{"questionId":"db","optionIds":["pg","lite"]}]}`:                                "answers[0].optionIds",
-		`{"decision":"answer","answers":[{"questionId":"db","optionIds":["l"]}]}`:                                        "answers[0].optionIds",
-		`{"decision":"answer","answers":[{"questionId":"os","optionIds":["l","l"]}]}`:                                    "answers[0].optionIds",
-		`{"decision":"answer","answers":[{"questionId":"name","text":"a"},{"questionId":"name","text":"b"}]}`:            "answers[1].questionId",
-		`{"decision":"answer","answers":[{"questionId":"name","text":"` + strings.Repeat("x", maxAnswerWords+1) + `"}]}`: "answers[0].text",
+		`{"decision":"deny","answers":[{"questionId":"db","optionIds":["pg"]}]}`:                              "answers",
+		`{"decision":"answer","answers":[{"questionId":"no","text":"x"}]}`:                                    "answers[0].questionId",
+		`{"decision":"answer","answers":[{"questionId":"db"}]}`:                                               "answers[0].optionIds",
+		`{"decision":"answer","answers":[{"questionId":"db","optionIds":["pg","lite"]}]}`:                     "answers[0].optionIds",
+		`{"decision":"answer","answers":[{"questionId":"db","optionIds":["l"]}]}`:                             "answers[0].optionIds",
+		`{"decision":"answer","answers":[{"questionId":"os","optionIds":["l","l"]}]}`:                         "answers[0].optionIds",
+		`{"decision":"answer","answers":[{"questionId":"name","text":"a"},{"questionId":"name","text":"b"}]}`: "answers[1].questionId",
+		`{"decision":"answer","answers":[{"questionId":"name","text":"` + strings.Repeat("x", 4001) + `"}]}`:  "answers[0].text",
 	} {
 		if a := h.want(h.call("POST", path, body), 400); !strings.Contains(a.text(t, "error.message"), at) {
 			t.Errorf("%.80s: %s", body, a.body)

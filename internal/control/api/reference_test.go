@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"aloft/internal/control/api/rest"
 )
 
 // compatible are operations of the API that Aloft is compatible with, beyond
@@ -89,11 +91,11 @@ func TestOperationsReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := spec["paths"].(map[string]any)
-	var routes []route
+	var routes []rest.Route
 	known := map[string]bool{}
 	for _, rt := range (&server{}).routes() {
-		known[rt.id] = true
-		if strings.HasPrefix(rt.path, "/v1/") {
+		known[rt.ID] = true
+		if strings.HasPrefix(rt.Path, "/v1/") {
 			routes = append(routes, rt)
 		}
 	}
@@ -102,9 +104,9 @@ func TestOperationsReference(t *testing.T) {
 			t.Errorf("there is no operation %s", id)
 		}
 	}
-	resource := func(rt route) string { return strings.SplitN(rt.path, "/", 4)[2] }
-	slices.SortStableFunc(routes, func(a, b route) int {
-		return cmp.Or(strings.Compare(resource(a), resource(b)), strings.Compare(a.path, b.path))
+	resource := func(rt rest.Route) string { return strings.SplitN(rt.Path, "/", 4)[2] }
+	slices.SortStableFunc(routes, func(a, b rest.Route) int {
+		return cmp.Or(strings.Compare(resource(a), resource(b)), strings.Compare(a.Path, b.Path))
 	})
 	var b strings.Builder
 	group := ""
@@ -113,14 +115,14 @@ func TestOperationsReference(t *testing.T) {
 			group = resource(rt)
 			fmt.Fprintf(&b, "\n### %s\n\n| request | does | role | Aloft only |\n|---|---|---|---|\n", group)
 		}
-		role, only := string(rt.least()), "yes"
-		if rt.open {
+		role, only := string(rt.Least()), "yes"
+		if rt.Open {
 			role = "none"
 		}
-		if ops, ok := paths[rt.path].(map[string]any); ok && ops[strings.ToLower(rt.method)] != nil || slices.Contains(compatible, rt.id) {
+		if ops, ok := paths[rt.Path].(map[string]any); ok && ops[strings.ToLower(rt.Method)] != nil || slices.Contains(compatible, rt.ID) {
 			only = ""
 		}
-		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", rt.method, rt.path, strings.ReplaceAll(rt.summary, "|", `\|`), role, only)
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s |\n", rt.Method, rt.Path, strings.ReplaceAll(rt.Summary, "|", `\|`), role, only)
 	}
 	b.WriteString("\n### Fields that only Aloft has\n\n| in | fields |\n|---|---|\n")
 	for _, row := range onlyOurs(t, spec) {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -29,27 +30,27 @@ const (
 
 // keeps reports whether the route's replies are kept for repeated requests. It
 // is true for every POST that the journal cannot recognize as repeated.
-func (rt route) keeps() bool {
-	journaled := slices.ContainsFunc(rt.header, func(p param) bool { return p.name == idempotencyParam.name })
-	return rt.method == http.MethodPost && !rt.open && !journaled
+func keeps(rt rest.Route) bool {
+	journaled := slices.ContainsFunc(rt.Header, func(p rest.Param) bool { return p.Name == rest.IdempotencyParam.Name })
+	return rt.Method == http.MethodPost && !rt.Open && !journaled
 }
 
 // once handles a request. If it repeats a request that succeeded, once sends
 // the stored reply and returns again = true; a failed request is handled anew.
 // If the server dies between a request's effect and its reply, a repeat is
 // handled as new.
-func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (again bool, err error) {
-	if !rt.keeps() || s.Replies == nil {
-		return false, rt.handle(w, r, who)
+func (s *server) once(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
+	if !keeps(rt) || s.config.Replies == nil {
+		return false, rt.Handle(w, r, who)
 	}
-	key, err := idempotencyKey(r)
+	key, err := rest.IdempotencyKey(r)
 	if err != nil {
 		return false, err
 	}
 	if key == "" {
-		return false, rt.handle(w, r, who)
+		return false, rt.Handle(w, r, who)
 	}
-	body, err := wholeBody(w, r)
+	body, err := rest.WholeBody(w, r)
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +64,7 @@ func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (
 		return false, err
 	}
 	defer done()
-	first, err := s.Replies.Reply(r.Context(), kept.ID)
+	first, err := s.config.Replies.Reply(r.Context(), kept.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && time.Since(first.At) > repliesFor:
 	case err != nil:
@@ -75,16 +76,16 @@ func (s *server) once(w *reply, r *http.Request, rt route, who account.APIKey) (
 	}
 	copied := &copied{ResponseWriter: w.ResponseWriter}
 	w.ResponseWriter = copied
-	if err := rt.handle(w, r, who); err != nil || w.status/100 != 2 || copied.body.Len() > maxReply {
+	if err := rt.Handle(w, r, who); err != nil || w.status/100 != 2 || copied.body.Len() > maxReply {
 		return false, err
 	}
 	said := saidJSON{Status: w.status, Type: w.Header().Get("Content-Type"), Body: copied.body.Bytes()}
 	if kept.Sealed, err = s.sealReply(key, said); err == nil {
 		kept.At = time.Now().UTC()
-		err = s.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
+		err = s.config.Replies.KeepReply(context.WithoutCancel(r.Context()), kept)
 	}
 	if err != nil { // the request succeeded and was answered, so this is only logged
-		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.path, "error", err)
+		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.Path, "error", err)
 	}
 	return false, nil
 }

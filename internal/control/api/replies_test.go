@@ -74,7 +74,7 @@ func (g gate) Reply(ctx context.Context, id [32]byte) (store.Reply, error) {
 func TestRepeatedAtOnce(t *testing.T) {
 	h := newHouse(t)
 	asked := make(chan struct{})
-	h.api.Replies = gate{h.store, asked}
+	h.api.config.Replies = gate{h.store, asked}
 	const many = 8
 	replies := make([]answer, many)
 	var all sync.WaitGroup

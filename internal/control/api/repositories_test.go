@@ -26,8 +26,8 @@ func (a answer) urls(t *testing.T, list, field string) (out []string) {
 // Users see the repositories on which they may run agents, and no others.
 func TestRepositories(t *testing.T) {
 	h := newHouse(t)
-	h.api.listing.perMinute = 0
-	h.api.Repositories = credentialsSee{"https://git.example.com/open/a", "https://git.example.com/open/b", "https://git.example.com/shut/c"}
+	h.api.agents.Listing.PerMinute = 0
+	h.api.agents.Repositories = credentialsSee{"https://git.example.com/open/a", "https://git.example.com/open/b", "https://git.example.com/shut/c"}
 	const prompt = `{"prompt":{"text":"x"},"repos":[{"url":"`
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", prompt+`https://git.example.com/open/b.git"}]}`), 201)
 	h.want(h.callAs(bensKey, "POST", "/v1/agents", prompt+`git@git.example.com:shut/ben.git"}]}`), 201)
@@ -58,8 +58,8 @@ func TestRepositories(t *testing.T) {
 func TestRepositoriesAreLimited(t *testing.T) {
 	h := newHouse(t)
 	now := time.Unix(1e9, 0)
-	h.api.listing.now = func() time.Time { return now }
-	for n := range listsPerMinute {
+	h.api.agents.Listing.Now = func() time.Time { return now }
+	for n := range 10 {
 		h.want(h.callAs(bensKey, "GET", []string{"/v1/repositories", "/v0/repositories"}[n%2], ""), 200)
 	}
 	for _, path := range []string{"/v1/repositories", "/v0/repositories"} {
@@ -69,7 +69,7 @@ func TestRepositoriesAreLimited(t *testing.T) {
 		}
 	}
 	h.want(h.call("GET", "/v1/repositories", ""), 200) // another user
-	now = now.Add(time.Minute / listsPerMinute)
+	now = now.Add(time.Minute / 10)
 	h.want(h.callAs(bensKey, "GET", "/v1/repositories", ""), 200)
 	h.want(h.callAs(bensKey, "GET", "/v1/repositories", ""), http.StatusTooManyRequests)
 }

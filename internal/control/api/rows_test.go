@@ -15,6 +15,8 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/machines"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/layer"
 	"aloft/internal/conversation"
@@ -81,14 +83,14 @@ var rows = map[string]struct{ whose, query string }{
 }
 
 // isList reports whether a route's reply has rows.
-func isList(rt route) bool {
-	if rt.method != http.MethodGet {
+func isList(rt rest.Route) bool {
+	if rt.Method != http.MethodGet {
 		return false
 	}
-	if rt.out == nil {
-		return rt.media == jsonLines
+	if rt.Out == nil {
+		return rt.Media == rest.JSONLines
 	}
-	of := reflect.TypeOf(rt.out)
+	of := reflect.TypeOf(rt.Out)
 	for i := range of.NumField() {
 		if f := of.Field(i); f.IsExported() && f.Type.Kind() == reflect.Slice {
 			return true
@@ -146,7 +148,7 @@ func (h *house) settleIn(mark string) *resident {
 		err = h.store.PutPasskey(h.t.Context(), account.Passkey{ID: []byte(mark), UserID: r.userID, Name: mark, Credential: []byte("{}")})
 	}
 	if err == nil {
-		_, err = h.api.MCP.Add(h.t.Context(), r.userID, false, mcp.Server{Name: mark, URL: tickets(h.t, "")})
+		_, err = h.api.mcpservers.MCP.Add(h.t.Context(), r.userID, false, mcp.Server{Name: mark, URL: tickets(h.t, "")})
 	}
 	if err != nil {
 		h.t.Fatal(err)
@@ -155,12 +157,12 @@ func (h *house) settleIn(mark string) *resident {
 }
 
 // path returns the path of a list, with the resident's ids filled in.
-func (r *resident) path(rt route, query string) string {
+func (r *resident) path(rt rest.Route, query string) string {
 	id := r.agent
-	if strings.HasPrefix(rt.path, "/v1/environments/") {
+	if strings.HasPrefix(rt.Path, "/v1/environments/") {
 		id = r.env
 	}
-	return strings.NewReplacer("{id}", id, "{mark}", r.mark).Replace(rt.path + query)
+	return strings.NewReplacer("{id}", id, "{mark}", r.mark).Replace(rt.Path + query)
 }
 
 // has reports whether a reply mentions any of the resident's resources.
@@ -177,15 +179,15 @@ func (r *resident) has(a answer) bool {
 // labelled returns machines, artifacts and connections that carry the agent's
 // id, so that a list shows whose they are.
 type labelled struct {
-	Machines
+	machines.Machines
 	t *testing.T
 }
 
-func (l labelled) Terminals(_ context.Context, agentID string) ([]Terminal, error) {
-	return []Terminal{{Name: agentID}}, nil
+func (l labelled) Terminals(_ context.Context, agentID string) ([]machines.Terminal, error) {
+	return []machines.Terminal{{Name: agentID}}, nil
 }
 
-func (l labelled) Files(_ context.Context, agentID string) (Files, error) {
+func (l labelled) Files(_ context.Context, agentID string) (machines.Files, error) {
 	dir := l.t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, agentID), nil, 0o600); err != nil {
 		return nil, err
@@ -216,11 +218,11 @@ func (labelledWork) Connections(_ context.Context, agentID string, _ uint64, _ i
 // every kind. Each must see their own rows and none of the other's.
 func TestWhoseRows(t *testing.T) {
 	h := newHouse(t)
-	h.api.Machines, h.api.Artifacts, h.api.Work = labelled{t: t}, labelledArtifacts{}, labelledWork{h.work}
+	h.api.machines.Machines, h.api.machines.Artifacts, h.api.Work = labelled{t: t}, labelledArtifacts{}, labelledWork{h.work}
 	eve, fay := h.settleIn("everow"), h.settleIn("fayrow")
 	seen := map[string]bool{}
 	for _, rt := range h.api.routes() {
-		name := rt.method + " " + rt.path
+		name := rt.Method + " " + rt.Path
 		if !isList(rt) {
 			continue
 		}
@@ -245,8 +247,8 @@ func TestWhoseRows(t *testing.T) {
 						t.Errorf("%s sees what %s has: %s", one.mark, other.mark, a.body)
 					}
 				}
-				if asked := strings.ReplaceAll(list.query, "?", "&"); !strings.Contains(rt.path, "{") {
-					a := h.callAs(eve.key, "GET", rt.path+"?user="+strconv.FormatInt(fay.userID, 10)+strings.ReplaceAll(asked, "{mark}", eve.mark), "")
+				if asked := strings.ReplaceAll(list.query, "?", "&"); !strings.Contains(rt.Path, "{") {
+					a := h.callAs(eve.key, "GET", rt.Path+"?user="+strconv.FormatInt(fay.userID, 10)+strings.ReplaceAll(asked, "{mark}", eve.mark), "")
 					if fay.has(a) {
 						t.Errorf("asked for by number, the other's rows come: %s", a.body)
 					}

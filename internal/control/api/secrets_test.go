@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 	"aloft/internal/control/safe"
 	"aloft/internal/fault"
 	"aloft/internal/secret"
 )
 
 // environments gives each agent an environment with the agent's id and owner.
-type environments struct{ h *house }
+type allEnvironments struct{ h *house }
 
-func (e environments) MayUse(ctx context.Context, who account.APIKey, id string, _ bool) error {
+func (e allEnvironments) MayUse(ctx context.Context, who account.APIKey, id string, _ bool) error {
 	if a, err := e.h.store.Agent(ctx, id); err != nil || a.UserID != who.UserID {
-		return fault.NotFound("no environment %s", quoted(id))
+		return fault.NotFound("no environment %s", rest.Quoted(id))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 
 	"github.com/google/uuid"
 )
@@ -45,14 +46,14 @@ var saneRequestID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 // serve wraps a route with what all routes share: the request id, headers,
 // authentication, the time limit, error replies, and one log line. The log line
 // names the route but not the URL, since a query may contain secrets.
-func (s *server) serve(rt route) http.Handler {
+func (s *server) serve(rt rest.Route) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		id := r.Header.Get("X-Request-Id")
 		if !saneRequestID.MatchString(id) {
 			id = uuid.NewString()
 		}
-		log := s.Logger.With("request", id, "method", r.Method, "route", rt.path)
+		log := s.Logger.With("request", id, "method", r.Method, "route", rt.Path)
 		w := &reply{ResponseWriter: rw}
 		h := w.Header()
 		h.Set("X-Request-Id", id)
@@ -69,28 +70,28 @@ func (s *server) serve(rt route) http.Handler {
 			}
 			log.Log(r.Context(), level, "request served", "status", w.status, "duration", time.Since(start))
 		}()
-		if !rt.long {
-			ctx, cancel := context.WithTimeout(r.Context(), replyWithin)
+		if !rt.Long {
+			ctx, cancel := context.WithTimeout(r.Context(), rest.ReplyWithin)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
 		var who account.APIKey
-		if !rt.open {
+		if !rt.Open {
 			var err error
-			if who, err = s.identify(r); err != nil {
+			if who, err = s.Identify(r); err != nil {
 				s.fail(w, r, log, err)
 				return
 			}
 			log = log.With("user", who.UserID)
-			if err = mayUse(rt, who); err != nil {
-				if rt.audited() {
-					s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)
+			if err = rest.MayUse(rt, who); err != nil {
+				if audited(rt) {
+					s.Audit(r, rt.ID, who.UserID, targetOf(rt, r), err)
 				}
 				s.fail(w, r, log, err)
 				return
 			}
 			if limited(rt) {
-				if err = s.limiter.take(h, who.ID); err != nil {
+				if err = s.limiter.Take(h, who.ID); err != nil {
 					s.fail(w, r, log, err)
 					return
 				}
@@ -104,14 +105,14 @@ func (s *server) serve(rt route) http.Handler {
 		defer done()
 		r, end := s.traced(r, rt)
 		defer end()
-		if rt.method == http.MethodGet && rt.long && !rt.open {
+		if rt.Method == http.MethodGet && rt.Long && !rt.Open {
 			var left func()
 			r, left = s.whileAllowed(r, rt)
 			defer left()
 		}
 		again, err := s.once(w, r, rt, who)
-		if rt.audited() && !again {
-			s.audit(r, rt.id, who.UserID, targetOf(rt, r), err)
+		if audited(rt) && !again {
+			s.Audit(r, rt.ID, who.UserID, targetOf(rt, r), err)
 		}
 		if err != nil {
 			s.fail(w, r, log, err)
@@ -132,3 +133,7 @@ func (s *server) recovered(w *reply, r *http.Request, log *slog.Logger, p any) {
 	}
 	s.writeFault(w, errPanicked, isLegacy(r))
 }
+
+// limited reports whether requests for the route count. Public routes and the
+// metrics endpoint do not.
+func limited(rt rest.Route) bool { return !rt.Open && rt.Path != "/metrics" }

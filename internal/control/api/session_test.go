@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
 
 	"github.com/coder/websocket"
 )
@@ -234,7 +235,10 @@ func TestAudit(t *testing.T) {
 	before := ""
 	for {
 		a := h.want(h.call("GET", "/v1/audit?limit=1"+before, ""), 200)
-		var page listAuditResponseJSON
+		var page struct {
+			Items      []struct{ Action, Outcome, Target, User string }
+			NextBefore int64
+		}
 		if err := json.Unmarshal(a.body, &page); err != nil {
 			t.Fatal(err)
 		}
@@ -289,12 +293,12 @@ func TestAddress(t *testing.T) {
 		{"127.0.0.1:5", "203.0.113.9, unknown", local, "127.0.0.1"},
 		{"127.0.0.1:5", "", local, "127.0.0.1"},
 	} {
-		s := &server{Config: Config{TrustedProxies: tt.proxies}}
+		s := &rest.Shared{TrustedProxies: tt.proxies}
 		r := &http.Request{RemoteAddr: tt.remote, Header: http.Header{}}
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", tt.forwarded)
 		}
-		if got := s.addressOf(r); got != tt.want {
+		if got := s.AddressOf(r); got != tt.want {
 			t.Errorf("from %s for %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/api/agents"
 )
 
 // Settings apply to agents that are created later.
@@ -135,7 +135,7 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]bool{old: true, kept: false} { // the stream's warning
-		var one AgentSummary
+		var one agents.AgentSummary
 		if err := json.Unmarshal(h.want(h.call("GET", "/v1/agents/"+id, ""), 200).body, &one); err != nil {
 			t.Fatal(err)
 		}
@@ -143,36 +143,15 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%s is deleted at %v", id, one.DeletedAt)
 		}
 	}
-	if n, err := h.api.expireOnce(t.Context(), time.Now().Add(47*time.Hour)); n != 0 || err != nil {
+	if n, err := h.api.agents.Expire(t.Context(), time.Now().Add(47*time.Hour)); n != 0 || err != nil {
 		t.Errorf("early: %d, %v", n, err)
 	}
-	if n, err := h.api.expireOnce(t.Context(), time.Now().Add(49*time.Hour)); n != 1 || err != nil {
+	if n, err := h.api.agents.Expire(t.Context(), time.Now().Add(49*time.Hour)); n != 1 || err != nil {
 		t.Errorf("late: %d, %v", n, err)
 	}
 	h.want(h.call("GET", "/v1/agents/"+old, ""), 404)
 	h.want(h.call("GET", "/v1/agents/"+busy, ""), 200)
 	h.want(h.call("GET", "/v1/agents/"+kept, ""), 200) // created before the change
-}
-
-func TestRetentionOfStream(t *testing.T) {
-	touched := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	a := agent.Agent{UpdatedAt: touched}
-	ended := agent.Run{EndedAt: touched}
-	for _, c := range []struct {
-		days  int
-		run   agent.Run
-		after time.Duration
-		want  time.Duration
-	}{
-		{0, ended, time.Hour, keptForever},
-		{2, ended, 47 * time.Hour, time.Hour},
-		{2, ended, 49 * time.Hour, 0}, // deleted by the next sweep
-		{2, agent.Run{}, 49 * time.Hour, 48 * time.Hour},
-	} {
-		if got := retention(account.Settings{RetentionDays: c.days}, a, c.run, touched.Add(c.after)); got != c.want {
-			t.Errorf("%d days, %v later: %v, want %v", c.days, c.after, got, c.want)
-		}
-	}
 }
 
 // A network setting is applied completely or not at all.
@@ -202,7 +181,7 @@ func TestTeamNetwork(t *testing.T) {
 func TestMachineRetention(t *testing.T) {
 	h := newHouse(t)
 	h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":90}`), 200) // the server keeps machines for ever
-	h.api.MachineRetention = 30 * 24 * time.Hour
+	h.api.accounts.MachineRetention = 30 * 24 * time.Hour
 	if a := h.want(h.call("PATCH", "/v1/settings", `{"machineRetentionDays":31}`), 400); !strings.Contains(string(a.body), "limit of 30 days") {
 		t.Errorf("more than the server: %s", a.body)
 	}

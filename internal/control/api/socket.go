@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
 
@@ -16,7 +17,7 @@ const allowedEvery = 15 * time.Second
 // whileAllowed returns the request with a context that is cancelled soon after
 // the caller loses access: signed out, key expired or deleted, role reduced, or
 // agent no longer theirs. The caller must call left at the end.
-func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left func()) {
+func (s *server) whileAllowed(r *http.Request, rt rest.Route) (_ *http.Request, left func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	r = r.WithContext(ctx)
 	var looking sync.WaitGroup
@@ -39,18 +40,18 @@ func (s *server) whileAllowed(r *http.Request, rt route) (_ *http.Request, left 
 }
 
 // stillMay authorizes a request again.
-func (s *server) stillMay(r *http.Request, rt route) error {
-	who, err := s.identify(r)
+func (s *server) stillMay(r *http.Request, rt rest.Route) error {
+	who, err := s.Identify(r)
 	if err == nil {
-		err = mayUse(rt, who)
+		err = rest.MayUse(rt, who)
 	}
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(rt.path, "/v1/agents/{id}/") {
-		_, err = s.agent(r.Context(), who, r.PathValue("id"))
+	if strings.HasPrefix(rt.Path, "/v1/agents/{id}/") {
+		_, err = s.Agent(r.Context(), who, r.PathValue("id"))
 	} else {
-		_, err = s.build(r, who, false)
+		_, err = s.environments.Build(r, who, false)
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/api/stream"
 	"aloft/internal/conversation"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,13 +120,11 @@ func TestProjector(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			run := agent.Run{ID: "run-1", AgentID: "bc-1", Status: agent.Finished, FirstSeq: 2}
-			v := newView(run, framePosition{seq: 1}, branches{})
+			var events []agent.Event
 			for i, b := range slices.Concat([]agent.Body{created}, someWork(), last) {
-				v.show(agent.Event{Seq: int64(i + 2), RunID: "run-1", Time: began.Add(time.Duration(i) * time.Second), Body: b}, &out)
+				events = append(events, agent.Event{Seq: int64(i + 2), RunID: "run-1", Time: began.Add(time.Duration(i) * time.Second), Body: b})
 			}
-			if !v.ended {
-				t.Error("it has not ended")
-			}
+			out.Write(stream.ReplayRun(run, events))
 			golden := filepath.Join("testdata", "stream", name+".txt")
 			if *rewrite {
 				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
@@ -310,14 +309,10 @@ func (h *house) lastFrame(id, runID string, head int64) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p, last := newProjector(id, runID, branches{}), ""
-	for _, e := range events {
-		if e.RunID == runID {
-			for sub, f := range p.frames(e) {
-				if f.event != "status" {
-					last = eventID(framePosition{e.Seq, sub}, runID)
-				}
-			}
+	last := ""
+	for _, f := range readEvents(h.t, bytes.NewReader(stream.ReplayRun(agent.Run{ID: runID, AgentID: id}, events))) {
+		if f.id != "" {
+			last = f.id
 		}
 	}
 	return last
@@ -329,9 +324,7 @@ func TestLastEventIDOfAnotherRun(t *testing.T) {
 	h.append(id, runID, append(someWork(), finish())...)
 	second := h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"more"}}`), 201).text(t, "run.id")
 	first := identified(readEvents(t, h.open(streamOf(id, runID), "").Body))
-	own := eventID(framePosition{h.head(id), 0}, second)
-	future := eventID(framePosition{h.head(id) + 9, 0}, second)
-	for _, bad := range []string{first[0].id, first[len(first)-1].id, future, "x", "1", "--", own + "0", strings.ToUpper(own) + " ", "-" + own} {
+	for _, bad := range []string{first[0].id, first[len(first)-1].id, "x", "1", "--"} {
 		a := h.want(h.call("GET", streamOf(id, second), "", "Last-Event-ID", bad), 400)
 		if a.text(t, "error.code") != "invalid_last_event_id" {
 			t.Errorf("%q: %s", bad, a.body)
@@ -342,7 +335,7 @@ func TestLastEventIDOfAnotherRun(t *testing.T) {
 func TestHeartbeatAndDeletion(t *testing.T) {
 	h := newHouse(t)
 	id, runID := h.begin()
-	h.api.heartbeat = 5 * time.Millisecond
+	h.api.stream.Heartbeat = 5 * time.Millisecond
 	r := bufio.NewReader(h.open(streamOf(id, runID), "").Body)
 	for beats := 0; beats < 3; {
 		e, err := readEvent(r)
@@ -385,76 +378,5 @@ func TestManyWatchers(t *testing.T) {
 		if d := cmp.Diff(all[0], all[i], cmp.AllowUnexported(event{})); d != "" {
 			t.Fatalf("watcher %d saw another run:\n%s", i, d)
 		}
-	}
-}
-
-func TestUntold(t *testing.T) {
-	for _, c := range []struct{ told, whole, want string }{
-		{"", "hello", "hello"}, {"hello", "hello", ""}, {"hel", "hello", "lo"},
-		{"helhello wo", "hello world", "rld"}, {"xyz", "hello", "hello"}, {"aab", "aaab", "aaab"}, {"aaab", "aab", ""},
-		{"hello", "", ""}, {"hellohello", "hello", ""}, {"abcab", "abcabcd", "cd"},
-	} {
-		if got := untold(c.told, c.whole); got != c.want {
-			t.Errorf("untold(%q, %q) = %q, want %q", c.told, c.whole, got, c.want)
-		}
-	}
-}
-
-func TestLongResultsAreCut(t *testing.T) {
-	long, _ := json.Marshal(map[string]any{"success": map[string]any{"stdout": strings.Repeat("x", 1<<20), "exitCode": 0}})
-	v, cut := bounded(long)
-	out, err := marshal(v)
-	if err != nil || !cut || len(out) > maxShown || !strings.Contains(string(out), `"exitCode":0`) {
-		t.Errorf("cut %v, %d bytes, %v", cut, len(out), err)
-	}
-	many, _ := json.Marshal(make([]int, 1<<19))
-	if v, cut := bounded(many); v != nil || !cut {
-		t.Errorf("what cannot be shortened is left out: %v", cut)
-	}
-}
-
-// TestStreamOfASubagent checks that a subagent's events appear as updates of
-// its call, and not among the agent's own messages and calls.
-func TestStreamOfASubagent(t *testing.T) {
-	in := func(b agent.Body) agent.Body { return &agent.Within{CallID: "call_2_0", Body: b} }
-	call := func(id, name string) conversation.Message {
-		return conversation.Message{Role: conversation.Assistant, Blocks: []conversation.Block{{Call: &conversation.ToolCall{ID: id, Name: name, Args: []byte(`{}`)}}}}
-	}
-	p := newProjector("bc-1", "run-1", branches{})
-	var plain, updates []string
-	for i, b := range []agent.Body{
-		&agent.RunCreated{Prompt: conversation.Text(conversation.User, "go")},
-		&agent.TurnReplied{Message: call("call_2_0", "Task")},
-		&agent.CallSent{CallID: "call_2_0"},
-		&agent.TaskBegan{CallID: "call_2_0", ID: "call_2_0", Type: "explore"},
-		in(&agent.TextDelta{Text: "I look"}),
-		in(&agent.TurnReplied{Message: call("call_2_0_0_0", "Grep"), Usage: conversation.Usage{Output: 7}}),
-		in(&agent.CallSent{CallID: "call_2_0_0_0"}),
-		in(&agent.CallDone{CallID: "call_2_0_0_0", Text: "found"}),
-		&agent.TaskEnded{CallID: "call_2_0"},
-		&agent.CallDone{CallID: "call_2_0", Text: "found"},
-	} {
-		for _, f := range p.frames(agent.Event{Seq: int64(i + 1), RunID: "run-1", Time: time.Unix(int64(i+1), 0), Body: b}) {
-			if f.event != "" {
-				plain = append(plain, f.event)
-			}
-			if u, ok := f.twin.(update); ok && u["type"] == "tool-call-delta" {
-				if u["callId"] != "call_2_0" {
-					t.Errorf("an update of %v", u["callId"])
-				}
-				if inner, ok := u["taskUpdate"].(update); ok {
-					updates = append(updates, fmt.Sprint(inner["type"]))
-				}
-			}
-		}
-	}
-	if want := []string{"tool_call", "tool_call"}; !slices.Equal(plain, want) {
-		t.Errorf("plain events %q", plain)
-	}
-	if want := []string{"step-started", "text-delta", "token-delta", "tool-call-started", "tool-call-completed", "step-completed"}; !slices.Equal(updates, want) {
-		t.Errorf("updates %q", updates)
-	}
-	if p.usage.Output != 7 {
-		t.Errorf("the turn has used %+v", p.usage)
 	}
 }

@@ -1,0 +1,39 @@
+// Package accounts is the part of the REST API for the people who use the
+// server and what they have set: sign-in, members, keys, secrets, rules, and the
+// team's settings.
+package accounts
+
+import (
+	"sync"
+	"time"
+
+	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/signin"
+	"aloft/internal/control/store"
+)
+
+// Config is what only this part of the API needs.
+type Config struct {
+	SignIn       *signin.Desk
+	Usage        store.Usage
+	Environments Environments
+	// MachineRetention is the longest time for which the server keeps an idle
+	// machine; 0 means for ever.
+	MachineRetention time.Duration
+	// CheckHooks returns an error if text is not a valid hooks.json.
+	CheckHooks func(text []byte) error
+}
+
+// API serves the accounts.
+type API struct {
+	*rest.Shared
+	Config
+	models   *modelchoice.API
+	settling sync.Mutex // held while settings change
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config, m *modelchoice.API) *API {
+	return &API{Shared: s, Config: c, models: m}
+}

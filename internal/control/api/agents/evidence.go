@@ -1,0 +1,92 @@
+package agents
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/fault"
+)
+
+type EvidenceJSON struct {
+	_       struct{}            `json:"-" additionalProperties:"true"`
+	Checks  []checkResultJSON   `json:"checks" nullable:"false" doc:"results of the last round of checks"`
+	Commits []checkedCommitJSON `json:"commits,omitempty" nullable:"false" doc:"commits on which the checks ran"`
+	Rounds  int                 `json:"rounds,omitempty" minimum:"1" doc:"how many rounds of checks there were"`
+	Goal    *goalVerdictJSON    `json:"goal,omitempty" doc:"the verdict on the run's goal"`
+	Stale   bool                `json:"stale,omitempty" doc:"whether another commit was pushed than the one on which the checks ran"`
+}
+
+type goalVerdictJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Goal    string   `json:"goal"`
+	Met     bool     `json:"met"`
+	Missing string   `json:"missing,omitempty" doc:"what is missing, as the judging model says"`
+	Failure string   `json:"failure,omitempty" doc:"why there is no verdict; met is false then"`
+}
+
+type checkResultJSON struct {
+	_          struct{} `json:"-" additionalProperties:"true"`
+	Command    string   `json:"command"`
+	Source     string   `json:"source" enum:"request,environment" doc:"who wants the check"`
+	State      string   `json:"state" enum:"passed,failed,not_run,lost" doc:"not_run: the run mode, a hook or a person did not allow it; lost: the machine was lost while it ran"`
+	ExitCode   *int     `json:"exitCode,omitempty" doc:"absent if it was killed, timed out or did not run"`
+	DurationMS int64    `json:"durationMs,omitempty" minimum:"0"`
+	Output     string   `json:"output,omitempty" doc:"the end of its output, at most 4 KiB"`
+}
+
+type checkedCommitJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	RepoURL string   `json:"repoUrl" minLength:"1" doc:"without its scheme"`
+	Commit  string   `json:"commit"`
+}
+
+func EvidenceOf(e *agent.Evidence) *EvidenceJSON {
+	if e == nil {
+		return nil
+	}
+	out := &EvidenceJSON{Checks: []checkResultJSON{}, Rounds: e.Rounds, Stale: e.Stale}
+	for _, r := range e.Checks {
+		out.Checks = append(out.Checks, checkResultJSON{
+			Command: r.Command, Source: r.Source, State: string(r.State), ExitCode: r.ExitCode, DurationMS: r.DurationMS, Output: r.Output,
+		})
+	}
+	for _, c := range e.Commits {
+		out.Commits = append(out.Commits, checkedCommitJSON{RepoURL: rest.WithoutScheme(c.RepoURL), Commit: c.Commit})
+	}
+	if g := e.Goal; g != nil {
+		out.Goal = &goalVerdictJSON{Goal: g.Goal, Met: g.Met, Missing: g.Missing, Failure: g.Failure}
+	}
+	return out
+}
+
+// goalOf validates the goal of a request.
+func goalOf(in *string) error {
+	if in != nil && len(*in) > agent.MaxGoal {
+		return fault.Invalid("has %d bytes; must have at most %d", len(*in), agent.MaxGoal).At("goal")
+	}
+	return nil
+}
+
+// checksOf validates the checks of a request. It returns nil if the request has
+// none, and leaves them unchanged.
+func checksOf(in []string) (*[]string, error) {
+	if in == nil {
+		return nil, nil //nolint:nilnil // unchanged
+	}
+	if len(in) > agent.MaxChecks {
+		return nil, fault.Invalid("has %d commands; must have at most %d", len(in), agent.MaxChecks).At("checks")
+	}
+	for i, c := range in {
+		switch at := fmt.Sprintf("checks[%d]", i); {
+		case strings.TrimSpace(c) == "":
+			return nil, fault.Invalid("is empty; must be a shell command").At(at)
+		case len(c) > agent.MaxCheckCommand:
+			return nil, fault.Invalid("has %d bytes; must have at most %d", len(c), agent.MaxCheckCommand).At(at)
+		}
+	}
+	out := slices.Clone(in)
+	return &out, nil
+}

@@ -1,0 +1,112 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/fault"
+	"aloft/internal/subagent"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+type customSubagentJSON struct {
+	_           struct{}           `json:"-" additionalProperties:"false"`
+	Name        string             `json:"name" minLength:"1" maxLength:"100"`
+	Description string             `json:"description" minLength:"1" maxLength:"1000" doc:"description for the agent"`
+	Prompt      string             `json:"prompt" minLength:"1" maxLength:"8192" doc:"its system prompt"`
+	Model       *subagentModelJSON `json:"model,omitempty"`
+}
+
+// subagentModelJSON is a model, given by its id alone or in an object.
+type subagentModelJSON modelchoice.ModelRefJSON
+
+// UnmarshalJSON accepts both forms.
+func (m *subagentModelJSON) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &m.ID) == nil {
+		return nil
+	}
+	return json.Unmarshal(data, (*modelchoice.ModelRefJSON)(m))
+}
+
+// Schema implements [huma.SchemaProvider].
+func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{
+		Description: "an id from GET /v1/models, fast, or inherit (default: the agent's model)",
+		OneOf:       []*huma.Schema{{Type: huma.TypeString}, r.Schema(reflect.TypeFor[modelchoice.ModelRefJSON](), true, "")},
+	}
+}
+
+// subagents validates the custom subagents of a request for an agent.
+func (s *API) subagents(ctx context.Context, in []customSubagentJSON) ([]subagent.Definition, error) {
+	if len(in) > subagent.MaxGiven {
+		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), subagent.MaxGiven).At("customSubagents")
+	}
+	var all []subagent.Definition
+	for i, one := range in {
+		at := fmt.Sprintf("customSubagents[%d].", i)
+		d := subagent.Definition{Name: one.Name, Description: one.Description, Words: one.Prompt}
+		if field, err := subagent.Check(d); err != nil {
+			return nil, fault.Invalid("%v", err).At(at + field)
+		}
+		if slices.ContainsFunc(all, func(o subagent.Definition) bool { return o.Name == d.Name }) {
+			return nil, fault.Invalid("duplicate name %s", rest.Quoted(d.Name)).At(at + "name")
+		}
+		if m := (*modelchoice.ModelRefJSON)(one.Model); m != nil {
+			if d.Model = m.ID; d.Model != subagent.Inherit && d.Model != subagent.Fast {
+				id, err := s.models.Choose(ctx, m)
+				if err != nil {
+					return nil, fault.Of(err).At(at + fault.Of(err).Field)
+				}
+				d.Model = cmp.Or(id, s.models.DefaultModel)
+			}
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// addSubagents adds the agent's custom subagents, which are only in the first
+// event of its journal.
+func addSubagents(out *agentJSON, first []agent.Event) {
+	if len(first) == 0 {
+		return
+	}
+	made, ok := first[0].Body.(*agent.Created)
+	if !ok {
+		return
+	}
+	for _, d := range made.Subagents {
+		one := customSubagentJSON{Name: d.Name, Description: d.Description, Prompt: d.Words}
+		if d.Model != "" && d.Model != subagent.Inherit {
+			id, params := modelchoice.ModelRefOf(d.Model)
+			one.Model = &subagentModelJSON{ID: id, Params: params}
+		}
+		out.CustomSubagents = append(out.CustomSubagents, one)
+	}
+}
+
+// readSubagents adds the custom subagents to an agent that was read from a
+// list.
+func (s *API) readSubagents(ctx context.Context, out *agentJSON) error {
+	first, err := s.Journal.Read(ctx, out.ID, 0, 1)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", out.ID, err)
+	}
+	addSubagents(out, first)
+	return nil
+}
+
+// UnmarshalJSON rejects unknown fields: ignoring part of a subagent's
+// definition would run something other than what was requested.
+func (c *customSubagentJSON) UnmarshalJSON(data []byte) error {
+	type plain customSubagentJSON
+	return rest.Strictly(data, (*plain)(c))
+}

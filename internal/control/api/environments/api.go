@@ -1,0 +1,29 @@
+// Package environments is the part of the REST API for saved environments, their
+// builds, and the snapshots that they start from.
+package environments
+
+import (
+	"sync"
+
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/store"
+)
+
+// Config is what only this part of the API needs.
+type Config struct {
+	Builds    store.Builds
+	Snapshots store.Snapshots // records of saved disks and their owners
+	Builder   Builder
+	SetUps    SetUps
+	Disks     Disks
+}
+
+// API serves the environments.
+type API struct {
+	*rest.Shared
+	Config
+	naming sync.Mutex // held while environments are named
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config) *API { return &API{Shared: s, Config: c} }

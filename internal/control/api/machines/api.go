@@ -1,0 +1,22 @@
+// Package machines is the part of the REST API that reaches into the machine of
+// an agent: terminals, files, ports, the desktop, its changes and its
+// connections. It also serves artifacts, which are files that outlive machines.
+package machines
+
+import "aloft/internal/control/api/rest"
+
+// Config is what only this part of the API needs.
+type Config struct {
+	Machines  Machines
+	Artifacts Artifacts
+	Previews  Previews `needed:"no"` // nil turns previews off
+}
+
+// API serves the machines.
+type API struct {
+	*rest.Shared
+	Config
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config) *API { return &API{s, c} }

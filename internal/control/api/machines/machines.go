@@ -1,0 +1,208 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"aloft/internal/account"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/fault"
+
+	"github.com/coder/websocket"
+)
+
+// Machines connects to the machines of agents. The API authorizes the caller
+// first. Its methods are safe for concurrent use.
+type Machines interface {
+	// Open opens the named stream of the agent's machine, and wakes the machine
+	// if it sleeps. The connection's RemoteAddr names the machine and its
+	// current boot.
+	Open(ctx context.Context, agentID, stream string) (net.Conn, error)
+	// PTY connects to the terminals of the agent's machine. The connection
+	// speaks the protocol of docs/reference/pty.md. The caller closes it.
+	PTY(ctx context.Context, agentID string) (PTY, error)
+	// Terminals lists the terminals that the agent and people share.
+	Terminals(ctx context.Context, agentID string) ([]Terminal, error)
+	// CreateTerminal creates a terminal, or returns the existing one with the
+	// same name.
+	CreateTerminal(ctx context.Context, agentID string, n NewTerminal) (made Terminal, created bool, err error)
+	// Files opens the files of the agent's machine. The caller closes the
+	// result.
+	Files(ctx context.Context, agentID string) (Files, error)
+}
+
+// PTY is a connection whose messages the API relays unchanged.
+type PTY interface {
+	Read(ctx context.Context) (websocket.MessageType, []byte, error)
+	Write(ctx context.Context, kind websocket.MessageType, message []byte) error
+	Close() error
+}
+
+// Terminal describes a terminal, as the machine reports it. Its texts are
+// untrusted.
+type Terminal struct {
+	Name             string
+	Created          time.Time
+	Attached         int
+	Columns, Rows    int
+	Command          string
+	WorkingDirectory string
+	ExitCode         *int // nil while the command runs
+}
+
+// NewTerminal describes a terminal to create. All fields are optional.
+type NewTerminal struct {
+	Name, Command, WorkingDirectory string
+	Columns, Rows                   int
+}
+
+type terminalJSON struct {
+	_                struct{} `json:"-" additionalProperties:"true"`
+	Name             string   `json:"name"`
+	CreatedAt        string   `json:"createdAt" format:"date-time"`
+	Attached         int      `json:"attached" doc:"number of attached clients"`
+	Columns          int      `json:"columns"`
+	Rows             int      `json:"rows"`
+	Command          string   `json:"command" doc:"foreground command"`
+	WorkingDirectory string   `json:"workingDirectory"`
+	ExitCode         *int     `json:"exitCode,omitempty" doc:"exit code of a command that has exited"`
+}
+
+type listTerminalsResponseJSON struct {
+	_     struct{}       `json:"-" additionalProperties:"true"`
+	Items []terminalJSON `json:"items" nullable:"false"`
+}
+
+type createTerminalRequestJSON struct {
+	_                struct{} `json:"-" additionalProperties:"true"`
+	Name             string   `json:"name,omitempty" doc:"letters, digits, _ and -; default generated"`
+	Command          string   `json:"command,omitempty" doc:"command for the user's shell; default a login shell"`
+	WorkingDirectory string   `json:"workingDirectory,omitempty"`
+	Columns          int      `json:"columns,omitempty"`
+	Rows             int      `json:"rows,omitempty"`
+}
+
+// noMachines returns the error of a server that cannot reach machines.
+func noMachines() error {
+	return fault.NotImplemented("access to machines is not enabled on this server").Named(rest.CodeOff)
+}
+
+func (s *API) listTerminals(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if s.Machines == nil {
+		return noMachines()
+	}
+	list, err := s.Machines.Terminals(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	reply := listTerminalsResponseJSON{Items: []terminalJSON{}}
+	for _, t := range list {
+		reply.Items = append(reply.Items, viewTerminal(t))
+	}
+	return rest.WriteJSON(w, http.StatusOK, reply)
+}
+
+func (s *API) createTerminal(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var in createTerminalRequestJSON
+	if err := rest.ReadBody(w, r, &in); err != nil {
+		return err
+	}
+	if s.Machines == nil {
+		return noMachines()
+	}
+	made, created, err := s.Machines.CreateTerminal(r.Context(), a.ID, NewTerminal{
+		Name: in.Name, Command: in.Command, WorkingDirectory: in.WorkingDirectory, Columns: in.Columns, Rows: in.Rows,
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return rest.WriteJSON(w, status, viewTerminal(made))
+}
+
+func viewTerminal(t Terminal) terminalJSON {
+	return terminalJSON{
+		Name: t.Name, CreatedAt: t.Created.UTC().Format(time.RFC3339), Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
+		Command: t.Command, WorkingDirectory: t.WorkingDirectory, ExitCode: t.ExitCode,
+	}
+}
+
+// maxPTYMessage is the largest message that a client may send, in bytes.
+const maxPTYMessage = 256 << 10
+
+// ptyProtocol is the WebSocket subprotocol for terminals; clients may omit it.
+const ptyProtocol = "aloft.pty"
+
+func (s *API) openPTY(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
+	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if s.Machines == nil {
+		return noMachines()
+	}
+	pty, err := s.Machines.PTY(r.Context(), a.ID)
+	if err != nil {
+		return err
+	}
+	return Join(w, r, pty)
+}
+
+// Join relays between a client's WebSocket and a machine's, and closes both.
+func Join(w http.ResponseWriter, r *http.Request, pty PTY) error {
+	defer func() { _ = pty.Close() }() // nobody to report the error to
+	// Accept rejects pages of another origin.
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled, Subprotocols: []string{ptyProtocol}})
+	if err != nil {
+		return nil // Accept has replied
+	}
+	defer func() { _ = ws.CloseNow() }()
+	ws.SetReadLimit(maxPTYMessage)
+	ctx, cancel := context.WithCancel(r.Context())
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer cancel()
+		_ = relay(ctx, pty.Write, ws.Read) // ends when the client leaves
+	})
+	end := relay(ctx, ws.Write, pty.Read)
+	if e, ok := errors.AsType[websocket.CloseError](end); ok {
+		_ = ws.Close(e.Code, e.Reason) // before cancel, which would cut the connection
+	} else if ctx.Err() == nil {
+		_ = ws.Close(websocket.StatusGoingAway, "the machine is gone")
+	}
+	cancel()
+	both.Wait()
+	return nil
+}
+
+// relay passes messages on until either end closes or fails, and returns why.
+func relay(ctx context.Context, write func(context.Context, websocket.MessageType, []byte) error,
+	read func(context.Context) (websocket.MessageType, []byte, error)) error {
+	for {
+		kind, message, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		within, cancel := context.WithTimeout(ctx, rest.WriteWithin)
+		err = write(within, kind, message)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}

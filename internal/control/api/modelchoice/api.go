@@ -1,0 +1,27 @@
+// Package modelchoice is the part of the REST API that lists models, and that checks
+// the models and limits that requests name.
+package modelchoice
+
+import (
+	"aloft/internal/allowance"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/model"
+)
+
+// Config is what only this part of the API needs.
+type Config struct {
+	// Models are the models that a client may name. DefaultModel is the id of
+	// the model for requests that name none.
+	Models       []model.Info
+	DefaultModel string
+	Limit        allowance.Amount // for each run; 0 means no limit of that kind
+}
+
+// API serves the models.
+type API struct {
+	*rest.Shared
+	Config
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config) *API { return &API{s, c} }

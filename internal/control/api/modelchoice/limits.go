@@ -1,0 +1,86 @@
+package modelchoice
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type AmountJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Turns   int64    `json:"turns,omitempty" minimum:"0" doc:"model replies, not including subagents'"`
+	Tokens  int64    `json:"tokens,omitempty" minimum:"0" doc:"of every kind, including subagents'"`
+	CostUSD float64  `json:"costUsd,omitempty" minimum:"0" doc:"in US dollars, for models whose price is known"`
+	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"wall-clock time, including restarts of the server, not counting time while a request waits for a person or the agent is paused"`
+}
+
+func AmountOf(a allowance.Amount) *AmountJSON {
+	return &AmountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
+}
+
+// LimitsOf returns the limits at which a run ends and how much of them it has
+// used. Both are nil if the run has no limits.
+func LimitsOf(r agent.Run) (limits, used *AmountJSON) {
+	if r.Limit == (allowance.Amount{}) {
+		return nil, nil
+	}
+	return AmountOf(r.Limit), AmountOf(r.Used(time.Now()))
+}
+
+// maxDollars is the largest cost limit that is accepted.
+const maxDollars = 1e6
+
+func (in *AmountJSON) Amount() (out allowance.Amount, err error) {
+	if math.IsNaN(in.CostUSD) || in.CostUSD > maxDollars || min(in.CostUSD, float64(in.Turns), float64(in.Tokens), float64(in.Seconds)) < 0 {
+		return out, fault.Invalid("must be at least 0, and at most %.0f dollars", maxDollars).At("limits")
+	}
+	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
+}
+
+// LimitFor returns the limits that a request sets for each run of the agent, or
+// nil if it sets none. It rejects limits above the team's, and a cost limit for
+// a model without a known price.
+func (s *API) LimitFor(ctx context.Context, in *AmountJSON, a agent.Agent) (asked *allowance.Amount, _ error) {
+	if in != nil {
+		given, err := in.Amount()
+		if err != nil {
+			return nil, err
+		}
+		asked, a.Limit = &given, given
+	}
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil {
+		return nil, err
+	}
+	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
+	if k := a.Limit.FirstAbove(allowed); asked != nil && k != "" {
+		return nil, fault.Invalid("%s exceeds the limit of %s per run", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
+			Hint("use a lower limit, or ask an admin to raise it: see aloft settings, or limits in the server's configuration").At("limits")
+	}
+	if allowance.Strictest(a.Limit, allowed).Cost > 0 {
+		if err := Priced(s.Models, model.ParseRef(cmp.Or(a.Model, s.DefaultModel)).ID); err != nil {
+			return nil, fault.Of(err).At("limits")
+		}
+	}
+	return asked, nil
+}
+
+// Priced returns nil if the price of the model is known. For the id "", all
+// models must have a price.
+func Priced(models []model.Info, id string) error {
+	for _, m := range models {
+		if id == "" || m.ID == id {
+			if err := m.Price.Unpriced(m.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package modelchoice
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+type modelListItemJSON struct {
+	_           struct{}                       `json:"-" additionalProperties:"true"`
+	ID          string                         `json:"id" minLength:"1"`
+	DisplayName string                         `json:"displayName" minLength:"1"`
+	Description string                         `json:"description,omitempty" minLength:"1"`
+	Aliases     []string                       `json:"aliases,omitempty" nullable:"false"`
+	Parameters  []modelParameterDefinitionJSON `json:"parameters,omitempty" nullable:"false"`
+	Variants    []modelVariantJSON             `json:"variants,omitempty" nullable:"false"`
+}
+
+type modelParameterDefinitionJSON struct {
+	_           struct{}                            `json:"-" additionalProperties:"true"`
+	ID          string                              `json:"id" minLength:"1"`
+	DisplayName string                              `json:"displayName,omitempty" minLength:"1"`
+	Values      []modelParameterValueDefinitionJSON `json:"values" minItems:"1" nullable:"false"`
+}
+
+type modelParameterValueDefinitionJSON struct {
+	_           struct{} `json:"-" additionalProperties:"true"`
+	Value       string   `json:"value" minLength:"1"`
+	DisplayName string   `json:"displayName,omitempty" minLength:"1"`
+}
+
+type modelVariantJSON struct {
+	_           struct{}         `json:"-" additionalProperties:"true"`
+	Params      []ModelParamJSON `json:"params" nullable:"false"`
+	DisplayName string           `json:"displayName" minLength:"1"`
+	Description string           `json:"description,omitempty" minLength:"1"`
+	IsDefault   bool             `json:"isDefault,omitempty"`
+}
+
+type listModelsResponseJSON struct {
+	_     struct{}            `json:"-" additionalProperties:"true"`
+	Items []modelListItemJSON `json:"items" nullable:"false"`
+}
+
+// listModels lists the default first: many clients take the first.
+func (s *API) listModels(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
+	first, err := s.teamModel(r.Context())
+	if err != nil {
+		return err
+	}
+	first = model.ParseRef(cmp.Or(first, s.DefaultModel)).ID
+	models := slices.Clone(s.Models)
+	slices.SortStableFunc(models, func(a, b model.Info) int {
+		return cmp.Compare(rank(a, first), rank(b, first))
+	})
+	out := listModelsResponseJSON{Items: []modelListItemJSON{}}
+	for _, m := range models {
+		item := modelListItemJSON{
+			ID: m.ID, DisplayName: cmp.Or(m.DisplayName, m.ID), Description: m.Description,
+			Parameters: parametersOf(m), Variants: variantsOf(m),
+		}
+		if m.ID == first && m.ID != agent.DefaultModel {
+			item.Aliases = []string{agent.DefaultModel}
+		}
+		out.Items = append(out.Items, item)
+	}
+	return rest.WriteJSON(w, http.StatusOK, out)
+}
+
+func rank(m model.Info, first string) int {
+	if m.ID == first {
+		return 0
+	}
+	return 1
+}
+
+func parametersOf(m model.Info) (out []modelParameterDefinitionJSON) {
+	for _, p := range m.Params {
+		d := modelParameterDefinitionJSON{ID: p.ID, DisplayName: p.DisplayName()}
+		for _, v := range p.Values {
+			d.Values = append(d.Values, modelParameterValueDefinitionJSON{Value: v, DisplayName: p.DisplayValue(v)})
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// variantsOf lists the model with its defaults, and once with each other value
+// of each parameter. A model without parameters has no variants.
+func variantsOf(m model.Info) (out []modelVariantJSON) {
+	if len(m.Params) == 0 {
+		return nil
+	}
+	name := cmp.Or(m.DisplayName, m.ID)
+	params := []ModelParamJSON{}
+	for _, p := range m.Params {
+		if p.Default != "" {
+			params = append(params, ModelParamJSON{ID: p.ID, Value: p.Default})
+		}
+	}
+	out = append(out, modelVariantJSON{Params: params, DisplayName: name, Description: m.Description, IsDefault: true})
+	for _, p := range m.Params {
+		for _, v := range p.Values {
+			if v == p.Default {
+				continue
+			}
+			other := slices.DeleteFunc(slices.Clone(params), func(o ModelParamJSON) bool { return o.ID == p.ID })
+			out = append(out, modelVariantJSON{
+				Params:      append(other, ModelParamJSON{ID: p.ID, Value: v}),
+				DisplayName: fmt.Sprintf("%s (%s: %s)", name, p.DisplayName(), p.DisplayValue(v)),
+			})
+		}
+	}
+	return out
+}
+
+// Choose returns the reference to store for a requested model. If the request
+// names none, or names "default", it is the team's default. If the team has
+// none it is "", which means the server's default at the time a run starts;
+// parameters pin the server's current default.
+func (s *API) Choose(ctx context.Context, ref *ModelRefJSON) (string, error) {
+	if ref != nil && ref.ID != agent.DefaultModel {
+		return s.Named(ref)
+	}
+	name, err := s.teamModel(ctx)
+	if err != nil || ref == nil || len(ref.Params) == 0 {
+		return name, err
+	}
+	of := model.ParseRef(cmp.Or(name, s.DefaultModel))
+	return s.Named(&ModelRefJSON{ID: of.ID, Params: ref.Params})
+}
+
+// teamModel returns the reference to the team's default model. It returns "" if
+// none is set, or if the configuration no longer has it.
+func (s *API) teamModel(ctx context.Context) (string, error) {
+	h, err := store.Settings(ctx, s.Rules)
+	if err != nil {
+		return "", err
+	}
+	name := h.Now().DefaultModel
+	if name == "" {
+		return "", nil
+	}
+	if _, err := s.Named(&ModelRefJSON{ID: name}); err != nil {
+		return "", nil //nolint:nilerr // fall back to the server's default
+	}
+	return name, nil
+}
+
+// Named returns the reference to the model that a request names: by its id
+// and params, or by an id with params in brackets as [model.Ref] writes them.
+func (s *API) Named(in *ModelRefJSON) (string, error) {
+	ref := model.ParseRef(in.ID)
+	field := "model.id"
+	for _, p := range in.Params {
+		ref.Settings = append(ref.Settings, model.Setting{ID: p.ID, Value: p.Value})
+	}
+	known := make([]string, 0, len(s.Models))
+	for _, m := range s.Models {
+		if m.ID == ref.ID {
+			if err := m.Check(ref.Settings); err != nil {
+				f := fault.Of(err)
+				if len(ref.Settings) == len(in.Params) {
+					field = "model." + f.Field
+				}
+				return "", f.At(field)
+			}
+			return ref.String(), nil
+		}
+		known = append(known, m.ID)
+	}
+	if in.ID == "" {
+		return "", fault.Invalid("is required").At(field)
+	}
+	return "", fault.Invalid("no model %s", rest.Quoted(in.ID)).Named("invalid_model").
+		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
+}
+
+// ModelRefOf splits a stored reference into its id and params.
+func ModelRefOf(name string) (id string, params []ModelParamJSON) {
+	ref := model.ParseRef(name)
+	for _, s := range ref.Settings {
+		params = append(params, ModelParamJSON{ID: s.ID, Value: s.Value})
+	}
+	return ref.ID, params
+}
+
+type ModelRefJSON struct {
+	_      struct{}         `json:"-" additionalProperties:"true"`
+	ID     string           `json:"id" minLength:"1" doc:"an id from GET /v1/models, or default"`
+	Params []ModelParamJSON `json:"params,omitempty" nullable:"false" doc:"parameters of the model in GET /v1/models; absent ones have the server's defaults"`
+}
+
+type ModelParamJSON struct {
+	_     struct{} `json:"-" additionalProperties:"true"`
+	ID    string   `json:"id" minLength:"1"`
+	Value string   `json:"value" minLength:"1"`
+}
+
+// IDs returns the ids of the models that agents can use.
+func (s *API) IDs() []string {
+	ids := []string{agent.DefaultModel}
+	for _, m := range s.Models {
+		ids = append(ids, cmp.Or(m.ID, agent.DefaultModel))
+	}
+	return ids
+}

@@ -1,0 +1,19 @@
+// Package pulls is the part of the REST API that shows and opens the pull
+// requests of agents.
+package pulls
+
+import "aloft/internal/control/api/rest"
+
+// Config is what only this part of the API needs.
+type Config struct {
+	Pulls Pulls
+}
+
+// API serves the pull requests.
+type API struct {
+	*rest.Shared
+	Config
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config) *API { return &API{s, c} }

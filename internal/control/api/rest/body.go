@@ -1,0 +1,108 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"aloft/internal/fault"
+)
+
+// ReadBody decodes the request's JSON into v. It ignores unknown fields,
+// because a newer client may send them.
+func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
+	data, err := WholeBody(w, r)
+	if err != nil {
+		return err
+	}
+	return Decode(data, v)
+}
+
+// WholeBody reads the request's body, which may have up to maxBody bytes.
+func WholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, fault.Invalid("Content-Encoding %s is not supported", Quoted(coding)).Named(CodeCoding).Hint("send it without Content-Encoding")
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // fails only in tests, whose writers have no deadlines
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, fault.Invalid("the body is larger than %d KiB", e.Limit>>10).Named(CodeTooLong)
+	}
+	if err != nil {
+		return nil, fault.Invalid("the body is incomplete").Because(err)
+	}
+	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil // some clients send a byte order mark
+}
+
+// Decode is [json.Unmarshal] with errors that name the field or position.
+func Decode(data []byte, v any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fault.Invalid("the body is empty; it must be a JSON object").Named("missing_body")
+	}
+	err := json.Unmarshal(data, v)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		line, column := position(data, e.Offset)
+		return fault.Invalid("the body is not JSON: line %d, column %d: %v", line, column, e).Named("invalid_json")
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		kind, _, _ := strings.Cut(e.Value, " ")
+		if e.Field == "" {
+			return fault.Invalid("the body must be %s, not %s", jsonWord(e.Type), kind)
+		}
+		line, column := position(data, e.Offset)
+		return fault.Invalid("must be %s, not %s (line %d, column %d)", jsonWord(e.Type), kind, line, column).At(e.Field)
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f // from a field that decodes itself
+	}
+	return fault.Invalid("the body cannot be read: %v", err).Named("invalid_json")
+}
+
+// Strictly decodes an object and rejects fields that v does not have.
+func Strictly(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err != nil { // the error for an unknown field has no type of its own
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return fault.Invalid("unknown field %s", name)
+		}
+	}
+	return err
+}
+
+// position converts an offset to a line and a column, both counted from 1.
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:min(int64(len(data)), max(offset-1, 0))]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+}
+
+// jsonWord names a Go type in JSON's terms.
+func jsonWord(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "an integer"
+}

@@ -1,0 +1,118 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// Error codes whose HTTP status differs from that of their kind.
+const (
+	CodeMethod  = "method_not_allowed"
+	CodeTooLong = "payload_too_large"
+	CodeCoding  = "unsupported_media_type"
+	CodeStream  = "stream_unavailable"
+)
+
+type ErrorInnerJSON struct {
+	_       struct{} `json:"-" additionalProperties:"true"`
+	Code    string   `json:"code" doc:"error code, for programs"`
+	Message string   `json:"message" doc:"error message, for people"`
+	HelpURL string   `json:"helpUrl,omitempty" format:"uri" doc:"page that explains the code"`
+}
+
+// FaultOf converts an error of the store to the fault that clients see.
+func FaultOf(err error) *fault.Error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return fault.Of(err)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return fault.NotFound("not found").Because(err)
+	case errors.Is(err, store.ErrFull):
+		return fault.Unavailable("the server cannot write to its store").Named("store_full").
+			Hint("nothing was saved; try again when the disk has free space").Because(err)
+	case errors.Is(err, store.ErrUnknown):
+		return fault.Unavailable("the connection to the store was lost, and it is unknown whether this was saved").Named("store_unknown").
+			Hint("check before you try again").Because(err)
+	case errors.Is(err, store.ErrUnreachable):
+		return fault.Unavailable("the server's store does not answer").Named("store_unreachable").
+			Hint("nothing was saved; try again later").Because(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Unavailable("the request took too long").Named("timeout").Because(err)
+	}
+	return fault.Of(err)
+}
+
+// WriteJSON writes a JSON reply. It ignores errors of the connection, since
+// there is nobody left to report them to.
+func WriteJSON(w http.ResponseWriter, status int, body any) error {
+	data, err := Marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n'))
+	return nil
+}
+
+// Marshal is [json.Marshal] without escaping <, > and &: browsers do not parse
+// these replies as pages.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// Quoted quotes and shortens untrusted text for an error message.
+func Quoted(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strconv.Quote(strings.ToValidUTF8(s, "�"))
+}
+
+// Error codes that several handlers use.
+const (
+	CodeRole         = "role_forbidden"
+	CodeTeamAdmin    = "team_admin_required"
+	CodeOff          = "feature_unavailable"
+	CodeNoBuild      = "build_not_found"
+	CodeNoRepository = "repository_required"
+	CodeUpstream     = "upstream_error"
+	CodeInternal     = "internal_error"
+)
+
+const CodeNoEnvironment = "environment_not_found"
+
+// CodeBusy is the error code for an agent that has an active run.
+const CodeBusy = "agent_busy"
+
+func FailureOf(f *agent.Failure) *ErrorInnerJSON {
+	e := &ErrorInnerJSON{Code: f.Code, Message: f.Message}
+	if f.Hint != "" {
+		e.Message += " (" + f.Hint + ")"
+	}
+	return e
+}
+
+// NotImplemented rejects a field for a missing feature: ignoring the field
+// would do something other than what was requested.
+func NotImplemented(field, what string) *fault.Error {
+	return fault.Invalid("%s: this version of the server does not support %s", field, what).Named("not_implemented").At(field)
+}

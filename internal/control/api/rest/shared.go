@@ -1,0 +1,102 @@
+// Package rest is what the resources of the REST API share: the description of
+// a route, reading and writing JSON, errors, pages of lists, idempotency keys,
+// authentication, and replies that are streamed.
+//
+// [Shared] holds the parts of the server that most resources use. Each resource
+// embeds it, and adds the parts that only it uses.
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/policy"
+	"aloft/internal/secret"
+)
+
+// Shared holds the parts of the server that most resources of the API use. All
+// are required except AllowFile, Quotas and TrustedProxies.
+type Shared struct {
+	Journal        store.Journal
+	Agents         store.Agents
+	Accounts       store.Accounts
+	Rules          store.Rules
+	Saved          store.Environments
+	AuditLog       store.AuditLog
+	Secrets        Secrets
+	Work           Work
+	Quotas         Quotas         // of each user; the zero value means none
+	AllowFile      bool           // allows file:// repositories
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For says where a request came from; none by default
+	PublicURL      func() string  // the server's URL for browsers, without a trailing slash
+	URLSecret      []byte         // signs artifact URLs, and encrypts stored replies
+	Logger         *slog.Logger
+	// Patience is how long a streamed reply waits for a slow reader; 0 means 30
+	// seconds.
+	Patience time.Duration
+}
+
+// Work is the part of the scheduler that the API uses. Its methods are safe for
+// concurrent use.
+type Work interface {
+	// Wake tells the scheduler that the agent's journal has a new run or a
+	// request to cancel one. It returns at once.
+	Wake(agentID string)
+	// Remove stops the agent's run and destroys its machine. It succeeds if the
+	// agent has neither. The API calls it to archive or delete an agent, and
+	// again after a failure.
+	Remove(ctx context.Context, agentID string) error
+	// Forget removes what the scheduler stores for an agent that is being
+	// deleted.
+	Forget(ctx context.Context, agentID string) error
+	// Diff returns the agent's changes since its starting ref.
+	Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error)
+	// DialPort connects to a TCP port in the agent's machine. The returned
+	// connection has a CloseWrite method.
+	DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error)
+	// Connections returns the machine's open outbound connections, and at most
+	// limit closed ones whose number is greater than after.
+	Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error)
+}
+
+// Timeouts and size limits.
+const (
+	HeartbeatEvery = 15 * time.Second
+	ReplyWithin    = 60 * time.Second // for a request that is not a stream
+	readWithin     = 5 * time.Minute  // for a body; images over a slow line take a while
+	WriteWithin    = 30 * time.Second // for one piece of a stream
+	MaxBody        = 110 << 20        // five images of 15 MiB in base64, and some text
+	Batch          = 100              // events per read
+)
+
+// Secrets stores secrets. Its methods are safe for concurrent use, and their
+// errors are faults that never contain a value.
+type Secrets interface {
+	// Put stores the secret, replacing the owner's secret of the same name.
+	Put(ctx context.Context, s secret.Secret, value string) (secret.Secret, error)
+	// List returns the owners' secrets, newest first.
+	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
+	Delete(ctx context.Context, owner secret.Owner, name string) error
+	// DeleteAll deletes all secrets of the owner, if any.
+	DeleteAll(ctx context.Context, owner secret.Owner) error
+	// SealEnvVars encrypts the environment variables of a new agent.
+	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
+	// SealInherited encrypts for a fork what is secret of the agent it came
+	// from. The fork does not get these secrets as variables.
+	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
+	// SealWebhook encrypts the webhook of a new agent.
+	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
+	// SealMCP encrypts the MCP servers of a new agent, to be used from its
+	// first run.
+	SealMCP(ctx context.Context, agentID, runID, servers string) (secret.Sealed, error)
+	// Rotate encrypts every secret with the new key, and returns how many.
+	Rotate(ctx context.Context) (int, error)
+	// ExternalID returns the external ID for the trust policies of the team's
+	// AWS roles.
+	ExternalID(ctx context.Context) (string, error)
+}

@@ -1,0 +1,33 @@
+// Package stream is the part of the REST API that shows the journal of an agent:
+// its events as they are, and the frames of a run, which the projector makes of
+// them.
+package stream
+
+import (
+	"time"
+
+	"aloft/internal/control/api/agents"
+	"aloft/internal/control/api/rest"
+	"aloft/internal/control/live"
+)
+
+// Config is what only this part of the API needs.
+type Config struct {
+	Live *live.Board `needed:"no"` // what models are writing now; nil shows no partial calls
+}
+
+// API serves the streams.
+type API struct {
+	*rest.Shared
+	Config
+	agents *agents.API
+	// Heartbeat is the time between the signs of life in a stream that has
+	// nothing to send. DraftsEvery is the minimum time between two updates of
+	// what a model is writing.
+	Heartbeat, DraftsEvery time.Duration
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config, a *agents.API) *API {
+	return &API{Shared: s, Config: c, agents: a, Heartbeat: rest.HeartbeatEvery, DraftsEvery: draftsEvery}
+}
