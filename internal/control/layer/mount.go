@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,9 +29,61 @@ func Mount(target string, lower []string, upper, work string) error {
 
 // MountMapped is like [Mount] with idmapped layers: the owners of files on the disk
 // are mapped by the user namespace ids. The namespace must also map some id to the
-// caller, because an overlay creates some files as its mounter. It needs Linux 6.15, and file systems with idmapped mounts.
-func MountMapped(target string, lower []string, upper, work string, ids *os.File) error {
-	return mount(target, lower, upper, work, func(path string) (int, error) { return openMapped(path, ids) })
+// caller, because an overlay creates some files as its mounter. It needs Linux 5.19,
+// and file systems with idmapped mounts.
+//
+// Before Linux 6.15, an overlay accepts only layers that are mounted in the caller's
+// mount namespace. So MountMapped mounts them in a tmpfs at target until the overlay,
+// which keeps mounts of its own, exists.
+func MountMapped(target string, lower []string, upper, work string, ids *os.File) (err error) {
+	if err := unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=0700"); err != nil {
+		return &os.PathError{Op: "mount", Path: target, Err: err}
+	}
+	overlay, err := mountInside(target, lower, upper, work, ids)
+	if err := errors.Join(err, unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)); err != nil {
+		if overlay >= 0 {
+			_ = unix.Close(overlay)
+		}
+		return err
+	}
+	defer func() { _ = unix.Close(overlay) }()
+	if err := unix.MoveMount(overlay, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "move the overlay to", Path: target, Err: err}
+	}
+	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+// mountInside mounts the layers and the overlay of [MountMapped] in folders of dir,
+// and returns a detached copy of the overlay's mount, or -1 with an error.
+func mountInside(dir string, lower []string, upper, work string, ids *os.File) (int, error) {
+	if err := unix.Mount("", dir, "", unix.MS_PRIVATE, ""); err != nil { // so that nothing in dir appears elsewhere
+		return -1, &os.PathError{Op: "make private", Path: dir, Err: err}
+	}
+	n := 0
+	open := func(path string) (int, error) {
+		n++
+		at := filepath.Join(dir, strconv.Itoa(n))
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return -1, err
+		}
+		fd, err := openMapped(path, ids)
+		if err != nil {
+			return -1, err
+		}
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
+		return fd, nil
+	}
+	overlay := filepath.Join(dir, "overlay")
+	if err := os.Mkdir(overlay, 0o700); err != nil {
+		return -1, err
+	}
+	if err := mount(overlay, lower, upper, work, open); err != nil {
+		return -1, err
+	}
+	return unix.OpenTree(unix.AT_FDCWD, overlay, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 }
 
 // BindMapped mounts the folder source at the folder target, with the owners mapped

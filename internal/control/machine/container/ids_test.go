@@ -75,6 +75,53 @@ func TestRootIsNobody(t *testing.T) {
 	}
 }
 
+// TestMountMapped checks that only the overlay stays mounted, although its layers are
+// mounted meanwhile, and that nothing stays if it cannot be mounted.
+func TestMountMapped(t *testing.T) {
+	runc := engines(t)["runc"]
+	var ids *os.File
+	err := asOwner(firstID, func() error {
+		spaces, err := makeNamespaces(runc, unix.CLONE_NEWUSER, idsOnDisk(firstID))
+		ids = spaces[0]
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ids.Close() })
+	mounted := func(root string) (types []string) {
+		t.Helper()
+		text, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			before, after, _ := strings.Cut(line, " - ")
+			if f := strings.Fields(before); len(f) > 4 && strings.HasPrefix(f[4]+"/", root+"/") {
+				types = append(types, strings.Fields(after)[0])
+			}
+		}
+		return types
+	}
+	err = inOverlay(t.TempDir(), func(root, lower, upper, work string) error {
+		if err := layer.MountMapped(root, []string{lower, upper + "-missing"}, upper, work, ids); err == nil {
+			t.Error("a missing layer was mounted")
+		}
+		if got := mounted(root); len(got) > 0 {
+			t.Errorf("after an error %v are mounted", got)
+		}
+		return layer.MountMapped(root, []string{lower}, upper, work, ids)
+	}, func(root string) error {
+		if got := mounted(root); len(got) != 1 || got[0] != "overlay" {
+			t.Errorf("%v are mounted, want the overlay alone", got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestQuotasOfUsers has a machine use up what the kernel grants a user: inotify
 // instances, the pages of pipes. Another machine, and root on the host, still have
 // all of theirs.

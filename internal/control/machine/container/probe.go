@@ -248,7 +248,7 @@ func probeUserNamespaces() Check {
 // probeMachineUsers checks whether machines have user namespaces, or root in them is
 // root on this host.
 func probeMachineUsers(conf Config) Check {
-	c := Check{Name: "machines' users", Fix: "Linux 6.15 or newer, and a data folder on ext4, xfs or btrfs; on a host that hides parts of /proc or /sys, show them to the server"}
+	c := Check{Name: "machines' users", Fix: "Linux 5.19 or newer, and a data folder on ext4, xfs or btrfs; on a host that hides parts of /proc or /sys, show them to the server"}
 	if strings.HasPrefix(filepath.Base(conf.RuntimePath), "runsc") {
 		c.OK, c.Fix, c.Detail = true, "", "gVisor's own: no process of the host is a machine's"
 		return c
