@@ -416,7 +416,7 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	if err := c.PullRequests.check(); err != nil {
 		return err
 	}
-	if err := c.Mentions.check(); err != nil {
+	if err := c.Mentions.check(duration(c.PullRequests.Poll)); err != nil {
 		return err
 	}
 	if c.API.RequestsPerMinute < 0 {

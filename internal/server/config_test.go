@@ -115,6 +115,9 @@ func TestLoadConfigSaysWhatIsWrong(t *testing.T) {
 		{"MentionsABadLogin", "mentions: {accounts: {ada: ada@example.com}}\n", `mentions.accounts: invalid entry "ada"`},
 		{"MentionsABadAccount", "mentions: {accounts: {github.com/ada: ada}}\n", "mentions.accounts: invalid entry"},
 		{"MentionsABadOwner", "mentions: {owner: bot}\n", "mentions.owner: invalid value"},
+		{"MentionsPolledForNobody", "mentions: {poll: ['https://github.com/acme/app']}\n", "mentions.poll: set mentions.accounts"},
+		{"MentionsPolledNever", "pull_requests: {poll: 0s}\nmentions: {owner: a@example.com, poll: ['https://github.com/acme/app']}\n", "mentions.poll: set pull_requests.poll"},
+		{"MentionsOfNoRepository", "mentions: {owner: a@example.com, poll: [github.com]}\n", "mentions.poll[0]: invalid value"},
 		{"GathersTooLong", "pull_requests: {gather: 2h}\n", "pull_requests.gather"},
 		{"CredentialWithoutURL", "git:\n  credentials:\n    - token: x\n", "git.credentials[0].url is missing"},
 	} {

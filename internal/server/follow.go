@@ -25,11 +25,13 @@ func (a *assembly) openEvents(context.Context) error {
 		},
 		Gather: duration(a.config.PullRequests.Gather), Poll: duration(a.config.PullRequests.Poll), Logger: a.logger,
 	})
+	if a.config.Mentions.on() {
+		a.openMentions()
+	}
 	if len(a.config.Connections) > 0 {
 		a.inbox = inbound.NewInbox(inbound.Config{Store: a.store, Connections: a.config.connections(), Logger: a.logger})
 		var handler inbound.Handler = a.follow
-		if a.config.Mentions.on() {
-			a.openMentions()
+		if a.mentions != nil {
 			handler = a.mentions
 		}
 		a.events = inbound.NewWorker(inbound.WorkerConfig{Inbox: a.inbox, Handler: handler, Owner: a.store.ServerID(), Logger: a.logger})

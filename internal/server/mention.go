@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/forge"
@@ -25,16 +26,28 @@ type mentionsConfig struct {
 	Handle   string            `yaml:"handle"`   // that people write after an @
 	Accounts map[string]string `yaml:"accounts"` // e-mail address of the account for HOST/LOGIN
 	Owner    string            `yaml:"owner"`    // e-mail address of the account for all other logins
+	Poll     []string          `yaml:"poll"`     // URLs of repositories to read from time to time
 }
 
 var handlePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,37}[a-z0-9])?$`)
 
-func (c *mentionsConfig) check() error {
+func (c *mentionsConfig) check(poll time.Duration) error {
 	if !handlePattern.MatchString(c.Handle) {
 		return fmt.Errorf("mentions.handle: invalid value %q: use lower-case letters, digits and dashes, without @", c.Handle)
 	}
 	if c.Owner != "" && !strings.Contains(c.Owner, "@") {
 		return fmt.Errorf("mentions.owner: invalid value %q: use the e-mail address of an account", c.Owner)
+	}
+	for i, raw := range c.Poll {
+		if _, err := forge.ParseURL(raw); err != nil {
+			return fmt.Errorf("mentions.poll[%d]: invalid value: %w", i, err)
+		}
+	}
+	switch {
+	case len(c.Poll) > 0 && !c.on():
+		return errors.New("mentions.poll: set mentions.accounts or mentions.owner, too: without them, mentions start no agents")
+	case len(c.Poll) > 0 && poll == 0:
+		return errors.New("mentions.poll: set pull_requests.poll, too: it is how often the repositories are read")
 	}
 	for _, who := range slices.Sorted(maps.Keys(c.Accounts)) {
 		host, login, ok := strings.Cut(who, "/")
@@ -61,7 +74,14 @@ func (c *mentionsConfig) email(host, login string) string {
 // openMentions opens the desk that works on mentions. It handles events before
 // the desk that follows pull requests.
 func (a *assembly) openMentions() {
+	var repos []forge.Repo
+	for _, raw := range a.config.Mentions.Poll {
+		if r, err := forge.ParseURL(raw); err == nil { // checked with the configuration
+			repos = append(repos, r)
+		}
+	}
 	a.mentions = mention.New(mention.Config{
+		Repos: repos, Poll: duration(a.config.PullRequests.Poll),
 		Store: a.store, Agents: starter{a}, Owner: a.store.ServerID(), Forges: a.pulls.Forges, Handle: a.config.Mentions.Handle, Next: a.follow,
 		Account: a.accountOf, ID: agents.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: shownOutside(a.store),
 		Page:   func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },

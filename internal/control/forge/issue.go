@@ -29,6 +29,16 @@ type Issues interface {
 	// EditComment replaces the text of a comment that the token's user has added
 	// with CommentIssue, or with [Discussion.Comment] if on is a pull request.
 	EditComment(ctx context.Context, r Repo, on Topic, id, body string) error
+	// Updated returns the issues and pull requests that have changed since then,
+	// for example by a comment, in any order. If there are more than a thousand,
+	// some are left out.
+	Updated(ctx context.Context, r Repo, since time.Time) ([]Update, error)
+}
+
+// Update says when an issue or a pull request was last changed.
+type Update struct {
+	Topic Topic
+	At    time.Time
 }
 
 // Topic names an issue or a pull request of a repository.

@@ -70,6 +70,17 @@ func (p place) done(id, answer string) {
 	p.topic.Handled, p.topic.Answer = strings.TrimPrefix(p.topic.Handled+"\n"+id, "\n"), answer
 }
 
+// said returns the text and the comments of the topic, oldest first.
+func (p place) said(s subject) []forge.Comment {
+	return append([]forge.Comment{{ID: bodyID, Author: s.author, Body: s.body, URL: s.url, CreatedAt: s.at}}, s.comments...)
+}
+
+// isNew reports whether the comment is a mention that was not acted on.
+func (d *Desk) isNew(p place, c forge.Comment) bool {
+	_, ok := find(c.Body, d.Handle)
+	return ok && !forge.IsMarked(c.Body) && !p.handled(c.ID) && !c.CreatedAt.Before(p.topic.CreatedAt.Add(-oldest))
+}
+
 // hear acts on the first mention that was not acted on. It returns true if the
 // topic has changed and must be recorded before the next step.
 func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
@@ -85,10 +96,8 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	said := append([]forge.Comment{{ID: bodyID, Author: s.author, Body: s.body, URL: s.url, CreatedAt: s.at}}, s.comments...)
-	for _, c := range said {
-		rest, ok := find(c.Body, d.Handle)
-		if !ok || forge.IsMarked(c.Body) || p.handled(c.ID) || c.CreatedAt.Before(p.topic.CreatedAt.Add(-oldest)) {
+	for _, c := range p.said(s) {
+		if !d.isNew(p, c) {
 			continue
 		}
 		why, err := forge.Outsider(ctx, p.forge, p.repo, c.Author)
@@ -100,7 +109,7 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 			p.done(c.ID, p.topic.Answer)
 			continue
 		}
-		return true, d.act(ctx, p, s, c, rest)
+		return true, d.act(ctx, p, s, c)
 	}
 	p.topic.Read = p.topic.News
 	return false, nil
@@ -109,8 +118,9 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 // act starts an agent for a mention, or sends it to the agent of the topic. What
 // the author of the mention can correct becomes the answer; the error is one that
 // a later attempt may not have.
-func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment, rest string) error {
+func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) error {
 	t := p.topic
+	rest, _ := find(c.Body, d.Handle)
 	q, err := parse(rest, d.Models(), t.Issue)
 	if err != nil {
 		p.done(c.ID, sentence(err))

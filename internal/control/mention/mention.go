@@ -2,8 +2,8 @@
 // list" on an issue or a pull request starts an agent, and a later mention there
 // is a follow-up to it. A single comment of the server shows the agent's state.
 //
-// An event only makes the issue or pull request due. The desk reads it at its
-// forge, and acts on comments of people who may write to the repository. The id
+// An event only makes the issue or pull request due, and so does polling where
+// no events arrive. The desk reads it at its forge, and acts on comments of people who may write to the repository. The id
 // of an agent derives from the comment that asked for it, and it is stored before
 // the agent is started. The id of a follow-up's run derives from its comment, too.
 // So duplicate events, events out of order, and a server that dies at any point
@@ -31,6 +31,7 @@ import (
 // Store is the part of the store that a desk uses.
 type Store interface {
 	store.Topics
+	store.Leases
 	PullsOf(ctx context.Context, repo string) ([]store.PullWatch, error)
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
@@ -59,8 +60,8 @@ type Agents interface {
 	FollowUp(ctx context.Context, agentID, runID, prompt, model string) error
 }
 
-// Config is what a desk needs. All fields but Secrets, Shown, Every and Logger
-// are required.
+// Config is what a desk needs. All fields but Secrets, Shown, Repos, Poll,
+// Every and Logger are required.
 type Config struct {
 	Store  Store
 	Agents Agents
@@ -80,6 +81,8 @@ type Config struct {
 	Secrets func(string) map[string]string                                      // must not appear in prompts or comments; nil means none
 	Mark    func(words ...string) string                                        // a key for comments that others cannot guess
 	Shown   func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) // whether an agent's messages may be shown outside; nil means always
+	Repos   []forge.Repo                                                        // are polled for mentions
+	Poll    time.Duration                                                       // how often; required with Repos
 	Every   time.Duration                                                       // how often to look for due topics; default a second
 	Logger  *slog.Logger
 }

@@ -431,3 +431,95 @@ func TestHiddenResultsAreNotShown(t *testing.T) {
 		}
 	}
 }
+
+// poll polls the repository once.
+func (w *world) poll(of *polled) {
+	w.t.Helper()
+	if err := w.desk.poll(w.t.Context(), of); err != nil {
+		w.t.Fatal(err)
+	}
+	w.settle()
+}
+
+// Polling finds mentions without events, acts on each once, also after a restart,
+// and does not read what has not changed.
+func TestPolling(t *testing.T) {
+	w := newWorld(t)
+	start := func() *polled {
+		return &polled{repo: w.repo, since: time.Now().Add(-oldest), seen: map[forge.Topic]time.Time{}}
+	}
+	of := start()
+	n := w.forge.OpenIssue(w.repo, "ada", "x", "y")
+	w.forge.OpenIssue(w.repo, "ada", "x", "nothing for anybody")
+	w.poll(of)
+	w.forge.SayAtIssue(w.repo, n, "ada", "@aloft fix it")
+	w.poll(of)
+	if len(w.agents.started) != 1 {
+		t.Fatalf("started %+v", w.agents.started)
+	}
+	w.poll(of) // the server's own comment has changed the issue
+	w.forge.Calls()
+	w.poll(of)
+	if got := w.forge.Calls(); len(got) != 1 || got[0] != "Updated" {
+		t.Errorf("nothing has changed, and the forge is asked for %v", got)
+	}
+	w.poll(start())
+	w.forge.SayAtIssue(w.repo, n, "ada", "@aloft add a test")
+	if err := w.told(n, true, "ada", "@aloft add a test"); err != nil { // an event comes, too
+		t.Fatal(err)
+	}
+	w.poll(of)
+	w.poll(start())
+	if len(w.agents.started) != 1 || len(w.agents.runs) != 1 {
+		t.Errorf("started %d agents and runs %v", len(w.agents.started), w.agents.runs)
+	}
+	w.shown(n, true)
+
+	w.forge.Push(w.repo, "b")
+	p, err := w.forge.Open(t.Context(), forge.NewPullRequest{Repo: w.repo, Head: "b", Base: "main", Title: "Mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.forge.Say(w.repo, p.Number, "ada", "@aloft rebase it")
+	w.forge.Fail(fault.Unavailable("no").Named(forge.CodeUnreachable))
+	if err := w.desk.poll(t.Context(), of); err == nil {
+		t.Error("a failure is not reported")
+	}
+	w.poll(of)
+	if len(w.agents.started) != 2 || w.agents.started[1].PullRequest != p.URL {
+		t.Errorf("started %+v", w.agents.started)
+	}
+}
+
+// Run polls the repositories, unless another server does.
+func TestRunPolls(t *testing.T) {
+	w := newWorld(t)
+	w.desk.Repos, w.desk.Poll, w.desk.Every = []forge.Repo{w.repo}, time.Millisecond, time.Millisecond
+	if mine, err := w.store.Acquire(t.Context(), pollLease, "another", time.Hour); !mine || err != nil {
+		t.Fatal(err)
+	}
+	n := w.forge.OpenIssue(w.repo, "ada", "x", "@aloft fix it")
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- w.desk.Run(ctx) }()
+	for range 20 { // it tries to become the one that polls
+		if mine, err := w.store.Acquire(t.Context(), pollLease, "another", time.Hour); !mine || err != nil {
+			t.Errorf("lost the lease: %v", err)
+		}
+	}
+	if got := w.forge.Calls(); len(got) != 0 {
+		t.Errorf("polled beside another server: %v", got)
+	}
+	if err := w.store.Release(t.Context(), pollLease, "another"); err != nil {
+		t.Fatal(err)
+	}
+	for w.shown(n, true) == "" {
+		if t.Context().Err() != nil {
+			t.Fatal("it was not found in time")
+		}
+	}
+	stop()
+	if err := <-over; err != nil || len(w.agents.started) != 1 {
+		t.Errorf("started %+v, %v", w.agents.started, err)
+	}
+}

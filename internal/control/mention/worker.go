@@ -29,6 +29,9 @@ const (
 // when it died are due at once.
 func (d *Desk) Run(ctx context.Context) error {
 	defer d.working.Wait()
+	if len(d.Repos) > 0 {
+		d.working.Go(func() { d.pollAll(ctx) })
+	}
 	released := false
 	tick := time.NewTicker(d.Every)
 	defer tick.Stop()

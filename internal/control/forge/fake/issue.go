@@ -134,3 +134,29 @@ func (f *Forge) EditComment(ctx context.Context, r forge.Repo, on forge.Topic, i
 	said[at].Body = forge.Cut(body, 65536)
 	return nil
 }
+
+// Updated implements [forge.Issues].
+func (f *Forge) Updated(ctx context.Context, r forge.Repo, since time.Time) (all []forge.Update, err error) {
+	in, err := f.enter(ctx, "Updated", r)
+	if err != nil {
+		return nil, err
+	}
+	defer f.mu.Unlock()
+	add := func(t forge.Topic, at time.Time, said []forge.Comment) {
+		for _, c := range said {
+			if c.CreatedAt.After(at) {
+				at = c.CreatedAt
+			}
+		}
+		if !at.IsZero() && !at.Before(since) {
+			all = append(all, forge.Update{Topic: t, At: at})
+		}
+	}
+	for _, i := range in.issues {
+		add(forge.Topic{Number: i.Number, Issue: true}, i.CreatedAt, i.comments)
+	}
+	for _, p := range in.pulls {
+		add(forge.Topic{Number: p.Number}, time.Time{}, p.all())
+	}
+	return all, nil
+}

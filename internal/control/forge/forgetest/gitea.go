@@ -131,6 +131,7 @@ func gitea(s *Server) {
 		said, err := c.say(v.Body)
 		return giteaComment(said), err
 	})
+	s.route("GET /repos/{owner}/{repo}/issues", "state type since before", func(c *call) (any, error) { return s.updatedLikeGitHub(c) })
 	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
 	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
 		said, err := c.edit()

@@ -154,6 +154,7 @@ func gitHub(s *Server) {
 		said, err := c.say(v.Body)
 		return gitHubComment(said), err
 	})
+	s.route("GET /repos/{owner}/{repo}/issues", "state sort direction since", func(c *call) (any, error) { return s.updatedLikeGitHub(c) })
 	s.route("GET /repos/{owner}/{repo}/issues/{number}", "", func(c *call) (any, error) { return s.issueLikeGitHub(c) })
 	s.route("PATCH /repos/{owner}/{repo}/issues/comments/{comment}", "", func(c *call) (any, error) {
 		said, err := c.edit()

@@ -54,8 +54,18 @@ func gitLab(s *Server) {
 	s.route("GET /projects/{id}", "", func(c *call) (any, error) {
 		return map[string]any{"id": 5, "path_with_namespace": c.repo.Path, "default_branch": "main"}, nil
 	})
-	s.route("GET /projects/{id}/merge_requests", "state source_branch target_branch order_by sort scope", func(c *call) (any, error) {
+	s.route("GET /projects/{id}/merge_requests", "state source_branch target_branch order_by sort scope updated_after", func(c *call) (any, error) {
 		q := c.URL.Query()
+		if q.Has("updated_after") {
+			found, err := s.updated(c, "updated_after")
+			all := []any{}
+			for _, u := range found {
+				if !u.Topic.Issue {
+					all = append(all, map[string]any{"id": 1000 + u.Topic.Number, "iid": u.Topic.Number, "updated_at": u.At})
+				}
+			}
+			return all, err
+		}
 		all := []any{}
 		for _, p := range s.Fake.PullRequests(c.repo) {
 			if (q.Get("source_branch") == "" || q.Get("source_branch") == p.Head) && (q.Get("state") == "all" || q.Get("state") == gitLabState(p)) {

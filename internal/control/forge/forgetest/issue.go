@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"aloft/internal/control/forge"
 	"aloft/internal/fault"
@@ -82,7 +83,43 @@ func (s *Server) issueLikeGitHub(c *call) (any, error) {
 		"html_url": v.URL, "state": "open", "created_at": v.CreatedAt}, err
 }
 
+// updated returns what has changed since the time in the parameter.
+func (s *Server) updated(c *call, param string) ([]forge.Update, error) {
+	since, err := time.Parse(time.RFC3339, c.URL.Query().Get(param))
+	if err != nil {
+		return nil, refuse(http.StatusUnprocessableEntity, "%s is %q", param, c.URL.Query().Get(param))
+	}
+	return s.Fake.Updated(c.Context(), c.repo, since)
+}
+
+// updatedLikeGitHub returns the issues and pull requests that have changed.
+func (s *Server) updatedLikeGitHub(c *call) (any, error) {
+	if c.URL.Query().Get("state") != "all" { // otherwise only open ones
+		return nil, refuse(http.StatusUnprocessableEntity, "state is %q", c.URL.Query().Get("state"))
+	}
+	found, err := s.updated(c, "since")
+	all := []any{}
+	for _, u := range found {
+		v := map[string]any{"number": u.Topic.Number, "title": "x", "updated_at": u.At, "pull_request": nil}
+		if !u.Topic.Issue {
+			v["pull_request"] = map[string]any{"url": "https://forge.test"}
+		}
+		all = append(all, v)
+	}
+	return all, err
+}
+
 func gitLabIssues(s *Server) {
+	s.route("GET /projects/{id}/issues", "scope order_by sort updated_after state", func(c *call) (any, error) {
+		found, err := s.updated(c, "updated_after")
+		all := []any{}
+		for _, u := range found {
+			if u.Topic.Issue {
+				all = append(all, map[string]any{"id": 5000 + u.Topic.Number, "iid": u.Topic.Number, "updated_at": u.At})
+			}
+		}
+		return all, err
+	})
 	s.route("GET /projects/{id}/issues/{number}", "", func(c *call) (any, error) {
 		v, err := s.Fake.Issue(c.Context(), c.repo, c.number)
 		return map[string]any{"id": 5000 + v.Number, "iid": v.Number, "title": v.Title, "description": v.Body, "author": map[string]any{"username": v.Author},
@@ -140,6 +177,13 @@ func issues(t *testing.T, h Host) {
 	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: n, Issue: true}, c.ID, "Done."); err != nil {
 		t.Error(err)
 	}
+	seen, err := f.Updated(t.Context(), h.Repo, v.CreatedAt.Add(-time.Hour))
+	if err != nil || len(seen) != 1 || seen[0].Topic != (forge.Topic{Number: n, Issue: true}) || seen[0].At.Before(v.CreatedAt) {
+		t.Errorf("updated: %+v, %v", seen, err)
+	}
+	if seen, err = f.Updated(t.Context(), h.Repo, v.CreatedAt.Add(time.Hour)); err != nil || len(seen) != 0 {
+		t.Errorf("updated in an hour: %+v, %v", seen, err)
+	}
 	all, err := f.IssueComments(t.Context(), h.Repo, n)
 	if err != nil || len(all) != 4 || all[0].Body != "Comment 0." || all[2].Author != v.Author || all[3].Body != "Done." || all[3].ID != c.ID {
 		t.Errorf("comments %+v, %v", all, err)
@@ -175,6 +219,10 @@ func pullIsNoIssue(t *testing.T, h Host) {
 	}
 	if err := f.EditComment(t.Context(), h.Repo, forge.Topic{Number: p.Number}, c.ID, "Done."); err != nil {
 		t.Error(err)
+	}
+	seen, err := f.Updated(t.Context(), h.Repo, c.CreatedAt.Add(-time.Hour))
+	if err != nil || len(seen) != 1 || seen[0].Topic != (forge.Topic{Number: p.Number}) {
+		t.Errorf("updated: %+v, %v", seen, err)
 	}
 	all, err := h.Forge.(forge.Discussion).Comments(t.Context(), h.Repo, p.Number)
 	if err != nil || len(all) != 1 || all[0].Body != "Done." {

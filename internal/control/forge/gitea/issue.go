@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ type issue struct {
 	Title, Body string
 	User        *user
 	CreatedAt   time.Time       `json:"created_at"`
+	UpdatedAt   time.Time       `json:"updated_at"`
 	PullRequest json.RawMessage `json:"pull_request"` // present if it is a pull request
 }
 
@@ -26,7 +28,7 @@ func (f *Forge) Issue(ctx context.Context, r forge.Repo, number int) (forge.Issu
 	if err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "issues", strconv.Itoa(number)), Out: &v}); err != nil {
 		return forge.Issue{}, err
 	}
-	if len(v.PullRequest) > 0 && string(v.PullRequest) != "null" {
+	if v.isPull() {
 		return forge.Issue{}, fault.NotFound("number %d of %s is a pull request, not an issue", number, r).Named(forge.CodeNotFound).
 			Hint("read it as a pull request")
 	}
@@ -73,3 +75,19 @@ func (f *Forge) EditComment(ctx context.Context, r forge.Repo, _ forge.Topic, id
 	return f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPatch, Path: path(r, "issues", "comments", id),
 		In: map[string]any{"body": forge.Cut(body, maxBody)}})
 }
+
+// Updated implements [forge.Issues].
+func (f *Forge) Updated(ctx context.Context, r forge.Repo, since time.Time) ([]forge.Update, error) {
+	var all []forge.Update
+	query := url.Values{"state": {"all"}, "since": {since.UTC().Format(time.RFC3339)}, "limit": {perPage}}
+	err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, "issues"), Query: query}, func(page []issue) bool {
+		for _, v := range page {
+			all = append(all, forge.Update{Topic: forge.Topic{Number: v.Number, Issue: !v.isPull()}, At: v.UpdatedAt})
+		}
+		return false
+	})
+	return all, err
+}
+
+// isPull reports whether the issue is a pull request.
+func (v issue) isPull() bool { return len(v.PullRequest) > 0 && string(v.PullRequest) != "null" }

@@ -80,3 +80,25 @@ func (f *Forge) EditComment(ctx context.Context, r forge.Repo, on forge.Topic, i
 	a.Method, a.In = http.MethodPut, map[string]any{"body": forge.Cut(body, maxBody)}
 	return f.wire.Do(ctx, a)
 }
+
+// Updated implements [forge.Issues].
+func (f *Forge) Updated(ctx context.Context, r forge.Repo, since time.Time) ([]forge.Update, error) {
+	var all []forge.Update
+	for _, kind := range []string{"issues", "merge_requests"} {
+		query := url.Values{"scope": {"all"}, "order_by": {"updated_at"}, "sort": {"asc"}, "updated_after": {since.UTC().Format(time.RFC3339)}, "per_page": {perPage}}
+		type item struct {
+			IID       int
+			UpdatedAt time.Time `json:"updated_at"`
+		}
+		err := forge.Pages(ctx, f.wire, forge.Ask{Repo: r, Path: path(r, kind), Query: query}, func(page []item) bool {
+			for _, v := range page {
+				all = append(all, forge.Update{Topic: forge.Topic{Number: v.IID, Issue: kind == "issues"}, At: v.UpdatedAt})
+			}
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
