@@ -26,6 +26,7 @@ The server stores these rules for you and, with --team, for everybody:
     sandbox.json      what sandboxed commands may access
     hooks.json        scripts that run before and after agents' actions
     rules.md          text that tells agents how to work
+    skills.md         skills: how to do something, which agents read when they need it
   
   A repository can have its own in .aloft or .cursor.`,
 		Args: cobra.NoArgs,

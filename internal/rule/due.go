@@ -40,7 +40,7 @@ func (r Rule) applies(w Work) bool {
 		slices.ContainsFunc(w.Touched, r.Matches):
 		return true
 	}
-	return r.From == Repository && r.Mentions(w.Prompt)
+	return (r.From == Repository || r.Kind == Skill) && r.Mentions(w.Prompt)
 }
 
 // Next returns the next message about rules for a model, given all that are

@@ -13,8 +13,8 @@ import (
 
 // A Rule is one text.
 type Rule struct {
-	// Source is the path of the rule's file below the workspace, or [File] for
-	// a rule of the team or a user.
+	// Source is the path of the rule's file below the workspace. For a rule of the
+	// team or a user it is [File], or [SkillsFile] and the name of the skill.
 	Source string `json:"source"`
 	Kind   Kind   `json:"kind,omitempty"`
 	Label  string `json:"name,omitempty"` // of a skill; "" is the name of its folder
@@ -28,7 +28,7 @@ type Rule struct {
 	Globs       []string `json:"globs,omitempty"`       // for [OnFiles], relative to Folder
 	Description string   `json:"description,omitempty"` // when to use the rule
 	Imports     []string `json:"imports,omitempty"`     // files whose text is part of Text
-	Text        string   `json:"text"`                  // "" for a skill, whose file the model reads
+	Text        string   `json:"text"`                  // "" for a skill in the journal: the model reads its file
 }
 
 // File is the name under which the server stores the rules of the team and of
@@ -108,7 +108,12 @@ func (r Rule) Name() string {
 }
 
 // Path returns the absolute path of the rule's file in the machine.
-func (r Rule) Path(workspace string) string { return path.Join(workspace, r.Source) }
+func (r Rule) Path(workspace string) string {
+	if r.Kind == Skill && r.From != Repository {
+		return path.Join(SkillsFolder, string(r.From), r.Name(), "SKILL.md")
+	}
+	return path.Join(workspace, r.Source)
+}
 
 // Tokens estimates how many tokens the text takes.
 func (r Rule) Tokens() int { return (len(r.Text) + charsPerToken - 1) / charsPerToken }

@@ -9,7 +9,7 @@ import (
 	"aloft/internal/rule"
 )
 
-// agentRules returns a function that reads the rules with which the team and an
+// agentRules returns a function that reads the rules and skills with which the team and an
 // agent's owner tell agents how to work.
 func agentRules(files store.Rules) func(context.Context, agent.Agent) ([]rule.Rule, error) {
 	return func(ctx context.Context, a agent.Agent) (rules []rule.Rule, err error) {
@@ -23,6 +23,13 @@ func agentRules(files store.Rules) func(context.Context, agent.Agent) ([]rule.Ru
 			}
 			if text = strings.TrimSpace(text); text != "" {
 				rules = append(rules, rule.Rule{Source: rule.File, From: of.from, When: rule.Always, Text: text})
+			}
+			if text, err = files.Rule(ctx, of.owner, rule.SkillsFile); err != nil {
+				return nil, err
+			}
+			if text != "" {
+				skills, _, _ := rule.ParseSkills(of.from, text) // the API has checked it
+				rules = append(rules, skills...)
 			}
 		}
 		return rules, nil

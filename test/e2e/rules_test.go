@@ -22,7 +22,7 @@ func TestRules(t *testing.T) {
 		"web/AGENTS.md": "Text of web.\n", "web/main.go": "package main\n", "README.md": "rules\n",
 	})
 	server := modeltest.NewAnthropic(t,
-		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"README.md"}`}}},
+		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"README.md"}`}, {Name: "Read", Args: `{"path":"/tmp/aloft-skills/team/deploy/SKILL.md"}`}}},
 		modeltest.Reply{Calls: []modeltest.Call{{Name: "Read", Args: `{"path":"/workspace/web/main.go"}`}}},
 		modeltest.Reply{Calls: []modeltest.Call{{Name: "Shell", Args: `{"command":"seq 4000"}`}}, Usage: conversation.Usage{Input: 17_000, Output: 10}},
 		modeltest.Reply{Text: "A summary."},
@@ -34,18 +34,21 @@ func TestRules(t *testing.T) {
 			t.Fatal(status, reply)
 		}
 	}
+	if status, reply := a.do("PUT", "/v1/rules/team/skills.md", object{"text": "---\nname: deploy\ndescription: How to deploy\n---\nText of the deployment.\n"}); status != 200 {
+		t.Fatal(status, reply)
+	}
 	r := a.finish(a.create(url, "Do it, then /check it", nil))
 	if r.Result != "Finished." {
 		t.Fatalf("the result is %q", r.Result)
 	}
 	requests := server.Requests()
-	always := []string{"Text of the team.", "Text of AGENTS.md.", "Text of the style.", "Text about the VM.", "Text of the user.", "/workspace/.cursor/rules/db.mdc: How to migrate", "/workspace/.agents/skills/release/SKILL.md): How to release", "Text of the command."}
+	always := []string{"Text of the team.", "Text of AGENTS.md.", "Text of the style.", "Text about the VM.", "Text of the user.", "/workspace/.cursor/rules/db.mdc: How to migrate", "/workspace/.agents/skills/release/SKILL.md): How to release", "/tmp/aloft-skills/team/deploy/SKILL.md): How to deploy", "Text of the command."}
 	for _, row := range []struct {
 		n         int
 		want, not []string
 	}{
-		{0, append(always, "/etc/passwd.md: it is outside the repository"), []string{"Text for Go files.", "Text of web.", "Text of migrations.", "Text of the skill.", "Text of another command."}},
-		{1, always, []string{"Text for Go files.", "Text of web."}},
+		{0, append(always, "/etc/passwd.md: it is outside the repository"), []string{"Text for Go files.", "Text of web.", "Text of migrations.", "Text of the skill.", "Text of the deployment.", "Text of another command."}},
+		{1, append(always, "Text of the deployment."), []string{"Text for Go files.", "Text of web."}},
 		{2, append(always, "Text for Go files.", "Text of web."), nil},
 		{4, append(always, "Text for Go files.", "Text of web.", "A summary."), []string{"Text of migrations.", "Text of the skill.", "Text of another command."}},
 	} {

@@ -52,4 +52,6 @@ func TestRulesFile(t *testing.T) {
 		t.Errorf("%s, %v", reply.body, err)
 	}
 	h.want(h.call("PUT", "/v1/rules/me/rules.md", `{"text":"a\u0000b"}`), 400)
+	h.want(h.call("PUT", "/v1/rules/me/skills.md", `{"text":"---\nname: release\ndescription: How to release\n---\nRun make."}`), 200)
+	h.want(h.call("PUT", "/v1/rules/me/skills.md", `{"text":"---\nname: ../release\ndescription: x\n---\nRun make."}`), 400)
 }

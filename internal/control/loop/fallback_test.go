@@ -112,7 +112,9 @@ func TestFallbackAndReasoning(t *testing.T) {
 	r.info = model.Info{ID: "opus", Fallback: "haiku", FallbackAfter: 1}
 	r.change = func(cfg *loop.Config) {
 		cfg.Model = open(first, modeltest.Model)
-		cfg.Named = func(string) (model.Model, model.Info, error) { return open(second, modeltest.Second), model.Info{ID: "haiku"}, nil }
+		cfg.Named = func(string) (model.Model, model.Info, error) {
+			return open(second, modeltest.Second), model.Info{ID: "haiku"}, nil
+		}
 	}
 	if run := r.work(t.Context()); run.Result != "done" {
 		t.Errorf("%s: %+v", run.Status, run.Failure)

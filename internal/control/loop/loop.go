@@ -134,8 +134,8 @@ type Config struct {
 	Live *live.Board
 	// Secrets returns what to redact from those arguments; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
-	// Rules returns the rules of the team and of the agent's owner. If it is nil,
-	// there are none.
+	// Rules returns the rules and skills of the team and of the agent's owner. If
+	// it is nil, there are none.
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
 	// Checks configures the checks of runs.
 	Checks Checks

@@ -44,6 +44,7 @@ func (t *thread) reach(ctx context.Context) error {
 				err = t.noteLost(ctx, err)
 			} else if err == nil {
 				t.slot.machine = h
+				err = t.placeSkills(ctx, h)
 			}
 			if err != nil {
 				return err

@@ -88,6 +88,7 @@ func (l *Loop) findRules(ctx context.Context) error {
 		if found.Rules, err = l.Rules(ctx, s.Agent); err != nil {
 			return err
 		}
+		found.Rules = withoutFiles(found.Rules)
 	}
 	roots := repositories(s)
 	var folders []rule.Folder

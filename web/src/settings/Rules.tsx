@@ -7,7 +7,7 @@ import { useMay } from "../session";
 import { words } from "../words";
 
 const w = words.settings.rules;
-const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "deny-after"] as const;
+const files = ["permissions.json", "sandbox.json", "hooks.json", "rules.md", "skills.md", "deny-after"] as const;
 const owners = ["me", "team"] as const;
 
 /** The policy files: what runs without approval, what the sandbox may access, hooks, and how long an approval waits. */

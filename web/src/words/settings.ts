@@ -67,6 +67,7 @@ export const settings = {
         "sandbox.json": "sandbox.json: files and hosts that sandboxed commands may access",
         "hooks.json": "hooks.json: scripts that run before and after agent actions",
         "rules.md": "rules.md: text that tells agents how to work",
+        "skills.md": "skills.md: skills, each with front matter that has its name and description",
         "deny-after": "How long an approval request waits before it is denied",
       },
       denyAfterHint: "no limit; or for example 8h",

@@ -15,7 +15,7 @@ import (
 )
 
 // ruleFiles are the names of the rule files that users and the team can have.
-var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", rule.File, "run-mode", "deny-after"}
+var ruleFiles = []string{"permissions.json", "sandbox.json", "hooks.json", rule.File, rule.SkillsFile, "run-mode", "deny-after"}
 
 // maxRule is the maximum length of a rule file, in bytes.
 const maxRule = permit.MaxFile
@@ -23,7 +23,7 @@ const maxRule = permit.MaxFile
 type ruleJSON struct {
 	_        struct{} `json:"-" additionalProperties:"true"`
 	Owner    string   `json:"owner" enum:"me,team"`
-	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,rules.md,run-mode,deny-after"`
+	Name     string   `json:"name" enum:"permissions.json,sandbox.json,hooks.json,rules.md,skills.md,run-mode,deny-after"`
 	Text     string   `json:"text" doc:"the file as it was set, including comments; empty if there is none"`
 	Warnings []string `json:"warnings,omitempty" nullable:"false" doc:"warnings about the file"`
 }
@@ -120,6 +120,8 @@ func (s *API) checkRule(name, text string) (keep string, warnings []string, err 
 			return "", nil, fault.Invalid("%s", warnings[len(warnings)-1]).At("text")
 		}
 		text = r.Text + "\n"
+	case rule.SkillsFile:
+		_, warnings, err = rule.ParseSkills(rule.Team, text)
 	case "run-mode":
 		text = strings.TrimSpace(text)
 		_, err = permit.ParseMode(text)

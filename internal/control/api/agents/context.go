@@ -20,7 +20,7 @@ type contextJSON struct {
 
 type agentRuleJSON struct {
 	_           struct{} `json:"-" additionalProperties:"true"`
-	Source      string   `json:"source" doc:"path of the file below the workspace, or rules.md for the team's and the owner's"`
+	Source      string   `json:"source" doc:"path of the file below the workspace, or rules.md or skills.md/NAME for the team's and the owner's"`
 	Kind        string   `json:"kind" enum:"rule,skill,command"`
 	From        string   `json:"from" enum:"team,repository,user"`
 	When        string   `json:"when" enum:"always,files,request,mention" doc:"files: when a file that matches globs is used; request: the model reads it if the description fits; mention: by name in a prompt"`
