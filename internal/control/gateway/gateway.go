@@ -48,6 +48,7 @@ type Config struct {
 	Logger         *slog.Logger // nil means no logging
 	MaxPack        int64        // bytes of one push, and of one large file; 2 GiB if 0
 	MaxMirror      int64        // bytes of one mirror; 32 GiB if 0
+	MaxRefs        int          // branches and tags of a repository; 250,000 if 0
 	Network        Network      // judges git servers without a credential; nil allows all
 	LFSHosts       []string     // hosts in private networks that may store large files
 	MaxRequests    int          // concurrent requests per machine; 8 if 0
@@ -91,7 +92,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	var err error
 	g.mirrors, err = mirror.Open(mirror.Config{
-		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, Network: c.Network, GitPath: c.GitPath, MaxMirror: c.MaxMirror, Environ: c.Environ, Logger: g.log,
+		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, Network: c.Network, GitPath: c.GitPath, MaxMirror: c.MaxMirror, MaxRefs: c.MaxRefs, Environ: c.Environ, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

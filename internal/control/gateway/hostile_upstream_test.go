@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,3 +82,35 @@ func TestUpstreamIsChecked(t *testing.T) {
 }
 
 func hexByte(c byte) byte { return byte(strings.IndexByte("0123456789abcdef", c)) }
+
+// TestUpstreamWithTooManyRefs checks that a fetch from a server with more refs
+// than allowed is stopped before git writes them.
+func TestUpstreamWithTooManyRefs(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.cfg.MaxRefs = 50 })
+	url := w.Repo("r", map[string]string{"a": "a"})
+	for i := range 49 {
+		gittest.Git(t, w.Path("r"), "branch", fmt.Sprintf("b%d", i), "main")
+	}
+	if _, err := w.gw.Check(t.Context(), url, ""); err != nil {
+		t.Fatalf("at the limit: %v", err)
+	}
+	const more = 2000
+	var list strings.Builder
+	id := w.Branch("r", "main")
+	for i := range more {
+		fmt.Fprintf(&list, "create refs/tags/t%d %s\n", i, id)
+	}
+	cmd := gittest.Command(t, w.Path("r"), "update-ref", "--stdin")
+	cmd.Stdin = strings.NewReader(list.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	_, err := w.gw.Check(t.Context(), url, "")
+	if f := fault.Of(err); f.Kind != fault.KindExhausted || !strings.Contains(f.Message, "more than 50 branches and tags") {
+		t.Errorf("above the limit: %v", err)
+	}
+	written, err := filepath.Glob(filepath.Join(w.cfg.Dir, "mirrors", "*", "refs", "tags", "*"))
+	if err != nil || len(written) > 0 {
+		t.Errorf("%d refs were written, %v", len(written), err)
+	}
+}

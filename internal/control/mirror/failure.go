@@ -50,6 +50,8 @@ func classify(r Repo, cred *credential, stderr string, err error) error {
 	}
 	say := strings.ToLower(stderr)
 	switch {
+	case isTooManyRefs(err):
+		return tooManyRefsIn(r, err)
 	case errors.Is(err, errNoConnection), errors.Is(err, errTooSlow):
 		return unreachable(r, errors.Unwrap(err).Error()).Because(err)
 	case hasAny(say, saysDiskFull):

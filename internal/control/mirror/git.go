@@ -26,6 +26,7 @@ const (
 	fetchLimit  = 30 * time.Minute
 	gitLimit    = 2 * time.Hour // of any command, such as serving a clone over a slow connection
 	stopGrace   = 3 * time.Second // time for git to remove its lock files
+	firstFile   = 3               // the descriptor of the first inherited file
 )
 
 // passed lists the environment variables that git inherits in addition to PATH:
@@ -85,6 +86,7 @@ type invocation struct {
 	service *service   // a repository on this host; nil for a command on a mirror
 	files   []*os.File // inherited by git as descriptors 3 and up; closed after the start
 	ends    []*os.File // streams passed to git; closed after the start
+	trace   *os.File   // gets git's trace of packets; closed after the start
 }
 
 // gitError is the error of a failed git command.
@@ -109,6 +111,10 @@ func (e *gitError) Unwrap() error { return e.err }
 func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stderr string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitLimit, errTooSlow)
 	defer cancel()
+	if inv.trace != nil {
+		inv.files = append(slices.Clone(inv.files), inv.trace)
+		inv.env = append(slices.Clone(inv.env), fmt.Sprintf("GIT_TRACE_PACKET=%d", firstFile+len(inv.files)-1))
+	}
 	cmd := s.command(ctx, inv)
 	cmd.Stdin = inv.stdin
 	errs := &headBuffer{max: maxStderr}
@@ -129,7 +135,12 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	if confined && !inv.changes && !inv.fills {
 		stop = syscall.SIGKILL // there are no lock files to remove, and SIGTERM may have no effect
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, stop) }
+	cmd.Cancel = func() error {
+		if _, ok := errors.AsType[tooManyRefs](context.Cause(ctx)); ok {
+			stop = syscall.SIGKILL // before it writes them
+		}
+		return syscall.Kill(-cmd.Process.Pid, stop)
+	}
 	cmd.WaitDelay = stopGrace
 	if confined {
 		var release func()
@@ -275,7 +286,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 		})
 		defer probe.Stop()
 	}
-	stdout, stderr, err = m.git(ctx, inv)
+	stdout, stderr, err = m.counted(ctx, inv)
 	stderr = cred.redact(stderr)
 	if e, ok := errors.AsType[*gitError](err); ok {
 		e.stderr = stderr // errors are logged

@@ -342,7 +342,7 @@ func (m *Mirror) through(ctx context.Context, r Repo, inv invocation, serve func
 	}
 	inv.env = append(slices.Clone(inv.env), "GIT_ALLOW_PROTOCOL=fd")
 	inv.files = []*os.File{near}
-	stdout, stderr, err = m.git(ctx, inv)
+	stdout, stderr, err = m.counted(ctx, inv)
 	serving.Wait()
 	stderr += said
 	if e, ok := errors.AsType[*gitError](err); ok {

@@ -42,6 +42,7 @@ type Config struct {
 	Network        Network // judges hosts without a credential; nil allows all
 	GitPath        string  // defaults to "git" on the PATH
 	MaxMirror      int64   // bytes of one mirror's packs; 32 GiB if 0
+	MaxRefs        int     // branches and tags of one upstream; 250,000 if 0
 	// Environ is the process's environment (os.Environ()), from which git gets
 	// PATH, proxy settings, CAs and the ssh agent.
 	Environ []string
@@ -65,6 +66,7 @@ type Mirrors struct {
 	visible     []string      // files with certificate authorities that git's environment names
 	programs    []string      // of git, if it is installed in an unusual place
 	maxMirror   int64
+	maxRefs     int
 	log         *slog.Logger
 	lock        *os.File
 	ctx         context.Context // context of work that outlives a request
@@ -81,7 +83,7 @@ type Mirrors struct {
 func Open(c Config) (*Mirrors, error) {
 	s := &Mirrors{
 		dir: c.Dir, home: filepath.Join(c.Dir, "home"), gitPath: c.GitPath,
-		maxMirror: cmp.Or(c.MaxMirror, 32<<30), network: c.Network, log: c.Logger, byID: map[string]*Mirror{},
+		maxMirror: cmp.Or(c.MaxMirror, 32<<30), maxRefs: cmp.Or(c.MaxRefs, 250_000), network: c.Network, log: c.Logger, byID: map[string]*Mirror{},
 		tending: make(chan struct{}, 1),
 	}
 	if s.log == nil {

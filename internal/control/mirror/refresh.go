@@ -209,6 +209,9 @@ func (m *Mirror) settle(ctx context.Context, r Repo) error {
 	if err != nil {
 		return err
 	}
+	if len(refs) > m.all.maxRefs { // a server of the dumb protocol sent them, without packets
+		return tooManyRefsIn(r, tooManyRefs(m.all.maxRefs))
+	}
 	snap := Snapshot{m.defaultBranch(), refs}
 	if head != "" && snap.ID("refs/heads/"+snap.DefaultBranch) != head {
 		if err := m.learnHead(ctx, r); err != nil {
