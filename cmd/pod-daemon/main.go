@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"aloft/internal/guest/footprint"
@@ -43,6 +45,19 @@ func start() int {
 	return 1
 }
 
+// oomScore makes the kernel kill processes of a machine before those of its host. In
+// machines that may run Docker, the OCI runtime leaves setting it to this process.
+const oomScore = 500
+
+// raiseOOMScore raises the score of this process and its descendants to oomScore.
+func raiseOOMScore() {
+	const file = "/proc/self/oom_score_adj"
+	old, err := os.ReadFile(file)
+	if n, bad := strconv.Atoi(strings.TrimSpace(string(old))); err == nil && bad == nil && n < oomScore {
+		_ = os.WriteFile(file, []byte(strconv.Itoa(oomScore)), 0) // gVisor has no such score
+	}
+}
+
 var errUsage = errors.New("usage")
 
 func run(ctx context.Context, args []string, getenv func(string) string, environ []string, stderr io.Writer) error {
@@ -60,6 +75,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, environ
 	cfg.Environ = environ
 	cfg.Log = slog.New(slog.NewTextHandler(stderr, nil))
 	if os.Getpid() == 1 {
+		raiseOOMScore()
 		if err := leaveRootCgroup(cgroupDir); err != nil {
 			cfg.Log.Warn("containers in this machine cannot have limits", "reason", err)
 		}

@@ -56,6 +56,10 @@ func allowGVisorDocker(c *specs.Spec) {
 func allowDocker(c *specs.Spec, host facts) {
 	setCapabilities(c, dockerCapabilities)
 	makeCgroupsWritable(c)
+	// dockerd starts containers with the score 0. Root in the machine cannot lower a
+	// score that a process with CAP_SYS_RESOURCE has set; pod-daemon raises its own.
+	score := max(0, host.oomScoreAdj)
+	c.Process.OOMScoreAdj = &score
 	// The kernel refuses to mount /proc and /sys in a container if parts of the
 	// machine's own are hidden or read-only. Files in them that would give power over
 	// the host belong to the host's root, who is nobody in the machine.
