@@ -120,10 +120,15 @@ func facilities(user string, f *agent.Facilities) (out []string) {
 	switch f.Docker {
 	case "installed":
 		out = append(out, "Docker is installed. If it does not run, start it with `"+sudo+"service docker start`.")
+	case "installable":
+		out = append(out, "Docker is not installed. If you need it, install it, and start it with `"+sudo+"service docker start`.")
 	case "refused":
-		out = append(out, "Docker is installed, but cannot run in this machine: do without it.")
+		out = append(out, "Docker cannot run in this machine: do without it.")
 	default:
 		out = append(out, "Docker is not installed.")
+	}
+	if f.DockerHostNetwork && (f.Docker == "installed" || f.Docker == "installable") {
+		out = append(out, "Its containers have no network of their own, and no published ports: use `docker build --network=host` and `docker run --network=host`.")
 	}
 	if f.Desktop {
 		return append(out, "A desktop is installed: programs with windows appear on it.")

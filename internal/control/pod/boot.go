@@ -150,8 +150,10 @@ type Facilities struct {
 	System         string // name of the distribution; "" if unknown
 	PackageManager string // apt-get, dnf, …; "" if there is none
 	Root           bool   // the user is root, or becomes root without a password
-	Docker         string // "absent", "installed", or "refused" if the machine lacks privileges for it
+	Docker         string // as in agent.Facilities
 	Desktop        bool   // a desktop is installed
+
+	DockerHostNetwork bool // as in agent.Facilities
 }
 
 // CheckedOut describes the checkout of a repository other than the first.
@@ -286,7 +288,7 @@ func facilitiesOf(f *podv1.Facilities) *Facilities {
 	if f == nil {
 		return nil
 	}
-	out := &Facilities{Root: f.GetRoot(), Desktop: f.GetDesktop(), Docker: "absent"}
+	out := &Facilities{Root: f.GetRoot(), Desktop: f.GetDesktop(), DockerHostNetwork: f.GetDockerHostNetwork(), Docker: "absent"}
 	if systemName.MatchString(f.GetSystem()) {
 		out.System = f.GetSystem()
 	}
@@ -298,6 +300,8 @@ func facilitiesOf(f *podv1.Facilities) *Facilities {
 		out.Docker = "installed"
 	case podv1.Facilities_DOCKER_REFUSED:
 		out.Docker = "refused"
+	case podv1.Facilities_DOCKER_INSTALLABLE:
+		out.Docker = "installable"
 	}
 	return out
 }

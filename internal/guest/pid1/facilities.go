@@ -21,6 +21,9 @@ const facilitiesLimit = 5 * time.Second
 // packageManagers are the programs that install packages, the preferred ones first.
 var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypper", "pacman"}
 
+// dockerNetworkEnv is set to "host" in a machine whose Docker cannot create bridges.
+const dockerNetworkEnv = "ALOFT_DOCKER_NETWORK"
+
 // facilities finds out what the agent's user can do on the machine.
 func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
 	ctx, cancel := context.WithTimeout(ctx, facilitiesLimit)
@@ -28,8 +31,8 @@ func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
 	// dockerd and package managers may be in folders that only root's PATH has.
 	env := append(d.ownEnviron(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	f := &podv1.Facilities{
-		System: systemName(), Root: d.user.Load().UID == 0, Docker: podv1.Facilities_DOCKER_ABSENT,
-		Desktop: lookPath("Xtigervnc", env) != "",
+		System: systemName(), Root: d.user.Load().UID == 0, Docker: podv1.Facilities_DOCKER_INSTALLABLE,
+		Desktop: lookPath("Xtigervnc", env) != "", DockerHostNetwork: os.Getenv(dockerNetworkEnv) == "host",
 	}
 	for _, name := range packageManagers {
 		if lookPath(name, env) != "" {
@@ -41,11 +44,11 @@ func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
 		code, err := d.runIn(ctx, env, checkout.Command{Args: []string{lookPath("sudo", env), "-n", "true"}})
 		f.Root = err == nil && code == 0
 	}
-	if lookPath("dockerd", env) != "" {
+	switch {
+	case !mayHave(unix.CAP_SYS_ADMIN) || !mayHave(unix.CAP_NET_ADMIN):
 		f.Docker = podv1.Facilities_DOCKER_REFUSED
-		if mayHave(unix.CAP_SYS_ADMIN) && mayHave(unix.CAP_NET_ADMIN) {
-			f.Docker = podv1.Facilities_DOCKER_INSTALLED
-		}
+	case lookPath("dockerd", env) != "":
+		f.Docker = podv1.Facilities_DOCKER_INSTALLED
 	}
 	return f
 }

@@ -81,12 +81,15 @@ type Facilities_Docker int32
 
 const (
 	Facilities_DOCKER_UNSPECIFIED Facilities_Docker = 0
-	// dockerd is not installed.
+	// dockerd is not installed. Older machines report this whether or not they have
+	// the privileges that it needs.
 	Facilities_DOCKER_ABSENT Facilities_Docker = 1
 	// dockerd is installed, and the machine has the privileges that it needs.
 	Facilities_DOCKER_INSTALLED Facilities_Docker = 2
-	// dockerd is installed, but the machine lacks privileges.
+	// The machine lacks privileges that dockerd needs, whether or not it is installed.
 	Facilities_DOCKER_REFUSED Facilities_Docker = 3
+	// dockerd is not installed, and the machine has the privileges that it needs.
+	Facilities_DOCKER_INSTALLABLE Facilities_Docker = 4
 )
 
 // Enum value maps for Facilities_Docker.
@@ -96,12 +99,14 @@ var (
 		1: "DOCKER_ABSENT",
 		2: "DOCKER_INSTALLED",
 		3: "DOCKER_REFUSED",
+		4: "DOCKER_INSTALLABLE",
 	}
 	Facilities_Docker_value = map[string]int32{
 		"DOCKER_UNSPECIFIED": 0,
 		"DOCKER_ABSENT":      1,
 		"DOCKER_INSTALLED":   2,
 		"DOCKER_REFUSED":     3,
+		"DOCKER_INSTALLABLE": 4,
 	}
 )
 
@@ -628,9 +633,12 @@ type Facilities struct {
 	Root   bool              `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
 	Docker Facilities_Docker `protobuf:"varint,4,opt,name=docker,proto3,enum=pod.v1.Facilities_Docker" json:"docker,omitempty"`
 	// The image has a desktop.
-	Desktop       bool `protobuf:"varint,5,opt,name=desktop,proto3" json:"desktop,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Desktop bool `protobuf:"varint,5,opt,name=desktop,proto3" json:"desktop,omitempty"`
+	// Containers can use the machine's network or none: Docker cannot create bridges
+	// and publish ports.
+	DockerHostNetwork bool `protobuf:"varint,6,opt,name=docker_host_network,json=dockerHostNetwork,proto3" json:"docker_host_network,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Facilities) Reset() {
@@ -694,6 +702,13 @@ func (x *Facilities) GetDocker() Facilities_Docker {
 func (x *Facilities) GetDesktop() bool {
 	if x != nil {
 		return x.Desktop
+	}
+	return false
+}
+
+func (x *Facilities) GetDockerHostNetwork() bool {
+	if x != nil {
+		return x.DockerHostNetwork
 	}
 	return false
 }
@@ -1748,19 +1763,21 @@ const file_pod_v1_pod_service_proto_rawDesc = "" +
 	"\x05notes\x18\x05 \x03(\tR\x05notes\x122\n" +
 	"\n" +
 	"facilities\x18\x06 \x01(\v2\x12.pod.v1.FacilitiesR\n" +
-	"facilities\"\x8d\x02\n" +
+	"facilities\"\xd5\x02\n" +
 	"\n" +
 	"Facilities\x12\x16\n" +
 	"\x06system\x18\x01 \x01(\tR\x06system\x12'\n" +
 	"\x0fpackage_manager\x18\x02 \x01(\tR\x0epackageManager\x12\x12\n" +
 	"\x04root\x18\x03 \x01(\bR\x04root\x121\n" +
 	"\x06docker\x18\x04 \x01(\x0e2\x19.pod.v1.Facilities.DockerR\x06docker\x12\x18\n" +
-	"\adesktop\x18\x05 \x01(\bR\adesktop\"]\n" +
+	"\adesktop\x18\x05 \x01(\bR\adesktop\x12.\n" +
+	"\x13docker_host_network\x18\x06 \x01(\bR\x11dockerHostNetwork\"u\n" +
 	"\x06Docker\x12\x16\n" +
 	"\x12DOCKER_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rDOCKER_ABSENT\x10\x01\x12\x14\n" +
 	"\x10DOCKER_INSTALLED\x10\x02\x12\x12\n" +
-	"\x0eDOCKER_REFUSED\x10\x03\"E\n" +
+	"\x0eDOCKER_REFUSED\x10\x03\x12\x16\n" +
+	"\x12DOCKER_INSTALLABLE\x10\x04\"E\n" +
 	"\n" +
 	"CheckedOut\x12\x1f\n" +
 	"\vbase_commit\x18\x01 \x01(\tR\n" +

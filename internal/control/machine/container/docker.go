@@ -41,10 +41,14 @@ var dockerFilterCapabilities = append(slices.Clone(capabilities), "CAP_SYS_ADMIN
 // driver overlay2 does not work on the machine's own overlay.
 const dockerDir = "/var/lib/docker"
 
-// allowGVisorDocker changes a gVisor bundle so that the machine can run dockerd
-// --iptables=false --ip6tables=false --bridge=none. dockerDir is in memory and
-// lost when the machine stops.
+// dockerNetworkEnv tells pod-daemon that containers can only use the machine's own
+// network.
+const dockerNetworkEnv = "ALOFT_DOCKER_NETWORK=host"
+
+// allowGVisorDocker changes a gVisor bundle so that the machine can run dockerd with
+// gvisorOptions. dockerDir is in memory and lost when the machine stops.
 func allowGVisorDocker(c *specs.Spec) {
+	c.Process.Env = append(c.Process.Env, dockerNetworkEnv)
 	setCapabilities(c, gvisorDockerCapabilities)
 	makeCgroupsWritable(c)
 	c.Mounts = append(c.Mounts, specs.Mount{Destination: dockerDir, Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=710"}})
@@ -149,41 +153,6 @@ func makeCgroupsWritable(c *specs.Spec) {
 	}
 }
 
-// dockerdPaths are where packages and people install dockerd.
-var dockerdPaths = []string{"/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd"}
-
-// hasDockerd reports whether the machine's disk contains dockerd.
-func (m *Machine) hasDockerd(rec record) bool {
-	for _, path := range dockerdPaths {
-		for _, b := range rec.Image.Binds {
-			if rest, ok := strings.CutPrefix(path, b.Target+"/"); ok && isFileIn(b.Source, rest) {
-				return true
-			}
-		}
-		view := ""
-		for _, name := range rec.Image.Views {
-			if strings.HasPrefix(path, "/"+name+"/") {
-				view = "/"
-			}
-		}
-		for _, dir := range append(rec.lower(), m.path("upper"), view) {
-			if dir != "" && isFileIn(dir, path) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isFileIn reports whether dir contains the regular file path.
-func isFileIn(dir, path string) bool {
-	f, err := openIn(dir, path, unix.O_PATH)
-	if err != nil {
-		return false
-	}
-	return f.Close() == nil
-}
-
 // openIn opens the regular file path in dir.
 func openIn(dir, path string, flags uint64) (*os.File, error) {
 	f, err := openAt(dir, path, flags)
@@ -233,8 +202,15 @@ const keepLimits = `
 ulimit() { command ulimit "$@" 2>/dev/null || :; }
 `
 
-// seedDockerDefaults adds keepLimits to the machine's own dockerDefaults.
-func (m *Machine) seedDockerDefaults(rec record) error {
+// gvisorOptions is added to dockerDefaults in machines of gVisor, in which dockerd can
+// neither filter packets nor create bridges.
+const gvisorOptions = `
+# Added by Aloft: gVisor has no packet filter and no bridges.
+DOCKER_OPTS="$DOCKER_OPTS --iptables=false --ip6tables=false --bridge=none"
+`
+
+// seedDockerDefaults adds lines to the machine's own dockerDefaults, unless it has them.
+func (m *Machine) seedDockerDefaults(rec record, lines string) error {
 	var old []byte
 	for _, dir := range append([]string{m.path("upper")}, rec.lower()...) {
 		f, err := openIn(dir, dockerDefaults, unix.O_RDONLY|unix.O_NONBLOCK)
@@ -247,7 +223,7 @@ func (m *Machine) seedDockerDefaults(rec record) error {
 		}
 		break
 	}
-	if strings.Contains(string(old), keepLimits) {
+	if strings.Contains(string(old), lines) {
 		return nil
 	}
 	root, err := os.OpenRoot(m.path("upper"))
@@ -258,7 +234,7 @@ func (m *Machine) seedDockerDefaults(rec record) error {
 	if err := root.MkdirAll(filepath.Dir(dockerDefaults), 0o755); err != nil {
 		return err
 	}
-	return root.WriteFile(dockerDefaults, append(old, keepLimits...), 0o644)
+	return root.WriteFile(dockerDefaults, append(old, lines...), 0o644)
 }
 
 // prepareDocker prepares what dockerd needs in addition to its bundle. owner is
@@ -268,7 +244,7 @@ func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) erro
 		return err
 	}
 	if !canRaiseLimits() {
-		if err := m.seedDockerDefaults(rec); err != nil {
+		if err := m.seedDockerDefaults(rec, keepLimits); err != nil {
 			return err
 		}
 	}

@@ -146,11 +146,16 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	}
 	if space.user != nil {
 		at.userns, at.rootfs = namespacePath(space.user), m.r.rootPoint()
-		if eng.docker && m.hasDockerd(rec) {
+		if eng.docker {
 			if err := m.prepareDocker(ctx, rec, space.first); err != nil {
 				return fmt.Errorf("docker: %w", err)
 			}
 			at.docker = true
+		}
+	}
+	if eng.docker && eng.gvisor {
+		if err := m.seedDockerDefaults(rec, gvisorOptions); err != nil {
+			return fmt.Errorf("docker: %w", err)
 		}
 	}
 	config, err := bundleConfig(rec.Spec, rec.Image, at, eng, hostFacts())
