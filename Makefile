@@ -117,6 +117,9 @@ forges: build .bin/gitea/built web/node_modules ## test pull requests and a firs
 	@TEST_NEEDS=all go test -tags forges -count=1 -v -run '^TestRealGitea$$' ./internal/control/forge/gitea
 	@$(SUDO) npm run --silent --prefix web journey
 
+vm: build ## run the demo in a virtual machine with Debian, systemd and cgroup v2 (RUN="aloft doctor" runs another command; VM_SUITE=trixie selects a release)
+	@$(SUDO) hack/vm.sh run '$(or $(RUN),aloft doctor && aloft demo)'
+
 bench: build web/node_modules ## measure each operation beside a yardstick and print a table
 	@hack/deps.sh bench
 	@$(SUDO) go run ./bench
@@ -174,4 +177,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help release comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges bench hooks deps deps-test
+.PHONY: help release comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges vm bench hooks deps deps-test

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh build|test|browser|engines|editor|bench|release…: lists the Debian packages that are missing for the
+# deps.sh build|test|browser|engines|editor|vm|bench|release…: lists the Debian packages that are missing for the
 # purpose, and installs them. Without apt it only lists them: the build fails with what
 # it needs.
 set -eu
@@ -24,6 +24,7 @@ for purpose in "$@"; do
 	engines) want="$want podman" ;;
 	release) want="$want curl" ;;
 	editor) want="$want g++ python3 ripgrep" ;;
+	vm) want="$want e2fsprogs mmdebstrap openssh-client python3 qemu-system-x86" ;;
 	esac
 done
 missing=
