@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/control/inbound":                         {"NOUNS", "internal/control/forge", "internal/control/store"},
 	"internal/control/webhook":                         {"NOUNS", "internal/control/safe", "internal/control/store"},
 	"internal/control/api/v0":                          {"NOUNS"},
+	"internal/control/team":                            {"NOUNS", "internal/control/review", "internal/control/store"},
 	"internal/control/api/rest":                        {"NOUNS", "internal/control/store", "internal/telemetry"},
 	"internal/control/api/modelchoice":                 {"NOUNS", "internal/control/api/rest", "internal/control/model", "internal/control/store"},
 	"internal/control/api/approvals":                   {"NOUNS", "internal/control/api/rest", "internal/control/store"},

@@ -42,6 +42,7 @@ import (
 	"aloft/internal/control/safe"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/signin"
+	"aloft/internal/control/team"
 	"aloft/internal/control/webhook"
 	"aloft/internal/policy"
 	"aloft/internal/redact"
@@ -55,7 +56,8 @@ type assembly struct {
 
 	options  Options
 	config   Config
-	secret   []byte            // of the server: tokens and links derive from it
+	secret   []byte // of the server: tokens and links derive from it
+	team     *team.Policy
 	secrets  map[string]string // values of the configuration that are redacted everywhere
 	vault    *safe.Safe
 	models   *models
@@ -101,6 +103,9 @@ func (a *assembly) openData(ctx context.Context) (err error) {
 	if a.store, err = openStore(ctx, a.config.Store, a.options.Data, a.logger); err != nil {
 		return err
 	}
+	a.team = &team.Policy{
+		Store: a.store, Limit: a.config.Limits.amount(), Retention: a.config.Machine.retention(), Sandboxed: a.config.Policy.SandboxAlso,
+	}
 	if err := a.firstKey(ctx); err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (a *assembly) openTelemetry(context.Context) (err error) {
 		return UsageError{fmt.Errorf("telemetry: %w", err)}
 	}
 	a.logger = slog.New(a.sent.Handler(a.logger.Handler()))
-	a.observer, err = observe.New(observe.Config{Journal: a.store, Agents: a.store, Telemetry: a.sent, Privacy: privacyOf(a.store), Logger: a.logger})
+	a.observer, err = observe.New(observe.Config{Journal: a.store, Agents: a.store, Telemetry: a.sent, Privacy: a.team.Private, Logger: a.logger})
 	return err
 }
 
@@ -182,7 +187,7 @@ func (a *assembly) openMachines(context.Context) (err error) {
 func (a *assembly) openBuilder(context.Context) error {
 	a.builder = a.newBuilder(a.options, a.config, a.network, a.secrets)
 	a.vault.Environment = a.builder.EnvironmentOf
-	a.builder.Variables, a.builder.MayReach = a.vault.ForBuild, mayReach(a.store)
+	a.builder.Variables, a.builder.MayReach = a.vault.ForBuild, a.team.MayReach
 	a.reviewer = newReviewer(a.config.Policy, a.store, a.gateway, a.models, a.models.fast(a.config.FastModel, a.store))
 	return nil
 }
@@ -208,8 +213,7 @@ func (a *assembly) openPulls(context.Context) error {
 	if err != nil {
 		return err
 	}
-	reviewers, err := reviewersOf(a.config.Git, a.store)
-	if err != nil {
+	if a.team.Reviewers, err = reviewersOf(a.config.Git); err != nil {
 		return err
 	}
 	asApp, err := appForges(a.config.Git)
@@ -219,7 +223,7 @@ func (a *assembly) openPulls(context.Context) error {
 	a.pulls = pull.New(pull.Config{
 		Forges: forges, App: asApp, Git: a.gateway, Journal: a.observer.Journal(), Secrets: a.configured,
 		Link:  func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
-		Shown: shownOutside(a.store), Privacy: privacyOf(a.store), Reviewers: reviewers, Logger: a.logger,
+		Shown: a.team.ShownOutside, Privacy: a.team.Private, Reviewers: a.team.ReviewersOf, Logger: a.logger,
 	})
 	return nil
 }
@@ -254,9 +258,9 @@ func (a *assembly) openScheduler(context.Context) error {
 		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store), MCP: a.agentMCP, Pulls: a.pulls, Web: web, Environments: a.builder,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
-		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: sandboxPolicyOf(c.Policy, a.reviewer), Hooks: hooksOf(a.store, a.store), Rules: agentRules(a.store),
-		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: allowedOf(a.store, c.Limits.amount()), Privacy: privacyOf(a.store), MayReach: mayReach(a.store),
-		Retention: retentionOf(a.store, c.Machine.retention()), TeamEgress: teamEgress(a.store),
+		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks, Rules: a.team.Rules,
+		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private, MayReach: a.team.MayReach,
+		Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,
 	})
 	return nil
 }
@@ -295,7 +299,7 @@ func (a *assembly) openPreviews(context.Context) (err error) {
 // openSignIn opens the desk at which people sign in, and the sender of webhooks.
 func (a *assembly) openSignIn(context.Context) (err error) {
 	a.webhooks = webhook.New(webhook.Config{
-		Store: a.store, Owner: a.store.ServerID(), Webhook: a.vault.Webhook, Shown: shownOutside(a.store), Post: a.outbound.Post, PublicURL: a.publicURL, Logger: a.logger,
+		Store: a.store, Owner: a.store.ServerID(), Webhook: a.vault.Webhook, Shown: a.team.ShownOutside, Post: a.outbound.Post, PublicURL: a.publicURL, Logger: a.logger,
 	})
 	a.desk, err = signin.New(signin.Config{
 		Store: a.store, PublicURL: func() string { return localhostName(a.publicURL()) }, Provider: a.config.SignIn.OIDC.provider(), Logger: a.logger,

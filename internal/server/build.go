@@ -64,28 +64,28 @@ func duration(s string) time.Duration {
 
 // newBuilder returns the builder of environments. If machines' disks cannot be saved,
 // it builds nothing.
-func (s *Server) newBuilder(o Options, c Config, network policy.Network, secrets map[string]string) *build.Builder {
+func (a *assembly) newBuilder(o Options, c Config, network policy.Network, secrets map[string]string) *build.Builder {
 	config := build.Config{
-		Files: s.gateway, Gateway: s.gateway, Builds: s.store, Saved: s.store, Journal: s.store, Snapshots: s.store, Leases: s.store, Owner: s.store.ServerID(), Runtime: s.runtime,
-		Dir: filepath.Join(o.Data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, TeamEgress: teamEgress(s.store), Secrets: secrets,
+		Files: a.gateway, Gateway: a.gateway, Builds: a.store, Saved: a.store, Journal: a.store, Snapshots: a.store, Leases: a.store, Owner: a.store.ServerID(), Runtime: a.runtime,
+		Dir: filepath.Join(o.Data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, TeamEgress: a.team.Egress, Secrets: secrets,
 		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
-		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: s.logger,
+		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: a.logger,
 		WatchEvery: duration(c.Environments.WatchEvery), RebuildEvery: duration(c.Environments.RebuildEvery),
 		KeepBuilds: c.Environments.KeepBuilds, KeepFor: duration(c.Environments.KeepFor), SnapshotFor: duration(c.Environments.SnapshotFor),
 		FailedBuildsFor: duration(c.Environments.FailedBuildsFor), FailedBuildsBytes: c.Environments.FailedBuildsBytes,
 	}
-	if r, ok := s.runtime.(*container.Runtime); ok {
+	if r, ok := a.runtime.(*container.Runtime); ok {
 		config.Layers = r.Layers()
 		config.HaveImage = func(ctx context.Context, name string) error {
 			_, err := r.Images().Prepare(ctx, name, nil)
 			return err
 		}
-		config.Room = func() error { return s.disk.Room() }
+		config.Room = func() error { return a.disk.Room() }
 		r.Images().SetRoom(config.Room)
-		s.dockerfiles = &dockerfiles{options: o, config: c, network: network, images: r.Images()}
-		config.Dockerfiles = s.dockerfiles
+		a.dockerfiles = &dockerfiles{options: o, config: c, network: network, images: r.Images()}
+		config.Dockerfiles = a.dockerfiles
 		if err := dockerfile.Sweep(buildWorkDir(o.Data)); err != nil {
-			s.logger.Error("cannot remove leftovers of Dockerfile builds", "error", err)
+			a.logger.Error("cannot remove leftovers of Dockerfile builds", "error", err)
 		}
 	}
 	return build.New(config)

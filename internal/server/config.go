@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,13 +14,11 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/jackc/pgx/v5"
 
-	"aloft/internal/agent"
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
-	"aloft/internal/control/store"
 	"aloft/internal/policy"
 )
 
@@ -168,15 +165,6 @@ type machineConfig struct {
 // retention returns how long an unused machine is kept; 0 is forever.
 func (c machineConfig) retention() time.Duration {
 	return time.Duration(c.RetentionDays * 24 * float64(time.Hour))
-}
-
-// retentionOf returns a function that reports how long an agent's unused machine is
-// kept, which is the team's setting but at most most.
-func retentionOf(rules store.Rules, most time.Duration) func(context.Context, agent.Agent) (time.Duration, error) {
-	return func(ctx context.Context, a agent.Agent) (time.Duration, error) {
-		h, err := store.Settings(ctx, rules)
-		return h.At(a.CreatedAt).KeepMachines(most), err
-	}
 }
 
 // egressConfig configures what machines may connect to.

@@ -6,7 +6,6 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/follow"
 	"aloft/internal/control/inbound"
-	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
 
@@ -18,12 +17,9 @@ func (a *assembly) openEvents(context.Context) error {
 	}
 	a.follow = follow.New(follow.Config{
 		Store: a.store, Journal: a.observer.Journal(), Owner: a.store.ServerID(), Forges: a.pulls.Forges, Branch: a.commitOf,
-		May: a.mayFollow, Wake: a.schedule.Wake, Secrets: a.configured, Shown: shownOutside(a.store),
-		Autofix: func(ctx context.Context) (bool, error) {
-			h, err := store.Settings(ctx, a.store)
-			return !h.Now().NoAutofix, err
-		},
-		Gather: duration(a.config.PullRequests.Gather), Poll: duration(a.config.PullRequests.Poll), Logger: a.logger,
+		May: a.mayFollow, Wake: a.schedule.Wake, Secrets: a.configured, Shown: a.team.ShownOutside,
+		Autofix: a.team.FixesChecks,
+		Gather:  duration(a.config.PullRequests.Gather), Poll: duration(a.config.PullRequests.Poll), Logger: a.logger,
 	})
 	if a.config.Mentions.on() {
 		a.openMentions()
@@ -55,7 +51,7 @@ func (a *assembly) mayFollow(ctx context.Context, of agent.Agent) error {
 		return fault.Denied("the user of the agent is disabled")
 	}
 	for _, r := range of.Repos {
-		if err := mayReach(a.store)(ctx, of.UserID, r.URL); err != nil {
+		if err := a.team.MayReach(ctx, of.UserID, r.URL); err != nil {
 			return err
 		}
 	}

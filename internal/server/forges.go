@@ -10,13 +10,11 @@ import (
 	"net/url"
 	"strings"
 
-	"aloft/internal/agent"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/forge/gitea"
 	"aloft/internal/control/forge/github"
 	"aloft/internal/control/forge/gitlab"
 	"aloft/internal/control/gateway"
-	"aloft/internal/control/store"
 )
 
 // forgeHost is a host that pull requests can be opened on.
@@ -251,28 +249,18 @@ func gitCredentials(c gitConfig) ([]gateway.Credential, error) {
 	return out, nil
 }
 
-// reviewersOf returns a function that names the reviewers of an agent's pull requests:
-// the agent's creator, if the configuration maps them to a login at the host.
-func reviewersOf(c gitConfig, members store.Members) (func(ctx context.Context, a agent.Agent, host string) ([]string, error), error) {
+// reviewersOf returns the reviewers that a configuration names, by host and by the
+// e-mail address of the member whose pull requests they review.
+func reviewersOf(c gitConfig) (map[string]map[string]string, error) {
 	hosts, err := forgeHosts(c)
 	if err != nil {
 		return nil, UsageError{err}
 	}
-	return func(ctx context.Context, a agent.Agent, host string) ([]string, error) {
-		if len(hosts[host].Reviewers) == 0 {
-			return nil, nil
-		}
-		users, err := members.Users(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, u := range users {
-			if login := hosts[host].Reviewers[strings.ToLower(u.Email)]; u.ID == a.UserID && login != "" {
-				return []string{login}, nil
-			}
-		}
-		return nil, nil
-	}, nil
+	all := map[string]map[string]string{}
+	for host, of := range hosts {
+		all[host] = of.Reviewers
+	}
+	return all, nil
 }
 
 // newForges returns the forges of a configuration, which use git's tokens.

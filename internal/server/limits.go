@@ -1,15 +1,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
-	"aloft/internal/agent"
 	"aloft/internal/allowance"
-	"aloft/internal/control/store"
 )
 
 // limitsConfig limits API requests.
@@ -81,13 +78,4 @@ func (c runLimits) repeats() int {
 func (c runLimits) amount() allowance.Amount {
 	d, _ := time.ParseDuration(c.Time)
 	return allowance.Amount{Turns: c.Turns, Tokens: c.Tokens, Cost: int64(math.Round(c.Cost * allowance.Dollar)), Seconds: int64(d / time.Second)}
-}
-
-// allowedOf returns a function that reports the limits of an agent's runs: the stricter
-// of the server's and those that the team had set when the agent was created.
-func allowedOf(rules store.Rules, server allowance.Amount) func(context.Context, agent.Agent) (allowance.Amount, error) {
-	return func(ctx context.Context, a agent.Agent) (allowance.Amount, error) {
-		h, err := store.Settings(ctx, rules)
-		return allowance.Strictest(server, h.At(a.CreatedAt).Limit), err
-	}
 }

@@ -83,7 +83,7 @@ func (a *assembly) openMentions() {
 	a.mentions = mention.New(mention.Config{
 		Repos: repos, Poll: duration(a.config.PullRequests.Poll),
 		Store: a.store, Agents: starter{a}, Owner: a.store.ServerID(), Forges: a.pulls.Forges, Handle: a.config.Mentions.Handle, Next: a.follow,
-		Account: a.accountOf, ID: agents.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: shownOutside(a.store),
+		Account: a.accountOf, ID: agents.ReservedID, RepoURL: a.repoURL, Secrets: a.configured, Shown: a.team.ShownOutside,
 		Page:   func(id string) string { return strings.TrimSuffix(localhostName(a.publicURL()), "/") + "/agents/" + id },
 		Models: func() []string { return a.api.Models.IDs() },
 		Mark: func(words ...string) string {

@@ -78,23 +78,19 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 	})
 }
 
-// sandboxPolicyOf returns a function that reports the sandbox policy of commands that are not
-// tool calls. A project's file cannot turn the sandbox off. If a policy file cannot be
-// read, the strictest policy applies.
-func sandboxPolicyOf(c policyConfig, r *review.Reviewer) func(context.Context, agent.Agent, string) (*sandbox.Policy, error) {
-	return func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
-		if what == schedule.SandboxGit {
-			return r.GitSandbox(ctx, a)
-		}
-		if !slices.Contains(c.SandboxAlso, what) {
-			return nil, nil //nolint:nilnil // not sandboxed
-		}
-		p, err := r.SandboxPolicy(ctx, a)
-		if review.Unreadable(err) || err == nil && p.Type == sandbox.InsecureNone {
-			p, err = sandbox.Strictest(), nil
-		}
-		return &p, err
+// sandboxPolicy returns the sandbox policy for what is not a tool call; nil means not
+// sandboxed.
+func (a *assembly) sandboxPolicy(ctx context.Context, of agent.Agent, what string) (*sandbox.Policy, error) {
+	if what == schedule.SandboxGit {
+		return a.reviewer.GitSandbox(ctx, of)
 	}
+	return a.team.Sandbox(ctx, a.reviewer, of, what)
+}
+
+// hooks returns the hooks.json of the team and of the agent's owner.
+func (a *assembly) hooks(ctx context.Context, of agent.Agent) (schedule.Hooks, error) {
+	h, err := a.team.Hooks(ctx, of)
+	return schedule.Hooks(h), err
 }
 
 // projectFiles returns a function that reads a file of an agent's repository at a
@@ -117,16 +113,6 @@ func projectFiles(g *gateway.Gateway) func(ctx context.Context, a agent.Agent, c
 	}
 }
 
-// teamEgress returns a function that reports the team's egress settings as they were at
-// a given time.
-func teamEgress(rules store.Rules) func(context.Context, time.Time) (agent.Egress, error) {
-	return func(ctx context.Context, at time.Time) (agent.Egress, error) {
-		h, err := store.Settings(ctx, rules)
-		then := h.At(at)
-		return agent.Egress{Mode: then.NetworkMode, Allow: strings.Fields(then.NetworkAllow)}, err
-	}
-}
-
 // foreignReach returns a function that makes the client for MCP servers that a
 // repository names. It can connect only to what both the server's own rules and the
 // agent's machine allow.
@@ -146,29 +132,6 @@ func originFiles(g *gateway.Gateway) func(context.Context, agent.Agent, string) 
 	read := projectFiles(g)
 	return func(ctx context.Context, a agent.Agent, path string) ([]byte, error) {
 		return read(ctx, a, a.Origin, path)
-	}
-}
-
-// hooksOf returns a function that reads the hooks.json of the team and of the agent's
-// owner.
-func hooksOf(rules store.Rules, accounts store.Accounts) func(context.Context, agent.Agent) (schedule.Hooks, error) {
-	return func(ctx context.Context, a agent.Agent) (schedule.Hooks, error) {
-		var h schedule.Hooks
-		for owner, to := range map[string]*[]byte{store.TeamRules: &h.Team, store.RulesOf(a.UserID): &h.User} {
-			text, err := rules.Rule(ctx, owner, "hooks.json")
-			if err != nil {
-				return h, err
-			}
-			if text != "" {
-				*to = []byte(text)
-			}
-		}
-		u, err := accounts.User(ctx, a.UserID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return h, err
-		}
-		h.Email = u.Email
-		return h, nil
 	}
 }
 

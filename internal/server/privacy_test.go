@@ -18,23 +18,33 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/api"
+	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
+	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/environments"
+	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/forge"
 	forgefake "aloft/internal/control/forge/fake"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/identity"
 	"aloft/internal/control/loop"
+	controlmcp "aloft/internal/control/mcp"
 	"aloft/internal/control/model"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/pull"
+	"aloft/internal/control/review"
 	"aloft/internal/control/safe"
+	"aloft/internal/control/signin"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
+	"aloft/internal/control/team"
 	"aloft/internal/control/webhook"
 	"aloft/internal/conversation"
+	"aloft/internal/environment"
 	"aloft/internal/mcp"
 	"aloft/internal/policy"
 	"aloft/internal/rule"
@@ -99,7 +109,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	e.sent, err = telemetry.Open(telemetry.Config{Endpoint: e.receiver.URL, Insecure: true, Service: "aloft", Soon: true})
 	must(err)
 	e.logger = slog.New(e.sent.Handler(slog.DiscardHandler))
-	e.observer, err = observe.New(observe.Config{Journal: e.store, Agents: e.store, Telemetry: e.sent, Privacy: privacyOf(e.store), Logger: e.logger})
+	e.observer, err = observe.New(observe.Config{Journal: e.store, Agents: e.store, Telemetry: e.sent, Privacy: (&team.Policy{Store: e.store}).Private, Logger: e.logger})
 	must(err)
 	t.Cleanup(func() { // before the store: its metrics count open runs every few seconds
 		_ = errors.Join(e.observer.Close(context.WithoutCancel(ctx)), e.sent.Shutdown(context.WithoutCancel(ctx)))
@@ -113,17 +123,36 @@ func newEmitter(t *testing.T, private bool) *emitter {
 	e.desk = pull.New(pull.Config{
 		Forges: forge.Set{"git.test": e.forge}, Git: e, Journal: e.observer.Journal(), Secrets: func(string) map[string]string { return nil },
 		Link:  func(id string) string { return "https://aloft.test/agents/" + id },
-		Shown: shownOutside(e.store), Privacy: privacyOf(e.store), Logger: e.logger,
+		Shown: (&team.Policy{Store: e.store}).ShownOutside, Privacy: (&team.Policy{Store: e.store}).Private, Logger: e.logger,
 	})
 	reach, err := outbound.New(policy.Network{Open: []string{"127.0.0.1"}})
 	must(err)
+	servers, err := controlmcp.New(controlmcp.Config{
+		Vault: e.safe, Reach: reach, PublicURL: func() string { return "http://localhost" },
+		Foreign: func(agent.Egress) (*outbound.Client, error) { return reach, nil },
+	})
+	must(err)
+	signIn, err := signin.New(signin.Config{Store: e.store, PublicURL: func() string { return "http://localhost" }})
+	must(err)
+	issuer, err := identity.Open(filepath.Join(dir, "identity.pem"), func() string { return "http://localhost" })
+	must(err)
 	handler, err := api.New(api.Config{
 		Shared: rest.Shared{
-			Journal: e.observer.Journal(), Agents: e.store, Accounts: e.store, Rules: e.store, Secrets: e.safe, Work: idle{},
-			PublicURL: func() string { return "http://localhost" }, Logger: e.logger,
+			Journal: e.observer.Journal(), Agents: e.store, Accounts: e.store, Rules: e.store, Saved: e.store, AuditLog: e.store,
+			Secrets: e.safe, Work: idle{}, PublicURL: func() string { return "http://localhost" }, Logger: e.logger,
 		},
-		Models: modelchoice.Config{Models: []model.Info{{ID: "house"}}, DefaultModel: "house"}, Pulls: pulls.Config{Pulls: e.desk},
-		Agents: agents.Config{Outbound: reach, Deliveries: e.store}, Replies: e.store, Tracer: e.sent.Tracer(),
+		Models:       modelchoice.Config{Models: []model.Info{{ID: "house"}}, DefaultModel: "house"},
+		Approvals:    approvals.Config{Review: review.New(review.Config{Rules: e.store})},
+		Pulls:        pulls.Config{Pulls: e.desk},
+		MCPServers:   mcpservers.Config{MCP: servers, AgentMCP: controlmcp.NewAgents(controlmcp.AgentsConfig{Servers: servers})},
+		Environments: environments.Config{Builds: e.store, Snapshots: e.store},
+		Accounts:     accounts.Config{SignIn: signIn, Usage: e.store, CheckHooks: checkHooks},
+		Agents: agents.Config{
+			Outbound: reach, Deliveries: e.store,
+			ProjectFile: func(context.Context, agent.Agent, string) ([]byte, error) { return nil, nil },
+			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return nil, nil },
+		},
+		Replies: e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
 	})
 	must(err)
 	e.http = httptest.NewServer(handler)
@@ -199,7 +228,7 @@ func (e *emitter) work(agentID string) {
 		{Stop: model.StopEnd, Message: conversation.Text(conversation.Assistant, said)},
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
-		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: privacyOf(e.store), Pulls: e.desk, Logger: e.logger.With("agent", agentID),
+		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: (&team.Policy{Store: e.store}).Private, Pulls: e.desk, Logger: e.logger.With("agent", agentID),
 		Machine: func(ctx context.Context, s *agent.State, record loop.Record) (loop.Machine, error) {
 			e.mu.Lock()
 			e.branch = s.Branch
@@ -217,7 +246,7 @@ func (e *emitter) work(agentID string) {
 	want := len(e.posted) + 2
 	e.mu.Unlock()
 	sender := webhook.New(webhook.Config{
-		Store: e.store, Owner: "test", Webhook: e.safe.Webhook, Shown: shownOutside(e.store), PublicURL: func() string { return "https://aloft.test" }, Every: time.Millisecond,
+		Store: e.store, Owner: "test", Webhook: e.safe.Webhook, Shown: (&team.Policy{Store: e.store}).ShownOutside, PublicURL: func() string { return "https://aloft.test" }, Every: time.Millisecond,
 		Post: func(_ context.Context, _ string, header http.Header, body io.Reader) (int, error) {
 			data, err := io.ReadAll(body)
 			e.mu.Lock()

@@ -10,10 +10,8 @@ import (
 	"strings"
 
 	"aloft/internal/account"
-	"aloft/internal/agent"
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/signin"
-	"aloft/internal/control/store"
 )
 
 // signInConfig configures sign-in methods besides passwords, passkeys and links.
@@ -133,34 +131,4 @@ func (o Options) SignInText(link string, journal bool) string {
 		return fmt.Sprintf("The sign-in link cannot be written to %s: %v\n", file, err)
 	}
 	return "The link to sign in by is in " + file + "\n" + rules
-}
-
-// shownOutside returns a function that reports whether an agent's summaries may be sent
-// outside the server. That depends on the team's display setting when the agent was
-// created and on privacy mode when the run began.
-func shownOutside(rules store.Rules) func(context.Context, agent.Agent, agent.Run) (bool, error) {
-	return func(ctx context.Context, a agent.Agent, r agent.Run) (bool, error) {
-		private, err := store.PrivacyOf(ctx, rules, r)
-		if private || err != nil {
-			return false, err
-		}
-		h, err := store.Settings(ctx, rules)
-		return h.At(a.CreatedAt).ShownOutside(), err
-	}
-}
-
-// privacyOf returns a function that reports whether a run is in privacy mode.
-func privacyOf(rules store.Rules) func(context.Context, agent.Run) (bool, error) {
-	return func(ctx context.Context, r agent.Run) (bool, error) { return store.PrivacyOf(ctx, rules, r) }
-}
-
-// mayReach returns a function whose error says that a user may not run agents on a
-// repository.
-func mayReach(of interface {
-	store.Rules
-	store.Accounts
-}) func(context.Context, int64, string) error {
-	return func(ctx context.Context, userID int64, repoURL string) error {
-		return store.MayReach(ctx, of, of, userID, repoURL)
-	}
 }

@@ -33,7 +33,9 @@ func SetAccess(ctx context.Context, rules Rules, a account.Access) error {
 
 // MayReach returns a fault with the code repository_access unless the user may
 // run agents on the repository. User 0 stands for the team, which may use all.
-func MayReach(ctx context.Context, rules Rules, accounts Accounts, userID int64, repoURL string) error {
+func MayReach(ctx context.Context, rules Rules, accounts interface {
+	User(ctx context.Context, id int64) (account.User, error)
+}, userID int64, repoURL string) error {
 	a, err := Access(ctx, rules)
 	if err != nil || !a.Limited || userID == 0 {
 		return err
