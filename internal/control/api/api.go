@@ -18,9 +18,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"time"
 
 	"aloft/internal/control/api/accounts"
@@ -60,7 +62,7 @@ type Config struct {
 	Identity  Identity
 	Tracer    trace.Tracer                          `needed:"no"` // creates a span for each request that starts a run; nil creates none
 	Ready     func() error                          `needed:"no"` // returns nil once requests can be served; nil means always
-	Metrics   func(context.Context) ([]byte, error) // in Prometheus's text format
+	Metrics   func(context.Context) ([]byte, error) `needed:"no"` // in Prometheus's text format; nil turns metrics off
 	PerMinute int                                   // requests for each key; 0 means no limit
 	Version   string                                // of the server
 }
@@ -140,6 +142,9 @@ func newServer(c Config) (*server, error) {
 		c.Accounts.Environments = s.environments
 	}
 	s.accounts = accounts.New(shared, c.Accounts, s.models)
+	if err := missing(reflect.ValueOf(c), "Config"); err != nil {
+		return nil, err
+	}
 	var err error
 	if s.compress, err = newCompressor(); err != nil {
 		return nil, err
@@ -148,4 +153,24 @@ func newServer(c Config) (*server, error) {
 		return nil, fmt.Errorf("api: describe: %w", err)
 	}
 	return s, nil
+}
+
+// missing returns an error that names a part of the configuration that is nil,
+// unless its field has the tag needed:"no".
+func missing(c reflect.Value, name string) error {
+	switch c.Kind() {
+	case reflect.Interface, reflect.Pointer, reflect.Func:
+		if c.IsNil() {
+			return errors.New("api: " + name + " is required")
+		}
+	case reflect.Struct:
+		for f, v := range c.Fields() {
+			if f.IsExported() && f.Tag.Get("needed") != "no" {
+				if err := missing(v, name+"."+f.Name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

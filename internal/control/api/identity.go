@@ -4,17 +4,12 @@ import (
 	"net/http"
 
 	"aloft/internal/account"
-	"aloft/internal/control/api/rest"
 	"aloft/internal/control/identity"
-	"aloft/internal/fault"
 )
 
 // identityDocument serves a document for verifying machines' tokens. It may be
 // cached for a while: keys are published long before they sign.
 func (s *server) identityDocument(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if s.config.Identity == nil {
-		return fault.NotImplemented("identity tokens are not enabled on this server").Named(rest.CodeOff)
-	}
 	document := s.config.Identity.Discovery
 	if r.URL.Path == identity.KeysPath {
 		document = s.config.Identity.Keys

@@ -105,9 +105,6 @@ func (s *server) listInboundEvents(w http.ResponseWriter, r *http.Request, _ acc
 		return err
 	}
 	out := listInboundEventsResponseJSON{Items: []inboundEventJSON{}}
-	if s.config.Inbox == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	all, err := s.config.Inbox.Inbound(r.Context(), state, p)
 	if err != nil {
 		return err
@@ -130,9 +127,6 @@ func (s *server) listInboundEvents(w http.ResponseWriter, r *http.Request, _ acc
 func (s *server) replayInboundEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	id := r.PathValue("eventId")
 	missing := fault.NotFound("there is no event %s", rest.Quoted(id)).Hint("list them with GET /v1/events")
-	if s.config.Inbox == nil {
-		return missing
-	}
 	switch err := s.config.Inbox.ReplayInbound(r.Context(), id); {
 	case errors.Is(err, store.ErrNotFound):
 		return missing

@@ -12,7 +12,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
-	"aloft/internal/control/api/v0"
+	v0 "aloft/internal/control/api/v0"
 
 	"github.com/danielgtaylor/huma/v2"
 )

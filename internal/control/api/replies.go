@@ -40,7 +40,7 @@ func keeps(rt rest.Route) bool {
 // If the server dies between a request's effect and its reply, a repeat is
 // handled as new.
 func (s *server) once(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
-	if !keeps(rt) || s.config.Replies == nil {
+	if !keeps(rt) {
 		return false, rt.Handle(w, r, who)
 	}
 	key, err := rest.IdempotencyKey(r)

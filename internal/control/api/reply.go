@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"aloft/internal/control/api/rest"
-	"aloft/internal/control/api/v0"
+	v0 "aloft/internal/control/api/v0"
 	"aloft/internal/fault"
 )
 

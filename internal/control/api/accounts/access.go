@@ -74,9 +74,6 @@ func (s *API) getAccess(w http.ResponseWriter, r *http.Request, who account.APIK
 }
 
 func (s *API) updateAccess(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if s.Rules == nil {
-		return fault.NotImplemented("settings are not enabled on this server")
-	}
 	var in updateAccessRequestJSON
 	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	SignIn       *signin.Desk
 	Usage        store.Usage
-	Environments Environments
+	Environments Environments // nil means those of the API itself
 	// MachineRetention is the longest time for which the server keeps an idle
 	// machine; 0 means for ever.
 	MachineRetention time.Duration

@@ -36,9 +36,6 @@ type putRuleRequestJSON struct {
 // ruleOf returns the owner and the name of the rule file that a request is
 // about.
 func (s *API) ruleOf(r *http.Request, who account.APIKey) (owner, name string, err error) {
-	if s.Rules == nil {
-		return "", "", fault.NotImplemented("rules are not enabled on this server").Named(rest.CodeOff)
-	}
 	switch r.PathValue("owner") {
 	case "me":
 		owner = store.RulesOf(who.UserID)
@@ -110,9 +107,7 @@ func (s *API) checkRule(name, text string) (keep string, warnings []string, err 
 			}
 		}
 	case "hooks.json":
-		if s.CheckHooks != nil {
-			err = s.CheckHooks([]byte(text))
-		}
+		err = s.CheckHooks([]byte(text))
 	case rule.File:
 		var r rule.Rule
 		var ok bool

@@ -80,9 +80,6 @@ func environmentSecrets(s *API, r *http.Request, who account.APIKey) (secret.Own
 }
 
 func (s *API) environmentOwner(ctx context.Context, who account.APIKey, id string, change bool) (secret.Owner, error) {
-	if s.Environments == nil {
-		return secret.Owner{}, fault.NotFound("no environment %s", rest.Quoted(id)).Named(rest.CodeNoEnvironment)
-	}
 	return secret.Owner{Kind: secret.OfEnvironment, ID: id}, s.Environments.MayUse(ctx, who, id, change)
 }
 
@@ -121,7 +118,7 @@ func (s *API) putSecret(of ownerOf) rest.Handler {
 // inScope rejects a secret that is limited to repositories which its
 // environment does not have: no machine would ever get it.
 func (s *API) inScope(ctx context.Context, put secret.Secret) error {
-	if put.Owner.Kind != secret.OfEnvironment || len(put.Repos) == 0 || s.Saved == nil {
+	if put.Owner.Kind != secret.OfEnvironment || len(put.Repos) == 0 {
 		return nil
 	}
 	e, err := s.Saved.Environment(ctx, put.Owner.ID)
@@ -155,24 +152,10 @@ func (s *API) deleteSecret(of ownerOf) rest.Handler {
 }
 
 func (s *API) secretOwner(of ownerOf, r *http.Request, who account.APIKey) (secret.Owner, error) {
-	owner, err := of(s, r, who)
-	if err == nil {
-		err = s.keepsSecrets()
-	}
-	return owner, err
-}
-
-func (s *API) keepsSecrets() error {
-	if s.Secrets == nil {
-		return fault.NotImplemented("secrets are not enabled on this server").Named(rest.CodeOff)
-	}
-	return nil
+	return of(s, r, who)
 }
 
 func (s *API) listSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if err := s.keepsSecrets(); err != nil {
-		return err
-	}
 	q := r.URL.Query()
 	p, limit, err := rest.Page(q, rest.SecretList)
 	if err != nil {
@@ -217,9 +200,6 @@ func secretOf(s secret.Secret) secretJSON {
 // rotateSecrets continues after its client has disconnected. A partial rotation
 // leaves every secret readable, but the old keys are still needed.
 func (s *API) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if err := s.keepsSecrets(); err != nil {
-		return err
-	}
 	n, err := s.Secrets.Rotate(context.WithoutCancel(r.Context()))
 	if err != nil {
 		return err
@@ -229,9 +209,6 @@ func (s *API) rotateSecrets(w http.ResponseWriter, r *http.Request, who account.
 }
 
 func (s *API) getExternalID(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if err := s.keepsSecrets(); err != nil {
-		return err
-	}
 	id, err := s.Secrets.ExternalID(r.Context())
 	if err != nil {
 		return err

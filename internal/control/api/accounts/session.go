@@ -65,17 +65,7 @@ func (s *API) sessionRoutes() []rest.Route {
 // bytes.
 const maxSignIn = 64 << 10
 
-func (s *API) desk() (*signin.Desk, error) {
-	if s.SignIn == nil {
-		return nil, fault.NotImplemented("sign-in is not enabled on this server").Named(rest.CodeOff).Hint("use an API key")
-	}
-	return s.SignIn, nil
-}
-
 func (s *API) getSession(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if _, err := s.desk(); err != nil {
-		return err
-	}
 	who, err := s.Identify(r)
 	if err != nil && !fault.Is(err, fault.KindUnauthenticated) {
 		return err
@@ -108,10 +98,7 @@ func (s *API) writeSession(w http.ResponseWriter, r *http.Request, status int, w
 }
 
 func (s *API) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	d, err := s.desk()
-	if err != nil {
-		return err
-	}
+	d := s.SignIn
 	if err := rest.SameSite(r, s.PublicURL()); err != nil && rest.FromBrowser(r) {
 		return err // a foreign page must not sign its visitors in as somebody else
 	}
@@ -121,6 +108,7 @@ func (s *API) signIn(w http.ResponseWriter, r *http.Request, _ account.APIKey) e
 		return err
 	}
 	var session signin.Session
+	var err error
 	switch ctx, from, browser := r.Context(), s.AddressOf(r), r.UserAgent(); {
 	case in.Passkey != nil:
 		session, err = d.WithPasskey(ctx, in.Passkey.Ceremony, in.Passkey.Response, from, browser)
@@ -151,10 +139,7 @@ func (s *API) auditSignIn(r *http.Request, session signin.Session, email string,
 }
 
 func (s *API) signOut(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	d, err := s.desk()
-	if err != nil {
-		return err
-	}
+	d := s.SignIn
 	if who.Kind != account.Session {
 		return fault.Invalid("this is an API key, not a session").Hint("to revoke it, delete the key")
 	}
@@ -167,10 +152,7 @@ func (s *API) signOut(w http.ResponseWriter, r *http.Request, who account.APIKey
 }
 
 func (s *API) beginPasskeySignIn(w http.ResponseWriter, _ *http.Request, _ account.APIKey) error {
-	d, err := s.desk()
-	if err != nil {
-		return err
-	}
+	d := s.SignIn
 	options, name, err := d.BeginSignIn()
 	if err != nil {
 		return err
@@ -183,10 +165,7 @@ func (s *API) beginPasskeySignIn(w http.ResponseWriter, _ *http.Request, _ accou
 const visitCookie = "aloft_visit"
 
 func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	d, err := s.desk()
-	if err != nil {
-		return err
-	}
+	d := s.SignIn
 	address, state, err := d.BeginVisit(r.Context())
 	if err != nil {
 		return err
@@ -202,10 +181,7 @@ func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.AP
 // person's browser. An error is passed as its code only, so that nobody can
 // craft a link that shows their own text.
 func (s *API) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	d, err := s.desk()
-	if err != nil {
-		return err
-	}
+	d := s.SignIn
 	kept := ""
 	if c, err := r.Cookie(visitCookie); err == nil {
 		kept = c.Value

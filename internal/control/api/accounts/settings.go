@@ -90,9 +90,6 @@ func (s *API) getSettings(w http.ResponseWriter, r *http.Request, _ account.APIK
 }
 
 func (s *API) updateSettings(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if s.Rules == nil {
-		return fault.NotImplemented("settings are not enabled on this server").Named(rest.CodeOff)
-	}
 	var in updateSettingsRequestJSON
 	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err

@@ -53,9 +53,6 @@ func (s *API) getUsageReport(w http.ResponseWriter, r *http.Request, who account
 		return fault.Invalid("from must not be after to, and they must be at most %d days apart", maxReport)
 	}
 	out := usageReportJSON{From: from.Format(time.DateOnly), To: to.Format(time.DateOnly), Items: []usageRowJSON{}}
-	if s.Usage == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	of := who.UserID
 	if who.Role.Covers(account.Admin) {
 		of = 0

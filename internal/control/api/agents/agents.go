@@ -146,13 +146,11 @@ func (s *API) getAgent(w http.ResponseWriter, r *http.Request, who account.APIKe
 		return err
 	}
 	out.DeletedAt = DeletedAt(settings.At(a.CreatedAt), a)
-	if s.approvals.Review != nil {
-		mode, err := s.approvals.Review.ModeOf(r.Context(), a)
-		if err != nil {
-			return err
-		}
-		out.RunMode = string(mode)
+	mode, err := s.approvals.Review.ModeOf(r.Context(), a)
+	if err != nil {
+		return err
 	}
+	out.RunMode = string(mode)
 	out.CursorIgnore, out.Ports = s.hidden(r.Context(), a), s.ports(r.Context(), a)
 	return rest.WriteJSON(w, http.StatusOK, out)
 }
@@ -163,9 +161,6 @@ const fileWithin = 2 * time.Second
 // hidden returns the patterns of the project's .cursorignore. If the file
 // cannot be read, the agent is shown without them.
 func (s *API) hidden(ctx context.Context, a agent.Agent) []string {
-	if s.ProjectFile == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, fileWithin)
 	defer cancel()
 	text, err := s.ProjectFile(ctx, a, ".cursorignore")
@@ -185,9 +180,6 @@ func (s *API) hidden(ctx context.Context, a agent.Agent) []string {
 // ports returns the ports that the agent's environment names. If the
 // environment cannot be read, the agent is shown without them.
 func (s *API) ports(ctx context.Context, a agent.Agent) (out []portJSON) {
-	if s.Ports == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, fileWithin)
 	defer cancel()
 	named, err := s.Ports(ctx, a)

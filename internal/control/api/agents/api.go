@@ -18,9 +18,9 @@ import (
 
 // Config is what only this part of the API needs.
 type Config struct {
-	Artifacts    Artifacts
-	Forks        Forks
-	Repositories Repositories
+	Artifacts    Artifacts    `needed:"no"` // nil turns artifacts off
+	Forks        Forks        `needed:"no"` // nil if forks do not copy disks
+	Repositories Repositories `needed:"no"` // nil if no credential can list repositories
 	Outbound     Outbound
 	Deliveries   store.Deliveries // of webhooks
 	// ProjectFile returns a file of an agent's repository at the commit that

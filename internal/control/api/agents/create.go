@@ -317,9 +317,6 @@ func (s *API) sealEnvVars(ctx context.Context, agentID string, vars map[string]s
 	if err := secret.CheckEnvVars(vars); err != nil {
 		return nil, err
 	}
-	if s.Secrets == nil {
-		return nil, rest.NotImplemented("envVars", "environment variables")
-	}
 	return s.Secrets.SealEnvVars(ctx, agentID, vars)
 }
 

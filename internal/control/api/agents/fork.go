@@ -159,14 +159,12 @@ func (s *API) forkedBy(ctx context.Context, who account.APIKey, created *agent.C
 	if created.Env.ID == "" {
 		return nil, nil
 	}
-	if s.Saved != nil {
-		e, err := s.Saved.Environment(ctx, created.Env.ID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("read environment: %w", err)
-		}
-		if err == nil && e.Team {
-			return nil, nil
-		}
+	e, err := s.Saved.Environment(ctx, created.Env.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("read environment: %w", err)
+	}
+	if err == nil && e.Team {
+		return nil, nil
 	}
 	const words = "The agent that this one was forked from has a saved environment of another person, which does not come along: " +
 		"a new machine is made as for an agent that names no environment, without that environment's secrets."
@@ -181,9 +179,6 @@ func (s *API) forkedBy(ctx context.Context, who account.APIKey, created *agent.C
 func (s *API) mayForkAlive(ctx context.Context, who account.APIKey, a agent.Agent) (bool, error) {
 	if a.UserID != who.UserID {
 		return false, nil
-	}
-	if s.Secrets == nil {
-		return true, nil
 	}
 	own, err := s.Secrets.List(ctx, secret.Owner{Kind: secret.OfAgent, ID: a.ID}, secret.Owner{Kind: secret.OfMCPAgent, ID: a.ID})
 	return len(own) == 0, err
@@ -278,13 +273,11 @@ func (s *API) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, no
 	if err != nil {
 		return out, false, err
 	}
-	if s.Secrets != nil {
-		inherited, err := s.Secrets.SealInherited(ctx, id, p.State.Agent)
-		if err != nil {
-			return out, false, err
-		}
-		sealed = append(sealed, inherited...)
+	inherited, err := s.Secrets.SealInherited(ctx, id, p.State.Agent)
+	if err != nil {
+		return out, false, err
 	}
+	sealed = append(sealed, inherited...)
 	servers, given, err := s.forkedMCP(ctx, who, p.State)
 	if err != nil {
 		return out, false, err
@@ -333,7 +326,7 @@ func (s *API) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, no
 // fork by the agent's owner inherits them; forks by others do not, because the
 // servers are authorized with the owner's credentials.
 func (s *API) forkedMCP(ctx context.Context, who account.APIKey, of *agent.State) (value string, given bool, err error) {
-	if s.mcpservers.MCP == nil || of.MCPRun == "" || of.Agent.UserID != who.UserID {
+	if of.MCPRun == "" || of.Agent.UserID != who.UserID {
 		return "", false, nil
 	}
 	value, err = s.mcpservers.MCP.OfRun(ctx, of.Agent.ID, of.MCPRun)

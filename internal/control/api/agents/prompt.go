@@ -110,9 +110,6 @@ func (s *API) fetchImages(ctx context.Context, p *promptJSON, m conversation.Mes
 			continue
 		}
 		field := fmt.Sprintf("prompt.images[%d].url", i)
-		if s.Outbound == nil {
-			return m, rest.NotImplemented(field, "images by URL").Hint("send the image itself, in data")
-		}
 		data, media, err := s.Outbound.Image(ctx, *im.URL)
 		if err != nil {
 			return m, fault.Of(err).At(field)

@@ -64,9 +64,6 @@ func (s *API) sealWebhook(ctx context.Context, agentID string, in *webhookJSON) 
 	if in == nil {
 		return nil, nil
 	}
-	if s.Outbound == nil || s.Secrets == nil || s.Deliveries == nil {
-		return nil, rest.NotImplemented("webhook", "webhooks")
-	}
 	if err := s.Outbound.Check(in.URL); err != nil {
 		return nil, fault.Of(err).At("webhook.url")
 	}
@@ -95,9 +92,6 @@ func (s *API) listDeliveries(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	out := listDeliveriesResponseJSON{Items: []deliveryJSON{}}
-	if s.Deliveries == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	all, err := s.Deliveries.Deliveries(r.Context(), a.ID, p)
 	if err != nil {
 		return err
@@ -131,9 +125,6 @@ func (s *API) replayDelivery(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	id, missing := r.PathValue("deliveryId"), fault.NotFound("the agent has no delivery %s", rest.Quoted(r.PathValue("deliveryId")))
-	if s.Deliveries == nil {
-		return missing
-	}
 	switch err := s.Deliveries.Redeliver(r.Context(), a.ID, id); {
 	case errors.Is(err, store.ErrNotFound):
 		return missing

@@ -13,9 +13,9 @@ import (
 type Config struct {
 	Builds    store.Builds
 	Snapshots store.Snapshots // records of saved disks and their owners
-	Builder   Builder
-	SetUps    SetUps
-	Disks     Disks
+	Builder   Builder         `needed:"no"` // nil turns builds off
+	SetUps    SetUps          `needed:"no"` // nil if machines cannot be saved as environments
+	Disks     Disks           `needed:"no"` // nil if no disks are saved
 }
 
 // API serves the environments.

@@ -68,9 +68,6 @@ func (s *API) listBuilds(w http.ResponseWriter, r *http.Request, who account.API
 // writeBuilds writes a page of an environment's builds.
 func (s *API) writeBuilds(w http.ResponseWriter, r *http.Request, environmentID string, p store.Page, limit int) error {
 	out := listBuildsResponseJSON{Items: []buildJSON{}}
-	if s.Builds == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	list, err := s.Builds.ListBuilds(r.Context(), environmentID, p)
 	if err != nil {
 		return fmt.Errorf("list builds: %w", err)

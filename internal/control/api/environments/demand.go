@@ -218,9 +218,6 @@ func (s *API) Build(r *http.Request, who account.APIKey, change bool) (environme
 		}
 		missing = fault.NotFound("the environment has no build %s", rest.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
 	}
-	if s.Builds == nil {
-		return environment.Record{}, missing
-	}
 	b, err := s.Builds.Build(r.Context(), r.PathValue("buildId"))
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.PathValue("id") != "" && b.EnvironmentID != r.PathValue("id") {
 		return b, missing

@@ -12,9 +12,6 @@ import (
 
 // EnvironmentsNamed returns the user's and the team's environments of a name.
 func (s *API) EnvironmentsNamed(ctx context.Context, userID int64, name string) (named []environment.Saved, err error) {
-	if s.Saved == nil {
-		return nil, nil
-	}
 	for p := (store.Page{Limit: rest.Batch}); ; {
 		list, err := s.Saved.ListEnvironments(ctx, userID, p)
 		if err != nil {

@@ -117,9 +117,6 @@ func (s *API) environmentRoutes() []rest.Route {
 // "not found".
 func (s *API) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
 	missing := fault.NotFound("no environment %s", rest.Quoted(id)).Named(rest.CodeNoEnvironment)
-	if s.Saved == nil {
-		return environment.Saved{}, missing
-	}
 	e, err := s.Saved.Environment(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && !e.Team && e.UserID != who.UserID:
@@ -197,9 +194,6 @@ func (s *API) createEnvironment(w http.ResponseWriter, r *http.Request, who acco
 			return err
 		}
 	}
-	if s.Saved == nil {
-		return fault.NotImplemented("saved environments are not enabled on this server").Named(rest.CodeOff)
-	}
 	if err := s.saveEnvironment(r.Context(), e, true); err != nil {
 		return err
 	}
@@ -212,9 +206,6 @@ func (s *API) listEnvironments(w http.ResponseWriter, r *http.Request, who accou
 		return err
 	}
 	out := listEnvironmentsResponseJSON{Items: []environmentJSON{}}
-	if s.Saved == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	list, err := s.Saved.ListEnvironments(r.Context(), who.UserID, p)
 	if err != nil {
 		return fmt.Errorf("list environments: %w", err)
@@ -272,10 +263,9 @@ func (s *API) deleteEnvironment(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
-	if s.Secrets != nil { // secrets first: once the environment is gone, nobody could name them
-		if err := s.Secrets.DeleteAll(r.Context(), secret.Owner{Kind: secret.OfEnvironment, ID: e.ID}); err != nil {
-			return err
-		}
+	// Secrets first: once the environment is gone, nobody could name them.
+	if err := s.Secrets.DeleteAll(r.Context(), secret.Owner{Kind: secret.OfEnvironment, ID: e.ID}); err != nil {
+		return err
 	}
 	if err := s.Saved.DeleteEnvironment(r.Context(), e.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err

@@ -76,9 +76,6 @@ func (s *API) listSnapshots(w http.ResponseWriter, r *http.Request, who account.
 		return err
 	}
 	out := listSnapshotsResponseJSON{Items: []savedSnapshotJSON{}}
-	if s.Snapshots == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	all, err := s.Snapshots.AllSnapshots(r.Context())
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", err)
@@ -157,9 +154,6 @@ func (s *API) updateSnapshot(w http.ResponseWriter, r *http.Request, who account
 	}
 	id := r.PathValue("snapshotId")
 	missing := fault.NotFound("no snapshot %s", rest.Quoted(id))
-	if s.Snapshots == nil {
-		return missing
-	}
 	var by int64
 	if in.Published {
 		by = who.UserID
@@ -187,9 +181,6 @@ func (s *API) updateSnapshot(w http.ResponseWriter, r *http.Request, who account
 func (s *API) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("snapshotId")
 	missing := fault.NotFound("no snapshot %s, or you may not delete it", rest.Quoted(id))
-	if s.Snapshots == nil {
-		return missing
-	}
 	n, err := s.Snapshots.Snapshot(r.Context(), id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && n.UserID != who.UserID && !who.Role.Covers(account.Admin):

@@ -7,9 +7,9 @@ import "aloft/internal/control/api/rest"
 
 // Config is what only this part of the API needs.
 type Config struct {
-	Machines  Machines
-	Artifacts Artifacts
-	Previews  Previews `needed:"no"` // nil turns previews off
+	Machines  Machines  `needed:"no"` // nil if machines cannot be reached
+	Artifacts Artifacts `needed:"no"` // nil turns artifacts off
+	Previews  Previews  `needed:"no"` // nil turns previews off
 }
 
 // API serves the machines.

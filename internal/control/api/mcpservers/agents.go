@@ -46,9 +46,6 @@ func (s *API) listAgentMCPServers(w http.ResponseWriter, r *http.Request, who ac
 		return err
 	}
 	out := listAgentMCPServersResponseJSON{Items: []agentMCPServerJSON{}}
-	if s.AgentMCP == nil {
-		return rest.WriteJSON(w, http.StatusOK, out)
-	}
 	state, err := s.Folded(r.Context(), a.ID)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package mcpservers
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -127,17 +126,7 @@ func (s *API) mcpRoutes() []rest.Route {
 	}
 }
 
-func (s *API) keepsMCP() error {
-	if s.MCP == nil {
-		return fault.NotImplemented("MCP servers are not enabled on this server").Named(rest.CodeOff)
-	}
-	return nil
-}
-
 func (s *API) listMCPServers(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if err := s.keepsMCP(); err != nil {
-		return err
-	}
 	all, err := s.MCP.List(r.Context(), who.UserID)
 	if err != nil {
 		return err
@@ -179,9 +168,6 @@ func withoutQuery(raw string) string {
 }
 
 func (s *API) addMCPServer(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	if err := s.keepsMCP(); err != nil {
-		return err
-	}
 	var in addMCPServerRequestJSON
 	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err
@@ -215,9 +201,6 @@ func mayTeam(who account.APIKey) error {
 
 // mcpServer returns the server in the request's path, if the caller may see it.
 func (s *API) mcpServer(r *http.Request, who account.APIKey) (controlmcp.StoredServer, error) {
-	if err := s.keepsMCP(); err != nil {
-		return controlmcp.StoredServer{}, err
-	}
 	return s.MCP.Find(r.Context(), who.UserID, r.PathValue("serverId"))
 }
 
@@ -276,9 +259,6 @@ func (s *API) Encode(in []MCPServerInJSON) (value string, given bool, err error)
 	if in == nil {
 		return "", false, nil
 	}
-	if s.MCP == nil {
-		return "", false, rest.NotImplemented("mcpServers", "MCP servers")
-	}
 	servers := make([]mcp.Server, len(in))
 	for i, one := range in {
 		servers[i] = one.server()
@@ -291,9 +271,6 @@ func (s *API) Encode(in []MCPServerInJSON) (value string, given bool, err error)
 func (s *API) Seal(ctx context.Context, agentID, runID, value string, given bool) ([]secret.Sealed, error) {
 	if !given {
 		return nil, nil
-	}
-	if s.Secrets == nil {
-		return nil, errors.New("MCP servers without secrets")
 	}
 	sealed, err := s.Secrets.SealMCP(ctx, agentID, runID, value)
 	return []secret.Sealed{sealed}, err

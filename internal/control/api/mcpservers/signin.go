@@ -63,9 +63,6 @@ func (s *API) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.A
 // mcpSignInCallback always redirects to the dashboard. An error is passed as
 // its code only, so that nobody can craft a link that shows their own text.
 func (s *API) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	if err := s.keepsMCP(); err != nil {
-		return err
-	}
 	kept := ""
 	if c, err := r.Cookie(mcpCookie); err == nil {
 		kept = c.Value

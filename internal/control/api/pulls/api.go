@@ -6,7 +6,7 @@ import "aloft/internal/control/api/rest"
 
 // Config is what only this part of the API needs.
 type Config struct {
-	Pulls Pulls
+	Pulls Pulls `needed:"no"` // nil if no forge is configured
 }
 
 // API serves the pull requests.

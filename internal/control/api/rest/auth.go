@@ -172,9 +172,6 @@ func (s *Shared) NameOf(ctx context.Context, userID int64) string {
 // unknown. If the entry cannot be written, the error is logged and the action
 // stands.
 func (s *Shared) Audit(r *http.Request, action string, userID int64, target string, err error) {
-	if s.AuditLog == nil {
-		return
-	}
 	a := account.Audit{Time: time.Now(), UserID: userID, Address: s.AddressOf(r), Action: action, Target: target, Outcome: "ok"}
 	if err != nil {
 		a.Outcome = FaultOf(err).Code
