@@ -86,15 +86,12 @@ func (j Jail) enterRoot() error {
 // root. A link of the system's top folder, such as /bin, stays a link; other
 // links are followed.
 func show(path string, attr uint64) error {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
 	at := filepath.Join(newRoot, path)
 	if to, err := os.Readlink(path); err == nil && filepath.Dir(path) == "/" && strings.HasPrefix(strings.TrimPrefix(to, "/"), "usr/") {
 		return os.Symlink(to, at)
 	}
-	if info, err = os.Stat(path); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		return err
 	}
 	if _, err := os.Lstat(at); err == nil {
