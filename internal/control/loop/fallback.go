@@ -37,7 +37,7 @@ func (t *thread) fallBack(ctx context.Context, c *answerer, failed *model.Error,
 	}
 	m, info, err := t.Named(c.info.Fallback)
 	if err != nil || t.payable(info) != nil || !info.Images && c.purpose == "" && t.showsImages() {
-		return false, nil // waiting for the first model is better than a run that fails
+		return false, nil //nolint:nilerr // waiting for the first model is better than a run that fails
 	}
 	err = t.record(ctx,
 		&agent.ModelRetry{Reason: string(failed.Reason), Message: failed.Message, Attempt: attempt, Attempts: attempts(failed)},

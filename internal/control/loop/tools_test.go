@@ -22,6 +22,10 @@ func TestToolsOfTheServer(t *testing.T) {
 	}{
 		"TodoWrite": {calls: []string{list}, want: "[completed] 1: read\n[pending] 2: write\n"},
 		"ReadTodos": {calls: []string{list, `ReadTodos {"status":"pending"}`}, want: "[pending] 2: write\n"},
+		"Reflect":   {calls: []string{`Reflect {"reflection":"The tests pass, but nothing covers the parser."}`}, want: "Noted"},
+		"ReportBugfixResults": {
+			calls: []string{`ReportBugfixResults {"results":[{"bug_id":"B-1","verdict":"BUGFIX_VERDICT_FIXED"}]}`}, want: "B-1: fixed",
+		},
 		"Task":      {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
 		"WebSearch": {calls: []string{`WebSearch {"search_term":"x"}`}, want: "https://example.com/a"},
 		"PrManagement": {

@@ -19,6 +19,10 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 		return todoWrite(c.Args, s.Todos), nil
 	case "ReadTodos":
 		return readTodos(c.Args, s.Todos), nil
+	case "Reflect":
+		return reflect(c.Args), nil
+	case "ReportBugfixResults":
+		return reportBugfixes(c.Args), nil
 	case agent.SwitchTool:
 		return switchMode(c.Args, s.Mode)
 	case setUp:

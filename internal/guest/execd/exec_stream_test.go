@@ -223,7 +223,7 @@ func TestExecStreamSaysWhatItCannotRun(t *testing.T) {
 	}{
 		"none":    {nil, "never started"},
 		"unset":   {&agentv1.ToolCall{}, "not available"},
-		"later":   {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ReflectToolCall{ReflectToolCall: &agentv1.ReflectToolCall{}}}, "reflect_tool_call is not available: needs no tool"},
+		"later":   {&agentv1.ToolCall{Tool: &agentv1.ToolCall_TruncatedToolCall{TruncatedToolCall: &agentv1.TruncatedToolCall{}}}, "truncated_tool_call is not available: needs another tool"},
 		"absent":  {shellCall("x"), "Shell is not available: needs a newer exec-daemon"},
 		"args":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_ShellToolCall{ShellToolCall: &agentv1.ShellToolCall{}}}, "Shell has no arguments"},
 		"edit":    {&agentv1.ToolCall{Tool: &agentv1.ToolCall_EditToolCall{EditToolCall: &agentv1.EditToolCall{Args: &agentv1.EditToolCall_Write{Write: &agentv1.WriteArgs{}}}}}, "Write is not available"},

@@ -21,11 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Stop and evaluate the work so far.
+// Write down how you judge the work so far, before you finish a larger task or
+// when a problem keeps coming back. Nothing is changed, and nobody answers: act
+// on what you find.
 type ReflectArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reflection    string                 `protobuf:"bytes,1,opt,name=reflection,proto3" json:"reflection,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What of the request is done and verified, what is not, what you assumed, and
+	// what you will do next.
+	Reflection    string `protobuf:"bytes,1,opt,name=reflection,proto3" json:"reflection,omitempty"`
+	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,21 +252,22 @@ var File_agent_v1_reflect_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_reflect_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagent/v1/reflect_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"[\n" +
+	"\x1bagent/v1/reflect_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"w\n" +
 	"\vReflectArgs\x12$\n" +
 	"\n" +
 	"reflection\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\n" +
 	"reflection\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x10\n" +
+	"toolCallId:\x1a\x8a\xb5\x18\x16\n" +
+	"\aReflect\x12\areflect\x18\x01 \x02\"\x10\n" +
 	"\x0eReflectSuccess\"|\n" +
 	"\rReflectResult\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x18.agent.v1.ReflectSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\x9f\x01\n" +
+	"\x06result\"\x90\x01\n" +
 	"\x0fReflectToolCall\x12)\n" +
 	"\x04args\x18\x01 \x01(\v2\x15.agent.v1.ReflectArgsR\x04args\x12/\n" +
-	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.ReflectResultR\x06result:0\x92\xb5\x18,no tool: the model reflects in its own replyB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x17.agent.v1.ReflectResultR\x06result:!\x92\xb5\x18\x1dthe server, which journals itB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_reflect_tool_proto_rawDescOnce sync.Once

@@ -73,12 +73,16 @@ func (BugfixVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_report_bugfix_results_tool_proto_rawDescGZIP(), []int{0}
 }
 
-// Report the outcome of the requested bug fixes.
+// Report what became of bugs that the task lists with ids, such as findings of a
+// review. Call it once, when the work on all of them is done. Report a bug as
+// fixed only if you have verified it.
 type ReportBugfixResultsArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Summary       string                 `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	Results       []*BugfixResult        `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The work as a whole, in one or two sentences.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// One result for each bug, at most 100.
+	Results       []*BugfixResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	ToolCallId    string          `protobuf:"bytes,3,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,11 +139,15 @@ func (x *ReportBugfixResultsArgs) GetToolCallId() string {
 }
 
 type BugfixResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	BugId         string                 `protobuf:"bytes,1,opt,name=bug_id,json=bugId,proto3" json:"bug_id,omitempty"`
-	BugTitle      string                 `protobuf:"bytes,2,opt,name=bug_title,json=bugTitle,proto3" json:"bug_title,omitempty"`
-	Verdict       BugfixVerdict          `protobuf:"varint,3,opt,name=verdict,proto3,enum=agent.v1.BugfixVerdict" json:"verdict,omitempty"`
-	Explanation   string                 `protobuf:"bytes,4,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id that the task gives the bug.
+	BugId string `protobuf:"bytes,1,opt,name=bug_id,json=bugId,proto3" json:"bug_id,omitempty"`
+	// The bug, in a few words.
+	BugTitle string `protobuf:"bytes,2,opt,name=bug_title,json=bugTitle,proto3" json:"bug_title,omitempty"`
+	// Whether it is fixed.
+	Verdict BugfixVerdict `protobuf:"varint,3,opt,name=verdict,proto3,enum=agent.v1.BugfixVerdict" json:"verdict,omitempty"`
+	// How it was fixed and verified, or why it was not.
+	Explanation   string `protobuf:"bytes,4,opt,name=explanation,proto3" json:"explanation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -384,12 +392,13 @@ var File_agent_v1_report_bugfix_results_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_report_bugfix_results_tool_proto_rawDesc = "" +
 	"\n" +
-	")agent/v1/report_bugfix_results_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x93\x01\n" +
+	")agent/v1/report_bugfix_results_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xc7\x01\n" +
 	"\x17ReportBugfixResultsArgs\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x126\n" +
 	"\aresults\x18\x02 \x03(\v2\x16.agent.v1.BugfixResultB\x04\x88\xb5\x18\x01R\aresults\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\xa3\x01\n" +
+	"toolCallId:2\x8a\xb5\x18.\n" +
+	"\x13ReportBugfixResults\x12\x13reportBugfixResults\x18\x01 \x02\"\xa3\x01\n" +
 	"\fBugfixResult\x12\x1b\n" +
 	"\x06bug_id\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x05bugId\x12\x1b\n" +
 	"\tbug_title\x18\x02 \x01(\tR\bbugTitle\x127\n" +
@@ -400,10 +409,10 @@ const file_agent_v1_report_bugfix_results_tool_proto_rawDesc = "" +
 	"\x19ReportBugfixResultsResult\x12@\n" +
 	"\asuccess\x18\x01 \x01(\v2$.agent.v1.ReportBugfixResultsSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xe8\x01\n" +
+	"\x06result\"\xb4\x01\n" +
 	"\x1bReportBugfixResultsToolCall\x125\n" +
 	"\x04args\x18\x01 \x01(\v2!.agent.v1.ReportBugfixResultsArgsR\x04args\x12;\n" +
-	"\x06result\x18\x02 \x01(\v2#.agent.v1.ReportBugfixResultsResultR\x06result:U\x92\xb5\x18Qa review whose findings have ids, and this server makes none: report in the reply*\x8e\x01\n" +
+	"\x06result\x18\x02 \x01(\v2#.agent.v1.ReportBugfixResultsResultR\x06result:!\x92\xb5\x18\x1dthe server, which journals it*\x8e\x01\n" +
 	"\rBugfixVerdict\x12\x1e\n" +
 	"\x1aBUGFIX_VERDICT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14BUGFIX_VERDICT_FIXED\x10\x01\x12!\n" +
