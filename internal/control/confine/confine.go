@@ -48,35 +48,26 @@ func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
 	}
-	started, placed, done := make(chan int), make(chan error), make(chan error)
+	defer g.close()
+	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
-		done <- j.start(cmd, func(pid int) error {
-			started <- pid
-			return <-placed
-		})
+		done <- j.start(cmd, g)
 	}()
-	for {
-		select {
-		case pid := <-started:
-			// When memory runs out, the kernel should kill it before the server. The
-			// value is kept if it cannot be raised.
-			_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("600"), 0)
-			placed <- g.enter(pid)
-		case err := <-done:
-			if err != nil {
-				g.remove()
-				return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
-			}
-			return func() { go g.remove() }, nil
-		}
+	if err := <-done; err != nil {
+		g.remove()
+		return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
 	}
+	// When memory runs out, the kernel should kill it before the server. The
+	// value is kept if it cannot be raised.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("600"), 0)
+	return func() { go g.remove() }, nil
 }
 
 // start starts the command from a thread that is confined first, since a child
-// inherits that. place is called while the command has not yet executed its
-// first instruction.
-func (j Jail) start(cmd *exec.Cmd, place func(pid int) error) error {
+// inherits that. The command is in its cgroup, and has its limits, before it
+// executes its first instruction.
+func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("new mount namespace: %w", err)
 	}
@@ -106,7 +97,7 @@ func (j Jail) start(cmd *exec.Cmd, place func(pid int) error) error {
 		err = j.limit(pid)
 	}
 	if err == nil {
-		err = place(pid)
+		err = g.enter(pid)
 	}
 	if err == nil {
 		err = unix.PtraceDetach(pid)

@@ -72,7 +72,7 @@ func (h *Host) sweep() error {
 			return err
 		}
 		for _, dir := range left {
-			g := &group{h, filepath.Base(dir)}
+			g := &group{h: h, name: filepath.Base(dir)}
 			g.kill(t)
 			g.remove()
 		}
@@ -82,14 +82,23 @@ func (h *Host) sweep() error {
 
 // group is the cgroup of one program.
 type group struct {
-	h    *Host
-	name string
+	h     *Host
+	name  string
+	procs []*os.File // where processes enter it, in each tree
 }
 
 func (h *Host) newGroup() (*group, error) {
-	g := &group{h, h.prefix + strconv.FormatInt(h.last.Add(1), 10)}
+	g := &group{h: h, name: h.prefix + strconv.FormatInt(h.last.Add(1), 10)}
 	for _, t := range h.trees {
-		if err := t.Limit(g.name, h.limits); err != nil {
+		err := t.Limit(g.name, h.limits)
+		if err == nil {
+			var f *os.File
+			if f, err = os.OpenFile(filepath.Join(t.Dir, g.name, "cgroup.procs"), os.O_WRONLY, 0); err == nil {
+				g.procs = append(g.procs, f)
+			}
+		}
+		if err != nil {
+			g.close()
 			g.remove()
 			return nil, err
 		}
@@ -97,14 +106,21 @@ func (h *Host) newGroup() (*group, error) {
 	return g, nil
 }
 
-// enter moves a process into the cgroup.
+// enter moves a process into the cgroup. The calling thread need not see the
+// host's files.
 func (g *group) enter(pid int) error {
-	for _, t := range g.h.trees {
-		if err := t.Write(g.name, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+	for _, f := range g.procs {
+		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (g *group) close() {
+	for _, f := range g.procs {
+		_ = f.Close() // only a descriptor
+	}
 }
 
 // kill kills the processes of the cgroup. Confined programs cannot create
