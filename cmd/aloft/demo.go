@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,13 @@ import (
 // demoPrompt is the task of the demo agent.
 const demoPrompt = "The tests of this project fail. Find out why, fix slug.sh, and run `make test` to see that they pass."
 
+// demoPackages and demoDocker are the follow-up: what a machine can do for a project
+// that needs more than its image has.
+const (
+	demoPackages = "Now install the package hello with apt, and run it."
+	demoDocker   = " Then start Docker, and run it in a container."
+)
+
 // demoCheck must pass on the commit of the demo agent.
 const demoCheck = "make test"
 
@@ -31,8 +39,9 @@ func newDemoCommand(a *app) *cobra.Command {
 		Long: `Run one agent on a sample repository, from the prompt to the pushed branch.
 
 It starts its own server on free ports, with its data in a temporary folder, serves
-a small project with a failing test, and removes everything at the end. It uses a
-real model if ANTHROPIC_API_KEY or OPENAI_API_KEY is set, or if an OpenAI-compatible
+a small project with a failing test, and removes everything at the end. In a
+second run, the agent installs a package with apt and runs a container with Docker,
+as far as machines on this host can. The demo uses a real model if ANTHROPIC_API_KEY or OPENAI_API_KEY is set, or if an OpenAI-compatible
 server listens at 127.0.0.1:11434; otherwise it uses a scripted one.
 
 On a terminal, it prints a link to the dashboard, where you can watch the agent and
@@ -65,6 +74,7 @@ func (a *app) demo(ctx context.Context, stay bool) (err error) {
 	defer func() { err = errors.Join(err, repo.Close()) }()
 
 	config := server.DefaultConfig()
+	config.Machine.Docker = true
 	config.Outbound.Open = []string{"127.0.0.1/32"} // the sample repository is served there
 	var words string
 	config.Models[0], words = a.demoModel(ctx)
@@ -131,10 +141,8 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	if err != nil {
 		return err
 	}
-	t := cli.NewTranscript(a.out)
-	if err := a.transcribe(ctx, t, c, agent.ID, client.Part{}, true, func(e client.Event) (show, end bool) {
-		return e.RunID == run.ID, e.RunID == run.ID && t.Ended != nil
-	}); err != nil {
+	t, has, err := a.demoRun(ctx, c, agent.ID, run.ID)
+	if err != nil {
 		return err
 	}
 	if t.Ended == nil || t.Ended.Status != client.Finished || len(t.Branches) == 0 {
@@ -152,6 +160,9 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	if testErr != nil {
 		return fmt.Errorf("the tests still fail on %s: %w", branch, testErr)
 	}
+	if err := a.demoMachine(ctx, c, agent.ID, has); err != nil {
+		return err
+	}
 	a.out.Line("%s", a.out.Style(cli.Bold, "Next steps:"))
 	for _, row := range [][2]string{
 		{"start a server", "sudo -E bin/aloft serve --config aloft.yaml"},
@@ -160,6 +171,56 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 		{"learn how it works", "ARCHITECTURE.md"},
 	} {
 		a.out.Line("  %s %s", a.out.Style(cli.Dim, fmt.Sprintf("%-26s", row[0]+":")), row[1])
+	}
+	return nil
+}
+
+// demoHas is what the demo agent's machine has, of the event machine.ready.
+type demoHas struct {
+	Facilities struct {
+		PackageManager, Docker string
+		Root                   bool
+	}
+}
+
+// demoRun shows a run of the demo agent until it ends.
+func (a *app) demoRun(ctx context.Context, c *client.Client, agentID, runID string) (t *cli.Transcript, has demoHas, err error) {
+	t = cli.NewTranscript(a.out)
+	err = a.transcribe(ctx, t, c, agentID, client.Part{}, true, func(e client.Event) (show, end bool) {
+		if e.Kind == "machine.ready" {
+			_ = json.Unmarshal(e.Data, &has) // what is missing counts as absent
+		}
+		return e.RunID == runID, e.RunID == runID && t.Ended != nil
+	})
+	return t, has, err
+}
+
+// demoMachine has the agent install a package and run a container, or says why its
+// machine cannot.
+func (a *app) demoMachine(ctx context.Context, c *client.Client, agentID string, has demoHas) error {
+	if has.Facilities.PackageManager != "apt-get" || !has.Facilities.Root {
+		a.out.Line("%s not in this demo: machines with this host's system need apt and sudo on the host.\n", a.out.Style(cli.Bold, "Packages and Docker:"))
+		return nil
+	}
+	prompt := demoPackages
+	if has.Facilities.Docker != "refused" {
+		prompt += demoDocker
+	}
+	a.out.Line("%s aloft agent follow-up %s %q\n", a.out.Style(cli.Bold, "$"), agentID, prompt)
+	run, err := c.CreateRun(ctx, agentID, client.Prompt{Text: prompt}, uuid.NewString())
+	if err != nil {
+		return err
+	}
+	t, _, err := a.demoRun(ctx, c, agentID, run.ID)
+	if err != nil {
+		return err
+	}
+	if t.Ended == nil || t.Ended.Status != client.Finished {
+		return a.outcome(agentID, t)
+	}
+	a.out.Line("")
+	if has.Facilities.Docker == "refused" {
+		a.out.Line("%s not in machines on this host; `sudo bin/aloft doctor` says why.\n", a.out.Style(cli.Bold, "Docker:"))
 	}
 	return nil
 }

@@ -53,12 +53,12 @@ func dockerImage(t *testing.T) string {
 func TestDockerInside(t *testing.T) {
 	t.Parallel()
 	const service = "sudo service docker start"
-	const daemon = "sudo sh -c 'dockerd --iptables=false --ip6tables=false --bridge=none >/var/log/docker.log 2>&1 &'"
+	const daemon = "sudo sh -c 'dockerd >/var/log/docker.log 2>&1 &'"
 	machine := "machine:\n  image: rootfs:" + dockerImage(t) + "\n"
 	// Without arguments the probe prints its usage and exits with 2.
 	const ran = `usage: probe .*\nstatus 2`
 	for _, c := range []struct{ name, config, start, want string }{
-		{"runsc", machine + "  class: strong\n  docker: true\n  strong: " + runsc(t) + "\n", daemon, ran},
+		{"runsc", machine + "  class: strong\n  docker: true\n  strong: " + runsc(t) + "\n", service, ran},
 		{"runc", machine + "  docker: true\n", service, ran},
 		{"not allowed", machine, daemon, `failed to start daemon`},
 	} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -324,6 +325,10 @@ func TestDemo(t *testing.T) {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("the demonstration does not say %q\n%s", want, out)
 			}
+		}
+		// Without a network, the agent quotes apt.
+		if !regexp.MustCompile(`It says "Hello, world!"[^$]*In a container of Docker it says "Hello, world!"|apt says "E: `).Match(out) {
+			t.Errorf("the demonstration shows neither a package and a container nor apt's error\n%s", out)
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) > 0 {
