@@ -56,7 +56,7 @@ func readJSONC(text string) (n node, err *syntaxError) {
 	}()
 	r.skip()
 	if !r.at('{') && !r.at('[') {
-		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "this is no JSON object: it begins with %s", r.context())
+		r.fail(r.pos, "write one object, as in {\"install\": \"npm ci\"}", "not a JSON object: it begins with %s", r.context())
 	}
 	n = r.read()
 	r.skip()
@@ -137,7 +137,7 @@ func (r *reader) read() node {
 	case word == "":
 		r.fail(start, "write a value: text in double quotes, a number, true, false, [ ] or { }", "%s where a value belongs", r.context())
 	}
-	r.fail(start, fmt.Sprintf("put text between double quotes: %q", word), "%s is no value", word)
+	r.fail(start, fmt.Sprintf("put text between double quotes: %q", word), "%s is not a value", word)
 	return node{}
 }
 

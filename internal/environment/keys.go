@@ -98,21 +98,21 @@ var (
 
 func checkUser(s string) *complaint {
 	if !userName.MatchString(s) {
-		return &complaint{"this is no name of a user", `write a name such as "ubuntu"`}
+		return &complaint{"not a valid user name", `write a name such as "ubuntu"`}
 	}
 	return nil
 }
 
 func checkImage(s string) *complaint {
 	if !imageRef.MatchString(s) {
-		return &complaint{"this is no reference to an image", `write one such as "debian:12" or "registry.example.com/team/image:tag"`}
+		return &complaint{"not a valid image reference", `write one such as "debian:12" or "registry.example.com/team/image:tag"`}
 	}
 	return nil
 }
 
 func checkSnapshot(s string) *complaint {
 	if !snapshotID.MatchString(s) {
-		return &complaint{"this is no id of a snapshot", "write " + FromSettings + ", or an id as `aloft env builds` shows it"}
+		return &complaint{"not a valid snapshot id", "write " + FromSettings + ", or an id as `aloft env builds` shows it"}
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func checkSnapshot(s string) *complaint {
 // checkRepository accepts host/path and URLs. Its complaints do not repeat a
 // URL that may contain a password.
 func checkRepository(s string) *complaint {
-	wrong := &complaint{"this is no repository", `write it as "github.com/org/repo" or as an https URL`}
+	wrong := &complaint{"not a repository", `write it as "github.com/org/repo" or as an https URL`}
 	rest := s
 	if scp, ok := strings.CutPrefix(s, "git@"); ok {
 		rest = strings.Replace(scp, ":", "/", 1)
@@ -130,7 +130,7 @@ func checkRepository(s string) *complaint {
 			return wrong
 		}
 		if _, secret := u.User.Password(); secret || u.User != nil && u.Scheme != "ssh" {
-			return &complaint{"this holds a user name or a password", "remove what is before the @; access comes from the server's settings"}
+			return &complaint{"contains a user name or a password", "remove what is before the @; access comes from the server's settings"}
 		}
 		if u.RawQuery != "" || u.Fragment != "" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 			return wrong
@@ -151,7 +151,7 @@ func checkDomain(s string) *complaint {
 	if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
 		instead = `write the domain alone: "` + u.Hostname() + `"`
 	}
-	return &complaint{"this is no domain and no range of addresses", instead}
+	return &complaint{"not a domain or an address range", instead}
 }
 
 func checkAbsolute(s string) *complaint {
@@ -164,7 +164,7 @@ func checkAbsolute(s string) *complaint {
 func checkVariable(s string) *complaint {
 	switch upper := strings.ToUpper(s); {
 	case !variable.MatchString(s) || len(s) > 255:
-		return &complaint{"this is no name of a variable", "use letters, digits and _, and no digit first"}
+		return &complaint{"not a valid variable name", "use letters, digits and _, and no digit first"}
 	case strings.HasPrefix(upper, "CURSOR_"), strings.HasPrefix(upper, "ALOFT_"), strings.HasPrefix(upper, "EXEC_DAEMON_"):
 		return &complaint{"names that begin so are the machine's own", "choose another name"}
 	}

@@ -78,7 +78,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		}
 		i := slices.IndexFunc(o.keys, func(k Key) bool { return k.Name == m.key })
 		if i < 0 {
-			d.warn(m.at, at, o.suggest(m.key), "there is no such key, and it has no effect")
+			d.warn(m.at, at, o.suggest(m.key), "unknown key; it has no effect")
 			continue
 		}
 		if seen[m.key] {

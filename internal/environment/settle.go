@@ -79,7 +79,7 @@ func (d *decoder) validate(e *Environment, dir string) {
 	e.Ports = kept
 	e.Name = clean(e.Name, 255)
 	if m := d.positions["mcpServerAllowlist"]; e.DisableAllMCPServers && len(e.MCPServerAllowlist) > 0 {
-		d.warn(m.at, m.key, "keep one of them", "it has no effect beside disableAllMcpServers")
+		d.warn(m.at, m.key, "keep one of them", "it has no effect together with disableAllMcpServers")
 	}
 	d.settleEgress(e)
 }
@@ -96,7 +96,7 @@ func (d *decoder) settleEgress(e *Environment) {
 		e.EgressMode = EgressDefaultWithSettings
 		d.warn(m.at, m.key, "add \"egressMode\"", "without egressMode it counts as with %s: the list and the usual package hosts are reached, and nothing else", EgressDefaultWithSettings)
 	case len(e.EgressAllowlist) > 0 && (e.EgressMode == EgressAllowAll || e.EgressMode == EgressParentPlusSettings):
-		d.warn(m.at, m.key, "keep one of them", "it has no effect beside egressMode %s, since an environment cannot widen the network", e.EgressMode)
+		d.warn(m.at, m.key, "keep one of them", "it has no effect together with egressMode %s, since an environment cannot widen the network", e.EgressMode)
 	}
 }
 
@@ -127,11 +127,11 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 		d.wrong(image.at, image.key, "keep one of them", "image and build are both there; build counts")
 		e.Image = ""
 	case e.Image != "" && e.Build != nil:
-		d.wrong(image.at, image.key, "keep one of them", "image and build are both there beside snapshot; build stands in for it")
+		d.wrong(image.at, image.key, "keep one of them", "image and build are both set together with snapshot; build replaces image")
 		e.Image = ""
 	}
 	if may := d.positions["agentCanUpdateSnapshot"]; e.AgentCanUpdateSnapshot != nil && *e.AgentCanUpdateSnapshot && !e.MaySave() {
-		d.warn(may.at, may.key, "remove it", "it has no effect beside image or build: they are made anew from their source")
+		d.warn(may.at, may.key, "remove it", "it has no effect together with image or build: they are rebuilt from their source")
 	}
 }
 
@@ -139,7 +139,7 @@ func (d *decoder) settleBase(e *Environment, dir string) {
 // leaves the repository.
 func (d *decoder) pathInside(at position, key, dir, p string) (string, bool) {
 	if strings.HasPrefix(p, "/") || strings.Contains(p, `\`) {
-		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is no path in the repository", clean(p, 100))
+		d.wrong(at.at, at.key+"."+key, "write it from the folder "+dir+", with /", "%q is not a path in the repository", clean(p, 100))
 		return "", false
 	}
 	joined := path.Join(dir, p)
@@ -169,7 +169,7 @@ func (d *decoder) settleTerminals(terminals []Terminal) {
 			t.Name = name + " " + strconv.Itoa(n)
 		}
 		if said != "" && t.Name != name {
-			d.warn(at.at, at.key+".name", "give each a name of its own", "another is called so; this one is called %q", t.Name)
+			d.warn(at.at, at.key+".name", "give each a unique name", "duplicate name; this one is renamed to %q", t.Name)
 		}
 		taken[t.Name] = true
 	}

@@ -58,7 +58,7 @@ func (s *Server) Check() []Problem {
 	}
 	switch {
 	case s.Type != Stdio && s.Type != HTTP && s.Type != SSE:
-		wrong("type", "write stdio, http or sse", "%q is no transport", clean(string(s.Type), 40))
+		wrong("type", "write stdio, http or sse", "%q is not a transport", clean(string(s.Type), 40))
 	case (s.Type == Stdio) != (s.Command != ""):
 		wrong("type", "remove it, and it follows from command or url", "%s does not fit %s", s.Type, map[bool]string{true: "command", false: "url"}[s.Command != ""])
 	}
@@ -79,7 +79,7 @@ func CheckName(name string) *Problem {
 	case len(name) > MaxName:
 		return &Problem{"name", fmt.Sprintf("the name has %d characters, more than %d", len(name), MaxName), "shorten it"}
 	case !serverName.MatchString(name) || strings.HasSuffix(name, " "):
-		return &Problem{"name", fmt.Sprintf("%q is no name for a server", clean(name, 80)), instead}
+		return &Problem{"name", fmt.Sprintf("%q is not a valid server name", clean(name, 80)), instead}
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (s *Server) checkStdio(wrong complain) {
 	text := func(key, value string) {
 		switch {
 		case strings.ContainsRune(value, 0):
-			wrong(key, "remove it", "it holds a zero byte")
+			wrong(key, "remove it", "it contains a zero byte")
 		case len(value) > maxValue:
 			wrong(key, "shorten it", "it has %d bytes, more than %d", len(value), maxValue)
 		}
@@ -108,7 +108,7 @@ func (s *Server) checkStdio(wrong complain) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 		if !variableName.MatchString(k) {
-			wrong("env", "use letters, digits and _", "%q is no name for a variable", clean(k, 80))
+			wrong("env", "use letters, digits and _", "%q is not a valid variable name", clean(k, 80))
 			continue
 		}
 		text("env."+k, s.Env[k])
@@ -123,7 +123,7 @@ func (s *Server) checkStdio(wrong complain) {
 
 func (s *Server) checkRemote(wrong complain) {
 	if len(s.Args) > 0 || len(s.Env) > 0 || s.EnvFile != "" {
-		wrong("", "remove args, env and envFile", "a remote server is no program")
+		wrong("", "remove args, env and envFile", "a remote server runs no program")
 	}
 	if why := checkURL(s.URL); why != "" {
 		wrong("url", "write one such as https://mcp.example.com/mcp", "%s", why)
@@ -135,7 +135,7 @@ func (s *Server) checkRemote(wrong complain) {
 		key, v := "headers."+clean(k, 80), s.Headers[k]
 		switch {
 		case !headerName.MatchString(k) || len(k) > 256:
-			wrong("headers", "use letters, digits and -", "%q is no name for a header", clean(k, 80))
+			wrong("headers", "use letters, digits and -", "%q is not a valid header name", clean(k, 80))
 		case slices.Contains(reserved, strings.ToLower(k)):
 			wrong(key, "remove it", "Aloft sets this header itself")
 		case len(v) > maxValue:
@@ -153,7 +153,7 @@ func (s *Server) checkRemote(wrong complain) {
 		}
 		for i, scope := range a.Scopes {
 			if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
-				wrong(fmt.Sprintf("auth.scopes[%d]", i), "write it as the server's documentation has it", "%q is no scope", clean(scope, 80))
+				wrong(fmt.Sprintf("auth.scopes[%d]", i), "write it as in the server's documentation", "%q is not a valid scope", clean(scope, 80))
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func checkURL(raw string) string {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Opaque != "":
-		return "this is no URL"
+		return "not a valid URL"
 	case u.Scheme != "https" && u.Scheme != "http":
 		return "a server's URL begins with https:// or http://"
 	case u.Hostname() == "":

@@ -73,7 +73,7 @@ func TestMerge(t *testing.T) {
 		{"two lists narrow one another", allow(environment.MCPServer{Command: "x", ToolAllowlist: []string{"get*", "put"}}),
 			[]Server{{Name: "s", Command: "x", Source: Team, Tools: []string{"get_a", "p*", "del"}}}, "team s [get_a put]\n"},
 		{"one that cannot be used", environment.Environment{}, []Server{stdio(User, "a:b", "x"), {Name: "c", Source: User}},
-			"not user a:b: name: \"a:b\" is no name for a server\nnot user c: command or url is missing\n"},
+			"not user a:b: name: \"a:b\" is not a valid server name\nnot user c: command or url is missing\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, said(Merge(c.env, c.servers...))); diff != "" {
@@ -173,7 +173,7 @@ func TestExpand(t *testing.T) {
 		"s: env.A: the variable NONE is not set":     {Name: "s", Command: "x", Env: map[string]string{"A": "${env:NONE}"}},
 		"after expanding variables it has more than": {Name: "s", Command: "x", Args: []string{"${BIG}${BIG}${BIG}"}},
 		"headers.A: it holds a control character":    {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
-		"url: this is no URL":                        {Name: "s", URL: "https://x/${BAD}"},
+		"url: not a valid URL":                        {Name: "s", URL: "https://x/${BAD}"},
 		"url: it contains an unknown variable":       {Name: "s", URL: "https://x/${env:NEST}"},
 	} {
 		if _, err := bad.Expand(v); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "a\nb") {

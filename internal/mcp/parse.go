@@ -99,7 +99,7 @@ func (r *reader) open() (hujson.Value, bool) {
 			if n, _ := fmt.Sscanf(message, "line %d, column %d:", &line, &column); n == 2 {
 				_, message, _ = strings.Cut(message, ": ")
 			}
-			r.wrong(r.offset(line, column), "", "mend it; comments and trailing commas may stay", "this is no JSON: %s", message)
+			r.wrong(r.offset(line, column), "", "fix it; comments and trailing commas are allowed", "not valid JSON: %s", message)
 			return none, false
 		}
 		if _, ok := v.Value.(*hujson.Object); !ok {

@@ -49,7 +49,7 @@ export const schema: Schema = {
 /** The server's findings about the demo's text. */
 export const checked = (text: string): Checked => ({
   findings: [
-    ...(text.includes('"instal"') ? [{ line: 3, column: 3, key: "instal", severity: "warning" as const, message: "there is no such key, and it has no effect", instead: 'write "install"' }] : []),
+    ...(text.includes('"instal"') ? [{ line: 3, column: 3, key: "instal", severity: "warning" as const, message: "unknown key; it has no effect", instead: 'write "install"' }] : []),
     ...(text.includes("70000") ? [{ line: 6, column: 19, key: "ports[1]", severity: "error" as const, message: "this is the number 70000", instead: "write a number from 1 to 65535" }] : []),
   ],
   explain: [
