@@ -173,7 +173,7 @@ func TestExpand(t *testing.T) {
 		"s: env.A: the variable NONE is not set":     {Name: "s", Command: "x", Env: map[string]string{"A": "${env:NONE}"}},
 		"after expanding variables it has more than": {Name: "s", Command: "x", Args: []string{"${BIG}${BIG}${BIG}"}},
 		"headers.A: it holds a control character":    {Name: "s", URL: "https://x", Headers: map[string]string{"A": "${BAD}"}},
-		"url: not a valid URL":                        {Name: "s", URL: "https://x/${BAD}"},
+		"url: not a valid URL":                       {Name: "s", URL: "https://x/${BAD}"},
 		"url: it contains an unknown variable":       {Name: "s", URL: "https://x/${env:NEST}"},
 	} {
 		if _, err := bad.Expand(v); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "a\nb") {
