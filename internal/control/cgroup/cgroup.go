@@ -88,11 +88,9 @@ func (h Hierarchy) Limit(name string, l Limits) error {
 	if len(has) == 0 {
 		return nil
 	}
-	if h.V2 { // the parent must delegate its controllers
-		for _, c := range has {
-			if err := h.Write(filepath.Dir(name), "cgroup.subtree_control", "+"+c); err != nil {
-				return err
-			}
+	if h.V2 {
+		if err := h.delegate(filepath.Dir(name), has); err != nil {
+			return err
 		}
 	}
 	if err := os.Mkdir(filepath.Join(h.Dir, name), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -104,6 +102,45 @@ func (h Hierarchy) Limit(name string, l Limits) error {
 			if err := h.Write(name, f.Name, f.Value); err != nil && !(f.Optional && errors.Is(err, fs.ErrNotExist)) {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// delegate makes controllers of cgroup v2 available to the children of the named
+// cgroup.
+func (h Hierarchy) delegate(name string, controllers []string) error {
+	for _, c := range controllers {
+		err := h.Write(name, "cgroup.subtree_control", "+"+c)
+		if errors.Is(err, unix.EBUSY) && name == "." {
+			if err = h.vacate(); err == nil {
+				err = h.Write(name, "cgroup.subtree_control", "+"+c)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serverCgroup is the cgroup of the processes that vacate moves.
+const serverCgroup = "aloft-server"
+
+// vacate moves the processes in the root of the hierarchy to a cgroup of their own.
+// In a container, the root is the container's cgroup, and the kernel makes the
+// controllers of a cgroup available to its children only if it has no processes.
+func (h Hierarchy) vacate() error {
+	pids, err := os.ReadFile(filepath.Join(h.Dir, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(h.Dir, serverCgroup), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for pid := range strings.FieldsSeq(string(pids)) {
+		if err := h.Write(serverCgroup, "cgroup.procs", pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
 		}
 	}
 	return nil
