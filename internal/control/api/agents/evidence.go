@@ -10,6 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
+// EvidenceJSON is what the outcome of a run is based on.
 type EvidenceJSON struct {
 	_       struct{}            `json:"-" additionalProperties:"true"`
 	Checks  []checkResultJSON   `json:"checks" nullable:"false" doc:"results of the last round of checks"`
@@ -43,6 +44,7 @@ type checkedCommitJSON struct {
 	Commit  string   `json:"commit"`
 }
 
+// EvidenceOf returns the evidence in the API's form, or nil if there is none.
 func EvidenceOf(e *agent.Evidence) *EvidenceJSON {
 	if e == nil {
 		return nil

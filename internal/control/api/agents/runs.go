@@ -25,6 +25,7 @@ type runGitBranchJSON struct {
 	PRURL   string   `json:"prUrl,omitempty" format:"uri" doc:"URL of its pull request, if any"`
 }
 
+// RunGitJSON lists the branches of an agent.
 type RunGitJSON struct {
 	_        struct{}           `json:"-" additionalProperties:"true"`
 	Branches []runGitBranchJSON `json:"branches" nullable:"false"`
@@ -283,6 +284,8 @@ func (s *API) run(r *http.Request, who account.APIKey) (agent.Run, error) {
 	return run, err
 }
 
+// RunAndAgent returns the run and the agent in the request's path, if the agent is
+// the caller's.
 func (s *API) RunAndAgent(r *http.Request, who account.APIKey) (agent.Agent, agent.Run, error) {
 	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -292,6 +295,7 @@ func (s *API) RunAndAgent(r *http.Request, who account.APIKey) (agent.Agent, age
 	return a, run, err
 }
 
+// Run returns a run of the agent. If there is no such run, the error is a fault.
 func (s *API) Run(ctx context.Context, agentID, runID string) (agent.Run, error) {
 	run, err := s.Agents.Run(ctx, agentID, runID)
 	switch {
@@ -348,6 +352,7 @@ func runOf(r agent.Run, all Branches) runJSON {
 	return out
 }
 
+// GitOf returns the branches in the API's form, or nil if there are none.
 func GitOf(all Branches) *RunGitJSON {
 	if len(all.Pushed) == 0 {
 		return nil

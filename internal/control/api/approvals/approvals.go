@@ -40,6 +40,7 @@ const (
 	maxWaiting     = 1000 // agents
 )
 
+// ApprovalJSON is an approval in the API's form.
 type ApprovalJSON struct {
 	_         struct{}       `json:"-" additionalProperties:"true"`
 	ID        string         `json:"id"`
@@ -73,6 +74,7 @@ type answerRequestJSON struct {
 	Entries  []string     `json:"entries,omitempty" maxItems:"100" nullable:"false" doc:"rules to add; default those of the request"`
 }
 
+// ApprovalOf returns an approval of the agent in the API's form.
 func ApprovalOf(agentID string, q agent.Approval) ApprovalJSON {
 	out := ApprovalJSON{
 		ID: q.ID, AgentID: agentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Subagent: q.By, Subject: q.Subject, Folder: q.Folder, Reason: q.Reason, Why: q.Why,
@@ -85,6 +87,7 @@ func ApprovalOf(agentID string, q agent.Approval) ApprovalJSON {
 	return out
 }
 
+// ApprovalsOf returns the pending approvals of an agent in the API's form.
 func ApprovalsOf(a agent.Agent) []ApprovalJSON {
 	out := []ApprovalJSON{}
 	for _, q := range a.Approvals {

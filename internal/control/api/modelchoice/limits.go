@@ -13,6 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
+// AmountJSON is an amount in the API's form.
 type AmountJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Turns   int64    `json:"turns,omitempty" minimum:"0" doc:"model replies, not including subagents'"`
@@ -21,6 +22,7 @@ type AmountJSON struct {
 	Seconds int64    `json:"seconds,omitempty" minimum:"0" doc:"wall-clock time, including restarts of the server, not counting time while a request waits for a person or the agent is paused"`
 }
 
+// AmountOf returns an amount in the API's form.
 func AmountOf(a allowance.Amount) *AmountJSON {
 	return &AmountJSON{Turns: a.Turns, Tokens: a.Tokens, CostUSD: float64(a.Cost) / allowance.Dollar, Seconds: a.Seconds}
 }
@@ -37,6 +39,7 @@ func LimitsOf(r agent.Run) (limits, used *AmountJSON) {
 // maxDollars is the largest cost limit that is accepted.
 const maxDollars = 1e6
 
+// Amount returns the amount, or a fault if it is out of range.
 func (in *AmountJSON) Amount() (out allowance.Amount, err error) {
 	if math.IsNaN(in.CostUSD) || in.CostUSD > maxDollars || min(in.CostUSD, float64(in.Turns), float64(in.Tokens), float64(in.Seconds)) < 0 {
 		return out, fault.Invalid("must be at least 0, and at most %.0f dollars", maxDollars).At("limits")

@@ -195,12 +195,14 @@ func ModelRefOf(name string) (id string, params []ModelParamJSON) {
 	return ref.ID, params
 }
 
+// ModelRefJSON names a model in a request.
 type ModelRefJSON struct {
 	_      struct{}         `json:"-" additionalProperties:"true"`
 	ID     string           `json:"id" minLength:"1" doc:"an id from GET /v1/models, or default"`
 	Params []ModelParamJSON `json:"params,omitempty" nullable:"false" doc:"parameters of the model in GET /v1/models; absent ones have the server's defaults"`
 }
 
+// ModelParamJSON is a parameter of a model.
 type ModelParamJSON struct {
 	_     struct{} `json:"-" additionalProperties:"true"`
 	ID    string   `json:"id" minLength:"1"`

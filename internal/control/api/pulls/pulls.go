@@ -107,6 +107,7 @@ func (s *API) pullRequestRoutes() []rest.Route {
 	}
 }
 
+// ErrNoPulls returns the fault for a server without a forge.
 func ErrNoPulls() error {
 	return fault.Invalid("no forge is configured on this server").Named(forge.CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
 }
@@ -202,6 +203,7 @@ func (s *API) listPullRequests(w http.ResponseWriter, r *http.Request, who accou
 	return rest.WriteJSON(w, http.StatusOK, out)
 }
 
+// PullRequestOf returns a pull request in the API's form.
 func PullRequestOf(p agent.PullRequest) PullRequest {
 	out := PullRequest{
 		RepoURL: rest.WithoutScheme(p.RepoURL), Branch: p.Branch, Base: p.Base, URL: p.URL, Number: p.Number, Title: p.Title, State: p.State, Draft: p.Draft,
@@ -215,6 +217,7 @@ func PullRequestOf(p agent.PullRequest) PullRequest {
 	return out
 }
 
+// PullRequestsOf returns pull requests in the API's form.
 func PullRequestsOf(all []agent.PullRequest) (out []PullRequest) {
 	for _, p := range all {
 		out = append(out, PullRequestOf(p))

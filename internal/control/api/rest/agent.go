@@ -12,6 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
+// IDResponseJSON is the reply of operations that return only an id.
 type IDResponseJSON struct {
 	_  struct{} `json:"-" additionalProperties:"true"`
 	ID string   `json:"id"`

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 )
 
+// IdempotencyParam describes the header Idempotency-Key.
 var IdempotencyParam = Param{Name: "Idempotency-Key", Kind: "string", Words: "repeating a request with the same key returns the first reply again"}
 
 const maxIdempotencyKey = 255

@@ -12,6 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
+// Sizes of a page: the maximum and the default.
 const (
 	MaxLimit      = 100
 	StandardLimit = 20
@@ -21,6 +22,7 @@ const (
 // its own list only.
 type List string
 
+// The lists that have cursors.
 const (
 	AgentList       List = "a"
 	AskingList      List = "q" // agents in the order asks-first
@@ -68,6 +70,7 @@ func BadCursor() error {
 	return fault.Invalid("is not a cursor of this list").Hint("omit it to start from the first page").At("cursor")
 }
 
+// ParseCursor decodes a cursor of the list.
 func ParseCursor(s string, of List) (time.Time, string, error) {
 	bad := BadCursor()
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
@@ -122,6 +125,7 @@ type Cost struct {
 	UnpricedTokens int64    `json:"unpricedTokens,omitempty" minimum:"0" doc:"tokens not included in costUsd because their price is unknown; an addition to the API"`
 }
 
+// CostOf returns what the tokens cost.
 func CostOf(u conversation.Usage) Cost {
 	out := Cost{UnpricedTokens: u.Total() - u.Priced}
 	if u.Priced > 0 || u.Total() == 0 {

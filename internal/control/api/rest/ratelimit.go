@@ -26,6 +26,7 @@ const maxIdle = 1024
 // RateHeaders are the headers that a limiter sets.
 var RateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"}
 
+// NewLimiter returns a limiter of that many requests per minute; 0 means no limit.
 func NewLimiter(perMinute int) *Limiter {
 	return &Limiter{PerMinute: perMinute, Now: time.Now, due: map[int64]time.Time{}}
 }

@@ -22,6 +22,7 @@ const (
 	CodeStream  = "stream_unavailable"
 )
 
+// ErrorInnerJSON is an error, in a reply or as part of one.
 type ErrorInnerJSON struct {
 	_       struct{} `json:"-" additionalProperties:"true"`
 	Code    string   `json:"code" doc:"error code, for programs"`
@@ -98,11 +99,13 @@ const (
 	CodeInternal     = "internal_error"
 )
 
+// CodeNoEnvironment is the error code for an environment that does not exist.
 const CodeNoEnvironment = "environment_not_found"
 
 // CodeBusy is the error code for an agent that has an active run.
 const CodeBusy = "agent_busy"
 
+// FailureOf returns a failure in the API's form.
 func FailureOf(f *agent.Failure) *ErrorInnerJSON {
 	e := &ErrorInnerJSON{Code: f.Code, Message: f.Message}
 	if f.Hint != "" {

@@ -10,6 +10,7 @@ import (
 	"aloft/internal/fault"
 )
 
+// MaxRepoURL is the maximum length of a repository's URL, in bytes.
 const MaxRepoURL = 2048
 
 var (

@@ -57,6 +57,7 @@ var PageParams = []Param{
 	{Name: "cursor", Kind: "string", Words: "nextCursor of the previous page"},
 }
 
+// TraceParam describes the header with the trace context of a request.
 var TraceParam = Param{Name: telemetry.Header, Kind: "string", Words: "W3C trace context, which the run's trace continues"}
 
 // TraceOf returns the trace context for a new run: the request's span, or what
