@@ -109,7 +109,7 @@ func TestInstallRefuses(t *testing.T) {
 			}
 			return dir
 		}, "cannot read"},
-		"plain http": {func(*testing.T, string, string) string { return "http://127.0.0.1:1/aloft" }, "neither a folder nor an https:// address"},
+		"plain http":  {func(*testing.T, string, string) string { return "http://127.0.0.1:1/aloft" }, "neither a folder nor an https:// address"},
 		"unreachable": {func(*testing.T, string, string) string { return "https://127.0.0.1:1/aloft" }, "cannot download"},
 	} {
 		t.Run(name, func(t *testing.T) {

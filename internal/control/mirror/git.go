@@ -24,7 +24,7 @@ const (
 	stallProbe  = 2 * time.Second // after git has been silent for this long, check whether the host is reachable at all
 	dialTimeout = 3 * time.Second
 	fetchLimit  = 30 * time.Minute
-	gitLimit    = 2 * time.Hour // of any command, such as serving a clone over a slow connection
+	gitLimit    = 2 * time.Hour   // of any command, such as serving a clone over a slow connection
 	stopGrace   = 3 * time.Second // time for git to remove its lock files
 	firstFile   = 3               // the descriptor of the first inherited file
 )
@@ -72,7 +72,7 @@ type invocation struct {
 	changes bool // git writes to dir
 	fills   bool // git writes to objects
 	stdin   io.Reader
-	stdout io.Writer // if nil, stdout is collected and returned
+	stdout  io.Writer // if nil, stdout is collected and returned
 	// dataLimit is the maximum memory that git can allocate, in bytes.
 	dataLimit uint64
 	fileLimit uint64 // maximum size of each file that git writes, in bytes
