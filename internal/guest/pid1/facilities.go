@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,9 @@ const facilitiesLimit = 5 * time.Second
 // packageManagers are the programs that install packages, the preferred ones first.
 var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypper", "pacman"}
 
-// dockerNetworkEnv is set to "host" in a machine whose Docker cannot create bridges.
-const dockerNetworkEnv = "ALOFT_DOCKER_NETWORK"
+// dockerNetworkEnv is in the environment of a machine whose Docker cannot create
+// bridges.
+const dockerNetworkEnv = "ALOFT_DOCKER_NETWORK=host"
 
 // facilities finds out what the agent's user can do on the machine.
 func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
@@ -32,7 +34,7 @@ func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
 	env := append(d.ownEnviron(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	f := &podv1.Facilities{
 		System: systemName(), Root: d.user.Load().UID == 0, Docker: podv1.Facilities_DOCKER_INSTALLABLE,
-		Desktop: lookPath("Xtigervnc", env) != "", DockerHostNetwork: os.Getenv(dockerNetworkEnv) == "host",
+		Desktop: lookPath("Xtigervnc", env) != "", DockerHostNetwork: slices.Contains(d.cfg.Environ, dockerNetworkEnv),
 	}
 	for _, name := range packageManagers {
 		if lookPath(name, env) != "" {
