@@ -329,7 +329,7 @@ func (s *API) whole(a agent.Agent) agentJSON {
 		out.Hibernation = "live"
 	}
 	if len(a.Approvals) > 0 {
-		out.Approvals = approvals.ApprovalsOf(a)
+		out.Approvals = approvals.Of(a)
 	}
 	return out
 }

@@ -87,8 +87,8 @@ func ApprovalOf(agentID string, q agent.Approval) ApprovalJSON {
 	return out
 }
 
-// ApprovalsOf returns the pending approvals of an agent in the API's form.
-func ApprovalsOf(a agent.Agent) []ApprovalJSON {
+// Of returns the pending approvals of an agent in the API's form.
+func Of(a agent.Agent) []ApprovalJSON {
 	out := []ApprovalJSON{}
 	for _, q := range a.Approvals {
 		out = append(out, ApprovalOf(a.ID, q))
@@ -115,7 +115,7 @@ func (s *API) listApprovals(w http.ResponseWriter, r *http.Request, who account.
 	}
 	out := listApprovalsResponseJSON{Items: []ApprovalJSON{}}
 	for _, a := range agents {
-		items := ApprovalsOf(a)
+		items := Of(a)
 		if settings.At(a.CreatedAt).HideSummary {
 			for i := range items {
 				items[i].hide()
@@ -132,7 +132,7 @@ func (s *API) listAgentApprovals(w http.ResponseWriter, r *http.Request, who acc
 	if err != nil {
 		return err
 	}
-	return rest.WriteJSON(w, http.StatusOK, listApprovalsResponseJSON{Items: ApprovalsOf(a)})
+	return rest.WriteJSON(w, http.StatusOK, listApprovalsResponseJSON{Items: Of(a)})
 }
 
 // answerApproval answers a request. The first answer wins: an answer is
