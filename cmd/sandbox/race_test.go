@@ -198,7 +198,7 @@ func TestExit(t *testing.T) {
 		{[]string{"--", "sh", "-c", "kill -TERM $$"}, 143, ""},
 		{[]string{"--", "no-such-command"}, sandbox.ExitNotFound, "no-such-command"},
 		{[]string{"--", file}, sandbox.ExitCannot, "permission denied"},
-		{[]string{"--policy", file, "--", "true"}, sandbox.ExitFailed, "it is no JSON"},
+		{[]string{"--policy", file, "--", "true"}, sandbox.ExitFailed, "not valid JSON"},
 		{[]string{"--policy", "/no/such/file", "--", "true"}, sandbox.ExitFailed, "no such file"},
 		{[]string{"--workspace", "/no/such/folder", "--", "true"}, sandbox.ExitFailed, "no such file"},
 		{[]string{"true"}, sandbox.ExitFailed, "put it after --"},

@@ -91,7 +91,7 @@ func (o object) read(d *decoder, key string, n node) (any, bool) {
 		}
 		v, ok := o.keys[i].shape.read(d, at, m.value)
 		if c := o.keys[i].closed; !ok && c != nil {
-			d.warn(m.value.at, at, "mend it", "it restricts and cannot be read, so %s", c.means)
+			d.warn(m.value.at, at, "fix it", "this restriction is invalid, so %s", c.means)
 			v, ok = c.value, true
 		}
 		if ok {

@@ -119,7 +119,7 @@ func compile(entries []string) (rules, error) {
 		domain, below := strings.CutPrefix(entry, "*.")
 		name, err := CanonicalName(domain)
 		if err != nil {
-			return r, fmt.Errorf("%q is no domain, no *.domain and no range of addresses: %w", entry, err)
+			return r, fmt.Errorf("%q is not a domain, a *.domain or a range of addresses: %w", entry, err)
 		}
 		if below {
 			r.below[name] = entry

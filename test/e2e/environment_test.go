@@ -44,7 +44,7 @@ func TestEnvironmentOfTheRepository(t *testing.T) {
 	a := start(t, scripted(t, environmentScript))
 	events := a.events(a.finish(a.create(url, "Look", nil)).AgentID)
 	for _, want := range []string{
-		"environment.json at ", `warning: instal: there is no such key`,
+		"environment.json at ", `warning: instal: unknown key`,
 		`"layer":"bld-`,
 		`"name":"start","state":"done"`, `"name":"terminal Run-Next-js","state":"done"`, `"name":"terminal terminal-2","state":"done"`,
 		`user=ubuntu app=test`, `up\ninstall by ubuntu in /workspace as test\n`, `Run-Next-js\nterminal-2`, `- Run-Next-js: serves`,

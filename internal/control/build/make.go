@@ -34,7 +34,7 @@ func buildOf(machine string) (id string, ok bool) {
 // install. The middle of a very long log is left out.
 func (b *Builder) LogFile(id string) (string, error) {
 	if !layer.ValidID(id) {
-		return "", fault.Invalid("%q is no id of a build", id)
+		return "", fault.Invalid("%q is not the id of a build", id)
 	}
 	return filepath.Join(b.Dir, id+".log"), nil
 }

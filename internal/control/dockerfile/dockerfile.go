@@ -386,7 +386,7 @@ func resolveFolder(root *os.Root, name string) (string, error) {
 func read(root *os.Root, name string) ([]byte, error) {
 	info, err := root.Stat(path.Clean(name))
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no file")
+		err = errors.New("it is not a regular file")
 	}
 	if err != nil {
 		return nil, refused("Dockerfile", name, err)

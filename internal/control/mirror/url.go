@@ -49,7 +49,7 @@ func ParseURL(s string) (Repo, error) {
 	if !ok {
 		m := scpPattern.FindStringSubmatch(s)
 		if m == nil {
-			return Repo{}, invalidURL(s, "it is no URL")
+			return Repo{}, invalidURL(s, "it is not a URL")
 		}
 		scheme, rest = "ssh", m[2]+"/"+strings.TrimPrefix(m[3], "/")
 		if m[1] != "" {
@@ -136,7 +136,7 @@ func parseAuthority(scheme, authority string) (user, host, why string) {
 		if port != "" {
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil || n == 0 || port[0] == '+' {
-				return "", "", "its port is no number from 1 to 65535"
+				return "", "", "its port is not a number from 1 to 65535"
 			}
 			port = strconv.FormatUint(n, 10)
 		}

@@ -41,7 +41,7 @@ func Add(data []byte, list string, entries []string) ([]byte, error) {
 	}
 	for i, e := range entries {
 		if !utf8.ValidString(e) {
-			return nil, fmt.Errorf("the entry %q is no text", e)
+			return nil, fmt.Errorf("the entry %q is not text", e)
 		}
 		if !slices.Contains(have, e) && !slices.Contains(entries[:i], e) {
 			changes = append(changes, change{"add", "/" + list + "/-", e})

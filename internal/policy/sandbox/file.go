@@ -53,11 +53,11 @@ const maxEntries = 10_000
 func Parse(text []byte) (*Layer, error) {
 	plain, err := hujson.Standardize(text)
 	if err != nil {
-		return nil, fmt.Errorf("it is no JSON: %w", err)
+		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(plain, &keys); err != nil || keys == nil {
-		return nil, errors.New("it is no JSON object: begin it with {")
+		return nil, errors.New("not a JSON object: it must begin with {")
 	}
 	exact := map[string]json.RawMessage{}
 	l := &Layer{}
@@ -96,7 +96,7 @@ func (l *Layer) check() error {
 		}
 		for _, p := range paths {
 			if p == "" || strings.ContainsRune(p, 0) {
-				return fmt.Errorf("%s: %q is no path", key, p)
+				return fmt.Errorf("%s: %q is not a path", key, p)
 			}
 			if key == "additionalReadwritePaths" && path.Clean(p) == "/" {
 				return fmt.Errorf("%s: / would leave nothing to protect: name the folders in it, or say type insecure_none", key)

@@ -49,15 +49,15 @@ func equal(a, b Policy) bool {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
-		``:                                    "no JSON",
-		`[]`:                                  "begin it with {",
-		`null`:                                "begin it with {",
+		``:                                    "not valid JSON",
+		`[]`:                                  "must begin with {",
+		`null`:                                "must begin with {",
 		`{"type": "none"}`:                    "workspace_readwrite, workspace_readonly or insecure_none",
 		`{"type": 1}`:                         "type is a number",
 		`{"readBoundary": "all"}`:             "system or workspace",
 		`{"disableTmpWrite": "yes"}`:          "disableTmpWrite is a string",
 		`{"additionalReadPaths": "x"}`:        "additionalReadPaths is a string",
-		`{"additionalReadwritePaths":[""]}`:   "is no path",
+		`{"additionalReadwritePaths":[""]}`:   "is not a path",
 		`{"networkPolicy": {"default": 1}}`:   "networkPolicy.default is a number",
 		`{"networkPolicy": {"default":"x"}}`:  "allow or deny",
 		`{"networkPolicy": {"deny":["a b"]}}`: "a b",

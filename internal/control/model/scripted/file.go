@@ -151,7 +151,7 @@ func (t *Turn) check() error {
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		if !toolName.MatchString(c.Tool) {
-			return fmt.Errorf("calls[%d]: tool: %q is no name of a tool", i, c.Tool)
+			return fmt.Errorf("calls[%d]: tool: %q is not the name of a tool", i, c.Tool)
 		}
 		if c.Args == nil {
 			c.Args = map[string]any{}

@@ -298,7 +298,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"scripts: [{match: '(', turns: [{text: x}]}]":                 "match",
 		"scripts: [{turns: [{text: '{{nobody}}'}]}]":                  "nobody",
 		"scripts: [{turns: [{stop: now}]}]":                           `"now"`,
-		"scripts: [{turns: [{calls: [{tool: 'a b'}]}]}]":              "no name of a tool",
+		"scripts: [{turns: [{calls: [{tool: 'a b'}]}]}]":              "not the name of a tool",
 		"scripts: [{turns: [{calls: [{tool: a, args: {x: .nan}}]}]}]": "NaN",
 		"scripts: [{turns: [{calls: [{tool: a, args: {x: '{{'}}]}]}]": "unclosed",
 		"scripts: [{turns: [{fail: [{}]}]}]":                          "fail[0]",
