@@ -104,8 +104,10 @@ func show(path string, attr uint64) error {
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(at, nil, 0o644); err != nil {
-			return err
+		// Not opened: a process that another goroutine forks meanwhile would have
+		// it open for writing, and the root could not be made read-only.
+		if err := unix.Mknod(at, unix.S_IFREG|0o644, 0); err != nil {
+			return &os.PathError{Op: "mknod", Path: at, Err: err}
 		}
 	}
 	if err := unix.Mount(path, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {

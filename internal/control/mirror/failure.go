@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"os/exec"
 	"strings"
 	"unicode"
 
@@ -69,7 +70,11 @@ func classify(r Repo, cred *credential, stderr string, err error) error {
 		}
 		return f.Hint("check the URL, and whether the credential configured for %s may read it", cred.url)
 	}
-	return unreachable(r, upstreamWords(stderr)).Because(err)
+	why := upstreamWords(stderr)
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended && why == "" {
+		why = "the server could not run git"
+	}
+	return unreachable(r, why).Because(err)
 }
 
 func refused(r Repo, cred *credential) *fault.Error {

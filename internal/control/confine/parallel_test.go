@@ -1,0 +1,35 @@
+package confine
+
+import (
+	"bytes"
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// TestManyAtOnce starts programs in parallel: what one goroutine does to set up a
+// jail must not disturb another, whose child inherits its open files for a moment.
+func TestManyAtOnce(t *testing.T) {
+	const parallel, each = 40, 20
+	h := host(t)
+	var all sync.WaitGroup
+	for range parallel {
+		all.Go(func() {
+			for range each {
+				var stderr bytes.Buffer
+				cmd := exec.Command("git", "version")
+				cmd.Stderr = &stderr
+				release, err := h.Start(cmd, Jail{User: FirstUser + 5})
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if err := cmd.Wait(); err != nil {
+					t.Errorf("%v: %s", err, stderr.String())
+				}
+				release()
+			}
+		})
+	}
+	all.Wait()
+}
