@@ -15,6 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// The main goroutine keeps the main thread. A thread that has entered a jail ends with
+// its goroutine, but the main thread cannot end, and /proc/self would show the jail.
+func init() { runtime.LockOSThread() }
+
 // Users are the user ids from FirstUser on that confined programs run as. Like
 // those of machines (0x60000000) and of egress processes (0x70000000), neither
 // distributions nor systemd assign them.

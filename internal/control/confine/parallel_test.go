@@ -2,6 +2,7 @@ package confine
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 func TestManyAtOnce(t *testing.T) {
 	const parallel, each = 40, 20
 	h := host(t)
+	before := mainNamespace(t)
 	var all sync.WaitGroup
 	for range parallel {
 		all.Go(func() {
@@ -32,4 +34,17 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if after := mainNamespace(t); after != before {
+		t.Errorf("the main thread was in the mount namespace %s and is in %s", before, after)
+	}
+}
+
+// mainNamespace returns the mount namespace of the main thread.
+func mainNamespace(t *testing.T) string {
+	t.Helper()
+	name, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

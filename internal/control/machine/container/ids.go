@@ -19,6 +19,10 @@ import (
 	"aloft/internal/control/layer"
 )
 
+// The main goroutine keeps the main thread. A thread that has entered namespaces ends
+// with its goroutine, but the main thread cannot end, and /proc/self would show them.
+func init() { runtime.LockOSThread() }
+
 // Each machine that runs in a user namespace has its own range of the host's user
 // ids. Its files on the disk keep the owners that the machine sees: the layers are
 // mounted with these ids mapped to the range. So the range belongs to the machine
