@@ -58,8 +58,8 @@ demo: build ## run one agent on a sample repository, from prompt to pushed branc
 	@$(SUDO) bin/aloft demo
 
 test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests and count them
-	@# The longest packages first. They mostly wait, so more run at once than there are processors.
-	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount -p=3 -parallel=3 ./test/e2e ./internal/control/machine/container ./...
+	@# The longest packages first, so that the others run beside them.
+	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./test/e2e ./internal/control/machine/container ./...
 
 quick: ## run the tests that need no machine, browser or large program (about 2 minutes)
 	@go run ./hack/testcount $$(go list ./... | grep -v -x -F -f hack/slow-packages.txt)
