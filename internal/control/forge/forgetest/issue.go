@@ -83,7 +83,8 @@ func (s *Server) issueLikeGitHub(c *call) (any, error) {
 		"html_url": v.URL, "state": "open", "created_at": v.CreatedAt}, err
 }
 
-// updated returns what has changed since the time in the parameter.
+// updated returns the issues and pull requests that have changed since the time in
+// the parameter.
 func (s *Server) updated(c *call, param string) ([]forge.Update, error) {
 	since, err := time.Parse(time.RFC3339, c.URL.Query().Get(param))
 	if err != nil {

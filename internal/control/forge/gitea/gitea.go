@@ -22,6 +22,7 @@ const (
 
 // Forge is a Gitea host. Its methods are safe for concurrent use.
 type Forge struct {
+	forge.RESTIssues
 	wire   *forge.Wire
 	opener forge.Opener
 }
@@ -34,7 +35,7 @@ func New(o forge.Options) (*Forge, error) {
 		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: words,
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "token "+token) },
 	})
-	return &Forge{wire: w}, err
+	return &Forge{wire: w, RESTIssues: forge.RESTIssues{Wire: w, MaxBody: maxBody, UpdatesQuery: url.Values{"limit": {perPage}}}}, err
 }
 
 // words parses {"message": "…", "url": "…/api/swagger"}.

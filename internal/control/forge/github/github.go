@@ -23,6 +23,7 @@ const (
 // Forge is a GitHub host, github.com unless the options name another. Its
 // methods are safe for concurrent use.
 type Forge struct {
+	forge.RESTIssues
 	wire   *forge.Wire
 	graph  *forge.Wire // GraphQL API
 	opener forge.Opener
@@ -38,7 +39,10 @@ func New(o forge.Options) (*Forge, error) {
 	}
 	o.API = graphQL(api(o))
 	g, err := wire(o)
-	return &Forge{wire: w, graph: g}, err
+	return &Forge{wire: w, graph: g, RESTIssues: forge.RESTIssues{
+		Wire: w, MaxBody: maxBody, CommentsQuery: url.Values{"per_page": {perPage}},
+		UpdatesQuery: url.Values{"sort": {"updated"}, "direction": {"asc"}, "per_page": {perPage}},
+	}}, err
 }
 
 func wire(o forge.Options) (*forge.Wire, error) {
