@@ -13,16 +13,15 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
@@ -64,21 +63,24 @@ type Config struct {
 // Desk follows pull requests. Its methods are safe for concurrent use.
 type Desk struct {
 	Config
-	free    chan struct{} // holds a token for each reading that may start
-	reading sync.WaitGroup
-	now     func() time.Time
+	worker *due.Worker[store.PullWatch]
+	now    func() time.Time
 }
 
 // New returns a desk. Run starts the reading.
 func New(c Config) *Desk {
-	c.Every = cmp.Or(c.Every, time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Desk{Config: c, free: make(chan struct{}, atOnce), now: time.Now}
-	for range atOnce {
-		d.free <- struct{}{}
-	}
+	d := &Desk{Config: c, now: time.Now}
+	d.worker = due.New(due.Config[store.PullWatch]{
+		Claim: func(ctx context.Context, limit int) ([]store.PullWatch, error) {
+			return c.Store.ClaimPulls(ctx, c.Owner, claimedFor, limit)
+		},
+		Release: func(ctx context.Context) error { return c.Store.ReleasePulls(ctx, c.Owner) },
+		Attempt: d.attempt, AtOnce: atOnce, Every: c.Every,
+		Failed: func(err error) { c.Logger.Error("due pull requests cannot be read", "error", err) },
+	})
 	return d
 }
 

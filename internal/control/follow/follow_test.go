@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/forge/fake"
 	"aloft/internal/control/inbound"
@@ -576,7 +577,7 @@ func TestIdle(t *testing.T) {
 			t.Errorf("after %v: %v, want %v", since, got, want)
 		}
 	}
-	if got := New(Config{}).idle(time.Now()); got != never {
+	if got := New(Config{}).idle(time.Now()); got != due.Never {
 		t.Errorf("without polling: %v", got)
 	}
 }

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
-	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
-	"aloft/internal/fault"
 )
 
 // Timing and limits of reading.
@@ -17,56 +16,14 @@ const (
 	readWithin = 3 * time.Minute
 	claimedFor = 5 * time.Minute // longer than a reading takes
 	atOnce     = 8
-	busyWait   = 20 * time.Second // until a working agent is looked at again; the forge is not asked
+	busyWait   = 20 * time.Second // between checks of a working agent, which do not ask the forge
 	slowest    = 15               // idle pull requests are polled up to so many times less often
-	never      = 100 * 365 * 24 * time.Hour
-	maxProblem = 500 // bytes
 )
 
 // Run reads due pull requests until ctx ends. Those that this server was reading
 // when it died are due at once.
 func (d *Desk) Run(ctx context.Context) error {
-	defer d.reading.Wait()
-	released := false
-	tick := time.NewTicker(d.Every)
-	defer tick.Stop()
-	for {
-		var err error
-		if !released {
-			err = d.Store.ReleasePulls(ctx, d.Owner)
-			released = err == nil
-		}
-		if err == nil {
-			err = d.readDue(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			d.Logger.Error("due pull requests cannot be read", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// readDue starts as many readings as are allowed at once.
-func (d *Desk) readDue(ctx context.Context) error {
-	slots := len(d.free)
-	if slots == 0 {
-		return nil
-	}
-	due, err := d.Store.ClaimPulls(ctx, d.Owner, claimedFor, slots)
-	if err != nil {
-		return err
-	}
-	for _, w := range due {
-		<-d.free // does not block, since nobody else takes tokens
-		d.reading.Go(func() {
-			defer func() { d.free <- struct{}{} }()
-			d.attempt(ctx, w)
-		})
-	}
+	d.worker.Run(ctx)
 	return nil
 }
 
@@ -81,12 +38,7 @@ func (d *Desk) attempt(ctx context.Context, w store.PullWatch) {
 		w.Attempts = 0
 	} else {
 		w.Attempts++
-		wait = inbound.Backoff(w.Attempts)
-		if asked, ok := forge.RetryAfter(err); ok {
-			wait = max(wait, asked)
-		}
-		f := fault.Of(err)
-		w.Problem = forge.Cut(f.Message, maxProblem)
+		wait, w.Problem = due.Retry(w.Attempts, err)
 		d.Logger.Warn("a pull request cannot be followed", "agent", w.AgentID, "url", w.URL, "attempt", w.Attempts, "error", err)
 	}
 	w.DueAt = d.now().Add(wait)
@@ -108,7 +60,7 @@ func (d *Desk) read(ctx context.Context, w store.PullWatch) (wait time.Duration,
 	a, err := d.Store.Agent(ctx, w.AgentID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return never, w.Seen, nil
+		return due.Never, w.Seen, nil
 	case err != nil:
 		return 0, w.Seen, err
 	case a.Archived:
@@ -126,7 +78,7 @@ func (d *Desk) read(ctx context.Context, w store.PullWatch) (wait time.Duration,
 		return 0, w.Seen, err
 	}
 	if now.pull.State != forge.Open {
-		return never, w.Seen, d.closed(ctx, w, now.pull)
+		return due.Never, w.Seen, d.closed(ctx, w, now.pull)
 	}
 	active := now.active(run.EndedAt)
 	if seen = now.fingerprint(w.News); seen == w.Seen {
@@ -147,7 +99,7 @@ func (d *Desk) read(ctx context.Context, w store.PullWatch) (wait time.Duration,
 // and at most fifteen times as long.
 func (d *Desk) idle(since time.Time) time.Duration {
 	if d.Poll == 0 {
-		return never
+		return due.Never
 	}
 	return min(max(d.now().Sub(since)/10, d.Poll), slowest*d.Poll)
 }

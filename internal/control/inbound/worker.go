@@ -1,16 +1,14 @@
 package inbound
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
+	"aloft/internal/control/due"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -23,8 +21,6 @@ const (
 	trimEvery     = time.Minute
 	maxKeptBodies = 256 << 20 // bytes of all bodies of handled events
 	maxReason     = 500       // bytes
-	firstWait     = 10 * time.Second
-	longestWait   = time.Hour
 )
 
 // A Handler acts on changes.
@@ -48,85 +44,44 @@ type WorkerConfig struct {
 // Worker hands stored events to a handler.
 type Worker struct {
 	WorkerConfig
-	free     chan struct{} // holds a token for each event that may be handled now
-	handling sync.WaitGroup
+	events  *due.Worker[store.InboundEvent]
+	trimmed time.Time // of the last trim
 }
 
 // NewWorker returns a worker. Run starts it.
 func NewWorker(c WorkerConfig) *Worker {
-	c.Every = cmp.Or(c.Every, time.Second)
 	if c.Wait == nil {
-		c.Wait = Backoff
+		c.Wait = due.Backoff
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{WorkerConfig: c, free: make(chan struct{}, atOnce)}
-	for range atOnce {
-		w.free <- struct{}{}
-	}
+	w := &Worker{WorkerConfig: c}
+	w.events = due.New(due.Config[store.InboundEvent]{
+		Claim: func(ctx context.Context, limit int) ([]store.InboundEvent, error) {
+			return c.Inbox.Store.ClaimInbound(ctx, c.Owner, claimedFor, limit)
+		},
+		Release: func(ctx context.Context) error { return c.Inbox.Store.ReleaseInbound(ctx, c.Owner) },
+		Attempt: w.attempt, Tend: w.trim, AtOnce: atOnce, Every: c.Every,
+		Failed: func(err error) { c.Logger.Error("inbound events cannot be read", "error", err) },
+	})
 	return w
-}
-
-// Backoff returns how long to wait after the given number of attempts: ten
-// seconds, doubling up to an hour, with 10 % jitter.
-func Backoff(attempts int) time.Duration {
-	wait := longestWait
-	if doubled := attempts - 1; doubled < 9 {
-		wait = min(firstWait<<max(doubled, 0), longestWait)
-	}
-	return wait*9/10 + rand.N(wait/5)
 }
 
 // Run handles due events until ctx ends. Events that this server was handling
 // when it died are due at once.
 func (w *Worker) Run(ctx context.Context) error {
-	defer w.handling.Wait()
-	released, trimmed := false, time.Time{}
-	tick := time.NewTicker(w.Every)
-	defer tick.Stop()
-	for {
-		var err error
-		if !released {
-			err = w.Inbox.Store.ReleaseInbound(ctx, w.Owner)
-			released = err == nil
-		}
-		if err == nil {
-			err = w.handleDue(ctx)
-		}
-		if err == nil && time.Since(trimmed) > trimEvery {
-			trimmed = time.Now()
-			err = w.Inbox.Store.TrimInbound(ctx, trimmed.Add(-store.KeepInboundBodies), trimmed.Add(-store.KeepInbound), maxKeptBodies)
-		}
-		if err != nil && ctx.Err() == nil {
-			w.Logger.Error("inbound events cannot be read", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	w.events.Run(ctx)
+	return nil
 }
 
-// handleDue starts to handle as many due events as are allowed at once.
-func (w *Worker) handleDue(ctx context.Context) error {
-	slots := len(w.free)
-	if slots == 0 {
+// trim removes old events from time to time.
+func (w *Worker) trim(ctx context.Context) error {
+	if time.Since(w.trimmed) <= trimEvery {
 		return nil
 	}
-	due, err := w.Inbox.Store.ClaimInbound(ctx, w.Owner, claimedFor, slots)
-	if err != nil {
-		return err
-	}
-	for _, e := range due {
-		<-w.free // does not block, since nobody else takes tokens
-		w.handling.Go(func() {
-			defer func() { w.free <- struct{}{} }()
-			w.attempt(ctx, e)
-		})
-	}
-	return nil
+	w.trimmed = time.Now()
+	return w.Inbox.Store.TrimInbound(ctx, w.trimmed.Add(-store.KeepInboundBodies), w.trimmed.Add(-store.KeepInbound), maxKeptBodies)
 }
 
 // attempt handles an event once and records the outcome. An attempt that the

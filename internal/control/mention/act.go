@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -200,13 +201,13 @@ func sentence(err error) string {
 	return text + "."
 }
 
-// active returns the wait until the state of an agent is looked at again.
+// active returns how long to wait before the next check of an agent's state.
 func (d *Desk) active(ended time.Time) time.Duration {
 	switch since := d.now().Sub(ended); {
 	case ended.IsZero():
 		return activeWait
 	case since > shownFor:
-		return never
+		return due.Never
 	default:
 		return max(idleWait, since/10)
 	}

@@ -3,9 +3,9 @@
 // is a follow-up to it. A single comment of the server shows the agent's state.
 //
 // An event only makes the issue or pull request due, and so does polling where
-// no events arrive. The desk reads it at its forge, and acts on comments of people who may write to the repository. The id
-// of an agent derives from the comment that asked for it, and it is stored before
-// the agent is started. The id of a follow-up's run derives from its comment, too.
+// no events arrive. The desk reads it at its forge, and acts on comments of
+// people who may write to the repository. The id of an agent derives from the
+// comment that asked for it, and it is stored before the agent is started. The id of a follow-up's run derives from its comment, too.
 // So duplicate events, events out of order, and a server that dies at any point
 // never cause an agent or a run twice.
 //
@@ -13,16 +13,15 @@
 package mention
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
@@ -90,22 +89,24 @@ type Config struct {
 // Desk works on mentions. Its methods are safe for concurrent use.
 type Desk struct {
 	Config
-	free    chan struct{} // holds a token for each attempt that may start
-	soon    chan struct{} // has an element if a topic is due at once
-	working sync.WaitGroup
-	now     func() time.Time
+	worker *due.Worker[store.Topic]
+	now    func() time.Time
 }
 
 // New returns a desk. Run starts the work.
 func New(c Config) *Desk {
-	c.Every = cmp.Or(c.Every, time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Desk{Config: c, free: make(chan struct{}, atOnce), soon: make(chan struct{}, 1), now: time.Now}
-	for range atOnce {
-		d.free <- struct{}{}
-	}
+	d := &Desk{Config: c, now: time.Now}
+	d.worker = due.New(due.Config[store.Topic]{
+		Claim: func(ctx context.Context, limit int) ([]store.Topic, error) {
+			return c.Store.ClaimTopics(ctx, c.Owner, claimedFor, limit)
+		},
+		Release: func(ctx context.Context) error { return c.Store.ReleaseTopics(ctx, c.Owner) },
+		Attempt: d.attempt, AtOnce: atOnce, Every: c.Every,
+		Failed: func(err error) { c.Logger.Error("due topics cannot be read", "error", err) },
+	})
 	return d
 }
 
@@ -140,7 +141,7 @@ func (d *Desk) Changed(ctx context.Context, c inbound.Change) error {
 	if err := d.Store.TellTopic(ctx, t, d.now()); err != nil {
 		return err
 	}
-	d.wake()
+	d.worker.Wake()
 	return nil
 }
 
@@ -157,13 +158,6 @@ func (d *Desk) owned(ctx context.Context, t store.Topic) (bool, error) {
 		}
 	}
 	return false, err
-}
-
-func (d *Desk) wake() {
-	select {
-	case d.soon <- struct{}{}:
-	default:
-	}
 }
 
 // agent returns the topic's agent, or nil if it does not exist.

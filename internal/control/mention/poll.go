@@ -20,13 +20,13 @@ const (
 // polled is a repository that is polled.
 type polled struct {
 	repo  forge.Repo
-	since time.Time                 // what has changed before was read
-	seen  map[forge.Topic]time.Time // when each topic that was read had changed last
+	since time.Time                 // all changes before this time were read
+	seen  map[forge.Topic]time.Time // the time of the last change of each topic that was read
 	next  time.Time                 // not before; the forge limits requests
 }
 
-// pollAll polls the repositories until ctx ends. After a start, it reads again
-// what has changed within the last day; mentions that were acted on are known.
+// pollAll polls the repositories until ctx ends. After a start, it reads all
+// changes of the last day again; the store knows which mentions were acted on.
 func (d *Desk) pollAll(ctx context.Context) {
 	all := make([]polled, len(d.Repos))
 	for i, r := range d.Repos {
@@ -94,7 +94,7 @@ func (d *Desk) poll(ctx context.Context, of *polled) error {
 			if err := d.Store.TellTopic(ctx, t, begin); err != nil {
 				return err
 			}
-			d.wake()
+			d.worker.Wake()
 		}
 		of.seen[u.Topic] = u.At
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -19,7 +20,7 @@ import (
 const maxResult = 8 << 10 // bytes of an agent's last message
 
 // show keeps the comment with the state up to date. It returns how long to wait
-// until the state is looked at again.
+// before the next check of the state.
 func (d *Desk) show(ctx context.Context, p place) (wait time.Duration, err error) {
 	t := p.topic
 	text, wait, err := d.state(ctx, *t)
@@ -88,7 +89,7 @@ func (d *Desk) state(ctx context.Context, t store.Topic) (text string, wait time
 	if err != nil {
 		return "", 0, err
 	}
-	wait = never
+	wait = due.Never
 	switch {
 	case a != nil:
 		if text, wait, err = d.stateOf(ctx, *a); err != nil {

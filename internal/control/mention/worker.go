@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"aloft/internal/control/due"
 	"aloft/internal/control/forge"
-	"aloft/internal/control/inbound"
 	"aloft/internal/control/store"
-	"aloft/internal/fault"
 )
 
 // Timing and limits of the work.
@@ -17,62 +17,21 @@ const (
 	workWithin = 2 * time.Minute
 	claimedFor = 5 * time.Minute // longer than an attempt takes
 	atOnce     = 8
-	activeWait = 5 * time.Second  // until a working agent is looked at again; the forge is not asked
+	activeWait = 5 * time.Second  // between checks of a working agent, which do not ask the forge
 	idleWait   = 30 * time.Second // the same for an agent that has just ended its run
 	shownFor   = 24 * time.Hour   // how long the state is shown after a run
-	never      = 100 * 365 * 24 * time.Hour
-	oldest     = 24 * time.Hour // mentions that were made longer before the first event are not acted on
-	maxProblem = 500            // bytes
+	oldest     = 24 * time.Hour   // mentions that were made longer before the first event are not acted on
 )
 
 // Run works on due topics until ctx ends. Those that this server was working on
 // when it died are due at once.
 func (d *Desk) Run(ctx context.Context) error {
-	defer d.working.Wait()
+	var polling sync.WaitGroup
+	defer polling.Wait()
 	if len(d.Repos) > 0 {
-		d.working.Go(func() { d.pollAll(ctx) })
+		polling.Go(func() { d.pollAll(ctx) })
 	}
-	released := false
-	tick := time.NewTicker(d.Every)
-	defer tick.Stop()
-	for {
-		var err error
-		if !released {
-			err = d.Store.ReleaseTopics(ctx, d.Owner)
-			released = err == nil
-		}
-		if err == nil {
-			err = d.workDue(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			d.Logger.Error("due topics cannot be read", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-d.soon:
-		}
-	}
-}
-
-// workDue starts as many attempts as are allowed at once.
-func (d *Desk) workDue(ctx context.Context) error {
-	slots := len(d.free)
-	if slots == 0 {
-		return nil
-	}
-	due, err := d.Store.ClaimTopics(ctx, d.Owner, claimedFor, slots)
-	if err != nil {
-		return err
-	}
-	for _, t := range due {
-		<-d.free // does not block, since nobody else takes tokens
-		d.working.Go(func() {
-			defer func() { d.free <- struct{}{} }()
-			d.attempt(ctx, t)
-		})
-	}
+	d.worker.Run(ctx)
 	return nil
 }
 
@@ -86,11 +45,7 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 		t.Attempts = 0
 	} else {
 		t.Attempts++
-		wait = inbound.Backoff(t.Attempts)
-		if asked, ok := forge.RetryAfter(err); ok {
-			wait = max(wait, asked)
-		}
-		t.Problem = forge.Cut(fault.Of(err).Message, maxProblem)
+		wait, t.Problem = due.Retry(t.Attempts, err)
 		d.Logger.Warn("a mention cannot be worked on", "repo", t.Repo, "number", t.Number, "attempt", t.Attempts, "error", err)
 	}
 	t.DueAt = d.now().Add(wait)
@@ -98,7 +53,7 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 		d.Logger.Error("a mention cannot be recorded: the step is repeated", "repo", t.Repo, "number", t.Number, "error", err)
 	}
 	if wait == 0 {
-		d.wake()
+		d.worker.Wake()
 	}
 }
 
@@ -123,7 +78,7 @@ func (d *Desk) work(ctx context.Context, t *store.Topic) (wait time.Duration, er
 	}
 	issues, ok := f.(forge.Issues)
 	if !ok {
-		return never, nil
+		return due.Never, nil
 	}
 	at := place{f, issues, r, t}
 	if t.Read != t.News {
