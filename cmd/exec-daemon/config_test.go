@@ -17,7 +17,7 @@ var full = map[string]string{
 	"port": "1234", "pty-websocket-port": "1235", "auth-token": token, "auth-token-file": "/nowhere", "log-level": "debug", "rg-path": "/rg",
 	"browser-enabled": "true", "cursor-self-control-enabled": "false", "mcp-config": `{"a":1}`, "mcp-oauth-server-urls": "",
 	"http-mcp-tools-file": "/tools", "cloud-rules-enabled": "false", "computer-use-enabled": "true", "secret-redaction-enabled": "true",
-	"chrome-executable-path": "", "record-screen-enabled": "true", "generate-image-enabled": "false", "sandbox-enabled": "true",
+	"chrome-executable-path": "", "record-screen-enabled": "true", "generate-image-enabled": "true", "sandbox-enabled": "true",
 	"sandbox-helper-path": "/sandbox", "claude-md-enabled": "true", "trace-endpoint": "https://t", "trace-auth-token": "tt", "ghost-mode": "false",
 	"trace-insecure": "true", "state-dir": "/state", "workspace": "/work", "output-dir": "/out", "artifacts-dir": "/art", "tmux-socket": "/tm", "tmux-kept": "true", "boot-id": "boot-1",
 	"index-dir": "/index", "recording-dir": "/recording", "embedding-url": "http://e/v1", "embedding-model": "m", "embedding-key-file": "/nowhere",
@@ -26,7 +26,7 @@ var full = map[string]string{
 var fullConfig = config{
 	Port: 1234, PTYPort: 1235, AuthToken: token, AuthTokenFile: "/nowhere", LogLevel: slog.LevelDebug, RgPath: "/rg",
 	Browser: true, MCPConfig: `{"a":1}`, HTTPMCPToolsFile: "/tools",
-	ComputerUse: true, Redact: true, RecordScreen: true, Sandbox: true,
+	ComputerUse: true, Redact: true, RecordScreen: true, GenerateImage: true, Sandbox: true,
 	SandboxHelper: "/sandbox", ClaudeMD: true, TraceEndpoint: "https://t", TraceToken: "tt", GhostMode: false, TraceInsecure: true,
 	StateDir: "/state", Workspace: "/work", OutputDir: "/out", ArtifactsDir: "/art", TmuxSocket: "/tm", TmuxKept: true, BootID: "boot-1",
 	IndexDir: "/index", RecordingDir: "/recording", EmbeddingURL: "http://e/v1", EmbeddingModel: "m", EmbeddingKeyFile: "/nowhere",
@@ -181,7 +181,7 @@ func TestAgentsVariables(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	refused := map[string]string{
 		"cursor-self-control-enabled": "true", "mcp-oauth-server-urls": `["https://a"]`, "chrome-executable-path": "/chrome",
-		"generate-image-enabled": "true", "browser-enabled": "true",
+		"browser-enabled": "true",
 	}
 	for name, value := range refused {
 		env := map[string]string{variable("auth-token"): token}

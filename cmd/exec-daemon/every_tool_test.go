@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"aloft/internal/conversation"
 	"aloft/internal/need"
 	"aloft/internal/tool"
 )
@@ -26,7 +30,9 @@ func TestEveryToolOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := start(t, func(d *daemon) { d.more = []string{"--mcp-config", string(servers), "--record-screen-enabled"} })
+	d := start(t, func(d *daemon) {
+		d.more = []string{"--mcp-config", string(servers), "--record-screen-enabled", "--generate-image-enabled"}
+	})
 	notebook := `{"cells":[{"cell_type":"code","metadata":{},"outputs":[],"source":["x = 1\n"],"execution_count":null}],"metadata":{},"nbformat":4,"nbformat_minor":4}`
 	for name, text := range map[string]string{"n.ipynb": notebook, "bad.sh": "fi\n"} {
 		if err := os.WriteFile(filepath.Join(d.workspace, name), []byte(text), 0o600); err != nil {
@@ -34,9 +40,14 @@ func TestEveryToolOverTheWire(t *testing.T) {
 		}
 	}
 	e := d.client()
+	var painted bytes.Buffer
+	if err := png.Encode(&painted, image.NewNRGBA(image.Rect(0, 0, 4, 4))); err != nil {
+		t.Fatal(err)
+	}
 	rows := []struct {
 		name, args, want string
-		refused          bool // the result is an error, because this machine lacks something
+		payload          []byte // from the server
+		refused          bool   // the result is an error, because this machine lacks something
 	}{
 		{name: "Write", args: `{"path":"a.go","contents":"package a\n\n// Retry asks again.\nfunc Retry() {}\n"}`},
 		{name: "StrReplace", args: `{"path":"a.go","old_string":"package a","new_string":"package b"}`},
@@ -56,19 +67,24 @@ func TestEveryToolOverTheWire(t *testing.T) {
 		{name: "McpAuth", args: `{"server":"near"}`, want: "it has no sign-in", refused: true},
 		{name: "Fetch", args: `{"url":"http://127.0.0.1:1/"}`, want: "private network", refused: true},
 		{name: "WebFetch", args: `{"url":"http://127.0.0.1:1/"}`, want: "private network", refused: true},
+		{name: "GenerateImage", args: `{"description":"a kite","file_path":"kite.png"}`, payload: painted.Bytes(), want: "kite.png: image/png, "},
+		{name: "GenerateImage", args: `{"description":"a kite"}`, want: "the image did not arrive", refused: true},
 		{name: "RecordScreen", args: `{"mode":"START_RECORDING"}`, want: "desktop", refused: true},
 		{name: "ComputerUse", args: `{"actions":[{"screenshot":{}}]}`, want: "desktop", refused: true},
 		{name: "Delete", args: `{"path":"a.go"}`},
 	}
 	pid := 0 // of the background command
 	called := map[string]bool{}
-	for _, r := range rows {
+	for i, r := range rows {
 		called[r.name] = true
 		args := r.args
 		if strings.Contains(args, "%d") {
 			args = fmt.Sprintf(args, pid)
 		}
-		res := callRaw(t, e, "every-"+r.name, r.name, args)
+		res, _, err := e.Call(within(t), conversation.ToolCall{ID: fmt.Sprintf("every-%d", i), Name: r.name, Args: json.RawMessage(args), Payload: r.payload}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", r.name, err)
+		}
 		if res.Error != r.refused || !strings.Contains(res.Text, r.want) {
 			t.Errorf("%s %s: error %v, %q", r.name, args, res.Error, res.Text)
 		}

@@ -73,7 +73,7 @@ var options = []option{
 		at: func(c *config) any { return &c.ChromeExecutable }},
 	{name: "record-screen-enabled", kind: kindBool, standard: "false", words: "let the agent record the desktop, if DISPLAY is set and ffmpeg is installed",
 		at: func(c *config) any { return &c.RecordScreen }},
-	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "let the agent generate images", refused: "this exec-daemon has no tool for images",
+	{name: "generate-image-enabled", kind: kindBool, standard: "false", words: "save images that the control plane requests from a model for images",
 		at: func(c *config) any { return &c.GenerateImage }},
 	{name: "sandbox-enabled", kind: kindBool, standard: "false", words: "run commands of Shell, and Grep, in the sandbox unless the call disables it",
 		at: func(c *config) any { return &c.Sandbox }},

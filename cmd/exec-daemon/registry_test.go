@@ -29,7 +29,9 @@ func TestRegistryOfTheRunningDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := start(t, func(d *daemon) { d.more = []string{"--record-screen-enabled", "--rg-path", "/no/rg"} })
+	d := start(t, func(d *daemon) {
+		d.more = []string{"--record-screen-enabled", "--generate-image-enabled", "--rg-path", "/no/rg"}
+	})
 	control := agentv1connect.NewControlServiceClient(http.DefaultClient, "http://"+d.addr)
 	calls := 0
 	answer := func(call *agentv1.ToolCall) string {

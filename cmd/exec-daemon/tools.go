@@ -47,6 +47,9 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 		tool.McpAuth(s.servers),
 		tool.ComputerUse(screen.NewHand(display(cfg))),
 	}
+	if cfg.GenerateImage {
+		all = append(all, tool.GenerateImage(ws, cfg.ArtifactsDir))
+	}
 	if cfg.RecordScreen {
 		all = append(all, tool.RecordScreen(s.recorder))
 	}

@@ -424,6 +424,7 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestAwaited{},
 		&PullRequestHeard{},
 		&GoalJudged{},
+		&ImageGenerated{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

@@ -106,6 +106,8 @@ func (r *Run) Apply(e Event) {
 		r.Usage = r.Usage.Add(b.Usage)
 	case *Titled:
 		r.Usage = r.Usage.Add(b.Usage)
+	case *ImageGenerated:
+		r.Usage = r.Usage.Add(b.Usage)
 	case *Committed:
 		r.Unhooked = unhooked(r.Unhooked, b.Unhooked)
 	case *Pushed:

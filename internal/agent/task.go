@@ -301,6 +301,8 @@ func (sub *Subagent) within(body Body) {
 		sub.Usage = sub.Usage.Add(b.Usage)
 	case *Classified:
 		sub.Usage = sub.Usage.Add(b.Usage)
+	case *ImageGenerated:
+		sub.Usage = sub.Usage.Add(b.Usage)
 	case *Notice:
 		if b.Code == CodeFollowup {
 			sub.Followups++

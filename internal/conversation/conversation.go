@@ -66,6 +66,9 @@ type ToolCall struct {
 	// list allows runs outside of the sandbox; nil means nothing. The sender of
 	// the call sets it.
 	Guard *Guard `json:"-"`
+	// Payload is what the server provides for the call beside the arguments,
+	// such as a generated image. The sender of the call sets it.
+	Payload []byte `json:"-"`
 }
 
 // Guard describes a shell command for the check that sandboxed commands could

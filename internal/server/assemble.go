@@ -242,6 +242,10 @@ func (a *assembly) openScheduler(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
+	images, imageInfo, err := c.ImageModel.open()
+	if err != nil {
+		return UsageError{err}
+	}
 	a.schedule = schedule.New(schedule.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
 
@@ -255,7 +259,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Network: a.network, ConnectionLogs: a.dataFile("connections"),
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
-		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store), MCP: a.agentMCP, Pulls: a.pulls, Web: web, Environments: a.builder,
+		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store), MCP: a.agentMCP, Pulls: a.pulls, Web: web, Images: images, ImageInfo: imageInfo, Environments: a.builder,
 		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
 
 		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks, Rules: a.team.Rules,

@@ -33,6 +33,7 @@ type Config struct {
 	Models         []ModelConfig   `yaml:"models"`
 	DefaultModel   string          `yaml:"default_model"`
 	FastModel      string          `yaml:"fast_model"`
+	ImageModel     imageConfig     `yaml:"image_model"` // for the tool GenerateImage
 	Git            gitConfig       `yaml:"git"`
 	Machine        machineConfig   `yaml:"machine"`
 	Artifacts      artifactsConfig `yaml:"artifacts"`
@@ -323,6 +324,9 @@ func (c *Config) check(dir string, getenv func(string) string) error {
 	if c.FastModel != "" && !seen[c.FastModel] {
 		return fmt.Errorf("fast_model: no model has the id %q", c.FastModel)
 	}
+	if err := c.ImageModel.check(getenv); err != nil {
+		return err
+	}
 	for i := range c.Git.Credentials {
 		cred := &c.Git.Credentials[i]
 		at := fmt.Sprintf("git.credentials[%d]", i)
@@ -444,6 +448,7 @@ func (c *Config) SecretValues() map[string]string {
 	if store, err := pgx.ParseConfig(c.Store); c.Store != "" && err == nil {
 		add("store", store.Password)
 	}
+	add("image_model.api_key", c.ImageModel.APIKey)
 	add("telemetry.token", c.Telemetry.Token)
 	add("web_search.key", c.WebSearch.Key)
 	add("sign_in.oidc.client_secret", c.SignIn.OIDC.ClientSecret)

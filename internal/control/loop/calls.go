@@ -93,6 +93,8 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 	switch {
 	case c.Name == agent.TaskTool:
 		return t.delegate(ctx, c)
+	case provides(c.Name) && !c.Sent:
+		return t.generateImage(ctx, c)
 	case spec.Home == tool.Control:
 		return t.controlCall(ctx, c)
 	}

@@ -45,7 +45,7 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 		return nil
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return t.sent(c, "")
-	case spec.Home == tool.Control:
+	case spec.Home == tool.Control || provides(c.Name):
 		return nil
 	}
 	args := string(c.Args)
@@ -63,6 +63,10 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	}
 	return t.sent(c, t.machine.BootID())
 }
+
+// provides reports whether the server adds a payload to calls of a tool before it
+// sends them to the machine.
+func provides(name string) bool { return name == paintImage }
 
 // notObject reports whether the model's arguments were not a JSON object.
 func notObject(c agent.Call) bool { return bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)) }

@@ -149,8 +149,11 @@ type Config struct {
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls Pulls
 	// Web searches the web; nil if no provider is configured.
-	Web    Web
-	Logger *slog.Logger
+	Web Web
+	// Images generates images; nil if no model for images is configured.
+	Images    model.ImageModel
+	ImageInfo model.ImageInfo
+	Logger    *slog.Logger
 	// JournalQuota is the most that events caused by the machine may take in
 	// the journal, per run and in bytes; 0 means 1 GiB.
 	JournalQuota int64

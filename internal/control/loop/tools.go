@@ -82,6 +82,9 @@ func (t *thread) unconfigured(name string) string {
 	if name == searchWeb && t.Web == nil {
 		return "a search provider in the server's configuration (web_search)"
 	}
+	if name == paintImage && t.Images == nil {
+		return "a model for images in the server's configuration (image_model)"
+	}
 	return ""
 }
 

@@ -157,6 +157,8 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 		m.used(ctx, b.Model, b.Usage)
 	case *agent.GoalJudged:
 		m.used(ctx, b.Model, b.Usage)
+	case *agent.ImageGenerated:
+		m.used(ctx, b.Model, b.Usage)
 	case *agent.Classified:
 		m.used(ctx, b.Model, b.Usage)
 	case *agent.ModelFallback:

@@ -85,6 +85,9 @@ func EncodeCall(c conversation.ToolCall) (*agentv1.ToolCall, error) {
 			args.Set(field, protoreflect.ValueOfString(value))
 		}
 	}
+	if field := args.Descriptor().Fields().ByName("payload"); field != nil && len(c.Payload) > 0 {
+		args.Set(field, protoreflect.ValueOfBytes(c.Payload))
+	}
 	if field := args.Descriptor().Fields().ByName("guarded"); field != nil && c.Guarded {
 		args.Set(field, protoreflect.ValueOfBool(true))
 	}

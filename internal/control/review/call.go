@@ -41,6 +41,8 @@ type arguments struct {
 	TargetNotebook      string          `json:"target_notebook"`
 	URL                 string          `json:"url"`
 	SearchTerm          string          `json:"search_term"`
+	FilePath            string          `json:"file_path"`
+	References          []string        `json:"reference_image_paths"`
 	Explanation         string          `json:"explanation"`
 	Server              string          `json:"server"`
 	ToolName            string          `json:"tool_name"`
@@ -133,6 +135,16 @@ func describe(c conversation.ToolCall) described {
 		return d
 	case "WebSearch": // the query is sent to the search provider
 		return described{Call: permit.Call{Kind: permit.Fetch}, subject: "search the web: " + a.SearchTerm, reason: a.Explanation, grant: "*"}
+	case "GenerateImage": // the description and the reference images are sent to the model's provider
+		d := described{Call: permit.Call{Kind: permit.Fetch}, grant: "*"}
+		if to, guarded := guard(a.FilePath); guarded && a.FilePath != "" {
+			d = to
+		}
+		d.subject, d.change = strings.TrimSpace("generate an image "+a.FilePath), a.Description
+		if len(a.References) > 0 {
+			d.subject += " from " + strings.Join(a.References, ", ")
+		}
+		return d
 	case "ComputerUse":
 		if onlyLooks(a.Actions) {
 			break

@@ -46,6 +46,9 @@ func TestDescribe(t *testing.T) {
 		{"Fetch", `{"url":"https://Example.com/x"}`, permit.Fetch, "https://Example.com/x"},
 		{"WebFetch", `{"url":"https://example.com"}`, permit.Fetch, "https://example.com"},
 		{"WebSearch", `{"search_term":"go synctest"}`, permit.Fetch, "search the web: go synctest"},
+		{"GenerateImage", `{"description":"a kite"}`, permit.Fetch, "generate an image"},
+		{"GenerateImage", `{"description":"a kite","file_path":"a.png","reference_image_paths":["b.png","c.png"]}`, permit.Fetch, "generate an image a.png from b.png, c.png"},
+		{"GenerateImage", `{"description":"a kite","file_path":".git/hooks/a.png"}`, permit.Protected, "generate an image .git/hooks/a.png"},
 		{"CallMcpTool", `{"server":"github","tool_name":"get_issue"}`, permit.MCP, "github:get_issue"},
 		{"CallMcpTool", `{"server":"github","tool_name":"get_issue","arguments":{"id":7}}`, permit.MCP, `github:get_issue {"id":7}`},
 		{"CallMcpTool", `{"server":"github"}`, permit.Other, ""},
@@ -90,7 +93,7 @@ func TestGuards(t *testing.T) {
 	for mode, want := range map[permit.Mode]bool{permit.AutoReview: true, permit.Allowlist: true, permit.RunEverything: false} {
 		r := newRig(t, "")
 		r.Mode = mode
-		for _, name := range []string{"Write", "StrReplace", "EditNotebook", "Delete", "FetchMcpResource", "Shell", "Read"} {
+		for _, name := range []string{"Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", "FetchMcpResource", "Shell", "Read"} {
 			got, err := r.Guards(t.Context(), r.state.Agent, call(name, `{}`))
 			if file := name != "Shell" && name != "Read"; err != nil || got != (want && file) {
 				t.Errorf("%s under %s: %v, %v", name, mode, got, err)

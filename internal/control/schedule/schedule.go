@@ -126,6 +126,9 @@ type Config struct {
 	Pulls Pulls
 	// Web searches the web; nil if no provider is configured.
 	Web loop.Web
+	// Images generates images; nil if no model for images is configured.
+	Images    model.ImageModel
+	ImageInfo model.ImageInfo
 	// Hooks returns what people have configured for an agent's hooks. It may be
 	// nil.
 	Hooks func(ctx context.Context, a agent.Agent) (Hooks, error)

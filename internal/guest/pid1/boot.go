@@ -268,7 +268,7 @@ func (d *Daemon) execCommand(b *boot, token string) *exec.Cmd {
 	cmd := exec.Command(d.cfg.ExecDaemon, "serve",
 		"--port", port, "--pty-websocket-port", ptyPort, "--state-dir", d.cfg.ExecState, "--workspace", path,
 		"--artifacts-dir", d.cfg.Artifacts, "--tmux-socket", d.tmuxSocket(), "--tmux-kept", "--secret-redaction-enabled",
-		"--record-screen-enabled", "--computer-use-enabled", "--cloud-rules-enabled", "--sandbox-enabled", // each call says whether it runs in the sandbox
+		"--record-screen-enabled", "--generate-image-enabled", "--computer-use-enabled", "--cloud-rules-enabled", "--sandbox-enabled", // each call says whether it runs in the sandbox
 		"--sandbox-helper-path", filepath.Join(filepath.Dir(d.cfg.ExecDaemon), "sandbox"))
 	d.mu.Lock()
 	if d.spans != nil {

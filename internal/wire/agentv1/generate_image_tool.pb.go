@@ -21,17 +21,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Generate an image from a description.
+// Generate an image from a description, with a model for images that the server
+// has configured, and save it as a file. The result shows you the image: look
+// whether it is what was asked for. Each image costs money, so generate images
+// only if the task asks for them. The description and the reference images leave
+// this server: put no secrets, private code or personal data into them.
 type GenerateImageArgs struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Description string                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
-	// Where to save the image.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the image shows and its style; at most 8,000 characters.
+	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// Where to save the image: a path that ends in .png, .jpg, .jpeg or .webp. An
+	// existing file is replaced. By default a new file in the folder of artifacts.
 	FilePath string `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// Reference images.
+	// Up to 4 image files whose content or style the new image is made from.
 	ReferenceImagePaths []string `protobuf:"bytes,3,rep,name=reference_image_paths,json=referenceImagePaths,proto3" json:"reference_image_paths,omitempty"`
 	ToolCallId          string   `protobuf:"bytes,4,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The image, which the control plane has requested from the model.
+	Payload []byte `protobuf:"bytes,5,opt,name=payload,proto3" json:"payload,omitempty"`
+	// Whether the path must be checked again after resolving symbolic links.
+	Guarded       bool `protobuf:"varint,6,opt,name=guarded,proto3" json:"guarded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateImageArgs) Reset() {
@@ -90,6 +100,20 @@ func (x *GenerateImageArgs) GetToolCallId() string {
 		return x.ToolCallId
 	}
 	return ""
+}
+
+func (x *GenerateImageArgs) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *GenerateImageArgs) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
+	}
+	return false
 }
 
 type GenerateImageSuccess struct {
@@ -290,13 +314,16 @@ var File_agent_v1_generate_image_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_generate_image_tool_proto_rawDesc = "" +
 	"\n" +
-	"\"agent/v1/generate_image_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xb4\x01\n" +
+	"\"agent/v1/generate_image_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9a\x02\n" +
 	"\x11GenerateImageArgs\x12&\n" +
 	"\vdescription\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\vdescription\x12\x1b\n" +
 	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x122\n" +
 	"\x15reference_image_paths\x18\x03 \x03(\tR\x13referenceImagePaths\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"q\n" +
+	"toolCallId\x12\x1e\n" +
+	"\apayload\x18\x05 \x01(\fB\x04\x90\xb5\x18\x01R\apayload\x12\x1e\n" +
+	"\aguarded\x18\x06 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:$\x8a\xb5\x18 \n" +
+	"\rGenerateImage\x12\rgenerateImage \x01\"q\n" +
 	"\x14GenerateImageSuccess\x12\x1b\n" +
 	"\tfile_path\x18\x01 \x01(\tR\bfilePath\x12\x1d\n" +
 	"\n" +
@@ -306,10 +333,10 @@ const file_agent_v1_generate_image_tool_proto_rawDesc = "" +
 	"\x13GenerateImageResult\x12:\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1e.agent.v1.GenerateImageSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xc9\x01\n" +
+	"\x06result\"\xc5\x01\n" +
 	"\x15GenerateImageToolCall\x12/\n" +
 	"\x04args\x18\x01 \x01(\v2\x1b.agent.v1.GenerateImageArgsR\x04args\x125\n" +
-	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.GenerateImageResultR\x06result:H\x92\xb5\x18Da model for images, which the server's configuration cannot name yetB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1d.agent.v1.GenerateImageResultR\x06result:D\x92\xb5\x18@a model for images in the server's configuration (`image_model`)B\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_generate_image_tool_proto_rawDescOnce sync.Once

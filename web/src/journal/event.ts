@@ -30,6 +30,7 @@ type Bodies = {
   "model.retry": { reason: string; message?: string; waitMs: number; attempt: number; attempts?: number }; // the attempt that failed, and of how many
   "model.fallback": { from: string; to: string; attempts: number; purpose?: string };
   "agent.titled": { title: string; usage: Tokens };
+  "image.generated": { callId: string; usage: Tokens };
   "turn.replied": { message: Message; usage: Tokens; model: string };
   "call.judged": { callId: string; treatment: string; by: string; why?: string; message?: string };
   "call.sent": { callId: string };

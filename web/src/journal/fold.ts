@@ -170,6 +170,7 @@ export class Transcript {
       case "call.classified":
       case "goal.judged":
       case "agent.titled":
+      case "image.generated":
         this.used(usageOf(e));
         break;
       case "boot.step":
@@ -461,7 +462,7 @@ export class Transcript {
 }
 
 /** The events that report token usage. */
-const paid = ["turn.replied", "call.classified", "goal.judged", "agent.titled", "compacted"];
+const paid = ["turn.replied", "call.classified", "goal.judged", "agent.titled", "image.generated", "compacted"];
 const usageOf = (e: Event): Tokens | undefined => {
   const { kind, data } = e.kind === "task.event" ? e.data : e;
   return paid.includes(kind) ? (data as { usage?: Tokens }).usage : undefined;

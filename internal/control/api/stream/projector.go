@@ -78,6 +78,8 @@ func (p *projector) frames(e agent.Event) []frame {
 		p.usage = p.usage.Add(b.Usage)
 	case *agent.Classified:
 		p.usage = p.usage.Add(b.Usage)
+	case *agent.ImageGenerated:
+		p.usage = p.usage.Add(b.Usage)
 	case *agent.CallSent:
 		return p.tell(p.call(b.CallID))
 	case *agent.CallDelta:

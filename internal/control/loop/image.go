@@ -1,0 +1,146 @@
+package loop
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+const paintImage = "GenerateImage"
+
+// Limits of a request for an image.
+const (
+	maxDescription = 8_000 // characters
+	maxReferences  = 4
+)
+
+// imageArgs are the arguments of GenerateImage.
+type imageArgs struct {
+	Description string   `json:"description"`
+	FilePath    string   `json:"file_path"`
+	References  []string `json:"reference_image_paths"`
+}
+
+// generateImage runs an admitted call of GenerateImage: it requests the image
+// from the model and has the machine save and show it. A call that a crash
+// interrupts before it was sent to the machine requests another image.
+func (t *thread) generateImage(ctx context.Context, c agent.Call) error {
+	start := time.Now()
+	if err := t.checkLimits(); err != nil {
+		return err
+	}
+	req, refused, err := t.imageRequest(ctx, c)
+	if err != nil {
+		return err
+	}
+	if refused != nil {
+		return t.done(ctx, c.ID, *refused, time.Since(start), t.unjournaled(c)...)
+	}
+	data, used, err := t.Images.Generate(ctx, req)
+	paid := []agent.Body{&agent.ImageGenerated{CallID: c.ID, Model: t.ImageInfo.Name, Bytes: len(data), Usage: t.ImageInfo.Of(used)}}
+	if err != nil {
+		if used == (conversation.Usage{}) {
+			paid = nil
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			last, cancel := Outliving(ctx)
+			defer cancel()
+			return cmp.Or(t.record(last, paid...), cause)
+		}
+		return t.done(ctx, c.ID, tool.Failed("The image was not generated: %v", err), time.Since(start), append(t.unjournaled(c), paid...)...)
+	}
+	last, cancel := Outliving(ctx) // the image is already paid for
+	err = t.record(last, paid...)
+	cancel()
+	if err != nil {
+		return err
+	}
+	c.Payload = data
+	return t.send(ctx, c, nil)
+}
+
+// imageRequest returns the request to the model. A non-nil result says why there
+// is none.
+func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageRequest, *tool.Result, error) {
+	refuse := func(format string, args ...any) (model.ImageRequest, *tool.Result, error) {
+		r := tool.Failed(format, args...)
+		return model.ImageRequest{}, &r, nil
+	}
+	var in imageArgs
+	d := json.NewDecoder(bytes.NewReader(c.Args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return refuse("the arguments do not fit the schema: %v", err)
+	}
+	in.Description = strings.TrimSpace(in.Description)
+	switch {
+	case in.Description == "":
+		return refuse("description is empty: say what the image shows")
+	case utf8.RuneCountInString(in.Description) > maxDescription:
+		return refuse("description has more than %d characters", maxDescription)
+	case len(in.References) > maxReferences:
+		return refuse("reference_image_paths has %d paths; at most %d are possible", len(in.References), maxReferences)
+	case t.holdsSecret(t.rec.snapshot(), in.Description):
+		return refuse("description contains a secret, so it was not sent: describe the image without it")
+	}
+	if t.rec.snapshot().Run.Limit.Cost != 0 {
+		if err := t.ImageInfo.Unpriced(); err != nil {
+			return refuse("The image was not generated: %s", fault.Of(err).Message)
+		}
+	}
+	req := model.ImageRequest{Description: in.Description}
+	for i, path := range in.References {
+		// After a crash the file is read again, which needs another id.
+		image, why, err := t.reference(ctx, fmt.Sprintf("%s_ref%d_%x", c.ID, i, time.Now().UnixNano()), path)
+		if err != nil {
+			return req, nil, err
+		}
+		if why != "" {
+			return refuse("reference_image_paths[%d]: %s", i, why)
+		}
+		req.References = append(req.References, image)
+	}
+	return req, nil, nil
+}
+
+// reference reads an image in the machine, at the size in which a model would
+// see it. why says why it cannot be used.
+func (t *thread) reference(ctx context.Context, id, path string) (image conversation.Image, why string, err error) {
+	args, err := json.Marshal(map[string]string{"path": path})
+	if err != nil {
+		return image, "", err
+	}
+	const hooked = "it cannot be used, because there are hooks that have to see what is read: generate the image without it"
+	if unhooked, err := t.machine.Unhooked(ctx, t.rec.snapshot().Agent); err != nil || !unhooked {
+		return image, hooked, err
+	}
+	read, _, err := t.machine.Call(ctx, conversation.ToolCall{ID: id, Name: "Read", Args: args, Unhooked: true}, func(Delta) {})
+	switch {
+	case errors.Is(err, ErrHooked):
+		return image, hooked, nil
+	case err != nil:
+		return image, "", err
+	}
+	if err := t.machine.Ack(ctx, id); err != nil {
+		return image, "", err
+	}
+	switch {
+	case read.Error:
+		return image, read.Text, nil
+	case len(read.Images) != 1:
+		return image, path + " is not an image", nil
+	}
+	return conversation.Image{MediaType: read.Images[0].MediaType, Data: read.Images[0].Data}, "", nil
+}
