@@ -69,6 +69,7 @@ func TestEveryToolOverTheWire(t *testing.T) {
 		{name: "WebFetch", args: `{"url":"http://127.0.0.1:1/"}`, want: "private network", refused: true},
 		{name: "GenerateImage", args: `{"description":"a kite","file_path":"kite.png"}`, payload: painted.Bytes(), want: "kite.png: image/png, "},
 		{name: "GenerateImage", args: `{"description":"a kite"}`, want: "the image did not arrive", refused: true},
+		{name: "ApplyAgentDiff", args: `{"agent_id":"bc-1"}`, payload: []byte(`[{"folder":"none","text":"eA==","files":["a"]}]`), want: "is not the working tree of a repository", refused: true},
 		{name: "RecordScreen", args: `{"mode":"START_RECORDING"}`, want: "desktop", refused: true},
 		{name: "ComputerUse", args: `{"actions":[{"screenshot":{}}]}`, want: "desktop", refused: true},
 		{name: "Delete", args: `{"path":"a.go"}`},

@@ -45,6 +45,7 @@ func tools(cfg config, bash *shells, s skills) []tool.Tool {
 		tool.ListMcpResources(s.servers),
 		tool.FetchMcpResource(ws, s.servers),
 		tool.McpAuth(s.servers),
+		tool.ApplyAgentDiff(ws),
 		tool.ComputerUse(screen.NewHand(display(cfg))),
 	}
 	if cfg.GenerateImage {

@@ -154,25 +154,48 @@ func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, erro
 // branch, tag or commit), as the repository's server has them now. Errors are
 // those of [Gateway.Check].
 func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max int) (diff string, truncated bool, err error) {
+	m, from, to, err := g.between(ctx, repoURL, base, branch)
+	if err != nil {
+		return "", false, err
+	}
+	return m.Diff(ctx, from, to, max)
+}
+
+// Patch holds changes that git apply can apply.
+type Patch = mirror.Patch
+
+// Patch returns what [Gateway.Diff] returns, in a form that git can apply.
+// Changes of more than max bytes are a fault.
+func (g *Gateway) Patch(ctx context.Context, repoURL, base, branch string, max int) (Patch, error) {
+	m, from, to, err := g.between(ctx, repoURL, base, branch)
+	if err != nil {
+		return Patch{}, err
+	}
+	return m.Patch(ctx, from, to, max)
+}
+
+// between returns the current commits of base and branch, and a mirror that has
+// them.
+func (g *Gateway) between(ctx context.Context, repoURL, base, branch string) (m *mirror.Mirror, from, to string, err error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {
-		return "", false, err
+		return nil, "", "", err
 	}
 	if _, err := m.Refresh(ctx, r); err != nil {
-		return "", false, err
+		return nil, "", "", err
 	}
-	from, err := m.Resolve(ctx, r, base)
+	start, err := m.Resolve(ctx, r, base)
 	if err != nil {
-		return "", false, err
+		return nil, "", "", err
 	}
-	to, err := m.Resolve(ctx, r, "refs/heads/"+branch)
+	end, err := m.Resolve(ctx, r, "refs/heads/"+branch)
 	if err != nil {
-		return "", false, err
+		return nil, "", "", err
 	}
-	if from.Commit == "" {
-		return "", false, fault.NotFound("%s has no commits yet", r).Named(mirror.CodeRefNotFound)
+	if start.Commit == "" {
+		return nil, "", "", fault.NotFound("%s has no commits yet", r).Named(mirror.CodeRefNotFound)
 	}
-	return m.Diff(ctx, from.Commit, to.Commit, max)
+	return m, start.Commit, end.Commit, nil
 }
 
 // maxFile is the maximum size in bytes of a file that [Gateway.File] returns.

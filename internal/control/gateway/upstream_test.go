@@ -1,12 +1,14 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,6 +208,13 @@ func TestCheck(t *testing.T) {
 	}
 	if diff, cut, err = w.gw.Diff(t.Context(), url, "main", "dev/1", 10); err != nil || !cut || len(diff) != 10 {
 		t.Errorf("diff of 10 bytes: %q, %v, %v", diff, cut, err)
+	}
+	patch, err := w.gw.Patch(t.Context(), url, "main", "dev/1", 1<<20)
+	if err != nil || !bytes.Contains(patch.Text, []byte("+++ b/b.txt\n@@ -0,0 +1 @@\n+two\n")) || !slices.Equal(patch.Files, []string{"b.txt"}) {
+		t.Errorf("patch: %q, %v, %v", patch.Text, patch.Files, err)
+	}
+	if _, err = w.gw.Patch(t.Context(), url, "main", "dev/1", 10); fault.Of(err).Code != "diff_too_large" {
+		t.Errorf("patch of more than 10 bytes: %v", err)
 	}
 }
 

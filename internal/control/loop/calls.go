@@ -93,7 +93,9 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 	switch {
 	case c.Name == agent.TaskTool:
 		return t.delegate(ctx, c)
-	case provides(c.Name) && !c.Sent:
+	case c.Name == applyDiff && !c.Sent:
+		return t.applyPatches(ctx, c)
+	case c.Name == paintImage && !c.Sent:
 		return t.generateImage(ctx, c)
 	case spec.Home == tool.Control:
 		return t.controlCall(ctx, c)

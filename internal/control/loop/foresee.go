@@ -66,7 +66,7 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 
 // provides reports whether the server adds a payload to calls of a tool before it
 // sends them to the machine.
-func provides(name string) bool { return name == paintImage }
+func provides(name string) bool { return name == paintImage || name == applyDiff }
 
 // notObject reports whether the model's arguments were not a JSON object.
 func notObject(c agent.Call) bool { return bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)) }

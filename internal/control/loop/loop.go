@@ -146,6 +146,10 @@ type Config struct {
 	// Diff returns at most limit bytes of what the agent has pushed in all
 	// repositories. If it is nil, goals are judged without a diff.
 	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
+	// Patches returns what another agent of the same owner has pushed to the
+	// agent's repositories. Its faults are for the model. If it is nil, there are
+	// no other agents.
+	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls Pulls
 	// Web searches the web; nil if no provider is configured.

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"aloft/internal/fault"
 )
 
 // UploadPack runs the server side of a fetch on the mirror: it sends the list
@@ -34,6 +37,42 @@ func (m *Mirror) IDLength() int {
 		return 64
 	}
 	return 40
+}
+
+// Patch holds changes that git apply can apply.
+type Patch struct {
+	Text  []byte   // as git diff --binary --full-index prints it
+	Files []string // the changed files; of a renamed file both names
+}
+
+// Patch returns the changes from the merge base of base and tip to tip. Both are
+// commit ids in the mirror. A patch of more than max bytes is a fault.
+func (m *Mirror) Patch(ctx context.Context, base, tip string, max int) (Patch, error) {
+	for _, id := range []string{base, tip} {
+		if !wholeID.MatchString(id) {
+			return Patch{}, fmt.Errorf("patch: %q is not a commit id", Plain(id))
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, diffLimit, errTooSlow)
+	defer cancel()
+	read := func(args ...string) ([]byte, error) {
+		var out bytes.Buffer
+		args = append(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"}, args...), base+"..."+tip, "--")
+		_, _, err := m.git(ctx, invocation{args: args, stdout: &limitWriter{w: &out, left: int64(max), partly: true}})
+		if err != nil && out.Len() >= max {
+			return nil, fault.Conflict("the changes have more than %d MiB", max>>20).Named("diff_too_large")
+		}
+		return out.Bytes(), err
+	}
+	text, err := read("--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
+	if err != nil {
+		return Patch{}, err
+	}
+	names, err := read("--name-only", "-z")
+	if err != nil {
+		return Patch{}, err
+	}
+	return Patch{text, strings.FieldsFunc(string(names), func(r rune) bool { return r == 0 })}, nil
 }
 
 const diffLimit = time.Minute // a malicious tree can take for ever to walk

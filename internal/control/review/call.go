@@ -191,6 +191,13 @@ func guard(file string) (described, bool) {
 	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
 }
 
+// Protected reports whether a change to the file of a machine needs a review
+// unless everything runs without one.
+func Protected(file string) bool {
+	_, guarded := guard(file)
+	return guarded
+}
+
 // change returns the content that a file tool would write: the whole file, or
 // the removed and added lines.
 func (a arguments) change(tool string) string {

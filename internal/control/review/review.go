@@ -123,7 +123,7 @@ func (r *Reviewer) Check(ctx context.Context, s *agent.State, c conversation.Too
 // again, with symbolic links resolved. It need not in the mode run-everything.
 func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error) {
 	switch c.Name {
-	case "Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", fetchMCP:
+	case "Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", "ApplyAgentDiff", fetchMCP:
 		mode, err := r.ModeOf(ctx, a)
 		return mode != permit.RunEverything, err
 	}

@@ -93,7 +93,7 @@ func TestGuards(t *testing.T) {
 	for mode, want := range map[permit.Mode]bool{permit.AutoReview: true, permit.Allowlist: true, permit.RunEverything: false} {
 		r := newRig(t, "")
 		r.Mode = mode
-		for _, name := range []string{"Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", "FetchMcpResource", "Shell", "Read"} {
+		for _, name := range []string{"Write", "StrReplace", "EditNotebook", "Delete", "GenerateImage", "ApplyAgentDiff", "FetchMcpResource", "Shell", "Read"} {
 			got, err := r.Guards(t.Context(), r.state.Agent, call(name, `{}`))
 			if file := name != "Shell" && name != "Read"; err != nil || got != (want && file) {
 				t.Errorf("%s under %s: %v, %v", name, mode, got, err)

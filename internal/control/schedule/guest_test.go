@@ -239,6 +239,9 @@ func (anyRemote) Check(context.Context, string, string) (gateway.RefInfo, error)
 func (anyRemote) Reach(context.Context, gateway.ReachRequest) gateway.Reached {
 	return gateway.Reached{}
 }
+func (anyRemote) Patch(context.Context, string, string, string, int) (gateway.Patch, error) {
+	return gateway.Patch{}, nil
+}
 func (anyRemote) Diff(context.Context, string, string, string, int) (string, bool, error) {
 	return "", false, nil
 }

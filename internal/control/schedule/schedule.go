@@ -164,6 +164,7 @@ type Gateway interface {
 	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
 	Reach(ctx context.Context, w gateway.ReachRequest) gateway.Reached
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
+	Patch(ctx context.Context, repoURL, base, branch string, limit int) (gateway.Patch, error)
 }
 
 // Pulls opens and finds pull requests at forges.

@@ -87,7 +87,7 @@ func (w *worker) run() {
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: fast,
 		Live: w.s.Live, Secrets: w.secrets,
-		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
+		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Patches: w.s.patches, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("the run is left open", "error", err)

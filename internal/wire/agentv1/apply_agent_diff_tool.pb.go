@@ -21,11 +21,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Apply the changes of another agent.
+// Apply the changes of another agent to your working tree and index, as git
+// apply --3way does. The other agent must belong to the same user, work on one of
+// your repositories, and have pushed its branch; only what it has pushed is
+// applied. Commit your own changes first. Files with conflicts keep both versions
+// between conflict markers: resolve them. If a file cannot be merged at all,
+// nothing is changed. Subagents work in your own tree, so their changes are there
+// already.
 type ApplyAgentDiffArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AgentId       string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the other agent, which begins with bc-.
+	AgentId    string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The changes, which the control plane has read: a JSON array of
+	// objects with folder, text and files.
+	Payload       []byte `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,10 +84,18 @@ func (x *ApplyAgentDiffArgs) GetToolCallId() string {
 	return ""
 }
 
+func (x *ApplyAgentDiffArgs) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 type ApplyAgentDiffSuccess struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ChangedFiles  []string               `protobuf:"bytes,1,rep,name=changed_files,json=changedFiles,proto3" json:"changed_files,omitempty"`
-	Conflicts     []string               `protobuf:"bytes,2,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute paths; files with conflicts are in both lists.
+	ChangedFiles  []string `protobuf:"bytes,1,rep,name=changed_files,json=changedFiles,proto3" json:"changed_files,omitempty"`
+	Conflicts     []string `protobuf:"bytes,2,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -264,21 +282,23 @@ var File_agent_v1_apply_agent_diff_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_apply_agent_diff_tool_proto_rawDesc = "" +
 	"\n" +
-	"$agent/v1/apply_agent_diff_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"]\n" +
+	"$agent/v1/apply_agent_diff_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa5\x01\n" +
 	"\x12ApplyAgentDiffArgs\x12\x1f\n" +
 	"\bagent_id\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\aagentId\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"Z\n" +
+	"toolCallId\x12\x1e\n" +
+	"\apayload\x18\x03 \x01(\fB\x04\x90\xb5\x18\x01R\apayload:&\x8a\xb5\x18\"\n" +
+	"\x0eApplyAgentDiff\x12\x0eapplyAgentDiff \x01\"Z\n" +
 	"\x15ApplyAgentDiffSuccess\x12#\n" +
 	"\rchanged_files\x18\x01 \x03(\tR\fchangedFiles\x12\x1c\n" +
 	"\tconflicts\x18\x02 \x03(\tR\tconflicts\"\x8a\x01\n" +
 	"\x14ApplyAgentDiffResult\x12;\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1f.agent.v1.ApplyAgentDiffSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xde\x01\n" +
+	"\x06result\"\xb8\x01\n" +
 	"\x16ApplyAgentDiffToolCall\x120\n" +
 	"\x04args\x18\x01 \x01(\v2\x1c.agent.v1.ApplyAgentDiffArgsR\x04args\x126\n" +
-	"\x06result\x18\x02 \x01(\v2\x1e.agent.v1.ApplyAgentDiffResultR\x06result:Z\x92\xb5\x18Vthe tree of another agent, which no machine can read: merge its pushed branch with gitB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\x1e.agent.v1.ApplyAgentDiffResultR\x06result:4\x92\xb5\x180the server, which reads the other agent's branchB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_apply_agent_diff_tool_proto_rawDescOnce sync.Once

@@ -1,0 +1,78 @@
+package loop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path"
+	"strings"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/review"
+	"aloft/internal/fault"
+	"aloft/internal/tool"
+)
+
+const applyDiff = "ApplyAgentDiff"
+
+// applyPatches runs an admitted call of ApplyAgentDiff: it reads what the other
+// agent has pushed, and has the machine apply it.
+func (t *thread) applyPatches(ctx context.Context, c agent.Call) error {
+	start := time.Now()
+	patches, err := t.patches(ctx, c)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if err == nil {
+		c.Payload, err = json.Marshal(patches)
+	}
+	switch {
+	case err != nil:
+		return t.done(ctx, c.ID, tool.Failed("Nothing was applied: %s", fault.Of(err).Message), time.Since(start), t.unjournaled(c)...)
+	case len(patches) == 0:
+		none := tool.Result{Text: "There is nothing to apply: you have everything that the agent has pushed.", Output: json.RawMessage(`{"success":{}}`)}
+		return t.done(ctx, c.ID, none, time.Since(start), t.unjournaled(c)...)
+	}
+	return t.send(ctx, c, nil)
+}
+
+// patches returns the changes that a call wants applied. The error is for the
+// model.
+func (t *thread) patches(ctx context.Context, c agent.Call) ([]tool.Patch, error) {
+	var in struct {
+		AgentID string `json:"agent_id"`
+	}
+	d := json.NewDecoder(bytes.NewReader(c.Args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return nil, fault.Invalid("the arguments do not fit the schema: %v", err)
+	}
+	s := t.rec.snapshot()
+	switch {
+	case s.Subagent(in.AgentID) != nil:
+		return nil, fault.Invalid("%s is a subagent, which works in your own tree: its changes are there already", in.AgentID)
+	case t.Patches == nil:
+		return nil, fault.Unavailable("the server knows no other agents")
+	}
+	patches, err := t.Patches(ctx, s, in.AgentID)
+	if err != nil || t.Review == nil {
+		return patches, err
+	}
+	guards, err := t.Review.Guards(ctx, s.Agent, c.ToolCall)
+	if err != nil || !guards {
+		return patches, err
+	}
+	var protected []string
+	for _, p := range patches {
+		for _, name := range p.Files {
+			if file := path.Join(agent.Workspace, p.Folder, name); review.Protected(file) {
+				protected = append(protected, file)
+			}
+		}
+	}
+	if len(protected) > 0 {
+		return nil, fault.Denied("the changes include files that need a person's approval: %s. Fetch its branch with Shell, take the other files with git checkout, and change these with Write", strings.Join(protected[:min(len(protected), 10)], ", "))
+	}
+	return patches, nil
+}

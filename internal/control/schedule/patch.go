@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+	"aloft/internal/redact"
+	"aloft/internal/secret"
+	"aloft/internal/tool"
+)
+
+// patches returns what another agent has pushed to the agent's repositories
+// since its branches left the agent's own. It is [loop.Config.Patches]. Agents
+// of other owners are not found, since an agent may see no more than its owner.
+func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID string) ([]tool.Patch, error) {
+	missing := fault.NotFound("you have no other agent %q", otherID)
+	if !agent.ValidID(otherID) || otherID == state.Agent.ID {
+		return nil, missing
+	}
+	a, err := s.Agents.Agent(ctx, otherID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && a.UserID != state.Agent.UserID:
+		return nil, missing
+	case err != nil:
+		return nil, err
+	}
+	other, err := s.fold(ctx, otherID)
+	if err != nil {
+		return nil, err
+	}
+	folders := agent.Folders(state.Agent.Repos)
+	var out []tool.Patch
+	shared, pushed, room := false, false, maxDiff
+	for n, repo := range state.Agent.Repos {
+		for m, theirs := range other.Agent.Repos {
+			if secret.Repo(theirs.URL) != secret.Repo(repo.URL) {
+				continue
+			}
+			shared = true
+			from, to := state.Checkout(n), other.Checkout(m)
+			if !to.Pushed || to.BaseCommit == "" {
+				continue
+			}
+			pushed = true
+			base := to.BaseCommit
+			if from.Pushed { // then a fork's diff leaves out what it started with
+				base = "refs/heads/" + from.Branch
+			}
+			patch, err := s.Gateway.Patch(ctx, repo.URL, base, to.Branch, room)
+			if err != nil {
+				return nil, err
+			}
+			if room -= len(patch.Text); len(patch.Text) > 0 {
+				out = append(out, tool.Patch{Folder: strings.TrimPrefix(strings.TrimPrefix(folders[n], agent.Workspace), "/"), Text: patch.Text, Files: patch.Files})
+			}
+		}
+	}
+	switch {
+	case !shared:
+		return nil, fault.Invalid("%s works on none of your repositories", otherID)
+	case !pushed:
+		return nil, fault.Conflict("%s has pushed nothing yet, and what it has not pushed cannot be read", otherID)
+	}
+	hide := redact.New(s.secrets(state.Agent.ID))
+	for _, p := range out {
+		if hide.Contains(p.Text) {
+			return nil, fault.Denied("the changes of %s contain a secret of yours", otherID)
+		}
+	}
+	return out, nil
+}
