@@ -425,6 +425,7 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestHeard{},
 		&GoalJudged{},
 		&ImageGenerated{},
+		&GrindBegan{},
 		&SubagentsFound{},
 		&RulesFound{},
 		&RulesGiven{},

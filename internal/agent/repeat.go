@@ -46,7 +46,7 @@ func (r *Repeats) Most() Repeat {
 
 // onlyLooks are tools that change nothing. A successful call of another tool may
 // have changed something.
-var onlyLooks = []string{"Read", "LS", "Glob", "Grep", "SemSearch", "ReadLints", "ReadTodos", "Reflect", "WebSearch", "WebFetch", "Fetch", "ListMcpResources", "FetchMcpResource"}
+var onlyLooks = []string{"Read", "LS", "Glob", "Grep", "SemSearch", "ReadLints", "ReadTodos", "Reflect", GrindPlanTool, GrindTool, "WebSearch", "WebFetch", "Fetch", "ListMcpResources", "FetchMcpResource"}
 
 // waits reports whether a call waits for something, so that repeating it is no
 // loop.

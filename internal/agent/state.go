@@ -58,6 +58,7 @@ type State struct {
 	RequestChecks, EnvironmentChecks []string
 	Checking                         Checking            // of the run
 	Judging                          Judging             // of the goal of the run
+	Grinding                         Grinding            // work in rounds
 	marks                            []mark              // points to which the conversation can be rewound
 	before                           *mark               // the conversation was rewound to this, and no run has started since
 	proposals                        map[string]Proposal // of the end of this run, by repository
@@ -104,6 +105,7 @@ func (s *State) Apply(e Event) {
 	}
 	s.check(e)
 	s.judge(e)
+	s.grind(e)
 	s.judged(e)
 	s.proposed(e)
 	switch b := e.Body.(type) {

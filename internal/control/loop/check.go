@@ -194,11 +194,15 @@ func (l *Loop) outcome(ended *agent.RunEnded) (agent.Outcome, *agent.Evidence) {
 		return agent.GaveUp, evidence
 	case ended.Status == agent.Failed:
 		return agent.Blocked, evidence
+	case leftOpen(s) == agent.GaveUp:
+		return agent.GaveUp, evidence
+	case evidence == nil && leftOpen(s) != "":
+		return leftOpen(s), nil
 	case evidence == nil:
 		return agent.Done, nil
 	case stuck(s), s.Judging.Stuck:
 		return agent.GaveUp, evidence
-	case len(failed(evidence.Checks)) > 0, evidence.Stale:
+	case len(failed(evidence.Checks)) > 0, evidence.Stale, leftOpen(s) != "":
 		return agent.Partly, evidence
 	case evidence.Goal != nil && evidence.Goal.Failure != "":
 		return agent.Blocked, evidence

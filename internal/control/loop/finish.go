@@ -15,13 +15,16 @@ import (
 
 // finish commits uncommitted changes, runs the checks, pushes the branches and
 // ends the run. It is idempotent, so it can be repeated after a crash. If a
-// check fails, if the goal is not met, if a push is refused because of a secret,
+// check fails, if tasks are open, if the goal is not met, if a push is refused because of a secret,
 // or if git hooks refuse, the model is told and the run continues. Other failures do not stop the other
 // repositories: everything that can be pushed is pushed, then the run reports
 // the error. A pull request that cannot be opened is only reported and does not
 // fail the run. Checks and the goal have until limited ends, everything else until ctx
 // ends.
 func (l *Loop) finish(limited, ctx context.Context) error {
+	if told, err := l.grind(limited); err != nil || told {
+		return err
+	}
 	s := l.rec.snapshot()
 	if !s.CheckedNow() { // otherwise the stop hooks have run
 		if on, err := l.goesOn(ctx); err != nil || on {

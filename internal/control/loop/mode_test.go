@@ -35,6 +35,7 @@ func TestPlanModeChangesNothing(t *testing.T) {
 		t.Run(spec.Name, func(t *testing.T) {
 			r := newRig(t, true)
 			servers := r.connected()
+			r.paints()
 			r.pulls = &pulls{}
 			r.reviewed(permit.RunEverything, "") // nobody is asked, and it is still refused
 			r.plan()

@@ -40,7 +40,7 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == computerUse || sub.Type == subagent.ComputerUse:
 		return spec.Name == computerUse && sub.Type == subagent.ComputerUse
-	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || controltool.Consults(spec.Name):
+	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
 		return false
 	case sub.ReadOnly:
 		return spec.ReadOnly

@@ -26,8 +26,10 @@ func TestToolsOfTheServer(t *testing.T) {
 		"ReportBugfixResults": {
 			calls: []string{`ReportBugfixResults {"results":[{"bug_id":"B-1","verdict":"BUGFIX_VERDICT_FIXED"}]}`}, want: "B-1: fixed",
 		},
-		"Task":      {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
-		"WebSearch": {calls: []string{`WebSearch {"search_term":"x"}`}, want: "https://example.com/a"},
+		"StartGrindPlanning":  {calls: []string{`StartGrindPlanning {"explanation":"the same in each file"}`}, want: "write the list with TodoWrite"},
+		"StartGrindExecution": {calls: []string{list, `StartGrindExecution {}`}, want: "Open items: 1."},
+		"Task":                {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
+		"WebSearch":           {calls: []string{`WebSearch {"search_term":"x"}`}, want: "https://example.com/a"},
 		"PrManagement": {
 			calls: []string{`PrManagement {"action":"PR_ACTION_CREATE","title":"Mend it"}`}, want: "The pull request is at ",
 		},

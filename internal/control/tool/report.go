@@ -74,8 +74,8 @@ func reportBugfixes(args json.RawMessage) tool.Result {
 	return tool.Result{Text: "Recorded:\n" + text.String(), Output: fmt.Appendf(nil, `{"success":{"recorded":%d}}`, len(in.Results))}
 }
 
-// decode decodes the arguments of a call. A non-nil result says what is wrong with
-// them.
+// decode parses the arguments of a call into to, and accepts no unknown fields.
+// If they are invalid, it returns the result of the call; otherwise nil.
 func decode(args json.RawMessage, to any) *tool.Result {
 	d := json.NewDecoder(bytes.NewReader(args))
 	d.DisallowUnknownFields()

@@ -21,11 +21,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Start working through a batch of tasks.
+// Work in rounds until every item of your todo list is completed or cancelled.
+// Use it for long work that consists of many similar tasks, when the list is
+// complete. If you end your turn while items are open, you are told which ones
+// and go on in a new round, as long as each round closes at least one item and
+// the limits of the run allow it. Checks and the goal come after the last round.
 type StartGrindExecutionArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Explanation   string                 `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the tasks have in common, in one sentence.
+	Explanation   string `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -75,7 +80,9 @@ func (x *StartGrindExecutionArgs) GetToolCallId() string {
 }
 
 type StartGrindExecutionSuccess struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of items that are open.
+	Open          int32 `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -108,6 +115,13 @@ func (x *StartGrindExecutionSuccess) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StartGrindExecutionSuccess.ProtoReflect.Descriptor instead.
 func (*StartGrindExecutionSuccess) Descriptor() ([]byte, []int) {
 	return file_agent_v1_grind_tool_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StartGrindExecutionSuccess) GetOpen() int32 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
 }
 
 type StartGrindExecutionResult struct {
@@ -244,11 +258,14 @@ func (x *StartGrindExecutionToolCall) GetResult() *StartGrindExecutionResult {
 	return nil
 }
 
-// Start planning a batch of tasks.
+// Begin to plan long work that consists of many similar tasks, such as the same
+// change in a hundred files. The result says how. Nothing else happens until
+// StartGrindExecution.
 type StartGrindPlanningArgs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Explanation   string                 `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	ToolCallId    string                 `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the tasks have in common, in one sentence.
+	Explanation   string `protobuf:"bytes,1,opt,name=explanation,proto3" json:"explanation,omitempty"`
+	ToolCallId    string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,31 +488,34 @@ var File_agent_v1_grind_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_grind_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/grind_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"c\n" +
+	"\x19agent/v1/grind_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x97\x01\n" +
 	"\x17StartGrindExecutionArgs\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x1c\n" +
-	"\x1aStartGrindExecutionSuccess\"\x94\x01\n" +
+	"toolCallId:2\x8a\xb5\x18.\n" +
+	"\x13StartGrindExecution\x12\x13startGrindExecution\x18\x01 \x02\"0\n" +
+	"\x1aStartGrindExecutionSuccess\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\x05R\x04open\"\x94\x01\n" +
 	"\x19StartGrindExecutionResult\x12@\n" +
 	"\asuccess\x18\x01 \x01(\v2$.agent.v1.StartGrindExecutionSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xac\x01\n" +
+	"\x06result\"\xba\x01\n" +
 	"\x1bStartGrindExecutionToolCall\x125\n" +
 	"\x04args\x18\x01 \x01(\v2!.agent.v1.StartGrindExecutionArgsR\x04args\x12;\n" +
-	"\x06result\x18\x02 \x01(\v2#.agent.v1.StartGrindExecutionResultR\x06result:\x19\x92\xb5\x18\x15batches on the server\"b\n" +
+	"\x06result\x18\x02 \x01(\v2#.agent.v1.StartGrindExecutionResultR\x06result:'\x92\xb5\x18#the server, which starts the rounds\"\x94\x01\n" +
 	"\x16StartGrindPlanningArgs\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId\"\x1b\n" +
+	"toolCallId:0\x8a\xb5\x18,\n" +
+	"\x12StartGrindPlanning\x12\x12startGrindPlanning\x18\x01 \x02\"\x1b\n" +
 	"\x19StartGrindPlanningSuccess\"\x92\x01\n" +
 	"\x18StartGrindPlanningResult\x12?\n" +
 	"\asuccess\x18\x01 \x01(\v2#.agent.v1.StartGrindPlanningSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xa9\x01\n" +
+	"\x06result\"\xb7\x01\n" +
 	"\x1aStartGrindPlanningToolCall\x124\n" +
 	"\x04args\x18\x01 \x01(\v2 .agent.v1.StartGrindPlanningArgsR\x04args\x12:\n" +
-	"\x06result\x18\x02 \x01(\v2\".agent.v1.StartGrindPlanningResultR\x06result:\x19\x92\xb5\x18\x15batches on the serverB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
+	"\x06result\x18\x02 \x01(\v2\".agent.v1.StartGrindPlanningResultR\x06result:'\x92\xb5\x18#the server, which starts the roundsB\x1dZ\x1baloft/internal/wire/agentv1b\x06proto3"
 
 var (
 	file_agent_v1_grind_tool_proto_rawDescOnce sync.Once
