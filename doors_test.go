@@ -67,9 +67,9 @@ var doors = map[string]door{
 	"internal/guest/sshd/listen.go listener":         {2, "programs of the machine, to what a person forwards by ssh -R", ""},
 
 	// A person's own computer.
-	"cmd/aloft/agent_forward.go listener": {1, own, ""},
-	"cmd/aloft/demo_repo.go listener":     {1, own, ""},
-	"cmd/aloft/demo_repo.go server":       {1, own, ""},
+	"internal/cli/machines/forward.go listener": {1, own, ""},
+	"internal/cli/host/demo_repo.go listener":     {1, own, ""},
+	"internal/cli/host/demo_repo.go server":       {1, own, ""},
 }
 
 // TestDoors finds every door of the programs. Each needs a row that says who

@@ -1,20 +1,27 @@
 // Command aloft is the Aloft server and its command-line client. This package holds
-// only flags, texts and wiring.
+// the table of commands and those that start a server.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"aloft/internal/cli"
+	"aloft/internal/cli/accounts"
+	"aloft/internal/cli/agents"
+	"aloft/internal/cli/command"
+	"aloft/internal/cli/envs"
+	"aloft/internal/cli/host"
+	"aloft/internal/cli/machines"
+	"aloft/internal/cli/settings"
 	"aloft/internal/fault"
 	"aloft/internal/server"
 )
@@ -29,63 +36,33 @@ func main() {
 	os.Exit(code)
 }
 
-// usageError is an error in flags or arguments.
-type usageError struct{ error }
+// app is the commands' shared state, with the methods of this package.
+type app struct{ *command.App }
 
-func (e usageError) Unwrap() error { return e.error }
-
-// app is the state that the commands share.
-type app struct {
-	config config
-	getenv func(string) string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
-	out    *cli.Output
-	output bool // the flag --output
+// newApp returns the state for one command with the given environment.
+func newApp(getenv func(string) string) *app {
+	return &app{&command.App{Config: command.NewConfig(getenv), Getenv: getenv, Version: version, Embedded: binaries()}}
 }
 
-// commands returns all commands, in the order of the help.
+// commands returns all commands.
 func (a *app) commands() []*cobra.Command {
-	return []*cobra.Command{
-		newRunCommand(a),
-		newAgentCommand(a),
-		newEnvCommand(a),
-		newApprovalsCommand(a),
-		newRulesCommand(a),
-		newHooksCommand(a),
-		newModelsCommand(a),
-		newRepositoriesCommand(a),
-		newSecretCommand(a),
-		newMCPCommand(a),
-		newMemberCommand(a),
-		newKeyCommand(a),
-		newMeCommand(a),
-		newSettingsCommand(a),
-		newAccessCommand(a),
-		newUsageCommand(a),
-		newAuditCommand(a),
-		newEventsCommand(a),
-		newLoginCommand(a),
-		newConfigSSHCommand(a),
-		newSSHProxyCommand(a),
-		newServeCommand(a.getenv, a.stderr),
-		newDemoCommand(a),
-		newImageCommand(a),
-		newSnapshotCommand(a),
-		newSandboxCommand(a),
-		newDoctorCommand(a),
-		newIdentityCommand(a),
-		newGatewayCommand(a.stderr),
-		newVersionCommand(a),
-	}
+	return slices.Concat(
+		agents.Commands(a.App, machines.AgentCommands(a.App)...),
+		machines.Commands(a.App),
+		envs.Commands(a.App),
+		accounts.Commands(a.App),
+		settings.Commands(a.App),
+		host.Commands(a.App),
+		[]*cobra.Command{newServeCommand(a), newVersionCommand(a)},
+	)
 }
 
 // run runs a command and returns its exit code. Everything it needs is an argument, so
 // tests can run whole commands in process.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{config: newConfig(getenv), getenv: getenv, stdin: stdin, stdout: stdout, stderr: stderr}
-	a.speak()
+	a := newApp(getenv)
+	a.Stdin, a.Stdout, a.Stderr = stdin, stdout, stderr
+	a.ConfigureOutput()
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -93,7 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 		return cli.OK
 	}
 	p := problemOf(err)
-	a.out.Fail(p)
+	a.Out.Fail(p)
 	return p.Exit
 }
 
@@ -118,32 +95,27 @@ their conversations, and keys to control them.`,
 			if asked, _ := cmd.Flags().GetBool("version"); asked {
 				return a.printVersion()
 			}
-			if in, out, err := a.needTerminal(); err == nil && !a.config.Dumb && !a.config.JSON {
+			if in, out, err := a.NeedTerminal(); err == nil && !a.Config.Dumb && !a.Config.JSON {
 				return a.panel(cmd.Context(), in, out)
 			}
 			return cmd.Help()
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			a.speak() // the flags are parsed now
-			return a.agentIDs(cmd, args)
+			a.ConfigureOutput() // the flags are parsed now
+			return a.ResolveAgents(cmd, args)
 		},
 	}
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(misuse)
-	a.config.addFlags(root.PersistentFlags())
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(command.Misuse)
+	a.Config.AddFlags(root.PersistentFlags())
 	root.Flags().Bool("version", false, "print the version")
 	root.AddCommand(a.commands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	checkArgs(root)
 	return root
-}
-
-// speak creates the output that the configuration asks for.
-func (a *app) speak() {
-	a.out = cli.New(a.stdout, a.stderr, cli.Options{JSON: a.config.JSON, NoColor: a.config.NoColor, Dumb: a.config.Dumb})
 }
 
 // checkArgs makes every command report a wrong number of arguments and conflicting
@@ -156,7 +128,7 @@ func checkArgs(cmd *cobra.Command) {
 				err = cmd.ValidateFlagGroups() // cobra checks too, but returns another type of error
 			}
 			if err != nil {
-				return misuse(cmd, err)
+				return command.Misuse(cmd, err)
 			}
 			return nil
 		}
@@ -166,17 +138,9 @@ func checkArgs(cmd *cobra.Command) {
 	}
 }
 
-func misuse(cmd *cobra.Command, err error) error {
-	hint := fmt.Sprintf("usage: %s; see `%s --help`", cmd.UseLine(), cmd.CommandPath())
-	return &cli.Problem{Exit: cli.Usage, Code: "usage", Message: err.Error(), Hint: hint, Err: err}
-}
-
 // problemOf converts this program's errors; package cli handles the others.
 func problemOf(err error) *cli.Problem {
 	p := *cli.ProblemOf(err)
-	if u, ok := errors.AsType[usageError](err); ok {
-		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
-	}
 	if u, ok := errors.AsType[server.UsageError](err); ok {
 		p.Exit, p.Code, p.Message = cli.Usage, "usage", u.Error()
 	}

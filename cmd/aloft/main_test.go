@@ -93,7 +93,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	a := &app{config: newConfig(noEnv), getenv: noEnv}
+	a := newApp(noEnv)
 	walk(newRootCommand(a), nil)
 	files, err := os.ReadDir("testdata/help")
 	if err != nil {

@@ -16,7 +16,7 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 	}
 	return panel.Run(ctx, panel.Options{
 		Connect: func() (panel.Client, error) {
-			c, err := a.connect()
+			c, err := a.Connect()
 			if err != nil {
 				return nil, err // not a nil pointer in a non-nil interface
 			}
@@ -29,7 +29,7 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 			return cmd
 		},
 		Problem: problemOf,
-		Color:   !a.config.NoColor,
+		Color:   !a.Config.NoColor,
 	}, in, out)
 }
 
@@ -37,7 +37,7 @@ func (a *app) panel(ctx context.Context, in, out *os.File) error {
 // program's own flags.
 func (a *app) attachArgs(agentID string) []string {
 	args := []string{"agent", "attach"}
-	for flag, value := range map[string]string{"--url": a.config.URL, "--api-key-file": a.config.KeyFile} {
+	for flag, value := range map[string]string{"--url": a.Config.URL, "--api-key-file": a.Config.KeyFile} {
 		if value != "" {
 			args = append(args, flag+"="+value)
 		}

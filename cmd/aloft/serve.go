@@ -10,18 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"aloft/internal/cli"
+	"aloft/internal/cli/command"
 	"aloft/internal/redact"
 	"aloft/internal/server"
 )
 
-func newServeCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
+func newServeCommand(a *app) *cobra.Command {
 	o := server.Options{
-		Data:     dataDir(getenv),
-		Listen:   cmp.Or(getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
-		Embedded: binaries(),
+		Data:     command.DataDir(a.Getenv),
+		Listen:   cmp.Or(a.Getenv("ALOFT_LISTEN"), "127.0.0.1:8080"),
+		Embedded: a.Embedded,
 		Version:  version,
 	}
-	configFile := getenv("ALOFT_CONFIG")
+	configFile := a.Getenv("ALOFT_CONFIG")
 	var verbose, example bool
 	var address string // of the database
 	cmd := &cobra.Command{
@@ -46,18 +47,18 @@ start.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			config, err := server.LoadConfig(configFile, getenv)
+			config, err := server.LoadConfig(configFile, a.Getenv)
 			if err != nil {
 				return err
 			}
 			found := ""
 			if configFile == "" {
-				found = useFoundModel(cmd.Context(), &config, getenv)
+				found = useFoundModel(cmd.Context(), &config, a.Getenv)
 			}
-			if config.Store, err = server.StoreAddress(address, getenv("ALOFT_STORE"), config.Store); err != nil {
+			if config.Store, err = server.StoreAddress(address, a.Getenv("ALOFT_STORE"), config.Store); err != nil {
 				return err
 			}
-			log := redact.New(config.SecretValues()).Writer(stderr)
+			log := redact.New(config.SecretValues()).Writer(a.Stderr)
 			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 			s, err := server.Open(cmd.Context(), o, config, logger)
 			if err != nil {
@@ -66,7 +67,7 @@ start.`,
 			// One write, so that whoever waits for the first line has all of them.
 			text := fmt.Sprintf("Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 			if link := s.FirstLink(cmd.Context()); link != "" {
-				text += o.SignInText(link, getenv("JOURNAL_STREAM") != "")
+				text += o.SignInText(link, a.Getenv("JOURNAL_STREAM") != "")
 			}
 			fmt.Fprint(cmd.OutOrStdout(), text+found+config.Missing(configFile))
 			return s.Run(cmd.Context())

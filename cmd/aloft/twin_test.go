@@ -57,7 +57,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newRootCommand(&app{config: newConfig(noEnv), getenv: noEnv})
+	root := newRootCommand(newApp(noEnv))
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		id, ok := strings.CutPrefix(strings.TrimSpace(line), "operationId: ")

@@ -16,9 +16,9 @@ func newVersionCommand(a *app) *cobra.Command {
 }
 
 func (a *app) printVersion() error {
-	if a.out.JSON() {
-		return a.out.Value(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+	if a.Out.JSON() {
+		return a.Out.Value(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 	}
-	a.out.Line("aloft %s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	a.Out.Line("aloft %s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return nil
 }

@@ -105,7 +105,7 @@ export class Server {
       const done = spawnSync(args[0] ?? "", args.slice(1), { encoding: "utf8" });
       if (done.status !== 0) throw new Error(`${args.join(" ")}: ${done.stderr}`);
     };
-    run("cp", "-r", join(import.meta.dirname, "../../cmd/aloft/demo/sample"), work);
+    run("cp", "-r", join(import.meta.dirname, "../../internal/cli/host/demo/sample"), work);
     run("git", "init", "-q", "-b", "main", work);
     run("git", "-C", work, "add", "-A");
     run("git", "-C", work, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "-m", "Make slugs of titles");

@@ -1,0 +1,23 @@
+// Package accounts has the commands for accounts: signing in, API keys, members and secrets.
+package accounts
+
+import (
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli/command"
+)
+
+// app is the commands' shared state, with the methods of this package.
+type app struct{ *command.App }
+
+// Commands returns the package's commands.
+func Commands(shared *command.App) []*cobra.Command {
+	a := &app{shared}
+	return []*cobra.Command{
+		newLoginCommand(a),
+		newMeCommand(a),
+		newKeyCommand(a),
+		newMemberCommand(a),
+		newSecretCommand(a),
+	}
+}

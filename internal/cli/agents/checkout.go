@@ -1,0 +1,152 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"aloft/internal/cli"
+	"aloft/internal/client"
+	"aloft/internal/gitcmd"
+)
+
+// A checkout is the git working tree around the current folder.
+type checkout struct {
+	with   gitcmd.Git
+	repo   client.Repo
+	commit string // what repo.StartingRef was at the last fetch or push; "" without one
+	byRoot bool   // root reads another user's checkout
+}
+
+// readCheckout returns the checkout's remote repository, and as its starting
+// ref the branch at that remote that the current branch follows, or "" for the
+// default branch. The remote is the one that the branch follows, or origin.
+func (a *app) readCheckout(ctx context.Context) (checkout, error) {
+	// Under sudo, git accepts a checkout of the user who called it.
+	caller := a.Getenv("SUDO_UID")
+	c := checkout{with: gitcmd.Git{Env: []string{"SUDO_UID=" + caller}}, byRoot: caller != ""}
+	if _, err := c.git(ctx, "rev-parse", "--git-dir"); err != nil {
+		return c, err
+	}
+	remote, ref := "origin", ""
+	branch, err := c.git(ctx, "symbolic-ref", "--short", "-q", "HEAD")
+	if err == nil {
+		if r, err := c.git(ctx, "config", "--get", "branch."+branch+".remote"); err == nil && r != "." {
+			remote = r
+		}
+		ref = branch
+		if m, err := c.git(ctx, "config", "--get", "branch."+branch+".merge"); err == nil {
+			ref = strings.TrimPrefix(m, "refs/heads/")
+		}
+	}
+	raw, err := c.git(ctx, "remote", "get-url", remote)
+	if err != nil {
+		return c, fmt.Errorf("this git repository has no remote called %s", remote)
+	}
+	c.repo.URL = remoteURL(raw)
+	if ref != "" {
+		if c.commit, err = c.git(ctx, "rev-parse", "--verify", "-q", "refs/remotes/"+remote+"/"+ref+"^{commit}"); err == nil {
+			c.repo.StartingRef = ref
+		}
+	}
+	return c, nil
+}
+
+// unseen says what the checkout has that the remote does not, "" if nothing.
+func (c checkout) unseen(ctx context.Context) string {
+	var parts []string
+	args := []string{"rev-list", "--count", "HEAD", "--not", "--remotes"}
+	if c.commit != "" {
+		args = []string{"rev-list", "--count", c.commit + "..HEAD"}
+	}
+	if n, err := c.git(ctx, args...); err == nil && n != "0" {
+		parts = append(parts, counted(n, "commit that is not pushed", "commits that are not pushed"))
+	}
+	if c.byRoot {
+		return strings.Join(parts, " and ") // git status runs filters that the checkout's configuration names
+	}
+	if out, err := c.git(ctx, "status", "--porcelain", "-uno", "--ignore-submodules=dirty"); err == nil && out != "" {
+		n := fmt.Sprint(strings.Count(out, "\n") + 1)
+		parts = append(parts, counted(n, "file with uncommitted changes", "files with uncommitted changes"))
+	}
+	return strings.Join(parts, " and ")
+}
+
+func counted(n, one, several string) string {
+	if n == "1" {
+		return "1 " + one
+	}
+	return n + " " + several
+}
+
+// remoteURL returns a remote's URL as a server can use it: without a user's
+// name and password, unless it is an ssh URL, and with a scheme if it is a path.
+func remoteURL(raw string) string {
+	if filepath.IsAbs(raw) {
+		return (&url.URL{Scheme: "file", Path: raw}).String()
+	}
+	if u, err := url.Parse(raw); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+		u.User = nil
+		return u.String()
+	}
+	return raw
+}
+
+// git returns what git prints in the current folder, without the final line
+// feed. The error is git's.
+func (c checkout) git(ctx context.Context, args ...string) (string, error) {
+	out, err := c.with.Command(ctx, args...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		said, _, _ := strings.Cut(string(exit.Stderr), "\n")
+		err = fmt.Errorf("git: %s", strings.TrimPrefix(said, "fatal: "))
+	}
+	return strings.TrimRight(string(out), "\r\n"), err
+}
+
+// errNoRepo is the error of a command that needs a repository and has none.
+var errNoRepo = errors.New("missing --repo: the URL of the repository to work on")
+
+// usualRepo returns the repository of the current checkout, or else the team's
+// default repository. It says on standard error which one it is, starting at
+// ref if that is not "", and what the agent will not see of the checkout. The
+// error wraps [errNoRepo] if there is neither.
+func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
+	here, err := a.readCheckout(ctx)
+	repo, unseen := here.repo, ""
+	if err == nil {
+		unseen = here.unseen(ctx)
+	} else if repo, err = a.defaultRepo(ctx, err); err != nil {
+		return repo, err
+	}
+	repo.StartingRef = cmp.Or(ref, repo.StartingRef)
+	if !a.Out.JSON() {
+		a.Out.Note("repository: %s, from %s", cli.Line(repo.URL, 0), cli.Line(cmp.Or(repo.StartingRef, "its default branch"), 0))
+		if unseen != "" {
+			a.Out.Note("The agent does not see what is only here: %s.", unseen)
+		}
+	}
+	return repo, nil
+}
+
+// defaultRepo returns the team's default repository. If there is none, the
+// error says that there is no checkout either, because of noCheckout.
+func (a *app) defaultRepo(ctx context.Context, noCheckout error) (client.Repo, error) {
+	c, err := a.Connect()
+	if err != nil {
+		return client.Repo{}, err
+	}
+	settings, err := c.Settings(ctx)
+	if err != nil {
+		return client.Repo{}, err
+	}
+	url, ok := settings["defaultRepository"].(string)
+	if !ok || url == "" {
+		return client.Repo{}, fmt.Errorf("%w (%w)", errNoRepo, noCheckout)
+	}
+	return client.Repo{URL: url}, nil
+}

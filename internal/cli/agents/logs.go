@@ -1,0 +1,109 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/cli/command"
+	"aloft/internal/client"
+)
+
+func newAgentLogsCommand(a *app) *cobra.Command {
+	var follow bool
+	var runID string
+	var part client.Part
+	cmd := &cobra.Command{
+		Use:   "logs AGENT",
+		Short: "Show what an agent did",
+		Long: `Show what an agent did, from its first run.
+
+With --follow, keep printing until the current run ends, then exit with the code
+that 'aloft run' would use. With --json, print the agent's journal, one event per
+line.
+
+To read a long journal from its end, use --tail for the last events and --before
+for the events before a given one (the number shown as seq by --json).`,
+		Example: `  aloft agent logs bc-1 --follow
+  aloft agent logs bc-1 --tail 50
+  aloft agent logs bc-1 --output
+  aloft agent logs bc-1 --json --tail 200 --before 4711`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if part.Last < 0 || part.Last > client.MostLast {
+				return command.Misuse(cmd, fmt.Errorf("--tail must be a number from 1 to %d", client.MostLast))
+			}
+			if part.Before < 0 {
+				return command.Misuse(cmd, errors.New("--before must be an event number"))
+			}
+			c, err := a.Connect()
+			if err != nil {
+				return err
+			}
+			return a.logs(cmd.Context(), c, args[0], runID, part, follow)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep printing until the run ends")
+	a.AddOutputFlag(cmd)
+	cmd.Flags().StringVar(&runID, "run", "", "only the run with this `id`")
+	cmd.Flags().IntVarP(&part.Last, "tail", "n", 0, "only the last `n` events")
+	cmd.Flags().Int64Var(&part.Before, "before", 0, "only events before the one with this `number`")
+	cmd.MarkFlagsMutuallyExclusive("before", "follow") // new events are never before an older one
+	return cmd
+}
+
+func (a *app) logs(ctx context.Context, c *client.Client, agentID, runID string, part client.Part, follow bool) error {
+	last := runID // follow stops when this run ends
+	if runID != "" {
+		if _, err := c.Run(ctx, agentID, runID); err != nil {
+			return err
+		}
+	} else if follow {
+		run, err := latestRun(ctx, c, agentID)
+		if err != nil {
+			return err
+		}
+		last = run.ID
+	}
+	shown := func(e client.Event) bool { return runID == "" || e.RunID == runID }
+	var err error
+	t := cli.NewTranscript(a.Out)
+	t.Output = a.Output
+	if a.Out.JSON() {
+		err = a.logLines(ctx, c, agentID, part, follow, shown, last)
+	} else {
+		err = a.Transcribe(ctx, t, c, agentID, part, follow, func(e client.Event) (bool, bool) {
+			return shown(e), follow && t.Ended != nil && t.Ended.RunID == last
+		})
+	}
+	switch {
+	case ctx.Err() != nil:
+		return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
+	case err != nil || !follow || a.Out.JSON():
+		return err
+	}
+	return a.ShowOutcome(agentID, t)
+}
+
+// logLines prints the journal as JSON, one event per line.
+func (a *app) logLines(ctx context.Context, c *client.Client, agentID string, part client.Part, follow bool, shown func(client.Event) bool, last string) error {
+	for e, err := range c.EventsIn(ctx, agentID, part, follow) {
+		if err != nil {
+			return err
+		}
+		if !shown(e) {
+			continue
+		}
+		if err := a.Out.Value(e); err != nil {
+			return err
+		}
+		if follow && e.Kind == "run.ended" && e.RunID == last {
+			return nil
+		}
+	}
+	return nil
+}

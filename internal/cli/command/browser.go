@@ -1,0 +1,23 @@
+package command
+
+import (
+	"fmt"
+	"net/url"
+	"os/exec"
+
+	"aloft/internal/cli"
+)
+
+// OpenBrowser opens a URL from the server in the user's browser. The programs
+// below would also open files and start other programs, so it must be a page.
+func OpenBrowser(address string) error {
+	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("the server's address %q is not that of a web page", cli.Line(address, 200))
+	}
+	for _, name := range []string{"xdg-open", "open"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return exec.Command(path, address).Start() // the browser outlives this process
+		}
+	}
+	return &cli.Problem{Exit: cli.Failure, Code: "no_browser", Message: "no browser found on this computer", Hint: "open the address above in a browser"}
+}

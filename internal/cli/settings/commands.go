@@ -1,0 +1,29 @@
+// Package settings has the commands for what a team has configured and used: settings,
+// rules, models, MCP servers, repository access, received events, usage and the audit
+// log.
+package settings
+
+import (
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli/command"
+)
+
+// app is the commands' shared state, with the methods of this package.
+type app struct{ *command.App }
+
+// Commands returns the package's commands.
+func Commands(shared *command.App) []*cobra.Command {
+	a := &app{shared}
+	return []*cobra.Command{
+		newSettingsCommand(a),
+		newRulesCommand(a),
+		newModelsCommand(a),
+		newRepositoriesCommand(a),
+		newMCPCommand(a),
+		newAccessCommand(a),
+		newUsageCommand(a),
+		newAuditCommand(a),
+		newEventsCommand(a),
+	}
+}
