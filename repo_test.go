@@ -128,10 +128,11 @@ var mayImport = map[string][]string{
 	"internal/control/dockerfile":                      {"internal/fault", "internal/policy", "internal/control/image", "internal/control/image/registry"},
 	"internal/control/dockerfile/...":                  {"internal/fault", "internal/control/dockerfile"},
 	"internal/control/dockerfile/dockerfiletest":       {"internal/fault", "internal/policy", "internal/need", "internal/control/dockerfile", "internal/control/image", "internal/control/image/registry"},
-	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/control/image/registry"},
+	"internal/control/image":                           {"internal/atomicfile", "internal/fault", "internal/control/image/registry", "internal/control/image/unpack"},
 	"internal/control/image/debian":                    {},
+	"internal/control/image/unpack":                    {"internal/control/confine"},
 	"internal/control/image/registry":                  {"internal/fault", "internal/policy", "internal/control/outbound"},
-	"internal/control/layer":                           {"internal/atomicfile", "NOUNS", "internal/control/image", "internal/control/trash"},
+	"internal/control/layer":                           {"internal/atomicfile", "NOUNS", "internal/control/image", "internal/control/image/unpack", "internal/control/trash"},
 	"internal/control/trash":                           {},
 	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine"},
 

@@ -246,6 +246,9 @@ func newRuntime(embedded fs.FS, data string, c Config, logger *slog.Logger) (mac
 	if err != nil {
 		return nil, err
 	}
+	if why := images.Unconfined(); why != nil && os.Geteuid() == 0 {
+		logger.Warn("the server itself unpacks images, without confinement", "reason", why)
+	}
 	return container.New(container.Config{
 		Images:  images,
 		Gateway: []string{self, "gateway"},

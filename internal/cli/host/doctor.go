@@ -52,7 +52,11 @@ doctor connects to that database.`,
 			if err != nil {
 				return err
 			}
-			checks = append(checks, git)
+			unpacking, err := server.ProbeUnpack()
+			if err != nil {
+				return err
+			}
+			checks = append(checks, git, unpacking)
 			forges, err := server.ProbeForges(cmd.Context(), config.Git)
 			if err != nil {
 				return err

@@ -25,6 +25,8 @@ func init() { runtime.LockOSThread() }
 const (
 	FirstUser = 0x7ff00000
 	Users     = 0xe0000
+
+	Nobody = FirstUser + Users - 1 // the user of programs that own no files
 )
 
 // Jail is what a program may use. Everything else of the host is out of view.
@@ -34,6 +36,11 @@ type Jail struct {
 	Write   []string // folders that it sees and may write to, if their modes allow that
 	Execute []string // further files and folders that it sees read-only and may execute
 	Network bool     // it may open IPv4 and IPv6 sockets
+	Bare    bool     // it sees none of the host's programs, certificates and devices; needs Stdin, Stdout and Stderr
+
+	// Capabilities of the program. They must be such that apply only to files: those
+	// that it sees are all that protects the host.
+	Capabilities []uintptr
 
 	DataBytes uint64 // memory that each process may allocate; unlimited if 0
 	FileBytes uint64 // size of each file that it writes; unlimited if 0
@@ -86,6 +93,7 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	}
 	cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(j.User), Gid: uint32(j.User)}
+	cmd.SysProcAttr.AmbientCaps = j.Capabilities
 	// A traced process stops when it has executed the program.
 	cmd.SysProcAttr.Ptrace = true
 	if err := cmd.Start(); err != nil {

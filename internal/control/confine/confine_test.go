@@ -42,6 +42,13 @@ var attacks = map[string]func(args []string) error{
 		_, err := os.ReadDir(args[0])
 		return err
 	},
+	"chmod": func(args []string) error {
+		info, err := os.Stat(args[0])
+		if err != nil {
+			return err
+		}
+		return os.Chmod(args[0], info.Mode())
+	},
 	"write": func(args []string) error { return os.WriteFile(args[0], []byte("attacked"), 0o600) },
 	"dial": func(args []string) error {
 		conn, err := net.Dial(args[0], args[1])
@@ -200,6 +207,7 @@ func TestAttacks(t *testing.T) {
 		"OtherFolder":    {write, []string{"read", filepath.Join(other, "file")}},
 		"WriteOther":     {write, []string{"write", filepath.Join(other, "new")}},
 		"WriteReadOnly":  {read, []string{"write", filepath.Join(own, "new")}},
+		"Device":         {Jail{Capabilities: []uintptr{unix.CAP_FOWNER}}, []string{"chmod", "/dev/null"}},
 		"WriteRoot":      {write, []string{"write", filepath.Join(dir, "new")}},
 		"Proc":           {write, []string{"list", "/proc/" + pid}},
 		"Sys":            {write, []string{"list", "/sys/fs/cgroup"}},
@@ -308,15 +316,44 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestSweep checks that a server ends what a killed one has left running.
+// TestSweep checks that a process ends what a killed one on the same folder has
+// left running, and not what another that runs has started.
 func TestSweep(t *testing.T) {
 	h := host(t)
-	cmd := exec.CommandContext(t.Context(), "/usr/bin/sleep", "600")
-	if _, err := h.Start(cmd, Jail{User: FirstUser + 7}); err != nil {
-		t.Fatal(err)
+	self := owner(strconv.Itoa(os.Getpid()))
+	cmd, kept := exec.CommandContext(t.Context(), "/usr/bin/sleep", "600"), exec.CommandContext(t.Context(), "/usr/bin/sleep", "600")
+	for _, c := range []*exec.Cmd{cmd, kept} {
+		release, err := h.Start(c, Jail{User: FirstUser + 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+	// The groups of the first are given the name of an earlier process with the
+	// same id.
+	pid := strconv.Itoa(os.Getpid())
+	for _, tree := range h.trees {
+		from := fmt.Sprintf("%s%s-%d", h.prefix, self, last.Load()-1)
+		if err := tree.Limit(h.prefix+pid+".1-1", h.limits); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(tree.Dir, h.prefix+pid+".1-1", "cgroup.procs")
+		if err := os.WriteFile(to, []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Rmdir(filepath.Join(tree.Dir, from)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := h.sweep(); err != nil {
 		t.Fatal(err)
+	}
+	if err := unix.Kill(kept.Process.Pid, 0); err != nil {
+		t.Error("the sleeper of this process was killed")
+	}
+	_ = kept.Process.Kill()
+	if err := kept.Wait(); err == nil {
+		t.Error("it was not killed")
 	}
 	if memory, processes := h.Limited(); !memory && !processes {
 		_ = cmd.Process.Kill() // this host has no cgroups to find it by

@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -24,14 +25,16 @@ const (
 
 // Host starts confined programs. Its methods are safe for concurrent use.
 type Host struct {
-	prefix string // of the names of cgroups
+	prefix string // of the names of cgroups, followed by the process that owns them
 	limits cgroup.Limits
 	trees  []cgroup.Hierarchy // those that can limit memory or processes
-	last   atomic.Int64
 }
 
-// Open returns a Host for the server that owns the folder dir, and ends what an
-// earlier server on the folder has left running.
+// last is the number of the last cgroup that this process has made.
+var last atomic.Int64
+
+// Open returns a Host for a process that works on the folder dir, and ends the
+// programs that processes on the folder which were killed have left running.
 func Open(dir string) (*Host, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("the server runs as user %d, not as root", os.Geteuid())
@@ -64,7 +67,24 @@ func (h *Host) Limited() (memory, processes bool) {
 	return memory, processes
 }
 
-// sweep kills the programs of an earlier server and removes their cgroups.
+// owner identifies a running process. A later process with the same id has
+// another start time. It returns "" if there is no such process.
+func owner(pid string) string {
+	data, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return ""
+	}
+	// The name, in parentheses, may contain anything.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	const start = 22 - 3 // field 22; the first after the name is field 3
+	if len(fields) <= start {
+		return ""
+	}
+	return pid + "." + fields[start]
+}
+
+// sweep kills the programs of processes that no longer run, and removes their
+// cgroups.
 func (h *Host) sweep() error {
 	for _, t := range h.trees {
 		left, err := filepath.Glob(filepath.Join(t.Dir, h.prefix+"*"))
@@ -72,6 +92,10 @@ func (h *Host) sweep() error {
 			return err
 		}
 		for _, dir := range left {
+			by, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), h.prefix), "-")
+			if pid, _, ok := strings.Cut(by, "."); ok && owner(pid) == by {
+				continue
+			}
 			g := &group{h: h, name: filepath.Base(dir)}
 			g.kill(t)
 			g.remove()
@@ -88,7 +112,7 @@ type group struct {
 }
 
 func (h *Host) newGroup() (*group, error) {
-	g := &group{h: h, name: h.prefix + strconv.FormatInt(h.last.Add(1), 10)}
+	g := &group{h: h, name: fmt.Sprintf("%s%s-%d", h.prefix, owner(strconv.Itoa(os.Getpid())), last.Add(1))}
 	for _, t := range h.trees {
 		err := t.Limit(g.name, h.limits)
 		if err == nil {

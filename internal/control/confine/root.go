@@ -53,13 +53,17 @@ func (j Jail) enterRoot() error {
 		paths    []string
 		attr     uint64
 		optional bool
+		host     bool
 	}{
-		{system, plain | unix.MOUNT_ATTR_RDONLY, true},
-		{devices, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC, false},
-		{j.Execute, plain | unix.MOUNT_ATTR_RDONLY, false},
-		{j.Read, plain | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC, false},
-		{j.Write, plain | unix.MOUNT_ATTR_NOEXEC, false},
+		{system, plain | unix.MOUNT_ATTR_RDONLY, true, true},
+		{devices, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY, false, true}, // read-only: their modes, not their data
+		{j.Execute, plain | unix.MOUNT_ATTR_RDONLY, false, false},
+		{j.Read, plain | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC, false, false},
+		{j.Write, plain | unix.MOUNT_ATTR_NOEXEC, false, false},
 	} {
+		if j.Bare && group.host {
+			continue
+		}
 		for _, path := range group.paths {
 			if err := show(path, group.attr); err != nil && !(group.optional && errors.Is(err, fs.ErrNotExist)) {
 				return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"aloft/internal/fault"
 )
@@ -35,7 +36,7 @@ type budget struct {
 }
 
 // take counts n bytes before they are written. It fails if the budget is
-// exceeded or the disk too full.
+// exceeded or the disk too full, which take(0) always checks.
 func (b *budget) take(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +45,7 @@ func (b *budget) take(n int64) error {
 		return fault.Exhausted("the image unpacks to more than %d MiB", b.most>>20).Named("image_too_large").
 			Hint("use a smaller image, or raise machine.disk_bytes")
 	}
-	if b.room == nil || b.used < b.next {
+	if b.room == nil || n > 0 && b.used < b.next {
 		return nil
 	}
 	b.next = b.used + roomEvery
@@ -66,15 +67,15 @@ func (s *Store) SetRoom(room func() error) {
 	s.room = room
 }
 
-// A counter counts the bytes read through it.
+// A counter counts the bytes read through it. Its count can be read at any time.
 type counter struct {
 	r io.Reader
-	n int64
+	n atomic.Int64
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	return n, err
 }
 
@@ -90,7 +91,7 @@ type meteredReader struct {
 func (m *meteredReader) Read(p []byte) (int, error) {
 	n, err := m.r.Read(p)
 	m.n += int64(n)
-	if m.n > freeRatio && m.n/maxRatio > m.packed.n {
+	if m.n > freeRatio && m.n/maxRatio > m.packed.n.Load() {
 		return 0, fault.Exhausted("a layer of the image unpacks to more than %d times its size", maxRatio).Named("image_too_large").
 			Hint("it looks like a decompression bomb: build the image without long runs of equal bytes")
 	}
@@ -99,6 +100,3 @@ func (m *meteredReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// entry charges the budget for one file, apart from its content.
-func (m *meteredReader) entry() error { return m.budget.take(entryBytes) }

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image/registry"
+	"aloft/internal/control/image/unpack"
 )
 
 // An Image is a root file system that can be mounted.
@@ -68,6 +69,7 @@ type Store struct {
 	dir      string
 	opts     Options
 	registry *registry.Client
+	unpacker *unpack.Unpacker
 
 	mu   sync.Mutex
 	host *Image       // cached for the life of the process
@@ -95,12 +97,16 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 		opts.MaxBytes = int64(fs.Blocks) * fs.Bsize / 2
 	}
-	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), held: map[string]heldLayer{}}
+	s := &Store{dir: dir, opts: opts, registry: registry.New(opts.Registry), unpacker: unpack.New(dir), held: map[string]heldLayer{}}
 	if err := s.sweep(); err != nil {
 		return nil, fmt.Errorf("image store: %w", err)
 	}
 	return s, nil
 }
+
+// Unconfined returns nil if layers are unpacked by confined processes, or why
+// this process unpacks them itself.
+func (s *Store) Unconfined() error { return s.unpacker.Unconfined() }
 
 // localPrefix is the name prefix of imported images.
 const localPrefix = "local:"

@@ -132,7 +132,7 @@ func (s *Store) readLayout(ctx context.Context, name, ref string, tell *teller) 
 	var parts []part
 	for _, ly := range img.layers {
 		parts = append(parts, part{diff: ly.diff, size: ly.Size, fill: func(ctx context.Context, dir string) error {
-			return l.unpack(ctx, ly, dir, all, tell)
+			return s.unpackBlob(ctx, l, ly, dir, all, tell)
 		}})
 	}
 	if r.Layers, err = s.gather(ctx, parts, tell); err != nil {
@@ -301,8 +301,8 @@ func hexDigest(s string) (string, error) {
 	return m[1], nil
 }
 
-// unpack writes a layer into dir.
-func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, all *budget, tell *teller) error {
+// unpackBlob writes a layer of a layout into dir.
+func (s *Store) unpackBlob(ctx context.Context, l layout, ly layerBlob, dir string, all *budget, tell *teller) error {
 	want, err := hexDigest(ly.Digest)
 	if err != nil {
 		return err
@@ -312,5 +312,5 @@ func (l layout) unpack(ctx context.Context, ly layerBlob, dir string, all *budge
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	return unpack(ctx, io.TeeReader(f, tell), want, ly.diff, dir, all)
+	return s.unpack(ctx, io.TeeReader(f, tell), want, ly.diff, dir, all)
 }

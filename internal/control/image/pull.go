@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/image/registry"
+	"aloft/internal/control/image/unpack"
 	"aloft/internal/fault"
 )
 
@@ -73,8 +74,8 @@ func (s *Store) pull(ctx context.Context, ref registry.Reference, tell *teller) 
 		if err != nil {
 			return Image{}, err
 		}
-		if l.Size < 0 || l.Size > maxLayerSize {
-			return Image{}, fmt.Errorf("layer %s claims to have %d bytes; the limit is %d GiB", l.Digest, l.Size, maxLayerSize>>30)
+		if l.Size < 0 || l.Size > unpack.MaxBytes {
+			return Image{}, fmt.Errorf("layer %s claims to have %d bytes; the limit is %d GiB", l.Digest, l.Size, unpack.MaxBytes>>30)
 		}
 		if sum += l.Size; all.most > 0 && sum > all.most {
 			return Image{}, fault.Exhausted("the image has more than %d MiB", all.most>>20).Named("image_too_large").
@@ -120,7 +121,7 @@ func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.La
 	if _, err := blob.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	err := unpack(ctx, blob, digest, diff, dir, all)
+	err := s.unpack(ctx, blob, digest, diff, dir, all)
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, os.Remove(blob.Name())) // the content does not match its digest
 	}

@@ -1,8 +1,6 @@
 package image
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,7 +10,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -65,57 +62,25 @@ func (s *Store) gather(ctx context.Context, parts []part, tell *teller) ([]strin
 func layerKey(diff string) string { return "oci-" + diff }
 
 // unpack writes a layer into dir, within the budget of its image, and verifies
-// both of its hex digests.
-func unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *budget) error {
+// both of its hex digests. It digests the bytes itself, because the processes
+// that unpack may be hostile.
+func (s *Store) unpack(ctx context.Context, r io.Reader, digest, diff, dir string, all *budget) error {
 	count := &counter{r: r}
 	packed := newSumReader(count)
-	plain, err := decompress(packed)
+	plain, err := s.unpacker.Expand(ctx, packed)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = plain.Close() }()
 	metered := &meteredReader{r: plain, packed: count, budget: all}
 	content := newSumReader(metered)
-	if err := untarWith(ctx, content, dir, false, metered.entry); err != nil {
+	err = s.unpacker.Layer(ctx, content, dir, func(n int) error { return all.take(int64(n) * entryBytes) })
+	if err := errors.Join(err, plain.Close()); err != nil {
 		return err
-	}
-	// The digests include what follows the end of the archive.
-	for _, r := range []io.Reader{content, packed} {
-		if n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1)); err != nil {
-			return err
-		} else if n > maxTail {
-			return fmt.Errorf("more than %d MiB follow the end of the archive", maxTail>>20)
-		}
 	}
 	if packed.hex() != digest || content.hex() != diff {
 		return fmt.Errorf("layer sha256:%s is damaged", digest)
 	}
 	return syncTree(dir)
-}
-
-// maxTail is the maximum size of padding after an archive's end.
-const maxTail = 64 << 20
-
-// decompress detects the compression from the content, since media types can be
-// wrong.
-func decompress(r io.Reader) (io.ReadCloser, error) {
-	head := make([]byte, 4)
-	n, err := io.ReadFull(r, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, err
-	}
-	r = io.MultiReader(bytes.NewReader(head[:n]), r)
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
-	case slices.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
-	}
-	return io.NopCloser(r), nil
 }
 
 // A sumReader digests what is read through it.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/image/unpack"
 )
 
 // A view reads stacked layers as an overlay would show them, without mounting
@@ -124,9 +126,6 @@ func isWhiteout(info fs.FileInfo) bool {
 
 func isOpaque(dir string) bool {
 	var b [1]byte
-	n, err := unix.Lgetxattr(dir, opaqueAttr, b[:])
+	n, err := unix.Lgetxattr(dir, unpack.OpaqueAttr, b[:])
 	return err == nil && n == 1 && b[0] == 'y'
 }
-
-// opaqueAttr marks a directory that hides the one below it.
-const opaqueAttr = "trusted.overlay.opaque"

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"gocloud.dev/blob/memblob"
 
-	"aloft/internal/control/image"
 	"aloft/internal/need"
 )
 
@@ -95,6 +95,10 @@ func FuzzUnpackSaved(f *testing.F) {
 	if err := Pack(f.Context(), &archive, tree); err != nil {
 		f.Fatal(err)
 	}
+	s, err := Open(f.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Add(archive.Bytes())
 	f.Add(bytes.ReplaceAll(archive.Bytes(), []byte("file"), []byte("../x")))
 	f.Add(bytes.ReplaceAll(archive.Bytes(), []byte("file"), []byte("link")))
@@ -104,7 +108,7 @@ func FuzzUnpackSaved(f *testing.F) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		_ = image.UnpackSaved(t.Context(), bytes.NewReader(data), dir)
+		_ = s.Unpack(t.Context(), bytes.NewReader(data), dir)
 		if entries, _ := os.ReadDir(outside); len(entries) != 1 {
 			t.Errorf("written outside: %v", entries)
 		}

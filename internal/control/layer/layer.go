@@ -22,9 +22,11 @@ package layer
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -39,6 +41,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/control/image/unpack"
 	"aloft/internal/control/trash"
 	"aloft/internal/fault"
 )
@@ -90,6 +93,9 @@ type Packed struct {
 type Store struct {
 	dir   string
 	trash *trash.Can
+
+	unpacker *unpack.Unpacker
+
 	sizes sync.Map     // sizes by id, cached by [Store.Size]
 	step  func(string) // called between the steps of a change, for tests
 }
@@ -107,7 +113,12 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 			return nil, fmt.Errorf("layer store: %w", err)
 		}
 	}
-	return &Store{dir: dir, trash: trash.Open(filepath.Join(dir, "trash"), log), step: func(string) {}}, nil
+	return &Store{dir: dir, unpacker: unpack.New(dir), trash: trash.Open(filepath.Join(dir, "trash"), log), step: func(string) {}}, nil
+}
+
+// Unpack writes an archive of [Pack] into the folder to.
+func (s *Store) Unpack(ctx context.Context, archive io.Reader, to string) error {
+	return s.unpacker.Saved(ctx, archive, to)
 }
 
 // Close waits until deleted layers are fully removed.

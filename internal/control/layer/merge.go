@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/image"
+	"aloft/internal/control/image/unpack"
 )
 
 // deep is how many layers a stack may have before those below its top are
@@ -181,13 +181,13 @@ func mergeOne(path, into string) (isDir bool, err error) {
 }
 
 // putWhiteout makes path a whiteout, which deletes the name in lower layers. It
-// marks the directory as having existed below (see [image.OriginAttr]), since
+// marks the directory as having existed below (see [unpack.OriginAttr]), since
 // an overlay would otherwise show its whiteouts as files.
 func putWhiteout(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
 		return &os.PathError{Op: "mknod", Path: path, Err: err}
 	}
-	return unix.Lsetxattr(filepath.Dir(path), image.OriginAttr, nil, 0)
+	return unix.Lsetxattr(filepath.Dir(path), unpack.OriginAttr, nil, 0)
 }
 
 // removeBut removes the file at path, except the root directory.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/image"
+	"aloft/internal/control/image/unpack"
 )
 
 // maxPacked is the maximum size of an exported layer's files in bytes. A sparse
@@ -77,14 +77,14 @@ func (p *packer) add(path, name string) error {
 	}
 	if isWhiteout(st) && strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
 		// OCI archives cannot express this.
-		h.Typeflag, h.PAXRecords[image.SavedWhiteout] = tar.TypeReg, "1"
+		h.Typeflag, h.PAXRecords[unpack.SavedWhiteout] = tar.TypeReg, "1"
 		return p.tar.WriteHeader(h)
 	}
 	if isWhiteout(st) {
 		return p.whiteout(filepath.Dir(name), whiteoutPrefix+filepath.Base(name))
 	}
 	if strings.HasPrefix(filepath.Base(name), whiteoutPrefix) {
-		h.PAXRecords[image.SavedLiteral] = "1"
+		h.PAXRecords[unpack.SavedLiteral] = "1"
 	}
 	opaque, err := recordXattrs(path, h)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *packer) add(path, name string) error {
 	case fs.ModeNamedPipe:
 		h.Typeflag = tar.TypeFifo
 	case fs.ModeSocket:
-		h.Typeflag, h.PAXRecords[image.SavedSocket] = tar.TypeReg, "1"
+		h.Typeflag, h.PAXRecords[unpack.SavedSocket] = tar.TypeReg, "1"
 	case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice:
 		h.Typeflag = tar.TypeBlock
 		if info.Mode()&fs.ModeCharDevice != 0 {
@@ -131,8 +131,8 @@ func (p *packer) add(path, name string) error {
 // literalOnly returns the records about the name, which are the only ones
 // allowed on a link.
 func literalOnly(records map[string]string) map[string]string {
-	if v, ok := records[image.SavedLiteral]; ok {
-		return map[string]string{image.SavedLiteral: v}
+	if v, ok := records[unpack.SavedLiteral]; ok {
+		return map[string]string{unpack.SavedLiteral: v}
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func recordXattrs(path string, h *tar.Header) (opaque bool, err error) {
 			opaque = string(value) == "y"
 		case strings.HasPrefix(name, overlayAttrs):
 		case strings.Contains(name, "="):
-			h.PAXRecords[image.SavedAttribute+hex.EncodeToString([]byte(name))] = string(value)
+			h.PAXRecords[unpack.SavedAttribute+hex.EncodeToString([]byte(name))] = string(value)
 		default:
 			h.PAXRecords["SCHILY.xattr."+name] = string(value)
 		}

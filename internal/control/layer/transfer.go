@@ -20,7 +20,6 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
-	"aloft/internal/control/image"
 	"aloft/internal/fault"
 )
 
@@ -33,7 +32,6 @@ const (
 	configType   = "application/vnd.oci.image.config.v1+json"
 	layerType    = "application/vnd.oci.image.layer.v1.tar+zstd"
 	maxDocument  = 8 << 20 // of a manifest or configuration, in bytes
-	maxWindow    = 128 << 20
 )
 
 type manifest struct {
@@ -248,7 +246,7 @@ func (s *Store) doImport(ctx context.Context, id string, from *blob.Bucket, prog
 		if err := os.Mkdir(tree, 0o755); err != nil {
 			return Layer{}, err
 		}
-		if err := importOne(ctx, *l.Packed, from, tree); err != nil {
+		if err := s.importOne(ctx, *l.Packed, from, tree); err != nil {
 			return Layer{}, fmt.Errorf("layer %s: %w", l.ID, err)
 		}
 	}
@@ -350,8 +348,9 @@ func document(ctx context.Context, from *blob.Bucket, key string) ([]byte, error
 	return data, err
 }
 
-// importOne unpacks a layer and verifies both of its digests.
-func importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) error {
+// importOne unpacks a layer and verifies both of its digests. It digests the
+// bytes itself, because the processes that unpack may be hostile.
+func (s *Store) importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) error {
 	key, err := blobKey(p.Digest)
 	if err != nil {
 		return err
@@ -363,21 +362,14 @@ func importOne(ctx context.Context, p Packed, from *blob.Bucket, dir string) err
 	defer func() { _ = r.Close() }()
 	file := sha256.New()
 	packed := io.TeeReader(r, file)
-	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	plain, err := s.unpacker.Expand(ctx, packed)
 	if err != nil {
 		return err
 	}
-	defer z.Close()
 	sum := sha256.New()
-	content := io.TeeReader(z, sum)
-	if err := image.UnpackSaved(ctx, content, dir); err != nil {
+	err = s.unpacker.Saved(ctx, io.TeeReader(plain, sum), dir)
+	if err := errors.Join(err, plain.Close()); err != nil {
 		return err
-	}
-	// The digests include what follows the end of the archive.
-	for _, rest := range []io.Reader{content, packed} {
-		if _, err := io.Copy(io.Discard, rest); err != nil {
-			return err
-		}
 	}
 	if "sha256:"+hex.EncodeToString(file.Sum(nil)) != p.Digest || "sha256:"+hex.EncodeToString(sum.Sum(nil)) != p.DiffID {
 		return errors.New("it is damaged")

@@ -28,9 +28,6 @@ import (
 // group: git creates files in them, but cannot replace what is root's. The
 // server follows no links in a mirror.
 
-// nobody is the user of commands that work on no mirror.
-const nobody = confine.FirstUser + confine.Users - 1
-
 // userOf returns the user for a mirror with the given hash. Two mirrors may have
 // the same user; their commands still do not see each other.
 func userOf(hash []byte) int {
@@ -78,7 +75,7 @@ func (s *Mirrors) jail(inv invocation) confine.Jail {
 		DataBytes: inv.dataLimit, FileBytes: inv.fileLimit,
 	}
 	if j.User == 0 {
-		j.User = nobody
+		j.User = confine.Nobody // it works on no mirror
 	}
 	if j.FileBytes == 0 {
 		j.FileBytes = uint64(s.maxMirror)
@@ -101,12 +98,16 @@ func (m *Mirror) git(ctx context.Context, inv invocation) (stdout []byte, stderr
 	return m.all.git(ctx, inv)
 }
 
+// shared is the mode of a folder of the server in which confined git creates
+// files. Its group is the mirror's user, and has no other members.
+const shared = os.ModeSticky | 0o770
+
 // share lets confined git create files in a folder that stays the server's.
 func (m *Mirror) share(dir string) error {
 	if m.all.host == nil {
 		return nil
 	}
-	return errors.Join(os.Chown(dir, 0, m.user), os.Chmod(dir, os.ModeSticky|0o770)) //nolint:gosec // the group is the mirror's user, and has no other members
+	return errors.Join(os.Chown(dir, 0, m.user), os.Chmod(dir, shared)) //nolint:gosec // see shared
 }
 
 // The files of a mirror that only the server writes, and the folders in which
@@ -147,7 +148,8 @@ func (m *Mirror) tidy(dir string) error {
 		case slices.Contains(ownFiles, path):
 			return errors.Join(root.Lchown(path, 0, 0), root.Chmod(path, 0o644))
 		case slices.Contains(ownFolders, path):
-			return m.share(filepath.Join(dir, path))
+			// Unlike share, root follows no link out of the mirror.
+			return errors.Join(root.Lchown(path, 0, m.user), root.Chmod(path, shared))
 		}
 		info, err := d.Info()
 		if err != nil {

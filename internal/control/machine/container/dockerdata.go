@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 )
 
@@ -38,7 +37,7 @@ func (m *Machine) makeDockerData(ctx context.Context, rec record) error {
 		return err
 	}
 	if archive := rec.openDockerArchive(); archive != nil {
-		err := image.UnpackSaved(ctx, archive, half)
+		err := m.r.layers.Unpack(ctx, archive, half)
 		if err := errors.Join(err, archive.Close()); err != nil {
 			return fmt.Errorf("unpack the saved data: %w", err)
 		}

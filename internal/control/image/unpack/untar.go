@@ -1,4 +1,4 @@
-package image
+package unpack
 
 import (
 	"archive/tar"
@@ -15,10 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of one layer, so that a small file cannot fill the disk.
+// MaxBytes is the maximum size of an unpacked layer, so that a small file cannot
+// fill the disk.
+const MaxBytes = 64 << 30
+
 const (
-	maxEntries   = 4 << 20
-	maxLayerSize = 64 << 30
+	maxEntries = 4 << 20
+	maxTail    = 64 << 20 // bytes of padding after an archive's end
 )
 
 // Names with which a layer's archive deletes files of lower layers.
@@ -28,27 +31,28 @@ const (
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// untar writes a layer's archive into dir, in the form that overlay mounts
-// read: whiteouts become character devices, and opaque directories get an
-// attribute. The archive is treated as hostile: nothing is written outside of
-// dir, whatever its names and links say, no devices are created, and no
-// attributes set that an overlay interprets.
-func untar(ctx context.Context, r io.Reader, dir string) error {
-	return untarAs(ctx, r, dir, false)
+// An unpacker writes an archive into a folder, in the form that overlay mounts
+// read: whiteouts become character devices, and the marks of directories are
+// passed to mark. The archive is treated as hostile: nothing is written outside
+// of the folder, whatever its names and links say, an image's layer gets no
+// devices, and no attributes are set that an overlay interprets.
+type unpacker struct {
+	root  *os.Root
+	saved bool                 // the archive is of a saved layer; see Saved
+	entry func(n int) error    // called before n entries are created
+	mark  func(m markOf) error // marks a directory; called at the end
+	// setAttribute sets an extended attribute of a file in an open directory. It
+	// does not follow links.
+	setAttribute func(dir int, name, attr string, value []byte) error
+
+	left  int64 // bytes that may still be written
+	dirs  []dirTime
+	marks marks
 }
 
-func untarAs(ctx context.Context, r io.Reader, dir string, saved bool) error {
-	return untarWith(ctx, r, dir, saved, func() error { return nil })
-}
-
-// untarWith calls each before it creates an entry.
-func untarWith(ctx context.Context, r io.Reader, dir string, saved bool, each func() error) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	u := &unpacker{root: root, left: maxLayerSize, saved: saved}
+// unpack writes the archive into the folder, and reads r to its end.
+func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
+	u.left = MaxBytes
 	tr := tar.NewReader(r)
 	for n := 0; ; n++ {
 		if err := ctx.Err(); err != nil {
@@ -56,7 +60,7 @@ func untarWith(ctx context.Context, r io.Reader, dir string, saved bool, each fu
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return u.finish()
+			break
 		}
 		if err != nil {
 			return fmt.Errorf("archive: %w", err)
@@ -64,21 +68,20 @@ func untarWith(ctx context.Context, r io.Reader, dir string, saved bool, each fu
 		if n == maxEntries {
 			return fmt.Errorf("archive: more than %d entries", maxEntries)
 		}
-		if err := each(); err != nil {
+		if err := u.entry(1); err != nil {
 			return err
 		}
-		if err := u.entry(h, tr); err != nil {
+		if err := u.write(h, tr); err != nil {
 			return fmt.Errorf("archive: %q: %w", h.Name, err)
 		}
 	}
-}
-
-type unpacker struct {
-	root *os.Root
-	left int64 // bytes that may still be written
-	dirs []dirTime
-
-	saved bool // the archive is of a saved layer: see UnpackSaved
+	// The layer's digest includes what follows the end of the archive.
+	if n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1)); err != nil {
+		return err
+	} else if n > maxTail {
+		return fmt.Errorf("more than %d MiB follow the end of the archive", maxTail>>20)
+	}
+	return u.finish()
 }
 
 // dirTime is the time of a directory. It is set last, because writing into the
@@ -103,7 +106,7 @@ func cleanName(name string) (string, error) {
 	return path.Clean(strings.TrimLeft(name, "/")), nil
 }
 
-func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
+func (u *unpacker) write(h *tar.Header, r io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -192,7 +195,7 @@ func (u *unpacker) parents(name string) error {
 		info, err := u.root.Lstat(dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			if err := u.root.Mkdir(dir, 0o755); err != nil {
+			if err := errors.Join(u.root.Mkdir(dir, 0o755), u.root.Lchown(dir, 0, 0)); err != nil {
 				return err
 			}
 		case err != nil:
@@ -215,12 +218,13 @@ func (u *unpacker) clear(name string, forDir bool) error {
 	if err != nil || forDir && info.IsDir() {
 		return err
 	}
+	u.marks.remove(name)
 	return u.root.RemoveAll(name)
 }
 
 func (u *unpacker) file(name string, size int64, r io.Reader) error {
 	if u.left -= size; u.left < 0 {
-		return fmt.Errorf("the layer is larger than %d GiB", maxLayerSize>>30)
+		return fmt.Errorf("the layer is larger than %d GiB", MaxBytes>>30)
 	}
 	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -248,9 +252,8 @@ func (u *unpacker) hardLink(name, target string) error {
 // whiteout records that the layer deletes a name of lower layers.
 func (u *unpacker) whiteout(dir, base string) error {
 	if base == whiteoutOpaque {
-		return u.inDir(dir, func(fd int) error {
-			return unix.Fsetxattr(fd, opaqueAttr, []byte("y"), 0)
-		})
+		u.marks.add(dir, opaque)
+		return nil
 	}
 	gone := strings.TrimPrefix(base, whiteoutPrefix)
 	if strings.HasPrefix(base, whiteoutMeta) || gone == "" || gone == "." || gone == ".." {
@@ -262,18 +265,13 @@ func (u *unpacker) whiteout(dir, base string) error {
 	return u.putWhiteout(dir, gone)
 }
 
-// OriginAttr is an attribute without a value. It marks a directory that also
-// exists in a lower layer and so may contain whiteouts. Without it an overlay
-// would show the whiteouts as files.
-const OriginAttr = "trusted.overlay.origin"
-
 func (u *unpacker) putWhiteout(dir, name string) error {
-	return u.inDir(dir, func(fd int) error {
-		if err := unix.Mknodat(fd, name, unix.S_IFCHR, 0); err != nil {
-			return err
-		}
-		return unix.Fsetxattr(fd, OriginAttr, nil, 0)
-	})
+	err := u.inDir(dir, func(fd int) error { return unix.Mknodat(fd, name, unix.S_IFCHR, 0) })
+	if err != nil {
+		return err
+	}
+	u.marks.add(dir, origin)
+	return u.root.Lchown(path.Join(dir, name), 0, 0)
 }
 
 // inDir calls do with a descriptor of a directory of the layer.
@@ -291,7 +289,9 @@ func (u *unpacker) attributes(name string, h *tar.Header) error {
 	if err := u.root.Lchown(name, h.Uid, h.Gid); err != nil {
 		return err
 	}
-	if err := u.root.Chmod(name, h.FileInfo().Mode()&^fs.ModeType); err != nil {
+	// The name is no link. [os.Root.Chmod] would need /proc before Linux 6.6.
+	mode := uint32(h.Mode & 0o7777)
+	if err := u.inDir(path.Dir(name), func(fd int) error { return unix.Fchmodat(fd, path.Base(name), mode, 0) }); err != nil {
 		return err
 	}
 	if u.saved {
@@ -329,5 +329,5 @@ func (u *unpacker) finish() error {
 			return fmt.Errorf("archive: %q: %w", d.name, err)
 		}
 	}
-	return nil
+	return u.marks.each(u.mark)
 }

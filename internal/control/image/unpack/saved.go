@@ -1,9 +1,8 @@
-package image
+package unpack
 
 import (
 	"archive/tar"
 	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,15 +23,6 @@ const (
 	SavedAttribute = "ALOFT.xattr."   // prefix of attribute names in hex that do not fit into a key
 	xattrRecord    = "SCHILY.xattr."
 )
-
-// UnpackSaved writes the archive of a saved layer into dir. It works like
-// untar, and also restores what a machine may have created: sockets, devices
-// (disabled by the machine's mount options), extended attributes of every file,
-// and holes, so that zeros use no disk space. The archive is treated as
-// hostile.
-func UnpackSaved(ctx context.Context, r io.Reader, dir string) error {
-	return untarAs(ctx, r, dir, true)
-}
 
 // special creates entries that only saved layers have. done is false for all
 // others.
@@ -97,7 +87,7 @@ func (u *unpacker) savedAttributes(name string, h *tar.Header) error {
 			continue
 		}
 		err := u.inDir(path.Dir(name), func(fd int) error {
-			return unix.Lsetxattr(fmt.Sprintf("/proc/self/fd/%d/%s", fd, path.Base(name)), attr, []byte(value), 0)
+			return u.setAttribute(fd, path.Base(name), attr, []byte(value))
 		})
 		if err != nil && !errors.Is(err, unix.ENOTSUP) {
 			return fmt.Errorf("attribute %s: %w", attr, err)

@@ -1,23 +1,24 @@
-package image
+package unpack
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"aloft/internal/need"
 )
 
 // BenchmarkUnpack unpacks a layer like those of distributions, with 5,000 files
-// of 16 KiB on average, and compares with GNU tar.
+// of 16 KiB on average, and twenty small ones, in this process and in jails, and
+// compares with GNU tar.
 func BenchmarkUnpack(b *testing.B) {
 	need.Root(b)
 	program := need.Command(b, "tar")
@@ -46,7 +47,21 @@ func BenchmarkUnpack(b *testing.B) {
 	if err := os.WriteFile(file, packed.Bytes(), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	digest, diff := sha256.Sum256(packed.Bytes()), sha256.Sum256(plain)
+	var small bytes.Buffer
+	w.Reset(&small)
+	if _, err := w.Write(archive(b, item{name: "etc/conf", body: "x"})); err != nil {
+		b.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	unpackOne := func(u *Unpacker, packed []byte, dir string) error {
+		plain, err := u.Expand(b.Context(), bytes.NewReader(packed))
+		if err != nil {
+			return err
+		}
+		return errors.Join(u.Layer(b.Context(), plain, dir, free), plain.Close())
+	}
 	run := func(name string, do func(dir string) error) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -65,13 +80,17 @@ func BenchmarkUnpack(b *testing.B) {
 			}
 		})
 	}
-	run("Ours", func(dir string) error {
-		f, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }()
-		return unpack(b.Context(), f, hex.EncodeToString(digest[:]), hex.EncodeToString(diff[:]), dir, &budget{})
-	})
+	for name, u := range map[string]*Unpacker{"Here": here(), "Jail": jailed(b)} {
+		run(name, func(dir string) error { return unpackOne(u, packed.Bytes(), dir) })
+		run(name+"Small", func(dir string) error {
+			for i := range 20 {
+				layer := filepath.Join(dir, strconv.Itoa(i))
+				if err := errors.Join(os.Mkdir(layer, 0o755), unpackOne(u, small.Bytes(), layer)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 	run("Tar", func(dir string) error { return exec.Command(program, "-C", dir, "-xpzf", file).Run() })
 }
