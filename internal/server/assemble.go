@@ -31,7 +31,6 @@ import (
 	"aloft/internal/control/identity"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/live"
-	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/observe"
@@ -250,7 +249,7 @@ func (a *assembly) openScheduler(context.Context) error {
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
 
 		Runtime: a.runtime, Layers: layers, Image: c.Machine.Image, Class: c.Machine.Class,
-		Limits:   machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Limits:   c.Machine.limits(),
 		Idle:     time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
 		DiskOnly: c.Machine.Sleep == "disk",
 		Room:     func() error { return a.disk.Room() },

@@ -15,7 +15,6 @@ import (
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image"
-	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -68,7 +67,7 @@ func (a *assembly) newBuilder(o Options, c Config, network policy.Network, secre
 	config := build.Config{
 		Files: a.gateway, Gateway: a.gateway, Builds: a.store, Saved: a.store, Journal: a.store, Snapshots: a.store, Leases: a.store, Owner: a.store.ServerID(), Runtime: a.runtime,
 		Dir: filepath.Join(o.Data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, TeamEgress: a.team.Egress, Secrets: secrets,
-		Limits:     machine.Limits{MemoryBytes: c.Machine.MemoryBytes, CPUs: c.Machine.CPUs, PIDs: c.Machine.PIDs},
+		Limits:     c.Machine.limits(),
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: a.logger,
 		WatchEvery: duration(c.Environments.WatchEvery), RebuildEvery: duration(c.Environments.RebuildEvery),
 		KeepBuilds: c.Environments.KeepBuilds, KeepFor: duration(c.Environments.KeepFor), SnapshotFor: duration(c.Environments.SnapshotFor),

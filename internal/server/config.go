@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
 	"aloft/internal/policy"
@@ -147,13 +148,17 @@ type appConfig struct {
 
 // machineConfig configures machines.
 type machineConfig struct {
-	Image         string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
-	Runtime       string  `yaml:"runtime"`      // path of an OCI runtime; default the embedded one
-	Strong        string  `yaml:"strong"`       // path of runsc
-	Class         string  `yaml:"class"`        // strong: run every agent under runsc
-	Docker        bool    `yaml:"docker"`       // allow Docker in machines whose image has dockerd
-	MemoryBytes   int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
-	CPUs          float64 `yaml:"cpus"`
+	Image       string  `yaml:"image"`        // host (default), rootfs:DIR, oci:DIR, local:NAME, or a reference such as debian:12
+	Runtime     string  `yaml:"runtime"`      // path of an OCI runtime; default the embedded one
+	Strong      string  `yaml:"strong"`       // path of runsc
+	Class       string  `yaml:"class"`        // strong: run every agent under runsc
+	Docker      bool    `yaml:"docker"`       // allow Docker in machines whose image has dockerd
+	MemoryBytes int64   `yaml:"memory_bytes"` // limit per machine; 0 is no limit
+	CPUs        float64 `yaml:"cpus"`         // likewise
+
+	GuaranteedMemoryBytes int64   `yaml:"guaranteed_memory_bytes"` // of the host's memory, for each running machine; 0 is none
+	GuaranteedCPUs        float64 `yaml:"guaranteed_cpus"`         // share while all CPUs are busy; 0 is an equal one
+
 	PIDs          int64   `yaml:"pids"`
 	DiskBytes     int64   `yaml:"disk_bytes"`     // measured limit per machine and build; 0 is no limit
 	IdleMinutes   float64 `yaml:"idle_minutes"`   // idle time before a machine sleeps; default 30, 0 is never
@@ -161,6 +166,13 @@ type machineConfig struct {
 	RetentionDays float64 `yaml:"retention_days"` // idle time before a machine and its disk are deleted; the team's setting can shorten it; default 30, 0 is never
 
 	Egress egressConfig `yaml:"egress"`
+}
+
+// limits returns the sizes of each machine.
+func (c machineConfig) limits() machine.Limits {
+	return machine.Limits{
+		MemoryBytes: c.MemoryBytes, CPUs: c.CPUs, PIDs: c.PIDs, GuaranteedMemoryBytes: c.GuaranteedMemoryBytes, GuaranteedCPUs: c.GuaranteedCPUs,
+	}
 }
 
 // retention returns how long an unused machine is kept; 0 is forever.

@@ -28,6 +28,12 @@ type Limits struct {
 	MemoryBytes int64
 	CPUs        float64
 	PIDs        int64
+	// GuaranteedMemoryBytes is how much memory the kernel does not reclaim while
+	// other cgroups have more than their own guarantees. On v1, the kernel reclaims
+	// from the cgroups that are most above theirs first.
+	GuaranteedMemoryBytes int64
+	// GuaranteedCPUs determines the cgroup's share of busy CPUs.
+	GuaranteedCPUs float64
 }
 
 // Parse returns the cgroup trees listed in the text of a mountinfo file.
@@ -153,22 +159,94 @@ type File struct {
 }
 
 // Files returns the files and values that set the limits of a controller.
-func (h Hierarchy) Files(controller string, l Limits) []File {
+func (h Hierarchy) Files(controller string, l Limits) (out []File) {
 	const period = 100_000 // microseconds
-	memory, quota := strconv.FormatInt(l.MemoryBytes, 10), int64(l.CPUs*period)
-	switch {
-	case controller == "memory" && l.MemoryBytes > 0 && h.V2:
-		return []File{{"memory.max", memory, false}, {"memory.swap.max", "0", true}}
-	case controller == "memory" && l.MemoryBytes > 0:
-		return []File{{"memory.limit_in_bytes", memory, false}, {"memory.memsw.limit_in_bytes", memory, true}}
-	case controller == "pids" && l.PIDs > 0:
-		return []File{{"pids.max", strconv.FormatInt(l.PIDs, 10), false}}
-	case controller == "cpu" && l.CPUs > 0 && h.V2:
-		return []File{{"cpu.max", fmt.Sprintf("%d %d", quota, period), false}}
-	case controller == "cpu" && l.CPUs > 0:
-		return []File{{"cpu.cfs_period_us", strconv.Itoa(period), false}, {"cpu.cfs_quota_us", strconv.FormatInt(quota, 10), false}}
+	set := func(v2, v1, value string, optional bool) {
+		name := v1
+		if h.V2 {
+			name = v2
+		}
+		out = append(out, File{name, value, optional})
 	}
-	return nil
+	memory, quota := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(int64(l.CPUs*period), 10)
+	switch controller {
+	case "memory":
+		if l.MemoryBytes > 0 && h.V2 {
+			out = append(out, File{"memory.max", memory, false}, File{"memory.swap.max", "0", true})
+		} else if l.MemoryBytes > 0 {
+			out = append(out, File{"memory.limit_in_bytes", memory, false}, File{"memory.memsw.limit_in_bytes", memory, true})
+		}
+		if l.GuaranteedMemoryBytes > 0 {
+			set("memory.low", "memory.soft_limit_in_bytes", strconv.FormatInt(l.GuaranteedMemoryBytes, 10), true)
+		}
+	case "pids":
+		if l.PIDs > 0 {
+			out = append(out, File{"pids.max", strconv.FormatInt(l.PIDs, 10), false})
+		}
+	case "cpu":
+		if l.CPUs > 0 && h.V2 {
+			out = append(out, File{"cpu.max", fmt.Sprintf("%s %d", quota, period), false})
+		} else if l.CPUs > 0 {
+			out = append(out, File{"cpu.cfs_period_us", strconv.Itoa(period), false}, File{"cpu.cfs_quota_us", quota, false})
+		}
+		if l.GuaranteedCPUs > 0 {
+			set("cpu.weight", "cpu.shares", strconv.FormatUint(h.weight(l.GuaranteedCPUs), 10), false)
+		}
+	}
+	return out
+}
+
+// weight returns the value of cpu.weight or cpu.shares for a number of CPUs. One
+// CPU is the default of a cgroup: 100 on v2, 1024 on v1.
+func (h Hierarchy) weight(cpus float64) uint64 {
+	if h.V2 {
+		return uint64(min(max(cpus*100, 1), 10_000))
+	}
+	return Shares(cpus)
+}
+
+// Shares returns the value of cpu.shares of cgroup v1 for a number of CPUs.
+func Shares(cpus float64) uint64 { return uint64(min(max(cpus*1024, 2), 1<<18)) }
+
+// Kills returns how many processes of the named cgroup and of those below it the
+// kernel has killed for lack of memory. It returns 0 if the hierarchy has no
+// memory controller, or the kernel does not count.
+func (h Hierarchy) Kills(name string) int {
+	dir := filepath.Join(h.Dir, name)
+	if h.V2 {
+		return keyed(filepath.Join(dir, "memory.events"), "oom_kill") // includes those below
+	}
+	if !h.Has("memory") {
+		return 0
+	}
+	n := keyed(filepath.Join(dir, "memory.oom_control"), "oom_kill")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return n // the cgroup is gone
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			n += h.Kills(filepath.Join(name, e.Name()))
+		}
+	}
+	return n
+}
+
+// keyed returns the number after a key in a file of lines; 0 if there is none.
+func keyed(path, key string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			n, err := strconv.Atoi(f[1])
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // Write writes to an existing file of the named cgroup.

@@ -6,6 +6,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 
 	"aloft/internal/policy"
@@ -132,11 +133,56 @@ var ErrNoNetwork = errors.New("machine has no gateway")
 // ErrTooManyFiles is returned, wrapped, by DiskBytes.
 var ErrTooManyFiles = errors.New("its processes hold more open files than can be counted")
 
-// Limits are a machine's resource limits. Zero means no limit.
+// Limits are a machine's maximum and guaranteed sizes. Zero means no limit, and
+// no guarantee.
 type Limits struct {
 	MemoryBytes int64
 	CPUs        float64
 	PIDs        int64
+	// GuaranteedMemoryBytes is memory that the kernel leaves to the machine while
+	// others use more than their guarantees.
+	GuaranteedMemoryBytes int64
+	// GuaranteedCPUs determines the machine's share while all CPUs are busy.
+	GuaranteedCPUs float64
+}
+
+// OutOfMemory describes processes that the kernel killed because a memory limit
+// was reached.
+type OutOfMemory struct {
+	Kills     int   // since the machine was started
+	Limit     int64 // of the machine, in bytes
+	Ended     bool  // the machine has ended with all its processes
+	Container bool  // a container in the machine reached its own limit
+	// Killed and Largest are empty if the kernel's log cannot be read. Largest
+	// lists processes before the last kill, the largest first. Names come from the
+	// machine.
+	Killed, Largest []Process
+}
+
+// A Process is a process of a machine and the memory that it used.
+type Process struct {
+	Name  string
+	Bytes int64
+}
+
+// MemoryAccounted is a [Machine] that reports processes that were killed for lack
+// of memory. Its methods are safe for concurrent use.
+type MemoryAccounted interface {
+	Machine
+	// OutOfMemory describes the kills in the current boot except the first known
+	// ones, whether or not the machine still runs. ok is false if there are none.
+	OutOfMemory(known int) (o OutOfMemory, ok bool)
+}
+
+// A DiskLimitError says that a machine was stopped because it exceeded its disk
+// limit.
+type DiskLimitError struct {
+	Used, Limit int64 // in bytes
+}
+
+// Error implements error.
+func (e DiskLimitError) Error() string {
+	return fmt.Sprintf("the machine uses %d MiB of disk, and its limit is %d MiB", e.Used>>20, e.Limit>>20)
 }
 
 // Measured is a [Machine] whose disk usage on this host can be measured. Its

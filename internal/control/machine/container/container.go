@@ -177,6 +177,9 @@ func (r *Runtime) Create(ctx context.Context, spec machine.Spec) (machine.Machin
 	if err := checkSpec(spec); err != nil {
 		return nil, fmt.Errorf("create machine %s: %w", spec.ID, err)
 	}
+	if err := r.hasMemoryFor(spec); err != nil {
+		return nil, err
+	}
 	m := r.handle(spec.ID)
 	made, err := m.create(ctx, spec)
 	if err != nil {

@@ -57,6 +57,9 @@ func plus(l, more machine.Limits) machine.Limits {
 	if l.PIDs > 0 {
 		l.PIDs += more.PIDs
 	}
+	if l.GuaranteedMemoryBytes > 0 { // a guarantee holds only up to that of the parent
+		l.GuaranteedMemoryBytes += more.GuaranteedMemoryBytes
+	}
 	return l
 }
 

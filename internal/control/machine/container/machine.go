@@ -246,6 +246,9 @@ func (m *Machine) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := m.r.hasMemoryFor(rec.Spec); err != nil {
+		return err
+	}
 	eng, err := m.r.engine(rec.Spec.Class)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
 )
@@ -78,8 +79,12 @@ func checkSpec(spec machine.Spec) error {
 	if _, err := spec.Network.Compile(); err != nil {
 		return err
 	}
-	if l := spec.Limits; l.MemoryBytes < 0 || l.CPUs < 0 || l.PIDs < 0 {
+	l := spec.Limits
+	if l.MemoryBytes < 0 || l.CPUs < 0 || l.PIDs < 0 || l.GuaranteedMemoryBytes < 0 || l.GuaranteedCPUs < 0 {
 		return errors.New("limits must not be negative; 0 means no limit")
+	}
+	if l.MemoryBytes > 0 && l.GuaranteedMemoryBytes > l.MemoryBytes || l.CPUs > 0 && l.GuaranteedCPUs > l.CPUs {
+		return errors.New("a machine cannot be guaranteed more than its maximum")
 	}
 	if m := spec.Limits.MemoryBytes; m != 0 && m < minMemory {
 		return fmt.Errorf("memory limit of %d bytes: a machine needs at least %d MiB", m, minMemory>>20)
@@ -213,10 +218,23 @@ func resources(l machine.Limits, host facts) *specs.LinuxResources {
 			r.Memory.Swap = &l.MemoryBytes // memory plus swap, so no extra swap
 		}
 	}
+	if l.GuaranteedMemoryBytes > 0 { // memory.low of cgroup v2, the soft limit of v1
+		if r.Memory == nil {
+			r.Memory = &specs.LinuxMemory{}
+		}
+		r.Memory.Reservation = &l.GuaranteedMemoryBytes
+	}
 	if l.CPUs > 0 {
 		period := uint64(100_000)
 		quota := max(int64(l.CPUs*float64(period)), 1000) // the kernel's minimum
 		r.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
+	}
+	if l.GuaranteedCPUs > 0 {
+		if r.CPU == nil {
+			r.CPU = &specs.LinuxCPU{}
+		}
+		shares := cgroup.Shares(l.GuaranteedCPUs)
+		r.CPU.Shares = &shares // the runtime converts it to the weight of cgroup v2
 	}
 	if l.PIDs > 0 {
 		r.Pids = &specs.LinuxPids{Limit: &l.PIDs}
