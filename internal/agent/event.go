@@ -308,7 +308,13 @@ type (
 )
 
 // ofMachine reports whether the notice is about the machine.
-func (n *Notice) ofMachine() bool { return n.Code == "" || n.Code == CodeSlept }
+func (n *Notice) ofMachine() bool {
+	switch n.Code {
+	case "", CodeSlept, CodeOutOfMemory, CodeDiskLimit:
+		return true
+	}
+	return false
+}
 
 // CodeSlept is the code of the notice that says how long the machine slept.
 const CodeSlept = "slept"
@@ -404,6 +410,8 @@ var bodies = func() map[string]reflect.Type {
 		&MachineWoken{},
 		&MachineExpiring{},
 		&MachineExpired{},
+		&MachineOutOfMemory{},
+		&MachineDiskFull{},
 		&HookRan{},
 		&Submitted{},
 		&CallJudged{},

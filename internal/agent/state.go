@@ -64,6 +64,9 @@ type State struct {
 	proposals                        map[string]Proposal // of the end of this run, by repository
 	// MCPRun is the run that last came with MCP servers; "" if none did.
 	MCPRun string
+	// Kills is how many processes killed for lack of memory in the current boot of
+	// the machine have been journaled.
+	Kills int
 	// EnvironmentGone reports whether the agent was told that its saved environment
 	// is not available any more.
 	EnvironmentGone bool
@@ -108,6 +111,7 @@ func (s *State) Apply(e Event) {
 	s.grind(e)
 	s.judged(e)
 	s.proposed(e)
+	s.countKills(e.Body)
 	switch b := e.Body.(type) {
 	case *Created:
 		s.Branch, s.Requested = b.Branch, b.Subagents

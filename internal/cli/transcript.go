@@ -166,6 +166,10 @@ func (t *Transcript) Show(e client.Event) {
 		t.line(Yellow, "!", "model", fallbackText(b), 0)
 	case "machine.lost":
 		t.line(Yellow, "!", "lost", "the machine stopped: "+b.Reason, 0)
+	case "machine.out_of_memory":
+		t.line(Yellow, "!", "memory", text(b.Message), 0)
+	case "machine.disk_full":
+		t.line(Yellow, "!", "disk", text(b.Message), 0)
 	case "machine.hibernated":
 		if b.Code == "failed" || b.Code == "no_room" { // unlike the configured disk-only sleep
 			t.line(Yellow, "!", "asleep", "without its processes: "+b.Reason, 0)

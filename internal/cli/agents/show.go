@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -45,6 +47,10 @@ files of the repository, from the team and from its owner.`,
 			if err != nil {
 				return err
 			}
+			shortages, err := shortagesOf(ctx, c, id)
+			if err != nil {
+				return err
+			}
 			var given *client.Context
 			if rules {
 				all, err := c.Context(ctx, id)
@@ -62,9 +68,14 @@ files of the repository, from the team and from its owner.`,
 					Todos []client.Todo           `json:"todos"`
 					MCP   []client.AgentMCPServer `json:"mcpServers,omitempty"`
 					Rules *client.Context         `json:"context,omitempty"`
-				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos, servers, given})
+					Short []shortage              `json:"shortages,omitempty"`
+				}{agent, runs.Items, journal.Usage, journal.Turns, journal.Todos, servers, given, shortages})
 			}
 			a.showAgent(agent, journal)
+			for _, s := range shortages {
+				a.Out.Line("")
+				a.Out.Line("%s %s", a.Out.Style(cli.Yellow, cli.Ago(time.Since(s.Time))+":"), cli.Line(s.Message, 0))
+			}
 			a.showRuns(runs)
 			a.showMCPServers(servers)
 			if given != nil {
@@ -75,6 +86,34 @@ files of the repository, from the team and from its owner.`,
 	}
 	cmd.Flags().BoolVar(&rules, "context", false, "show the rules that its model was given")
 	return cmd
+}
+
+// shortage is an event that the agent's machine ran out of memory or disk space.
+type shortage struct {
+	Kind    string    `json:"kind"`
+	Time    time.Time `json:"time"`
+	Message string    `json:"message"`
+}
+
+// mostShortages is how many of the latest shortages are shown.
+const mostShortages = 3
+
+// shortagesOf returns the latest shortages among the last events of an agent.
+func shortagesOf(ctx context.Context, c *client.Client, id string) (all []shortage, err error) {
+	for e, err := range c.EventsIn(ctx, id, client.Part{Last: client.MostLast}, false) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Kind != "machine.out_of_memory" && e.Kind != "machine.disk_full" {
+			continue
+		}
+		s := shortage{Kind: e.Kind, Time: e.Time}
+		if err := json.Unmarshal(e.Data, &s); err != nil {
+			return nil, fmt.Errorf("event %d: %w", e.Seq, err)
+		}
+		all = append(all, s)
+	}
+	return all[max(0, len(all)-mostShortages):], nil
 }
 
 func (a *app) showAgent(agent client.Agent, journal client.Journal) {

@@ -212,7 +212,8 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	for _, m := range machines {
 		if g.measure(ctx, m, low) && g.isOver(m.ID()) {
 			used := g.uses[m.ID()].bytes
-			stopped = g.stop(ctx, m, fault.Exhausted("the machine uses %d MiB of disk, and its limit is %d MiB", used>>20, g.Limit>>20).Named("disk_limit").
+			over := machine.DiskLimitError{Used: used, Limit: g.Limit}
+			stopped = g.stop(ctx, m, fault.Exhausted("%v", over).Named("disk_limit").Because(over).
 				Hint("send a follow-up that asks to remove what is not needed, or raise machine.disk_bytes")) || stopped
 		}
 	}

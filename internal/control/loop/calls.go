@@ -121,7 +121,7 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 		}
 	}
 	deltas := newBatch(ctx, t.record)
-	shown := c.Shown
+	began, shown := time.Now(), c.Shown
 	result, took, err := run(ctx, t.routedCall(c), func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
@@ -135,10 +135,12 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	case errors.Is(err, ErrHooked):
 		return t.callAgain(ctx, c)
 	case errors.Is(err, ErrMachineLost):
-		if doneErr := t.done(ctx, c.ID, tool.Failed("%s", tool.Lost), took, rest...); doneErr != nil {
+		lost := tool.Failed("%s", tool.Lost)
+		tellErr := t.tellShortage(ctx, c, began, &lost)
+		if doneErr := t.done(ctx, c.ID, lost, took, rest...); doneErr != nil {
 			return doneErr
 		}
-		return err
+		return errors.Join(err, tellErr)
 	case err != nil:
 		return errors.Join(fmt.Errorf("call %s: %w", c.Name, err), t.record(ctx, rest...))
 	case writeErr != nil:
@@ -152,6 +154,9 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	}
 	if add != nil {
 		add(&result)
+	}
+	if err := t.tellShortage(ctx, c, began, &result); err != nil {
+		return err
 	}
 	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
 		return err

@@ -152,6 +152,10 @@ type Config struct {
 	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
 	// Pulls opens pull requests; nil if there is no forge.
 	Pulls Pulls
+	// Shortages returns what the agent's machine has run out of, and has not been
+	// journaled in s: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
+	// is nil, nothing is reported.
+	Shortages func(ctx context.Context, s *agent.State) []Shortage
 	// Web searches the web; nil if no provider is configured.
 	Web Web
 	// Images generates images; nil if no model for images is configured.
@@ -181,6 +185,7 @@ type Loop struct {
 	offers  offers // of MCP servers
 	read    readFolders
 	heard   heard
+	short   shortages
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }

@@ -102,7 +102,14 @@ func (t *thread) lost(ctx context.Context, cause error) error {
 }
 
 func (t *thread) noteLost(ctx context.Context, cause error) error {
+	if err := t.noteShortages(ctx, ""); err != nil {
+		return err
+	}
 	if t.rec.lost() >= maxLost {
+		if text, ok := t.ranOutOfDisk(); ok {
+			return fault.Exhausted("%s", text).Named("disk_limit").
+				Hint("send a follow-up that says what to remove, or raise machine.disk_bytes").Because(cause)
+		}
 		return fault.Unavailable("the machine was lost %d times in this run", maxLost).Named("machine_lost").
 			Hint("something in the task may be killing it: check the last tool calls with `aloft agent logs`").Because(cause)
 	}

@@ -32,7 +32,7 @@ func guestBytes(b agent.Body) int64 {
 			n += int64(len(i.Data)) * 4 / 3 // base64
 		}
 		return n
-	case *agent.HookRan, *agent.Notice, *agent.MachineReady, *agent.MachineLost, *agent.SubagentsFound, *agent.RulesFound, *agent.RulesGiven, *agent.Committed, *agent.Pushed, *agent.CallJudged, *agent.ChecksEnded:
+	case *agent.HookRan, *agent.Notice, *agent.MachineReady, *agent.MachineLost, *agent.MachineOutOfMemory, *agent.MachineDiskFull, *agent.SubagentsFound, *agent.RulesFound, *agent.RulesGiven, *agent.Committed, *agent.Pushed, *agent.CallJudged, *agent.ChecksEnded:
 		_, data, err := agent.Encode(b)
 		if err != nil {
 			return eventWeight

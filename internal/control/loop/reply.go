@@ -38,6 +38,9 @@ func (t *thread) reply(ctx context.Context) error {
 	if err := t.watch(ctx); err != nil {
 		return err
 	}
+	if err := t.noteShortages(ctx, ""); err != nil {
+		return err
+	}
 	if err := t.compactIfFull(ctx); err != nil {
 		return err
 	}

@@ -4,18 +4,25 @@ import (
 	"context"
 	"errors"
 
+	"aloft/internal/agent"
+	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 )
 
-// StopMachine stops the machine. If a run uses it, the run ends with the error
-// why. The disk remains, and a follow-up starts the machine again. StopMachine
-// does not wait for the journal.
+// StopMachine stops the machine. The disk remains, and a follow-up starts the
+// machine again. If a run uses it, the run ends with the error why. But if why is
+// a [machine.DiskLimitError], the run goes on: its loop restarts the machine and
+// tells the model. StopMachine does not wait for the journal.
 func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error {
 	if agentID, ok := agentOf(id); ok {
 		s.mu.Lock()
 		w := s.workers[agentID]
 		s.mu.Unlock()
-		if w != nil {
+		over, full := errors.AsType[machine.DiskLimitError](why)
+		switch {
+		case w != nil && full:
+			w.full.Store(&agent.MachineDiskFull{MachineID: id, UsedBytes: over.Used, LimitBytes: over.Limit})
+		case w != nil:
 			w.cancel(why)
 		}
 	}
@@ -32,3 +39,40 @@ func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error
 	}
 	return stops.Stop(ctx)
 }
+
+// shortages returns what the agent's machine has run out of. It is
+// [loop.Config.Shortages].
+func (w *worker) shortages(ctx context.Context, state *agent.State) (all []loop.Shortage) {
+	if full := w.full.Swap(nil); full != nil {
+		all = append(all, full)
+	}
+	if state.MachineID == "" {
+		return all
+	}
+	m, err := w.s.Runtime.Open(ctx, state.MachineID)
+	if err != nil {
+		return all
+	}
+	accounted, ok := m.(machine.MemoryAccounted)
+	if !ok {
+		return all
+	}
+	o, ok := accounted.OutOfMemory(state.Kills)
+	if !ok {
+		return all
+	}
+	hide := w.secrets(state)
+	named := func(list []machine.Process) (out []agent.Process) {
+		for _, p := range list[:min(len(list), maxProcesses)] {
+			out = append(out, agent.Process{Name: hide.String(p.Name), Bytes: p.Bytes})
+		}
+		return out
+	}
+	return append(all, &agent.MachineOutOfMemory{
+		MachineID: state.MachineID, Kills: o.Kills - state.Kills, LimitBytes: o.Limit, Killed: named(o.Killed), Largest: named(o.Largest),
+		Ended: o.Ended, Container: o.Container,
+	})
+}
+
+// maxProcesses is how many processes an event names.
+const maxProcesses = 20

@@ -22,11 +22,12 @@ type worker struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when run has returned
 	current atomic.Pointer[readyMachine]
-	ready   chan struct{} // closed when the machine was first ready
-	once    sync.Once     // guards closing ready
-	origin  string        // the commit from which a new agent starts
-	rulesAt string        // the commit of the default branch at that time
-	again   bool          // woken while it was working; guarded by s.mu
+	ready   chan struct{}                         // closed when the machine was first ready
+	once    sync.Once                             // guards closing ready
+	origin  string                                // the commit from which a new agent starts
+	rulesAt string                                // the commit of the default branch at that time
+	full    atomic.Pointer[agent.MachineDiskFull] // why its machine was stopped; nil once the loop knows
+	again   bool                                  // woken while it was working; guarded by s.mu
 
 	hiding sync.Mutex
 	hide   *redact.Redactor  // redacts hidden; nil until needed
@@ -87,7 +88,7 @@ func (w *worker) run() {
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: fast,
 		Live: w.s.Live, Secrets: w.secrets,
-		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Patches: w.s.patches, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
+		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Patches: w.s.patches, Shortages: w.shortages, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("the run is left open", "error", err)

@@ -175,7 +175,7 @@ function Boot({ entry }: Of<"boot">) {
 }
 
 const icons: Partial<Record<Extract<Entry, { kind: "note" }>["about"], IconName>> = {
-  pushed: "branch", pulled: "branch", unpulled: "warn", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", retry: "clock", compacted: "archive",
+  pushed: "branch", pulled: "branch", unpulled: "warn", committed: "check", paused: "pause", resumed: "play", cancel: "stop", lost: "warn", memory: "warn", disk: "warn", retry: "clock", compacted: "archive",
 };
 
 /** Which attempt has failed, and while the next is to come, when. */

@@ -20,6 +20,8 @@ type Bodies = {
   "machine.made": { machineId: string };
   "machine.ready": object;
   "machine.lost": { reason: string };
+  "machine.out_of_memory": { message: string };
+  "machine.disk_full": { message: string };
   "machine.hibernated": { code?: string; reason?: string };
   "machine.woken": object;
   "machine.expiring": { at: string };

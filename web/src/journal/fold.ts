@@ -17,7 +17,7 @@ export type Entry = { key: string; rev: number; time: string; seq: number } & (
   | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
   | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run came after it
 );
-export type Note = "retry" | "lost" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled" | "fallback";
+export type Note = "retry" | "lost" | "memory" | "disk" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled" | "fallback";
 /**
  * A failed attempt to call the model: its number, the maximum (0 if unknown),
  * and the time of the next attempt (0 once it was made).
@@ -278,6 +278,12 @@ export class Transcript {
         break;
       case "machine.lost":
         this.note("lost", "red", e.data.reason, e);
+        break;
+      case "machine.out_of_memory":
+        this.note("memory", "amber", e.data.message, e);
+        break;
+      case "machine.disk_full":
+        this.note("disk", "amber", e.data.message, e);
         break;
       case "machine.hibernated":
         this.note("hibernated", "plain", e.data.code === "failed" || e.data.code === "no_room" ? (e.data.reason ?? "") : "", e);

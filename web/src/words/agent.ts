@@ -91,7 +91,7 @@ export const agent = {
     usedTitle: "Budget used by this run. The run ends at the first limit it reaches; its work is kept.",
     after: (s: string) => `after ${s}`,
     note: {
-      retry: "Retrying the model", lost: "Machine lost", hibernated: "Machine asleep", woken: "Machine woken", expiring: "Machine will be removed unless it is used", expired: "Machine removed", fallback: "Model is busy, another one answers",
+      retry: "Retrying the model", lost: "Machine lost", memory: "Out of memory", disk: "Disk full", hibernated: "Machine asleep", woken: "Machine woken", expiring: "Machine will be removed unless it is used", expired: "Machine removed", fallback: "Model is busy, another one answers",
       notice: "Model notified", compacted: "Conversation summarized", cancel: "Stop requested", paused: "Paused", resumed: "Resumed", committed: "Committed", pushed: "Pushed", pulled: "Pull request", unpulled: "No pull request",
     },
   },

@@ -1,0 +1,83 @@
+package loop
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"aloft/internal/agent"
+	"aloft/internal/tool"
+)
+
+// A Shortage is an event that says what the machine has run out of.
+type Shortage interface {
+	agent.Body
+	Text() string
+}
+
+// shortages is the latest shortage of the run's machine.
+type shortages struct {
+	sync.Mutex // held while shortages are looked for and journaled
+	text       string
+	at         time.Time
+	disk       bool // the latest shortage is of disk space
+}
+
+// noteShortages journals what the machine has run out of since it was last
+// asked. callID is the call whose result will tell the model. If it is "", a
+// notice does.
+func (l *Loop) noteShortages(ctx context.Context, callID string) error {
+	if l.Shortages == nil {
+		return nil
+	}
+	ctx, cancel := Outliving(ctx)
+	defer cancel()
+	l.short.Lock()
+	defer l.short.Unlock()
+	for _, s := range l.Shortages(ctx, l.rec.snapshot()) {
+		var notice *agent.Notice
+		switch s := s.(type) {
+		case *agent.MachineOutOfMemory:
+			s.CallID, s.Message, l.short.disk = callID, s.Text(), false
+			notice = &agent.Notice{Code: agent.CodeOutOfMemory, Text: s.Message}
+		case *agent.MachineDiskFull:
+			s.CallID, s.Message, l.short.disk = callID, s.Text(), true
+			notice = &agent.Notice{Code: agent.CodeDiskLimit, Text: s.Message}
+		}
+		l.short.text, l.short.at = s.Text(), time.Now()
+		bodies := []agent.Body{s}
+		if callID == "" && notice != nil {
+			bodies = append(bodies, notice)
+		}
+		if err := l.rec.record(ctx, bodies...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellShortage appends to the result of a call what the machine ran out of since
+// the call began.
+func (l *Loop) tellShortage(ctx context.Context, c agent.Call, began time.Time, r *tool.Result) error {
+	if spec, ok := tool.Lookup(c.Name); ok && spec.ReadOnly && !r.Error {
+		return nil // another call was killed
+	}
+	err := l.noteShortages(ctx, c.ID)
+	l.short.Lock()
+	defer l.short.Unlock()
+	if l.short.at.After(began) {
+		if r.Text != "" {
+			r.Text += "\n"
+		}
+		r.Text += l.short.text
+	}
+	return err
+}
+
+// ranOutOfDisk reports whether the machine's latest shortage was of disk space,
+// and describes it.
+func (l *Loop) ranOutOfDisk() (text string, ok bool) {
+	l.short.Lock()
+	defer l.short.Unlock()
+	return l.short.text, l.short.disk
+}
