@@ -195,7 +195,9 @@ func mountTypes() []string {
 }
 
 // loadableTypes may be missing in /proc/filesystems until they are first used.
-var loadableTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs", "binderfs"}
+var loadableTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "tracefs", "securityfs", "configfs", "fuse", "ext4", "xfs", "btrfs", "devtmpfs", "nfs", "9p", "squashfs",
+	// Some kernels let user namespaces mount these.
+	"binder", "bpf", "shiftfs", "zfs"}
 
 // nested tries what a new user namespace allows.
 func nested() {
