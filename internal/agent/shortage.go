@@ -118,19 +118,19 @@ func bytesText(n int64) string {
 }
 
 // countKills folds an event that matters for Kills.
-func (s *State) countKills(b Body) {
+func (m *MachineRecord) countKills(b Body) {
 	switch b := b.(type) {
 	case *MachineOutOfMemory:
-		s.Kills += b.Kills
+		m.Kills += b.Kills
 	case *MachineMade, *MachineHibernated: // the next boot counts from 0
-		s.Kills = 0
+		m.Kills = 0
 	case *MachineReady:
-		if b.BootID != s.LastBootID {
-			s.Kills = 0
+		if b.BootID != m.LastBootID {
+			m.Kills = 0
 		}
 	case *MachineWoken:
-		if b.BootID != s.LastBootID {
-			s.Kills = 0
+		if b.BootID != m.LastBootID {
+			m.Kills = 0
 		}
 	}
 }

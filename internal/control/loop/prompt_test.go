@@ -9,7 +9,7 @@ import (
 
 // Only an agent that sets up a machine gets the instructions for that.
 func TestPromptOfTheSetUpHelper(t *testing.T) {
-	s := &agent.State{Branch: "aloft/x"}
+	s := &agent.State{WorkRecord: agent.WorkRecord{Branch: "aloft/x"}}
 	plain := systemPrompt(s)
 	s.Agent.Env.Preset = agent.VMSetupHelper
 	helped := systemPrompt(s)

@@ -1,0 +1,59 @@
+package agent
+
+import "cmp"
+
+// WorkRecord is what a journal says about the agent's repositories and branches.
+type WorkRecord struct {
+	Branch     string     // to push; "" before the machine was ready if Created named none
+	BaseCommit string     // where the branch starts, as the machine reports
+	Pushed     bool       // the branch has been pushed
+	Others     []Checkout // the repositories except the first, whose checkout is Branch, BaseCommit and Pushed
+	Unhooked   []string   // why commits and pushes skipped the project's git hooks, in all runs
+}
+
+// apply folds one more event of an agent with these repositories.
+func (w *WorkRecord) apply(body Body, repos []Repo) {
+	switch b := body.(type) {
+	case *Created:
+		w.Branch = b.Branch
+	case *MachineReady:
+		w.BaseCommit = cmp.Or(w.BaseCommit, b.BaseCommit)
+		w.Branch = cmp.Or(b.Branch, w.Branch)
+		for i, other := range b.Others {
+			if i == len(w.Others) {
+				w.Others = append(w.Others, Checkout{})
+			}
+			w.Others[i].BaseCommit = cmp.Or(w.Others[i].BaseCommit, other.BaseCommit)
+			w.Others[i].Branch = cmp.Or(other.Branch, w.Others[i].Branch)
+		}
+	case *Committed:
+		w.Unhooked = unhooked(w.Unhooked, b.Unhooked)
+	case *Pushed:
+		w.Unhooked = unhooked(w.Unhooked, b.Unhooked)
+		w.pushed(b.RepoURL, repos)
+	}
+}
+
+// pushed marks the repository with the URL as pushed. If none of the others has that
+// URL, it marks the first.
+func (w *WorkRecord) pushed(url string, repos []Repo) {
+	for i, r := range repos {
+		if i > 0 && i <= len(w.Others) && r.URL == url {
+			w.Others[i-1].Pushed = true
+			return
+		}
+	}
+	w.Pushed = true
+}
+
+// Checkout returns the state in which the machine started the agent's n-th
+// repository, from 0. It is empty until the machine was ready.
+func (w *WorkRecord) Checkout(n int) Checkout {
+	switch {
+	case n == 0:
+		return Checkout{w.BaseCommit, w.Branch, w.Pushed}
+	case n <= len(w.Others):
+		return w.Others[n-1]
+	}
+	return Checkout{}
+}
