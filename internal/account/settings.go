@@ -32,8 +32,8 @@ type Settings struct {
 // services, for runs that are not in privacy mode.
 func (s Settings) ShownOutside() bool { return !s.HideSummary && !s.HideOutside }
 
-// KeepMachines returns how long an unused machine is kept, given the server's
-// maximum; 0 means for ever, in both.
+// KeepMachines returns how long an unused machine is kept. most is the server's maximum.
+// For both, 0 means no limit.
 func (s Settings) KeepMachines(most time.Duration) time.Duration {
 	own := time.Duration(s.MachineDays) * 24 * time.Hour
 	if own == 0 || most != 0 && most < own {

@@ -48,8 +48,8 @@ func (s *State) JudgedNow() bool {
 	return s.Judging.Verdict != nil && s.Judging.Turn == s.Run.Turns
 }
 
-// Unchanged reports whether the model was sent back to work and has pushed
-// nothing since, given what is pushed now.
+// Unchanged reports whether the model was sent back to work and has not pushed since.
+// pushed are the branches as they are on the remote now.
 func (j *Judging) Unchanged(pushed []Branch) bool {
 	return j.SentBack > 0 && slices.Equal(j.Before, pushed)
 }

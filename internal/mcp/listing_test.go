@@ -144,8 +144,8 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// A tool is called by its server's name and its own, whatever that looks like: one
-// that is called as a tool of Aloft's is another, and nothing is split at "__".
+// Tools of MCP servers may have the names of built-in tools, and names that contain
+// "__". Two tools of one server must not have the same name.
 func TestNamesOfOthers(t *testing.T) {
 	l := Admit(Server{Name: "a__b"}, "", []Tool{{Name: "Shell"}, {Name: "Shell"}, {Name: "__"}, {Name: "c__Shell"}, {Name: "mcp__a__Shell"}, {Name: "shell"}, {Name: "Sh\u0435ll"}})
 	if len(l.Tools) != 5 || l.LeftOut != 2 || l.Why != "two tools are called Shell" {

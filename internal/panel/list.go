@@ -13,7 +13,7 @@ import (
 	"aloft/internal/client"
 )
 
-// failureFresh is how long the title counts a failure.
+// failureFresh is how long a failed run is counted in the panel's title.
 const failureFresh = 24 * time.Hour
 
 // looks maps standings to colors.

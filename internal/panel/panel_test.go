@@ -359,8 +359,8 @@ func TestKeysAskTheServer(t *testing.T) {
 	}
 }
 
-// What was written is never lost: not by Esc, and not by a server that refuses;
-// and the second try is known to be the same.
+// The text of a follow-up is kept after Esc and after an error of the server. Sending it
+// again uses the same idempotency key.
 func TestFollowUpIsKeptUntilItIsSent(t *testing.T) {
 	p := newPanel(t).loaded()
 	p.press("down", "f", "h", "i", "esc")

@@ -125,7 +125,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 		return id, installs
 	}
 
-	// Two at once share one build.
+	// Two agents that start at the same time share one build.
 	both := make(chan string, 2)
 	for range 2 {
 		r := a.create(url, "Look", nil)

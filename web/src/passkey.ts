@@ -28,7 +28,7 @@ const described = (all: Descriptor[] = []): PublicKeyCredentialDescriptor[] => a
 /** Whether this browser, at this address, has passkeys. */
 export const hasPasskeys = (): boolean => isSecureContext && "PublicKeyCredential" in globalThis;
 
-/** Makes a passkey by the server's options. */
+/** Creates a passkey with the options that the server sent. */
 export async function make(options: unknown): Promise<unknown> {
   const o = options as Creation;
   const made = await navigator.credentials.create({

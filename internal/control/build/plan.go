@@ -372,10 +372,10 @@ func (p *Plan) use(e environment.Saved) {
 	p.Where, p.savedID = fmt.Sprintf("the saved environment %q (%s)", e.Name, e.ID), e.ID
 }
 
-// saved makes the plan that of the environment that is saved for its
-// repository, if there is one and the repository has no file: the user's own
-// before the team's. For a file without install it only looks for the script that
-// an agent of the user has set.
+// saved makes p use the environment that is saved for the repository, if the repository
+// has no file. The user's own environment precedes the team's. If the repository has a
+// file without an install command, saved only looks for an install script that one of
+// the user's agents has set.
 func (b *Builder) saved(ctx context.Context, p *Plan) error {
 	inFile := p.file != ""
 	if b.Saved == nil || inFile && (p.Environment.Install != "" || !p.Environment.MaySave()) {

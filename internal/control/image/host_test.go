@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// aHost writes a small Debian host. What its files say in capitals must not reach a
-// machine.
+// aHost writes the files of a small Debian host. Text in capitals in these files marks
+// secrets that must not reach a machine.
 func aHost(t *testing.T) *os.Root {
 	t.Helper()
 	dir := t.TempDir()

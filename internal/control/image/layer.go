@@ -30,7 +30,7 @@ type heldLayer struct {
 // the caller can record its use.
 const leastUnused = time.Hour
 
-// letGo unlocks a layer unless it was handed out within the last unused.
+// letGo unlocks a layer, unless it was handed out less than unused ago.
 func (s *Store) letGo(key string, unused time.Duration) {
 	s.holding.Lock()
 	defer s.holding.Unlock()

@@ -37,9 +37,9 @@ func (c Checks) timeout() time.Duration {
 	return min(cmp.Or(c.Timeout, DefaultCheckTimeout), MaxCheckTimeout)
 }
 
-// mustCheck reports whether checks have to run, or to end, before the run can
-// finish. The work must be committed to know it for certain: without changes,
-// the environment's checks are not run.
+// mustCheck reports whether the run cannot finish before its checks have ended. It may
+// return true although no check will run: whether anything has changed, which the
+// environment's checks require, is known only after the commit.
 func (l *Loop) mustCheck(s *agent.State) bool {
 	return len(s.Checks()) > 0 && s.Mode != agent.ModePlan && !(s.CheckedNow() && s.Checking.Over)
 }

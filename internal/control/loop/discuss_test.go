@@ -51,7 +51,8 @@ func discussed(t *testing.T) (*rig, *forgetest.Server) {
 
 const created = `PrManagement {"action":"PR_ACTION_CREATE","title":"By the tool"}`
 
-// An agent reads what a reviewer and CI say, mends it, replies and resolves.
+// An agent reads the comments of a reviewer and the log of CI, fixes the code, replies
+// and resolves the thread.
 func TestAnAgentAnswersItsReviewer(t *testing.T) {
 	r, s := discussed(t)
 	commit := r.machine.commit

@@ -66,7 +66,7 @@ func (p place) handled(id string) bool {
 	return slices.Contains(strings.Split(p.topic.Handled, "\n"), id)
 }
 
-// done records that the comment was acted on, with a reply for its author or "".
+// done marks the comment as handled. answer is the reply to its author, or "".
 func (p place) done(id, answer string) {
 	p.topic.Handled, p.topic.Answer = strings.TrimPrefix(p.topic.Handled+"\n"+id, "\n"), answer
 }
@@ -82,8 +82,8 @@ func (d *Desk) isNew(p place, c forge.Comment) bool {
 	return ok && !forge.IsMarked(c.Body) && !p.handled(c.ID) && !c.CreatedAt.Before(p.topic.CreatedAt.Add(-oldest))
 }
 
-// hear acts on the first mention that was not acted on. It returns true if the
-// topic has changed and must be recorded before the next step.
+// hear handles the first unhandled mention. It returns true if it has changed the
+// topic, which must then be stored before the next step.
 func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 	owned, err := d.owned(ctx, *p.topic)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 var errKilled = errors.New("the server was killed")
 
-// fuse kills the server before or after one of its effects: from then on nothing
-// that it does has an effect.
+// fuse simulates that the server is killed before or after one of its effects: all
+// later effects are dropped.
 type fuse struct{ left int }
 
 // burn counts one point at which the server may die, and reports whether it has.

@@ -57,7 +57,7 @@ func (d *Desk) pollAll(ctx context.Context) {
 	}
 }
 
-// poll makes the topics of a repository due that have new mentions.
+// poll finds the topics of a repository that have new mentions, and makes them due.
 func (d *Desk) poll(ctx context.Context, of *polled) error {
 	ctx, cancel := context.WithTimeout(ctx, workWithin)
 	defer cancel()

@@ -113,8 +113,9 @@ func TestHostileGit(t *testing.T) {
 	}
 }
 
-// TestOwners checks that mirrors of a server that did not confine git are handed
-// over, however often that is begun, and that git then works on them.
+// TestOwners checks that mirrors from before git was confined get the confined user as
+// their owner, even if changing the owner is interrupted and repeated, and that git
+// then works on them.
 func TestOwners(t *testing.T) {
 	dir := t.TempDir()
 	s := openConfined(t, dir, "")

@@ -173,7 +173,7 @@ func (e *Exec) failAll(err error) {
 	e.tellBoot(hello{err: err})
 }
 
-// tellBoot passes the hello on to those who wait for it. The caller holds e.mu.
+// tellBoot sends the hello to every channel in e.boots. The caller must hold e.mu.
 func (e *Exec) tellBoot(h hello) {
 	for _, met := range e.boots {
 		met <- h // has a buffer of one

@@ -71,7 +71,7 @@ type Agents interface {
 	// WaitingAgents returns at most limit agents of a user with pending
 	// approvals, oldest first.
 	WaitingAgents(ctx context.Context, userID int64, limit int) ([]agent.Agent, error)
-	// Held counts what a user has.
+	// Held counts the agents, secrets and other objects that belong to a user.
 	Held(ctx context.Context, userID int64) (Held, error)
 	// AwaitLayer reports whether an agent's first machine has yet to start from
 	// the saved disk.
@@ -85,7 +85,7 @@ type Agents interface {
 	OpenRuns(ctx context.Context) ([]agent.Run, error)
 }
 
-// Held counts what a user has.
+// Held counts the agents, secrets and other objects that belong to a user.
 type Held struct {
 	Agents    int // including archived ones
 	Running   int // runs that have not ended, and so machines in use

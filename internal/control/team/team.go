@@ -22,10 +22,8 @@ import (
 // A Policy answers for one server. Its methods are safe for concurrent use.
 type Policy struct {
 	Store Store
-	// Limit is the operator's limit of each run, and Retention how long the
-	// operator keeps an unused machine; 0 means no limit, and for ever.
-	Limit     allowance.Amount
-	Retention time.Duration
+	Limit     allowance.Amount // the operator's limit of each run; 0 means none
+	Retention time.Duration    // how long the operator keeps an unused machine; 0 means no limit
 	// Reviewers maps a host, and there the lower-case e-mail address of a
 	// member, to the login who reviews that member's pull requests.
 	Reviewers map[string]map[string]string

@@ -18,8 +18,8 @@ type Config struct {
 	SignIn       *signin.Desk
 	Usage        store.Usage
 	Environments Environments // nil means those of the API itself
-	// MachineRetention is the longest time for which the server keeps an idle
-	// machine; 0 means for ever.
+	// MachineRetention is how long the server keeps an idle machine at most; 0 means
+	// no limit.
 	MachineRetention time.Duration
 	// CheckHooks returns an error if text is not a valid hooks.json.
 	CheckHooks func(text []byte) error

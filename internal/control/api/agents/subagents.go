@@ -104,8 +104,8 @@ func (s *API) readSubagents(ctx context.Context, out *agentJSON) error {
 	return nil
 }
 
-// UnmarshalJSON rejects unknown fields: ignoring part of a subagent's
-// definition would run something other than what was requested.
+// UnmarshalJSON rejects unknown fields: a misspelled field
+// would otherwise be dropped silently.
 func (c *customSubagentJSON) UnmarshalJSON(data []byte) error {
 	type plain customSubagentJSON
 	return rest.Strictly(data, (*plain)(c))

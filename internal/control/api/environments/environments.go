@@ -108,7 +108,7 @@ func (s *API) environmentRoutes() []rest.Route {
 			Status: 200, Out: environmentDiffJSON{}, Handle: s.environmentDiff},
 		{Method: "GET", Path: "/v1/environments/{id}/builds", ID: "listEnvironmentBuilds", Summary: "List an environment's builds, newest first",
 			Query: rest.PageParams, Status: 200, Out: listBuildsResponseJSON{}, Handle: s.listBuilds},
-		{Method: "GET", Path: "/v1/environments/{id}/builds/{buildId}", ID: "getEnvironmentBuild", Summary: "Show a build; `active` is the one that machines start from", Status: 200, Out: buildJSON{}, Handle: s.getBuild},
+		{Method: "GET", Path: "/v1/environments/{id}/builds/{buildId}", ID: "getEnvironmentBuild", Summary: "Show a build; `active` is true if machines start from it", Status: 200, Out: buildJSON{}, Handle: s.getBuild},
 	}
 }
 

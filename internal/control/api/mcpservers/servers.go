@@ -276,8 +276,8 @@ func (s *API) Seal(ctx context.Context, agentID, runID, value string, given bool
 	return []secret.Sealed{sealed}, err
 }
 
-// UnmarshalJSON rejects unknown fields: ignoring part of an MCP server's
-// definition would start something other than what was requested.
+// UnmarshalJSON rejects unknown fields: a misspelled field
+// would otherwise be dropped silently.
 func (in *MCPServerInJSON) UnmarshalJSON(data []byte) error {
 	type plain MCPServerInJSON
 	return rest.Strictly(data, (*plain)(in))

@@ -114,8 +114,8 @@ func FailureOf(f *agent.Failure) *ErrorInnerJSON {
 	return e
 }
 
-// NotImplemented rejects a field for a missing feature: ignoring the field
-// would do something other than what was requested.
+// NotImplemented returns the error for a field of a feature that the server does not
+// have. Ignoring the field would silently drop a part of the request.
 func NotImplemented(field, what string) *fault.Error {
 	return fault.Invalid("%s: this version of the server does not support %s", field, what).Named("not_implemented").At(field)
 }

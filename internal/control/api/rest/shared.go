@@ -86,8 +86,9 @@ type Secrets interface {
 	DeleteAll(ctx context.Context, owner secret.Owner) error
 	// SealEnvVars encrypts the environment variables of a new agent.
 	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
-	// SealInherited encrypts for a fork what is secret of the agent it came
-	// from. The fork does not get these secrets as variables.
+	// SealInherited encrypts the secrets of an agent for its fork, so
+	// that they are redacted there too. They are not set as variables in the fork's
+	// machine.
 	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
 	// SealWebhook encrypts the webhook of a new agent.
 	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
