@@ -165,6 +165,9 @@ func (o *Output) Status(s string) {
 	}
 }
 
+// HasStatus reports whether Status shows anything.
+func (o *Output) HasStatus() bool { return o.live }
+
 func (o *Output) clearStatus() {
 	if o.status != "" {
 		fmt.Fprint(o.out, "\r\x1b[2K")

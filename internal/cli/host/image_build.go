@@ -128,29 +128,58 @@ func (a *app) buildBase(cmd *cobra.Command, f *imageFlags, o imageBuild, name st
 		return err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	began := time.Now()
-	var last lastLines
+	show := &buildProgress{out: a.Out, began: time.Now()}
+	show.note(fmt.Sprintf("building local:%s: Debian %s with %d packages and what they need", name, o.suite, len(packages)))
 	layout := filepath.Join(work, "layout")
 	err = debian.Build(cmd.Context(), layout, debian.Options{
 		Suite: o.suite, Variant: o.variant, Packages: packages, Mirrors: o.mirrors, Setup: images.Setup, Time: time.Unix(o.epoch, 0),
-	}, func(line string) {
-		last.add(line)
-		a.Out.Status(fmt.Sprintf("%s  %s", cli.Took(time.Since(began)), cli.Line(line, 100)))
-	})
+	}, show.add)
 	a.Out.Status("")
 	if err != nil {
-		for _, line := range last.lines {
+		for _, line := range show.last.lines {
 			a.Out.Note("%s", cli.Line(line, 300))
 		}
 		return err
 	}
-	show, done := a.showProgress()
-	img, err := s.Import(cmd.Context(), layout, name, show)
+	show.note("saving the image")
+	progress, done := a.showProgress()
+	img, err := s.Import(cmd.Context(), layout, name, progress)
 	done()
 	if err != nil {
 		return err
 	}
 	return a.printImage("local:"+name, img)
+}
+
+// buildProgress shows the output of a build: in the status line, or as lines if
+// there is none.
+type buildProgress struct {
+	out   *cli.Output
+	began time.Time
+	last  lastLines
+	shown time.Time // when add printed a line
+}
+
+// detailEvery is how often a line is printed that is not a new step.
+const detailEvery = 5 * time.Second
+
+// add shows a line of output. It is called by one goroutine at a time.
+func (p *buildProgress) add(line string) {
+	p.last.add(line)
+	p.out.Status(p.text(line))
+	step := strings.HasPrefix(line, "I: ")
+	if p.out.HasStatus() || !step && time.Since(p.shown) < detailEvery {
+		return
+	}
+	p.shown = time.Now()
+	p.note(strings.TrimPrefix(line, "I: "))
+}
+
+// note prints a line about a step.
+func (p *buildProgress) note(text string) { p.out.Note("%s", p.text(text)) }
+
+func (p *buildProgress) text(line string) string {
+	return fmt.Sprintf("%s  %s", cli.Took(time.Since(p.began)), cli.Line(line, 100))
 }
 
 func (a *app) buildDockerfile(cmd *cobra.Command, f *imageFlags, o imageBuild, name string) error {

@@ -70,7 +70,8 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	archive := filepath.Join(work, "root.tar")
-	args := []string{"--mode=root", "--format=tar", "--variant=" + o.Variant, "--components=main"}
+	args := []string{"--mode=root", "--format=tar", "--verbose", // apt names each package that it downloads
+		"--variant=" + o.Variant, "--components=main"}
 	if len(o.Packages) > 0 {
 		args = append(args, "--include="+strings.Join(o.Packages, ","))
 	}
@@ -94,7 +95,10 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	// mmdebstrap mounts folders of the host in the tree, such as /dev/shm, and leaves
+	// them mounted if it is killed. In its own mount namespace they are not in the
+	// way when the tree is removed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Unshareflags: syscall.CLONE_NEWNS}
 	// On SIGTERM, mmdebstrap unmounts what it has mounted.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

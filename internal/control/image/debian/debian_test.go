@@ -134,3 +134,26 @@ func FuzzParsePackages(f *testing.F) {
 		}
 	})
 }
+
+// TestInterruptedBuildKeepsTheHostsFiles interrupts a build that has mounted a
+// folder of the host in its tree. Removing the tree leaves that folder alone.
+func TestInterruptedBuildKeepsTheHostsFiles(t *testing.T) {
+	o := tiny(t)
+	host := t.TempDir()
+	kept := filepath.Join(host, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Setup = []byte("#!/bin/sh\nset -eu\nmkdir \"$1/bound\"\nmount --bind " + host + " \"$1/bound\"\necho mounted\nkill -9 0\n")
+	mounted := false
+	err := Build(t.Context(), filepath.Join(t.TempDir(), "layout"), o, func(line string) { mounted = mounted || line == "mounted" })
+	if err == nil || !mounted {
+		t.Fatalf("the build was not interrupted after the mount: %v, %v", mounted, err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("the host's file is gone: %v", err)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), "/bound ") {
+		t.Errorf("the host sees the build's mount: %v", err)
+	}
+}
