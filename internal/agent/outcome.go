@@ -42,15 +42,17 @@ type Evidence struct {
 	Stale bool `json:"stale,omitempty"`
 	// Goal is the verdict on the run's goal; nil if there is none.
 	Goal *GoalVerdict `json:"goal,omitempty"`
+	// Bugfixes are the agent's own reports. The outcome does not depend on them.
+	Bugfixes []Bugfix `json:"bugfixes,omitempty"`
 }
 
 // Evidence returns the evidence of the run so far, or nil if there is none.
 func (s *State) Evidence() *Evidence {
 	c := &s.Checking
-	if c.Round == 0 && s.Judging.Verdict == nil {
+	if c.Round == 0 && s.Judging.Verdict == nil && len(s.Bugfixes) == 0 {
 		return nil
 	}
-	e := &Evidence{Checks: c.Results, Commits: c.Commits, Rounds: c.Round, Goal: s.Judging.Verdict}
+	e := &Evidence{Checks: c.Results, Commits: c.Commits, Rounds: c.Round, Goal: s.Judging.Verdict, Bugfixes: s.Bugfixes}
 	for _, checked := range c.Commits {
 		for _, b := range s.Run.Branches {
 			if b.RepoURL == checked.RepoURL && b.Commit != checked.Commit {

@@ -62,6 +62,7 @@ type Verification struct {
 	Checking                         Checking            // of the run
 	Judging                          Judging             // of the goal of the run
 	Grinding                         Grinding            // work in rounds
+	Bugfixes                         []Bugfix            // what the agent has reported about bugs in this run
 	proposals                        map[string]Proposal // of the end of this run, by repository
 }
 
@@ -105,6 +106,7 @@ func (s *State) Apply(e Event) {
 	s.check(e)
 	s.judge(e)
 	s.grind(e)
+	s.reported(e)
 	s.judged(e)
 	s.proposed(e)
 	s.MachineRecord.apply(e)

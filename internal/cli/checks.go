@@ -63,6 +63,25 @@ func (o *Output) Goal(g client.GoalVerdict) {
 	o.Line("  %s goal %s", o.Style(style, mark), Line(what, 0))
 }
 
+// Bugfix prints what an agent reports about a bug.
+func (o *Output) Bugfix(b client.Bugfix) {
+	style, mark, what := Red, "x", "not fixed"
+	switch b.Verdict {
+	case "fixed":
+		style, mark, what = Green, "+", "fixed, as the agent reports"
+	case "not_a_bug":
+		style, mark, what = Yellow, "!", "not a bug, as the agent reports"
+	}
+	text := "bug " + b.ID + " " + what
+	if b.Title != "" {
+		text += ": " + b.Title
+	}
+	o.Line("  %s %s", o.Style(style, mark), Line(text, 0))
+	if b.Explanation != "" {
+		o.Line("      %s", Line(b.Explanation, 0))
+	}
+}
+
 // maxShownLines is how many lines of a failed check's output are printed.
 const maxShownLines = 20
 

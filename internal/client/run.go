@@ -29,6 +29,16 @@ type Evidence struct {
 	Goal   *GoalVerdict  `json:"goal,omitempty"` // nil if the run had no goal
 	Rounds int           `json:"rounds,omitempty"`
 	Stale  bool          `json:"stale,omitempty"` // another commit was pushed than the one that was checked
+
+	Bugfixes []Bugfix `json:"bugfixes,omitempty"`
+}
+
+// Bugfix is what an agent reports about one bug.
+type Bugfix struct {
+	ID          string `json:"id"`
+	Title       string `json:"title,omitempty"`
+	Verdict     string `json:"verdict"` // fixed, not_a_bug or not_fixed
+	Explanation string `json:"explanation,omitempty"`
 }
 
 // GoalVerdict is a second model's verdict on the goal of a run.

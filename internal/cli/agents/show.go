@@ -204,6 +204,9 @@ func (a *app) showOutcome(run client.Run) {
 	if run.Evidence.Goal != nil {
 		a.Out.Goal(*run.Evidence.Goal)
 	}
+	for _, b := range run.Evidence.Bugfixes {
+		a.Out.Bugfix(b)
+	}
 }
 
 func (a *app) showRuns(runs client.RunPage) {

@@ -84,9 +84,10 @@ func TestEvidenceOfRun(t *testing.T) {
 		&agent.ChecksEnded{Results: results},
 		&agent.RunEnded{Status: agent.Finished, Outcome: agent.Partly, Evidence: &agent.Evidence{
 			Checks: results, Rounds: 4, Stale: true, Commits: []agent.CheckedCommit{{RepoURL: "https://git.test/a", Commit: "c0ffee"}},
+			Bugfixes: []agent.Bugfix{{ID: "B-1", Title: "it leaks", Verdict: "not_fixed", Explanation: "no test"}},
 		}})
 	run := h.want(h.call("GET", "/v1/agents/"+id+"/runs/"+runID, ""), 200)
-	want := `"outcome":"partly","evidence":{"checks":[{"command":"make test","source":"request","state":"failed","exitCode":2,"durationMs":7,"output":"FAIL"}],"commits":[{"repoUrl":"git.test/a","commit":"c0ffee"}],"rounds":4,"stale":true}`
+	want := `"outcome":"partly","evidence":{"checks":[{"command":"make test","source":"request","state":"failed","exitCode":2,"durationMs":7,"output":"FAIL"}],"commits":[{"repoUrl":"git.test/a","commit":"c0ffee"}],"rounds":4,"stale":true,"bugfixes":[{"id":"B-1","title":"it leaks","verdict":"not_fixed","explanation":"no test"}]}`
 	if !strings.Contains(string(run.body), want) {
 		t.Errorf("%s", run.body)
 	}

@@ -7,19 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"aloft/internal/agent"
 	"aloft/internal/tool"
 )
-
-// maxBugfixes is the maximum number of results in one report.
-const maxBugfixes = 100
-
-// verdicts maps the verdicts of proto/agent/v1/report_bugfix_results_tool.proto to
-// words.
-var verdicts = map[string]string{
-	"BUGFIX_VERDICT_FIXED":          "fixed",
-	"BUGFIX_VERDICT_FALSE_POSITIVE": "not a bug",
-	"BUGFIX_VERDICT_COULD_NOT_FIX":  "not fixed",
-}
 
 // reflect accepts what a model writes about its work. The journal has it as the
 // arguments of the call.
@@ -51,13 +41,14 @@ func reportBugfixes(args json.RawMessage) tool.Result {
 	if r := decode(args, &in); r != nil {
 		return *r
 	}
-	if n := len(in.Results); n == 0 || n > maxBugfixes {
-		return tool.Failed("results: has %d; report 1 to %d bugs", n, maxBugfixes)
+	if n := len(in.Results); n == 0 || n > agent.MaxBugfixes {
+		return tool.Failed("results: has %d; report 1 to %d bugs", n, agent.MaxBugfixes)
 	}
 	var text strings.Builder
 	var seen []string
 	for i, b := range in.Results {
-		words, known := verdicts[b.Verdict]
+		verdict, known := agent.Verdicts[b.Verdict]
+		words := strings.ReplaceAll(verdict, "_", " ")
 		switch {
 		case strings.TrimSpace(b.ID) == "":
 			return tool.Failed("results[%d].bug_id is missing", i)

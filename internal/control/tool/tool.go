@@ -21,7 +21,7 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 		return readTodos(c.Args, s.Todos), nil
 	case "Reflect":
 		return reflect(c.Args), nil
-	case "ReportBugfixResults":
+	case agent.BugfixTool:
 		return reportBugfixes(c.Args), nil
 	case agent.GrindPlanTool, agent.GrindTool:
 		return startGrind(c.Name, c.Args, s)

@@ -58,7 +58,7 @@ func applyAgentDiff(ctx context.Context, ws Workspace, args *agentv1.ApplyAgentD
 			err = applyPatch(ctx, dir, p, success)
 		}
 		if err != nil && i > 0 {
-			err = fmt.Errorf("%w\nThe changes to the %d repositories before it were applied.", err, i) //nolint:staticcheck // sentences for the model
+			err = fmt.Errorf("%w (the changes to the %d repositories before it were applied)", err, i)
 		}
 		if err != nil {
 			return nil, "", err

@@ -89,7 +89,7 @@ func saveImage(ws Workspace, artifacts string, args *agentv1.GenerateImageArgs) 
 	success := &agentv1.GenerateImageSuccess{FilePath: valid(t.path), MediaType: kind, SizeBytes: float64(len(data))}
 	fitted, err := picture.Fit(data, kind)
 	if err != nil {
-		return success, valid(text + "; it cannot be shown: " + err.Error() + "]"), nil, nil //nolint:nilerr // the image is saved
+		return success, valid(text + "; it cannot be shown: " + err.Error() + "]"), nil, nil
 	}
 	if fitted.Scaled {
 		text += fmt.Sprintf("; shown with its longer side as %d", picture.MaxSide)

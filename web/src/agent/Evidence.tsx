@@ -14,8 +14,8 @@ export function Outcome({ outcome, evidence }: { outcome: string; evidence?: Pro
 
 /** The results of a run's checks. */
 export function Evidence({ evidence }: { evidence: Proof }) {
-  const { goal, checks = [] } = evidence;
-  if (checks.length === 0 && !goal) return null;
+  const { goal, checks = [], bugfixes = [] } = evidence;
+  if (checks.length === 0 && !goal && bugfixes.length === 0) return null;
   return (
     <>
       <ul className="checks" aria-label={w.checks}>
@@ -30,6 +30,14 @@ export function Evidence({ evidence }: { evidence: Proof }) {
             </div>
           </li>
         )}
+        {bugfixes.map((b) => (
+          <li key={`bug ${b.id}`} data-state={b.verdict === "not_fixed" ? "failed" : "passed"}>
+            <div className="row" title={clip(b.explanation ?? "", 4_000)}>
+              <Icon name={b.verdict === "fixed" ? "check" : "warn"} />
+              <span dir="auto">{w.bugs[b.verdict]?.(clip(b.title ? `${b.id} (${b.title})` : b.id, 500))}</span>
+            </div>
+          </li>
+        ))}
       </ul>
       {evidence.stale && <p className="muted">{w.stale}</p>}
     </>

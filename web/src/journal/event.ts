@@ -61,7 +61,9 @@ type Bodies = {
 /** The result of a check: passed, failed, not_run or lost. */
 export type Check = { command: string; state: string; exitCode?: number; durationMs?: number; output?: string };
 /** What the outcome of a run is based on. stale: another commit was pushed than the one that was checked. */
-export type Proof = { checks?: Check[]; goal?: { goal: string; met: boolean; missing?: string; failure?: string }; rounds?: number; stale?: boolean };
+export type Proof = { checks?: Check[]; goal?: { goal: string; met: boolean; missing?: string; failure?: string }; rounds?: number; stale?: boolean; bugfixes?: Bugfix[] };
+/** What an agent reports about a bug: fixed, not_a_bug or not_fixed. */
+export type Bugfix = { id: string; title?: string; verdict: string; explanation?: string };
 
 export type Event = { [K in keyof Bodies]: { seq: number; time: string; runId?: string; kind: K; data: Bodies[K] } }[keyof Bodies];
 

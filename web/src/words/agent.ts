@@ -98,6 +98,11 @@ export const agent = {
   evidence: {
     checks: "Checks",
     goalMet: "Goal met",
+    bugs: {
+      fixed: (b: string) => `Bug ${b} fixed, as the agent reports`,
+      not_a_bug: (b: string) => `${b} is not a bug, as the agent reports`,
+      not_fixed: (b: string) => `Bug ${b} not fixed`,
+    } as Record<string, (b: string) => string>,
     goalNotMet: (missing: string) => `Goal not met: ${missing}`,
     goalUnknown: (why: string) => `Goal not judged: ${why}`,
     outcomes: { done: "Verified", partly: "Partly done", blocked: "Blocked", gave_up: "Gave up", limit: "Limit reached" } as Record<string, string>,

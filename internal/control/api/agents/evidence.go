@@ -18,6 +18,16 @@ type EvidenceJSON struct {
 	Rounds  int                 `json:"rounds,omitempty" minimum:"1" doc:"how many rounds of checks there were"`
 	Goal    *goalVerdictJSON    `json:"goal,omitempty" doc:"the verdict on the run's goal"`
 	Stale   bool                `json:"stale,omitempty" doc:"whether another commit was pushed than the one on which the checks ran"`
+
+	Bugfixes []bugfixJSON `json:"bugfixes,omitempty" nullable:"false" doc:"what the agent has reported about bugs; nobody has verified it"`
+}
+
+type bugfixJSON struct {
+	_           struct{} `json:"-" additionalProperties:"true"`
+	ID          string   `json:"id" doc:"as in the task"`
+	Title       string   `json:"title,omitempty"`
+	Verdict     string   `json:"verdict" enum:"fixed,not_a_bug,not_fixed"`
+	Explanation string   `json:"explanation,omitempty" doc:"how it was fixed and verified, or why it was not"`
 }
 
 type goalVerdictJSON struct {
@@ -57,6 +67,9 @@ func EvidenceOf(e *agent.Evidence) *EvidenceJSON {
 	}
 	for _, c := range e.Commits {
 		out.Commits = append(out.Commits, checkedCommitJSON{RepoURL: rest.WithoutScheme(c.RepoURL), Commit: c.Commit})
+	}
+	for _, b := range e.Bugfixes {
+		out.Bugfixes = append(out.Bugfixes, bugfixJSON{ID: b.ID, Title: b.Title, Verdict: b.Verdict, Explanation: b.Explanation})
 	}
 	if g := e.Goal; g != nil {
 		out.Goal = &goalVerdictJSON{Goal: g.Goal, Met: g.Met, Missing: g.Missing, Failure: g.Failure}
