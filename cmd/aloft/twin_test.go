@@ -16,7 +16,7 @@ var commandOf = map[string]string{
 	"archiveAgent": "agent archive", "unarchiveAgent": "agent unarchive", "pauseAgent": "agent pause", "resumeAgent": "agent resume",
 	"createRun": "agent follow-up", "listRuns": "agent show", "getRun": "agent show", "cancelRun": "agent stop", "streamRun": "agent logs",
 	"retryTurn": "agent retry", "forkAgent": "agent fork", "queuePrompt": "agent queue", "listQueue": "agent queue", "unqueuePrompt": "agent queue",
-	"listAgentEvents": "agent logs", "getAgentJournal": "agent show", "getAgentContext": "agent show", "getEventImage": "[a picture is for the eyes]", "getAgentDiff": "agent diff", "createPullRequest": "agent pr", "listPullRequests": "agent pr", "proposePullRequest": "agent pr", "getAgentUsage": "agent show",
+	"listAgentEvents": "agent logs", "getAgentJournal": "agent show", "getAgentContext": "agent show", "getAgentFindings": "review", "getEventImage": "[a picture is for the eyes]", "getAgentDiff": "agent diff", "createPullRequest": "agent pr", "listPullRequests": "agent pr", "proposePullRequest": "agent pr", "getAgentUsage": "agent show",
 	"listArtifacts": "agent artifacts", "downloadArtifact": "agent artifacts", "getArtifactContents": "agent artifacts",
 	"listAgentConnections": "agent connections", "forwardPort": "agent forward", "createPreview": "agent preview",
 	"openAgentPTY": "agent attach", "listAgentTerminals": "agent terminals", "createAgentTerminal": "agent attach", "openSSH": "agent ssh",

@@ -92,6 +92,9 @@ const (
 	// VMSetupHelper is an agent that works out how to set up a project's
 	// machine, and proposes an environment.
 	VMSetupHelper Preset = "vmSetupHelper"
+	// Reviewer is an agent that reviews a change. It commits and pushes nothing, and
+	// its machine gets no secrets.
+	Reviewer Preset = "review"
 )
 
 // Egress is how an environment restricts a machine's network: egressMode and

@@ -55,6 +55,8 @@ type (
 		// the agent was created. It replaces the environment after that is deleted. ""
 		// if Env.ID is "", and in journals written before it was recorded.
 		EnvironmentText string `json:"environmentText,omitempty"`
+		// Review is the change that an agent with the preset [Reviewer] reviews.
+		Review *ReviewTask `json:"review,omitempty"`
 	}
 	// Archived records that the agent was archived or unarchived.
 	Archived struct {
@@ -425,6 +427,7 @@ var bodies = func() map[string]reflect.Type {
 		&PullRequestAsked{},
 		&PullRequestOpened{},
 		&PullRequestFailed{},
+		&FindingsReported{},
 		&PullRequestSeen{},
 		&ChecksBegan{},
 		&ChecksEnded{},

@@ -113,7 +113,7 @@ func PointAt(id string, events []Event, turn int) (ForkPoint, error) {
 func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 	created := p.Created
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false
-	created.Env.Preset = "" // a fork has an ordinary task
+	created.Env.Preset, created.Review = "", nil // a fork has an ordinary task
 	created.Repos = slices.Clone(created.Repos)
 	for i := range created.Repos { // it starts from the original's work
 		created.Repos[i].PullRequest = ""

@@ -29,6 +29,8 @@ type State struct {
 	// EnvironmentGone reports whether the agent was told that its saved environment
 	// is not available any more.
 	EnvironmentGone bool
+	Review          *ReviewTask // the change to review; nil if the agent is no reviewer
+	Findings        []Finding   // of the review, in the order in which they were reported
 }
 
 // RunRecord is what the agent's state says about the latest run, in addition to [Run].
@@ -108,6 +110,7 @@ func (s *State) Apply(e Event) {
 	s.grind(e)
 	s.reported(e)
 	s.judged(e)
+	s.review(e)
 	s.proposed(e)
 	s.MachineRecord.apply(e)
 	s.WorkRecord.apply(e.Body, s.Agent.Repos)

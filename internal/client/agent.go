@@ -93,6 +93,34 @@ type NewAgent struct {
 	Class               string    `json:"class,omitempty"`  // isolation class of the machine: "strong", or "" for the server's default
 	Checks              []string  `json:"checks,omitempty"` // commands that must pass on the pushed commit
 	Goal                string    `json:"goal,omitempty"`   // what must be achieved, judged by a second model
+	Review              *Review   `json:"review,omitempty"` // a change to review
+}
+
+// Review is a change for an agent to review.
+type Review struct {
+	Patch string `json:"patch"` // as git diff prints it, against the starting ref
+}
+
+// Finding is what a review has found at lines of a change.
+type Finding struct {
+	ID         string `json:"id"`
+	Path       string `json:"path"`
+	Line       int    `json:"line"`
+	EndLine    int    `json:"endLine"`
+	OldSide    bool   `json:"oldSide,omitempty"` // the lines are ones that the change removes
+	Severity   string `json:"severity"`          // low, medium or high
+	Title      string `json:"title"`
+	Body       string `json:"body"`
+	Suggestion string `json:"suggestion,omitempty"` // replaces the lines
+}
+
+// Findings returns what an agent has found in the change that it reviews.
+func (c *Client) Findings(ctx context.Context, id string) ([]Finding, error) {
+	var out struct {
+		Findings []Finding `json:"findings"`
+	}
+	err := c.call(ctx, http.MethodGet, agentPath(id)+"/findings", nil, &out)
+	return out.Findings, err
 }
 
 // AgentPage is a page of agents.

@@ -19,6 +19,7 @@ import (
 type checkout struct {
 	with   gitcmd.Git
 	repo   client.Repo
+	remote string // its name in git
 	commit string // what repo.StartingRef was at the last fetch or push; "" without one
 	byRoot bool   // root reads another user's checkout
 }
@@ -44,6 +45,7 @@ func (a *app) readCheckout(ctx context.Context) (checkout, error) {
 			ref = strings.TrimPrefix(m, "refs/heads/")
 		}
 	}
+	c.remote = remote
 	raw, err := c.git(ctx, "remote", "get-url", remote)
 	if err != nil {
 		return c, fmt.Errorf("this git repository has no remote called %s", remote)
@@ -100,12 +102,18 @@ func remoteURL(raw string) string {
 // git returns what git prints in the current folder, without the final line
 // feed. The error is git's.
 func (c checkout) git(ctx context.Context, args ...string) (string, error) {
+	out, err := c.whole(ctx, args...)
+	return strings.TrimRight(out, "\r\n"), err
+}
+
+// whole returns all that git prints in the current folder. The error is git's.
+func (c checkout) whole(ctx context.Context, args ...string) (string, error) {
 	out, err := c.with.Command(ctx, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		said, _, _ := strings.Cut(string(exit.Stderr), "\n")
 		err = fmt.Errorf("git: %s", strings.TrimPrefix(said, "fatal: "))
 	}
-	return strings.TrimRight(string(out), "\r\n"), err
+	return string(out), err
 }
 
 // errNoRepo is the error of a command that needs a repository and has none.

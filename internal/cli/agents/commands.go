@@ -17,5 +17,5 @@ func Commands(shared *command.App, more ...*cobra.Command) []*cobra.Command {
 	a := &app{shared}
 	agent := newAgentCommand(a)
 	agent.AddCommand(more...)
-	return []*cobra.Command{newRunCommand(a), agent, newApprovalsCommand(a)}
+	return []*cobra.Command{newRunCommand(a), newReviewCommand(a), agent, newApprovalsCommand(a)}
 }

@@ -75,6 +75,7 @@ var authorization = map[string]string{
 	"GET /v1/mcp-servers": anyone, "POST /v1/mcp-servers": anyone, "DELETE /v1/mcp-servers/{serverId}": keyed, "POST /v1/mcp-servers/{serverId}/test": keyed,
 	"POST /v1/mcp-servers/{serverId}/sign-in": keyed, "DELETE /v1/mcp-servers/{serverId}/sign-in": keyed, "GET /v1/mcp-sign-in/callback": signIn,
 	"GET /v1/agents/{id}/context":     own,
+	"GET /v1/agents/{id}/findings":    own,
 	"GET /v1/agents/{id}/mcp-servers": own, "POST /v1/agents/{id}/mcp-servers/{name}/sign-in": own,
 	"GET /v1/repository-access": anyone, "PATCH /v1/repository-access": admin,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,

@@ -31,6 +31,9 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 			return err
 		}
 	}
+	if s.Review != nil { // there is nothing to commit, check or push
+		return l.wrapUp(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: l.result()})
+	}
 	if len(s.Agent.Repos) > 0 {
 		if err := l.own.reach(ctx); err != nil {
 			return err
@@ -70,6 +73,9 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 // the rest of finish must wait. last means that the model will not be asked
 // again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
+	if l.rec.snapshot().Review != nil { // a reviewer delivers nothing
+		return false, nil, nil
+	}
 	for n := range l.rec.snapshot().Agent.Repos {
 		told, err := l.deliver(ctx, n, last)
 		switch {

@@ -19,6 +19,11 @@ var systemWords string
 //go:embed prompts/vm_setup_helper.md
 var helperWords string
 
+// reviewerWords is the prompt for agents that review a change.
+//
+//go:embed prompts/reviewer.md
+var reviewerWords string
+
 // subagentWords begins every subagent's system prompt; the others are added for
 // one type of subagent.
 var (
@@ -48,6 +53,9 @@ func systemPrompt(s *agent.State) string {
 	words := fill(systemTemplate, s)
 	if s.Agent.Env.Preset == agent.VMSetupHelper {
 		words += helperWords
+	}
+	if s.Review != nil {
+		words += reviewerWords
 	}
 	return words
 }

@@ -149,7 +149,7 @@ const managePull = "PrManagement"
 func (t *thread) workable(s *agent.State) []tool.Spec {
 	able := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
-		return spec.Name == managePull && !able || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
+		return spec.Name == managePull && !able || notFor(s, spec.Name) != "" || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
 	})
 }
 

@@ -40,7 +40,7 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == computerUse || sub.Type == subagent.ComputerUse:
 		return spec.Name == computerUse && sub.Type == subagent.ComputerUse
-	case spec.Name == agent.TaskTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
+	case spec.Name == agent.TaskTool || spec.Name == agent.ReviewTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
 		return false
 	case sub.ReadOnly:
 		return spec.ReadOnly
@@ -55,6 +55,9 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 func (t *thread) withheld(spec tool.Spec) string {
 	if needs := t.unconfigured(spec.Name); needs != "" {
 		return spec.Name + " is not available: needs " + needs
+	}
+	if why := notFor(t.state(), spec.Name); why != "" {
+		return why
 	}
 	switch {
 	case t.task == agent.ChecksThread:
@@ -75,6 +78,18 @@ func (t *thread) withheld(spec tool.Spec) string {
 		return spec.Name + " is not available: this subagent only reads"
 	}
 	return spec.Name + " is not available to subagents"
+}
+
+// notFor returns why an agent does not have a tool because it is a reviewer, or
+// because it is none, or "".
+func notFor(s *agent.State, name string) string {
+	switch {
+	case s.Review == nil && name == agent.ReviewTool:
+		return name + " is only for agents that review a change"
+	case s.Review != nil && (name == managePull || name == agent.SwitchTool || name == "SetupVmEnvironment"):
+		return name + " is not available: you only review the change"
+	}
+	return ""
 }
 
 // unconfigured returns what the server's configuration lacks for a tool, or "".

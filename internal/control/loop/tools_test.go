@@ -17,6 +17,7 @@ func TestToolsOfTheServer(t *testing.T) {
 	answered := agent.ApprovalAnswered{Decision: agent.Answered, UserID: 7, Answers: []agent.Answer{{QuestionID: "db", OptionIDs: []string{"pg"}}, {QuestionID: "name", Text: "x"}}}
 	rows := map[string]struct {
 		calls  []string // one a turn
+		review string   // the change that the agent reviews
 		answer *agent.ApprovalAnswered
 		want   string // in the result of the last call
 	}{
@@ -30,6 +31,10 @@ func TestToolsOfTheServer(t *testing.T) {
 		"StartGrindExecution": {calls: []string{list, `StartGrindExecution {}`}, want: "Open items: 1."},
 		"Task":                {calls: []string{`Task {"description":"look","prompt":"look","subagent_type":"explore"}`}, want: "done"},
 		"WebSearch":           {calls: []string{`WebSearch {"search_term":"x"}`}, want: "https://example.com/a"},
+		"ReportFindings": {
+			review: "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+x\n",
+			calls:  []string{`ReportFindings {"findings":[{"path":"x","line":1,"severity":"FINDING_SEVERITY_LOW","title":"t","body":"b"}]}`}, want: "Accepted as F-1: x:1",
+		},
 		"PrManagement": {
 			calls: []string{`PrManagement {"action":"PR_ACTION_CREATE","title":"Mend it"}`}, want: "The pull request is at ",
 		},
@@ -46,6 +51,9 @@ func TestToolsOfTheServer(t *testing.T) {
 	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, true)
+			if c.review != "" {
+				r = r.reviewer(c.review)
+			}
 			r.searchable()
 			r.pulls = &pulls{}
 			r.reviewed(permit.RunEverything, "")

@@ -335,6 +335,15 @@ func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, 
 		}
 		notices = append(notices, failures...)
 	}
+	if state.Review != nil && !state.Used { // after the install command, which must not run files of the change
+		failure, err := applyChange(ctx, h.conn, state.Review.Patch)
+		if err != nil {
+			return nil, err
+		}
+		if failure != "" {
+			notices = append(notices, failure)
+		}
+	}
 	if len(e.Terminals) > 0 {
 		notices = append(notices, aboutTerminals(e.Terminals))
 	}

@@ -181,6 +181,10 @@ func (w *worker) grant(h *readyMachine, state *agent.State, branches []string) g
 		Secrets:    w.s.secrets(state.Agent.ID),
 	}
 	for n, repo := range state.Agent.Repos {
+		if state.Review != nil { // a reviewer only reads
+			g.Repos = append(slices.Clip(g.Repos), repo.URL)
+			continue
+		}
 		g.Push[repo.URL] = branches[n]
 		if state.Checkout(n).Pushed {
 			g.Pushed = append(g.Pushed, repo.URL)

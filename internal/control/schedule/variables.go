@@ -69,7 +69,7 @@ func (g *given) forget(agentID string) {
 // they expire. From then on the secret ones are redacted from the machine's
 // output.
 func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
-	if s.Variables == nil {
+	if s.Variables == nil || a.Env.Preset == agent.Reviewer { // the change may be anybody's
 		return secret.Set{}, time.Time{}, nil
 	}
 	set, until, err := s.Variables(ctx, a)

@@ -25,6 +25,8 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 		return reportBugfixes(c.Args), nil
 	case agent.GrindPlanTool, agent.GrindTool:
 		return startGrind(c.Name, c.Args, s)
+	case agent.ReviewTool:
+		return reportFindings(c.Args, s)
 	case agent.SwitchTool:
 		return switchMode(c.Args, s.Mode)
 	case setUp:

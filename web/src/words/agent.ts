@@ -130,6 +130,7 @@ export const agent = {
     exit: (code: number) => `exit ${code}`,
     lines: (n: number) => (n === 1 ? "1 line" : `${n.toLocaleString()} lines`),
     pages: (n: number) => (n === 1 ? "1 page" : `${n} pages`),
+    findings: (n: number) => (n === 1 ? "1 finding" : `${n} findings`),
     pictures: (n: number) => (n === 1 ? "1 picture" : `${n} pictures`),
     pull: {
       actions: {

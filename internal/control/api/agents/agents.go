@@ -21,7 +21,7 @@ type agentEnvJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
 	Type   string   `json:"type" enum:"cloud,pool,machine"`
 	Name   *string  `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"name of a saved environment, yours or else the team's; it is used instead of the repository's file, and if repos is absent the agent gets the environment's repositories"`
-	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper" doc:"setup: a machine for a person to set up, which uses no model; vmSetupHelper: an agent that does it; an addition to the API"`
+	Preset string   `json:"preset,omitempty" enum:"setup,vmSetupHelper,review" doc:"setup: a machine for a person to set up, which uses no model; vmSetupHelper: an agent that does it; review: a reviewer, which only the field review of a request makes; an addition to the API"`
 	Image  string   `json:"image,omitempty" doc:"for the preset setup: the image of its machine; an addition to the API"`
 }
 

@@ -43,6 +43,7 @@ type createAgentRequestJSON struct {
 	Mode                  *string                      `json:"mode,omitempty" enum:"agent,plan" default:"agent" doc:"plan: the agent changes nothing until you approve its plan"`
 	Limits                *modelchoice.AmountJSON      `json:"limits,omitempty" doc:"of each run: at the first limit reached the run ends as EXPIRED, with its work pushed; at most what the team and the server allow; an addition to the API"`
 	Checks                []string                     `json:"checks,omitempty" maxItems:"20" nullable:"false" doc:"shell commands that must pass on the commit that a run pushes, in addition to the environment's; if one fails, the agent goes on; an addition to the API"`
+	Review                *reviewJSON                  `json:"review,omitempty" doc:"have the agent review a change and report findings; it commits and pushes nothing, and its machine gets no secrets; an addition to the API"`
 	Goal                  *string                      `json:"goal,omitempty" maxLength:"4096" doc:"what must be achieved, in words; at the end a second model judges by the task, the diff and the checks whether it is, and if not, the agent goes on; an addition to the API"`
 }
 
@@ -229,6 +230,12 @@ func (s *API) created(ctx context.Context, in *createAgentRequestJSON, prompt st
 	}
 	if env.Preset != "" && len(repos) == 0 {
 		return nil, fault.Invalid("is required: an environment belongs to a repository").Named(rest.CodeNoRepository).At("repos")
+	}
+	if c.Review, err = reviewOf(in, repos); err != nil {
+		return nil, err
+	}
+	if c.Review != nil {
+		c.Env.Preset = agent.Reviewer
 	}
 	if c.Pull, err = s.pullRequestOptions(in, repos); err != nil {
 		return nil, err

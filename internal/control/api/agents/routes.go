@@ -40,6 +40,8 @@ func (s *API) Routes() []rest.Route {
 			Status: 200, Out: journalJSON{}, Handle: s.getJournal},
 		{Method: "GET", Path: "/v1/agents/{id}/context", ID: "getAgentContext", Summary: "Show which rules an agent's model was given",
 			Status: 200, Out: contextJSON{}, Handle: s.getContext},
+		{Method: "GET", Path: "/v1/agents/{id}/findings", ID: "getAgentFindings", Summary: "List what an agent has found in the change that it reviews",
+			Status: 200, Out: findingsJSON{}, Handle: s.getFindings},
 		{Method: "GET", Path: "/v1/repositories", ID: "listRepositories", Summary: "List the repositories that you may run agents on, the last used first",
 			Status: 200, Out: listRepositoriesResponseJSON{}, Handle: s.listRepositories},
 	})

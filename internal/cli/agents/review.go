@@ -1,0 +1,174 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/cli/command"
+	"aloft/internal/client"
+	"aloft/internal/patch"
+)
+
+func newReviewCommand(a *app) *cobra.Command {
+	var base string
+	var model func() (*client.ModelRef, error)
+	var limits func() (*client.Amount, error)
+	cmd := &cobra.Command{
+		Use:   `review ["WHAT TO LOOK FOR"]`,
+		Short: "Review the changes of the current checkout",
+		Long: `Have an agent review the changes of the current git checkout, and print what it
+finds. Nothing is posted, committed or pushed.
+
+The changes are those since the branch left --base: commits, pushed or not, and
+uncommitted changes of files that git tracks. They are sent to the server, which
+applies them in a machine of their own.`,
+		Example: `  aloft review
+  aloft review --base develop "Look for races above all"
+  aloft review --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			here, err := a.readCheckout(ctx)
+			if err != nil {
+				return err
+			}
+			from, change, err := a.localChange(ctx, here, base)
+			if err != nil {
+				return err
+			}
+			c, err := a.Connect()
+			if err != nil {
+				return err
+			}
+			in := client.NewAgent{
+				Prompt: client.Prompt{Text: "Review the change."},
+				Repos:  []client.Repo{{URL: here.repo.URL, StartingRef: from}},
+				Review: &client.Review{Patch: change},
+			}
+			if len(args) > 0 && strings.TrimSpace(args[0]) != "" {
+				in.Prompt.Text += "\n\n" + args[0]
+			}
+			if in.Model, err = model(); err != nil {
+				return err
+			}
+			if in.Limits, err = limits(); err != nil {
+				return err
+			}
+			agent, run, err := c.CreateAgent(ctx, in, uuid.NewString())
+			if err != nil {
+				return err
+			}
+			return a.showReview(ctx, c, agent, run)
+		},
+	}
+	cmd.Flags().StringVar(&base, "base", "", "`branch` of the remote that the changes are for (default: the remote's default branch)")
+	model = a.AddModelFlags(cmd, "model `id` (default: the first that 'aloft models' lists)", true)
+	limits = limitFlags(cmd)
+	a.AddOutputFlag(cmd)
+	return cmd
+}
+
+// localChange returns the changes of the checkout since it left the base branch of
+// its remote, and the commit at which it left.
+func (a *app) localChange(ctx context.Context, here checkout, base string) (from, change string, err error) {
+	base = cmp.Or(base, "HEAD")
+	if from, err = here.git(ctx, "merge-base", "HEAD", "refs/remotes/"+here.remote+"/"+base); err != nil {
+		return "", "", command.UsageError(fmt.Errorf("the branch %s of the remote %s is not known here or shares no commit with HEAD: name another one with --base, or run git fetch", cli.Line(base, 100), cli.Line(here.remote, 100)))
+	}
+	args := []string{"diff", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index", "--binary", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=dirty", from}
+	if here.byRoot {
+		args = append(args, "HEAD") // reading the working tree runs filters that the checkout's configuration names
+	}
+	if change, err = here.whole(ctx, args...); err != nil {
+		return "", "", err
+	}
+	switch {
+	case change == "":
+		return "", "", command.UsageError(errors.New("there are no changes to review"))
+	case len(change) > patch.Max:
+		return "", "", command.UsageError(fmt.Errorf("the changes have %d KiB, more than %d: review a part of them", len(change)>>10, patch.Max>>10))
+	}
+	if !a.Out.JSON() {
+		a.Out.Note("repository: %s, changes since %s", cli.Line(here.repo.URL, 0), cli.Line(from[:min(len(from), 12)], 0))
+		if left, err := here.git(ctx, "ls-files", "--others", "--exclude-standard"); err == nil && left != "" {
+			a.Out.Note("Not reviewed: %s. `git add -N` makes git track them.", counted(fmt.Sprint(strings.Count(left, "\n")+1), "file that git does not track", "files that git does not track"))
+		}
+	}
+	return from, change, nil
+}
+
+// showReview follows the run to its end and prints the findings.
+func (a *app) showReview(ctx context.Context, c *client.Client, agent client.Agent, run client.Run) error {
+	if a.Out.JSON() {
+		for _, err := range c.Stream(ctx, agent.ID, run.ID, "") {
+			if err != nil {
+				return err
+			}
+		}
+		var err error
+		if run, err = c.Run(ctx, agent.ID, run.ID); err != nil {
+			return err
+		}
+		if run.Status != client.Finished {
+			return &cli.Problem{Exit: cli.RunFailed, Code: strings.ToLower(run.Status), Message: "the review ended as " + run.Status}
+		}
+	} else {
+		a.ShowIDs(agent.ID, run.ID)
+		if err := a.WatchNewRun(ctx, c, agent.ID, run.ID, true); err != nil {
+			return err
+		}
+	}
+	found, err := c.Findings(ctx, agent.ID)
+	if err != nil {
+		return err
+	}
+	if a.Out.JSON() {
+		return a.Out.Value(struct {
+			Agent    client.Agent     `json:"agent"`
+			Run      client.Run       `json:"run"`
+			Findings []client.Finding `json:"findings"`
+		}{agent, run, found})
+	}
+	a.showFindings(found)
+	return nil
+}
+
+// severityStyles are the styles in which severities are printed.
+var severityStyles = map[string]cli.Style{"high": cli.Red, "medium": cli.Yellow, "low": cli.Dim}
+
+// showFindings prints findings, each with its place, text and suggestion.
+func (a *app) showFindings(found []client.Finding) {
+	a.Out.Line("")
+	if len(found) == 0 {
+		a.Out.Line("Nothing was found.")
+		return
+	}
+	for _, f := range found {
+		at := fmt.Sprintf("%s:%d", f.Path, f.Line)
+		if f.EndLine > f.Line {
+			at += fmt.Sprintf("-%d", f.EndLine)
+		}
+		if f.OldSide {
+			at += " (removed)"
+		}
+		a.Out.Line("%s  %s  %s", a.Out.Style(severityStyles[f.Severity], cli.Line(f.Severity, 10)), a.Out.Style(cli.Bold, cli.Line(at, 300)), cli.Line(f.Title, 300))
+		for line := range strings.Lines(f.Body) {
+			a.Out.Line("    %s", cli.Line(line, 0))
+		}
+		if f.Suggestion != "" {
+			a.Out.Line("    Suggestion:")
+			for line := range strings.Lines(f.Suggestion) {
+				a.Out.Line("    + %s", strings.TrimRight(cli.Clean(line), "\n"))
+			}
+		}
+		a.Out.Line("")
+	}
+	a.Out.Line("%s", counted(fmt.Sprint(len(found)), "finding", "findings"))
+}
