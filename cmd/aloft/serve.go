@@ -3,9 +3,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +37,7 @@ func newServeCommand(a *app) *cobra.Command {
 
 The first start writes an admin API key to admin.key in the data folder. SIGTERM stops
 the server without losing anything: machines stay up, and runs continue at the next
-start.`,
+start. SIGHUP makes it read its configuration again.`,
 		Example: `  aloft serve --example > aloft.yaml
   sudo aloft serve --config /etc/aloft.yaml
   sudo aloft serve --store postgres://aloft@db.example.com/aloft
@@ -47,30 +52,9 @@ start.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			config, err := server.LoadConfig(configFile, a.Getenv)
-			if err != nil {
-				return err
-			}
-			found := ""
-			if configFile == "" {
-				found = useFoundModel(cmd.Context(), &config, a.Getenv)
-			}
-			if config.Store, err = server.StoreAddress(address, a.Getenv("ALOFT_STORE"), config.Store); err != nil {
-				return err
-			}
-			log := redact.New(config.SecretValues()).Writer(a.Stderr)
-			logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
-			s, err := server.Open(cmd.Context(), o, config, logger)
-			if err != nil {
-				return err
-			}
-			// One write, so that whoever waits for the first line has all of them.
-			text := fmt.Sprintf("Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
-			if link := s.FirstLink(cmd.Context()); link != "" {
-				text += o.SignInText(link, a.Getenv("JOURNAL_STREAM") != "")
-			}
-			fmt.Fprint(cmd.OutOrStdout(), text+found+config.Missing(configFile))
-			return s.Run(cmd.Context())
+			return serve(cmd.Context(), serving{
+				options: o, file: configFile, store: address, level: level, getenv: a.Getenv, out: cmd.OutOrStdout(), log: a.Stderr,
+			})
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` (ALOFT_CONFIG)")
@@ -80,6 +64,88 @@ start.`,
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd
+}
+
+// serving is how a server is started.
+type serving struct {
+	options     server.Options
+	file, store string // of the flags
+	level       slog.Level
+	getenv      func(string) string
+	out, log    io.Writer
+}
+
+// serve runs a server until ctx is done. After a reload, and after SIGHUP, it opens the
+// server again with the configuration as it is then. A configuration that is not valid
+// is reported, and the server goes on with the one before.
+func serve(ctx context.Context, c serving) (err error) {
+	config, found, err := c.load(ctx)
+	if err != nil {
+		return err
+	}
+	var secrets atomic.Pointer[redact.Redactor]
+	c.options.Secrets = func(values map[string]string) { secrets.Store(redact.New(values)) }
+	c.options.Secrets(config.SecretValues())
+	log := redact.NewLive(c.log, secrets.Load)
+	defer func() { err = errors.Join(err, log.Close()) }()
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
+	s, err := server.Open(ctx, c.options, config, logger)
+	if err != nil {
+		return err
+	}
+	// One write, so that whoever waits for the first line has all of them.
+	text := fmt.Sprintf("Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
+	if link := s.FirstLink(ctx); link != "" {
+		text += c.options.SignInText(link, c.getenv("JOURNAL_STREAM") != "")
+	}
+	fmt.Fprint(c.out, text+found+s.Missing(c.file))
+	for {
+		running, stopped := context.WithCancel(ctx)
+		go func() {
+			select {
+			case <-running.Done():
+			case <-hangUp:
+				s.Reload()
+			}
+		}()
+		err := s.Run(ctx)
+		stopped()
+		if !errors.Is(err, server.ErrReload) {
+			return err
+		}
+		c.options.Listener = s.Listener()
+		next, _, err := c.load(ctx)
+		if err != nil {
+			logger.Error("the configuration is not valid; the server keeps the one before", "error", err)
+			next = config
+		}
+		if s, err = server.Open(ctx, c.options, next, logger); err != nil {
+			logger.Error("cannot start with the new configuration; the server keeps the one before", "error", err)
+			if s, err = server.Open(ctx, c.options, config, logger); err != nil {
+				return err
+			}
+			next = config
+		}
+		config = next
+		logger.Info("the server has reloaded its configuration")
+	}
+}
+
+// load reads the configuration. found is a message about a model that was found without
+// one.
+func (c serving) load(ctx context.Context) (config server.Config, found string, err error) {
+	if config, err = server.LoadConfig(c.file, c.getenv); err != nil {
+		return config, "", err
+	}
+	if c.file == "" {
+		found = useFoundModel(ctx, &config, c.getenv)
+	}
+	config.Store, err = server.StoreAddress(c.store, c.getenv("ALOFT_STORE"), config.Store)
+	return config, found, err
 }
 
 // useFoundModel makes a server without a configuration file use the model of an API

@@ -51,6 +51,10 @@ const (
 	OfMCPAgent  Kind = "mcp_agent"
 	OfMCPSignIn Kind = "mcp_sign_in"
 	OfMCPVisit  Kind = "mcp_visit" // a sign-in in progress
+
+	// Models and git servers that admins have connected, which are in no machine
+	// either.
+	OfServer Kind = "server"
 )
 
 // Owner is the owner of a secret. ID is the agent's, the environment's, the

@@ -18,6 +18,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/connect"
 	environmentapi "aloft/internal/control/api/environments"
 	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/api/mcpservers"
@@ -54,7 +55,6 @@ type assembly struct {
 	*Server
 
 	options  Options
-	config   Config
 	secret   []byte // of the server: tokens and links derive from it
 	team     *team.Policy
 	secrets  map[string]string // values of the configuration that are redacted everywhere
@@ -69,15 +69,18 @@ type assembly struct {
 	inbox    *inbound.Inbox // nil if there are no connections
 	live     *live.Board
 	previews *preview.Previews // nil without a domain for them
+
+	connections *connections
 }
 
 // assemble creates the parts of the server. A step may use what the steps before it
 // have created; the closures that it hands out may use all parts, because they only
 // run once the server runs.
 func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
-	a := &assembly{Server: s, options: o, config: c, secrets: c.SecretValues(), live: new(live.Board)}
+	s.config = c
+	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
-		a.openData, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
+		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
 		a.openPulls, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
@@ -340,7 +343,8 @@ func (a *assembly) openAPI(context.Context) error {
 			Artifacts: kept, Forks: a.schedule, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},
-		Stream: stream.Config{Live: a.live},
+		Stream:  stream.Config{Live: a.live},
+		Connect: connect.Config{Values: a.vault, Server: a.connections},
 
 		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
 		PerMinute: c.API.RequestsPerMinute, Version: a.options.Version,
@@ -374,9 +378,12 @@ func (a *assembly) openHTTP(ctx context.Context) error {
 	if a.previews != nil {
 		handler = a.previews.Handler(handler)
 	}
-	if a.listener, a.URL, err = listen(ctx, a.options.Listen); err != nil {
-		return err
+	if a.listener = a.options.Listener; a.listener == nil {
+		if a.listener, err = listen(ctx, a.options.Listen); err != nil {
+			return err
+		}
 	}
+	a.URL = urlOf(a.listener)
 	if err := os.WriteFile(a.dataFile("server.url"), []byte(a.URL+"\n"), 0o600); err != nil {
 		return err
 	}

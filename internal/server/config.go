@@ -93,7 +93,7 @@ type ModelConfig struct {
 	APIKey        string       `yaml:"api_key"`        // the key itself
 	APIKeyEnv     string       `yaml:"api_key_env"`    // or the environment variable that holds it
 	Script        string       `yaml:"script"`         // for scripted: a file; default the demonstration
-	ContextWindow int          `yaml:"context_window"` // tokens; required unless the model is known
+	ContextWindow int          `yaml:"context_window"` // tokens; default what is known about the model
 	MaxOutput     int          `yaml:"max_output"`     // tokens per reply
 	Price         *priceConfig `yaml:"price"`          // nil if unknown
 	Description   string       `yaml:"description"`    // shown to people who choose a model

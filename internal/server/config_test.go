@@ -153,14 +153,14 @@ func TestConfigExample(t *testing.T) {
 		t.Errorf("without the variables that sudo drops: %v", err)
 	}
 	c, err := LoadConfig(file, func(string) string { return "from the environment" })
-	if err != nil || c.Missing(file) != "" {
-		t.Errorf("%v, %s", err, c.Missing(file))
+	if err != nil || c.missing(file) != "" {
+		t.Errorf("%v, %s", err, c.missing(file))
 	}
 	if _, err := forgeHosts(c.Git); err != nil {
 		t.Error(err)
 	}
 	for given, hint := range map[string]string{"": "--example > aloft.yaml", file: "in " + file} {
-		if says := DefaultConfig().Missing(given); strings.Count(says, "\n") != 3 || !strings.Contains(says, hint) {
+		if says := DefaultConfig().missing(given); strings.Count(says, "\n") != 3 || !strings.Contains(says, hint) {
 			t.Errorf("without models and credentials: %s", says)
 		}
 	}

@@ -12,9 +12,11 @@ import (
 //go:embed example.yaml
 var ExampleConfig string
 
-// Missing returns a message about what the configuration lacks for real work, and how to
-// fix it, or "" if it lacks nothing. file is the path of the configuration.
-func (c Config) Missing(file string) string {
+// Missing returns a message about what the server lacks for real work, and how to fix it,
+// or "" if it lacks nothing. file is the path of the configuration, or "".
+func (s *Server) Missing(file string) string { return s.config.missing(file) }
+
+func (c Config) missing(file string) string {
 	var out strings.Builder
 	if !slices.ContainsFunc(c.Models, func(m ModelConfig) bool { return m.Provider != "scripted" }) {
 		out.WriteString("No real model is configured: the only model follows a script.\n")
@@ -25,9 +27,9 @@ func (c Config) Missing(file string) string {
 	switch {
 	case out.Len() == 0:
 	case file == "":
-		out.WriteString("To fix this: aloft serve --example > aloft.yaml, fill it in, and start with --config aloft.yaml\n")
+		out.WriteString("To fix this: sign in and follow the steps there; or aloft serve --example > aloft.yaml, fill it in, and start with --config aloft.yaml\n")
 	default:
-		fmt.Fprintf(&out, "To fix this: set models and git.credentials in %s (aloft serve --example shows how), and restart\n", file)
+		fmt.Fprintf(&out, "To fix this: set models and git.credentials in %s (aloft serve --example shows how) and restart; or sign in and follow the steps there\n", file)
 	}
 	return out.String()
 }

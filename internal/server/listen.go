@@ -11,8 +11,8 @@ import (
 	"aloft/internal/cli"
 )
 
-// listen listens on address, and returns the URL for programs on this host.
-func listen(ctx context.Context, address string) (net.Listener, string, error) {
+// listen listens on address.
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		hint := "use an address of this host and a port, such as 127.0.0.1:8080; 0.0.0.0 means all addresses"
@@ -26,11 +26,16 @@ func listen(ctx context.Context, address string) (net.Listener, string, error) {
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			why = op.Err // without repeating the address
 		}
-		return nil, "", &cli.Problem{Exit: cli.Failure, Code: "cannot_listen", Message: fmt.Sprintf("cannot listen on %s: %v", address, why), Hint: hint, Err: err}
+		return nil, &cli.Problem{Exit: cli.Failure, Code: "cannot_listen", Message: fmt.Sprintf("cannot listen on %s: %v", address, why), Hint: hint, Err: err}
 	}
+	return l, nil
+}
+
+// urlOf returns the URL of the listener for programs on this host.
+func urlOf(l net.Listener) string {
 	at := l.Addr().String()
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		at = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}
-	return l, "http://" + at, nil
+	return "http://" + at
 }

@@ -10,12 +10,12 @@ import (
 )
 
 func TestListen(t *testing.T) {
-	l, at, err := listen(t.Context(), "127.0.0.1:0")
+	l, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if at != "http://"+l.Addr().String() {
+	if at := urlOf(l); at != "http://"+l.Addr().String() {
 		t.Errorf("at %s", at)
 	}
 	taken := l.Addr().String()
@@ -23,17 +23,18 @@ func TestListen(t *testing.T) {
 		taken: "the port is in use", "8080": "127.0.0.1:8080", "localhost": "127.0.0.1:8080",
 		"http://127.0.0.1:8080": "127.0.0.1:8080", "127.0.0.1:99999": "127.0.0.1:8080", "192.0.2.77:0": "0.0.0.0",
 	} {
-		_, _, err := listen(t.Context(), address)
+		_, err := listen(t.Context(), address)
 		if p := cli.ProblemOf(err); p.Exit != cli.Failure || !strings.HasPrefix(p.Message, "cannot listen on "+address+": ") || !strings.Contains(p.Hint, hint) {
 			t.Errorf("%s: %+v", address, p)
 		}
 	}
 	// Browsers cannot open 0.0.0.0.
-	all, at, err := listen(t.Context(), "0.0.0.0:0")
+	all, err := listen(t.Context(), "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer all.Close()
+	at := urlOf(all)
 	if u, err := url.Parse(at); err != nil || u.Hostname() != "localhost" || u.Port() == "0" {
 		t.Errorf("at %s, %v", at, err)
 	}

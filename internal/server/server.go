@@ -50,6 +50,11 @@ type Options struct {
 	Listen   string // host:port; port 0 picks a free one
 	Embedded fs.FS  // what make build adds to the command: the programs of machines, the OCI runtime, the dashboard
 	Version  string // of this program
+	// Listener replaces Listen if it is not nil.
+	Listener net.Listener
+	// Secrets, if not nil, is called with all secret values of the configuration,
+	// including what admins have connected, before anything is logged about them.
+	Secrets func(map[string]string)
 }
 
 // Server is a running Aloft server.
@@ -79,6 +84,9 @@ type Server struct {
 	http        *http.Server
 	ready       atomic.Bool
 	logger      *slog.Logger
+	config      Config // with what admins have connected
+	reload      chan struct{}
+	next        net.Listener // see Listener
 }
 
 // Open returns a server that listens but does not serve yet.
@@ -90,7 +98,7 @@ func Open(ctx context.Context, o Options, c Config, logger *slog.Logger) (_ *Ser
 	if o.Data, err = filepath.Abs(o.Data); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	s := &Server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key")}
+	s := &Server{logger: logger, KeyFile: filepath.Join(o.Data, "admin.key"), reload: make(chan struct{}, 1)}
 	if err := s.assemble(ctx, o, c); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -101,7 +109,7 @@ func Open(ctx context.Context, o Options, c Config, logger *slog.Logger) (_ *Ser
 const stopTime = 2 * time.Second
 
 // Run serves until ctx is done. It leaves every run in a state that the next start can
-// resume.
+// resume. The error wraps [ErrReload] after [Server.Reload].
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	s.http.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
@@ -111,6 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+	group.Go(func() error { return s.reloading(ctx) })
 	group.Go(func() error { return s.schedule.Run(ctx) })
 	group.Go(func() error { return s.builder.Run(ctx) })
 	group.Go(func() error { return s.disk.Run(ctx) })

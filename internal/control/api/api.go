@@ -28,6 +28,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/machines"
 	"aloft/internal/control/api/mcpservers"
@@ -55,6 +56,7 @@ type Config struct {
 	Accounts     accounts.Config
 	Agents       agents.Config
 	Stream       stream.Config
+	Connect      connect.Config
 
 	Replies   store.Replies // replies kept for repeated requests
 	Inbox     store.Inbox   // inbound events
@@ -87,6 +89,7 @@ type server struct {
 	accounts     *accounts.API
 	agents       *agents.API
 	stream       *stream.API
+	connect      *connect.API
 
 	allowed   time.Duration // how often an open WebSocket is re-authorized
 	openAPI   document
@@ -138,6 +141,7 @@ func newServer(c Config) (*server, error) {
 	s.environments = environments.New(shared, c.Environments)
 	s.agents = agents.New(shared, c.Agents, agents.Parts{Models: s.models, Approvals: s.approvals, Environments: s.environments, MCPServers: s.mcpservers, Pulls: s.pulls})
 	s.stream = stream.New(shared, c.Stream, s.agents)
+	s.connect = connect.New(shared, c.Connect)
 	if c.Accounts.Environments == nil {
 		c.Accounts.Environments = s.environments
 	}

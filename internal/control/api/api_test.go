@@ -24,6 +24,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
@@ -62,6 +63,8 @@ type house struct {
 	work  *work
 	log   *logbook
 	safe  *safe.Safe
+
+	connecting connecting
 
 	disks       environments.Disks // nil if no disks are saved
 	project     map[string][]byte  // files of every agent's repository
@@ -210,6 +213,7 @@ func (h *house) serve() {
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return h.ports, nil },
 			ProjectFile: func(_ context.Context, a agent.Agent, path string) ([]byte, error) { return h.project[path], nil },
 		},
+		Connect:  connect.Config{Values: h.safe, Server: &h.connecting},
 		Identity: h.issuer(), Replies: h.store, Hooks: h.inbox(), Inbox: h.store, Version: "1.2.3",
 	})
 	if err != nil {

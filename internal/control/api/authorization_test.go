@@ -78,6 +78,8 @@ var authorization = map[string]string{
 	"GET /v1/agents/{id}/findings":    own,
 	"GET /v1/agents/{id}/mcp-servers": own, "POST /v1/agents/{id}/mcp-servers/{name}/sign-in": own,
 	"GET /v1/repository-access": anyone, "PATCH /v1/repository-access": admin,
+	"GET /v1/server": admin, "GET /v1/server/configuration": admin, "PUT /v1/server/models/{modelId}": admin, "DELETE /v1/server/models/{modelId}": admin,
+	"PUT /v1/server/git-servers/{host}": admin, "DELETE /v1/server/git-servers/{host}": admin,
 	"GET /v1/settings": anyone, "PATCH /v1/settings": admin, "GET /v1/usage": anyone,
 	"POST /hooks/{source}/{connection}": hook, "GET /v1/events": admin, "POST /v1/events/{eventId}/replay": admin,
 	"GET /healthz": open, "GET /openapi.json": open, "GET /openapi.yaml": open, "GET /help/errors": open,
@@ -123,6 +125,7 @@ func (h *house) subject(rt rest.Route) string {
 	}
 	path := strings.Replace(rt.Path, "/rules/{owner}/{name}", "/rules/team/run-mode", 1)
 	path = strings.NewReplacer("{userId}", "2", "{keyId}", h.keyOfAnn(), "{passkeyId}", h.passkeyOfAnn(), "{deliveryId}", h.deliveryOf(id, runID, rt.Path),
+		"{modelId}", h.connected(rt.Path, "models", "mine"), "{host}", h.connected(rt.Path, "git_servers", "git.acme.test"),
 		"{serverId}", h.mcpServerOfAnn(rt.Path), "{snapshotId}", h.snapshotOfAnn(), "{source}", "github", "{connection}", "acme", "{eventId}", h.eventOf(rt.Path), "{seq}", h.turnsOf(id, runID, rt.Path), "{n}", "0",
 		"{id}", id, "{runId}", runID, "{name}", "TOKEN").Replace(path)
 	switch {

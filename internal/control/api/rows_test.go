@@ -63,6 +63,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/environments/{id}/builds/{buildId}": {single, ""},
 	"GET /v1/environments/{id}/history":          {mine, ""},
 	"GET /v1/events":                             {admins, ""},
+	"GET /v1/server":                             {single, ""},
 	"GET /v1/mcp-servers":                        {mine, ""},
 	"GET /v1/me/keys":                            {mine, ""},
 	"GET /v1/me/passkeys":                        {mine, ""},

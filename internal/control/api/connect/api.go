@@ -1,0 +1,96 @@
+// Package connect is the part of the REST API with which admins connect models and
+// git servers to a running server, in addition to those of its configuration file.
+// They are stored encrypted. The server reads them with [Load] when it starts, and
+// restarts its parts after each change.
+package connect
+
+import (
+	"context"
+	"sync"
+
+	"aloft/internal/control/api/rest"
+	"aloft/internal/secret"
+)
+
+// Model is a connected model. See server.ModelConfig for the fields.
+type Model struct {
+	ID       string `json:"-"`
+	Provider string `json:"provider"` // anthropic, openai, google
+	API      string `json:"api,omitempty"`
+	Name     string `json:"name"`
+	BaseURL  string `json:"baseUrl,omitempty"`
+	Key      string `json:"key,omitempty"`
+}
+
+// GitServer is a connected git server: a token for all repositories of a host.
+type GitServer struct {
+	Host     string `json:"-"` // with a port, if it has one
+	URL      string `json:"url"`
+	Forge    string `json:"forge,omitempty"` // github, gitlab, gitea, none; "" if the host says it
+	Username string `json:"username,omitempty"`
+	Token    string `json:"token"`
+}
+
+// Effective is what the server uses: what is configured and what is connected.
+type Effective struct {
+	Models     []Source
+	GitServers []Source
+	// Ignored are messages about what is connected and yet not used.
+	Ignored []string
+}
+
+// Source is a model or git server in use, and where it comes from.
+type Source struct {
+	ID        string // of a model; the host of a git server
+	Provider  string // of a model
+	Forge     string // of a git server
+	Name, URL string // of a model; the address of either
+	Connected bool   // in contrast to one of the configuration file
+}
+
+// Grant is what a git server reveals about a token.
+type Grant struct {
+	Login string   // the token's user, or ""
+	Lacks []string // missing scopes
+}
+
+// Server is what the operations need of the server. Its methods are safe for
+// concurrent use. Errors are faults and contain no key.
+type Server interface {
+	Effective() Effective
+	// TryModel asks the model for a short reply.
+	TryModel(ctx context.Context, m Model) error
+	// TryGitServer checks the token with the server's forge, if it has one.
+	TryGitServer(ctx context.Context, g GitServer) (Grant, error)
+	// LocalModel returns the model of a model server on this host, if there is one.
+	LocalModel(ctx context.Context) (m Model, ok bool)
+	// Export returns what is in use as a configuration file, with names of
+	// environment variables in place of secrets.
+	Export() (string, error)
+	// Reload restarts the parts of the server with what is connected now. It returns
+	// before that has happened.
+	Reload()
+}
+
+// Values stores encrypted values. It is safe for concurrent use.
+type Values interface {
+	Keep(ctx context.Context, owner secret.Owner, name, value string) (secret.Secret, error)
+	Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error)
+	Drop(ctx context.Context, owner secret.Owner, name string) error
+}
+
+// Config is what only this part of the API needs.
+type Config struct {
+	Values Values
+	Server Server
+}
+
+// API serves the operations.
+type API struct {
+	*rest.Shared
+	Config
+	changing sync.Mutex // one change after the other
+}
+
+// New returns an API.
+func New(s *rest.Shared, c Config) *API { return &API{Shared: s, Config: c} }
