@@ -1,18 +1,13 @@
 package accounts
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"aloft/internal/cli"
-	"aloft/internal/cli/command"
 	"aloft/internal/client"
 	"aloft/internal/secret"
 )
@@ -105,7 +100,7 @@ built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`
 			if err != nil {
 				return err
 			}
-			if in.Value, err = a.readSecretValue(args[0], file); err != nil {
+			if in.Value, err = a.ReadSecret(args[0], file); err != nil {
 				return err
 			}
 			set, err := c.SetSecret(cmd.Context(), owner, args[0], in)
@@ -127,35 +122,6 @@ built. CURSOR_AWS_ASSUME_IAM_ROLE_ARN gives machines an AWS role's credentials.`
 	cmd.Flags().StringArrayVar(&in.Repos, "repo", nil, "only for machines with this repository, such as github.com/team/app; may be repeated")
 	cmd.Flags().StringVar(&file, "file", "", "read the value from this `file`")
 	return cmd
-}
-
-// readSecretValue returns the value from file, a pipe or the terminal.
-func (a *app) readSecretValue(name, file string) (string, error) {
-	var data []byte
-	var err error
-	stdin, isFile := a.Stdin.(*os.File)
-	switch {
-	case file != "":
-		var f *os.File
-		if f, err = os.Open(file); err == nil {
-			data, err = io.ReadAll(io.LimitReader(f, secret.MaxValue+2))
-			_ = f.Close() // read only
-		}
-	case isFile && cli.IsTerminal(stdin):
-		fmt.Fprintf(a.Stderr, "Value of %s (not shown): ", name)
-		data, err = term.ReadPassword(int(stdin.Fd()))
-		fmt.Fprintln(a.Stderr)
-	default:
-		data, err = io.ReadAll(io.LimitReader(a.Stdin, secret.MaxValue+2))
-	}
-	if err != nil {
-		return "", command.UsageError(fmt.Errorf("read the value: %w", err))
-	}
-	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	if value == "" {
-		return "", command.UsageError(errors.New("missing value: type it, or give it on standard input or with --file"))
-	}
-	return value, nil
 }
 
 func newSecretDeleteCommand(a *app) *cobra.Command {

@@ -19,6 +19,7 @@ func Commands(shared *command.App) []*cobra.Command {
 		newSettingsCommand(a),
 		newRulesCommand(a),
 		newModelsCommand(a),
+		newConnectCommand(a),
 		newRepositoriesCommand(a),
 		newMCPCommand(a),
 		newAccessCommand(a),
