@@ -171,7 +171,7 @@ var mayImport = map[string][]string{
 	// The command line, and helpers of tests.
 	"internal/client":       {"internal/wire/tunnel"},
 	"internal/cli":          {"internal/client"},
-	"internal/cli/command":  {"internal/cli", "internal/client", "internal/atomicfile"},
+	"internal/cli/command":  {"internal/cli", "internal/client", "internal/atomicfile", "internal/secret"},
 	"internal/cli/agents":   {"NOUNS", "internal/cli", "internal/cli/command", "internal/client", "internal/gitcmd"},
 	"internal/cli/machines": {"internal/atomicfile", "internal/cli", "internal/cli/command", "internal/client", "internal/sshconfig", "internal/transfer"},
 	"internal/cli/envs":     {"NOUNS", "internal/cli", "internal/cli/command", "internal/client"},
