@@ -56,7 +56,7 @@ func (a *app) showServer(s client.Server) {
 		rows = append(rows, []string{"model", cli.Line(m.ID, 80), cli.Line(where, 120), m.Source})
 	}
 	for _, g := range s.GitServers {
-		rows = append(rows, []string{"git", cli.Line(g.Host, 80), cli.Line(g.URL, 120), g.Source})
+		rows = append(rows, []string{"git server", cli.Line(g.Host, 80), cli.Line(g.URL, 120), g.Source})
 	}
 	a.Out.Table(rows)
 	for _, line := range s.Ignored {

@@ -1,5 +1,5 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import type { AgentSummary, Approval } from "../api/types";
 import { useAnswer } from "../approvals/answer";
 import { oneLine } from "../approvals/kind";
@@ -11,6 +11,7 @@ import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading } from "../parts/State";
 import { useNow } from "../parts/time";
 import { go } from "../route";
+import { useMay } from "../session";
 import { words } from "../words";
 import { archiveAll, stopAll } from "./bulk";
 import { findOf, Filters, useFilters } from "./Filters";
@@ -18,6 +19,8 @@ import { AgentRow } from "./Row";
 import { openSpawn } from "./spawn";
 import { asksFirst, isOpen } from "./status";
 import { asking, refreshAgents, useAgents } from "./store";
+
+const FirstSteps = lazy(() => import("./FirstSteps"));
 
 const rowHeight = 60;
 const asksHeight = 44; // more, of a row with a question
@@ -30,6 +33,7 @@ export function AgentList() {
   const list = useAgents(client, find);
   const first = useAgents(client, find.status === undefined ? { ...find, ...asking } : find);
   const now = useNow();
+  const admin = useMay("admin");
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const rows = useMemo(() => (find.status === undefined ? asksFirst(first.items, list.items) : list.items), [find.status, first.items, list.items]);
   const { see: seeFirst } = first;
@@ -90,6 +94,10 @@ export function AgentList() {
             {words.agents.clear}
           </button>
         </Empty>
+      ) : admin ? (
+        <Suspense fallback={<Loading rows={3} />}>
+          <FirstSteps />
+        </Suspense>
       ) : (
         <Empty icon="agents" title={words.agents.none}>
           <p>{words.agents.noneLead}</p>

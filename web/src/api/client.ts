@@ -1,8 +1,8 @@
 import type {
   AgentContext, AgentMcpServer, McpServer, McpTest, NewMcpServer,
-  Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
+  Access, AccessChange, Agent, AgentSummary, ApiKey, Answer, Approval, Artifact, AuditEntry, Build, Ceremony, Checked, Committed, ConnectGitServer, Connected, ConnectModel, CreateAgent, CreatePullRequest, Desktop, Diff, Environment,
   EnvironmentChange, EnvironmentDetail, EnvironmentVersion, FileEntry, Fork, Invite, Invited, Journal, Me, Model, ModelRef, NewEnvironment, NewKey, Passkey,
-  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
+  PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
 import type { Find } from "../agents/status";
@@ -71,6 +71,11 @@ export class Client {
   teamUsage = (from: string, to: string) => this.get<TeamUsage>(`/usage?from=${from}&to=${to}`);
   access = () => this.get<Access>("/repository-access");
   updateAccess = (body: AccessChange) => this.send<Access>("PATCH", "/repository-access", body);
+  server = () => this.get<Server>("/server");
+  connectModel = (id: string, body: ConnectModel) => this.send<Connected>("PUT", `/server/models${at(id)}`, body);
+  disconnectModel = (id: string) => this.send("DELETE", `/server/models${at(id)}`);
+  connectGitServer = (host: string, body: ConnectGitServer) => this.send<Connected>("PUT", `/server/git-servers${at(host)}`, body);
+  disconnectGitServer = (host: string) => this.send("DELETE", `/server/git-servers${at(host)}`);
   settings = () => this.get<Settings>("/settings");
   updateSettings = (body: Partial<Settings>) => this.send<Settings>("PATCH", "/settings", body);
 

@@ -1,4 +1,4 @@
-import type { Access, ApiKey, AuditEntry, Settings, SignedIn, TeamUsage, User } from "../api/types";
+import type { Access, ApiKey, AuditEntry, Server, Settings, SignedIn, TeamUsage, User } from "../api/types";
 
 const hour = 3_600_000;
 const at = (hours: number) => new Date(Date.now() + hours * hour).toISOString();
@@ -39,6 +39,15 @@ export const usage: TeamUsage = {
       ...(r ? { unpricedTokens: 271_000 } : { costUsd: 0.31 + i / 100 }),
     })),
   ),
+};
+
+export const server: Server = {
+  models: [
+    { id: "claude-sonnet-4-5", provider: "anthropic", source: "configuration" },
+    { id: "qwen3-coder", provider: "openai", name: "qwen3-coder:30b", baseUrl: "http://127.0.0.1:11434/v1", source: "connected" },
+  ],
+  gitServers: [{ host: "git.acme.example", url: "https://git.acme.example", forge: "gitea", source: "connected" }],
+  ignored: [],
 };
 
 export const settings: Settings = {

@@ -3,7 +3,7 @@ import { agentContext } from "./rules";
 import { Failure, type Transport } from "../api/transport";
 import { listed, type Find } from "../agents/status";
 import { agents, idOf, setUps } from "./agents";
-import { access, audit, keys, members, passkeys, rules, settings, signedIn, signedOut, usage } from "./team";
+import { access, audit, keys, members, passkeys, rules, server, settings, signedIn, signedOut, usage } from "./team";
 import { settled } from "../journal/fold";
 import { desktop } from "./desktop";
 import { shell } from "./shell";
@@ -29,6 +29,7 @@ const page = <T,>(items: T[]) => ({ items: state === "empty" ? [] : items });
 const routes: [method: string, path: RegExp, reply: Reply][] = [
   ["GET", /^\/v1\/members$/, () => ({ items: members })],
   ["POST", /^\/v1\/members$/, () => ({ member: members[2], link: { url: "https://aloft.example.com/sign-in#link=aloft_example", expiresAt: new Date(Date.now() + 3 * 86_400_000).toISOString() } })],
+  ["GET", /^\/v1\/server$/, () => (state === "empty" ? { models: [], gitServers: [], ignored: [] } : server)],
   ["GET", /^\/v1\/settings$/, () => settings],
   ["GET", /^\/v1\/repository-access$/, () => access],
   ["GET", /^\/v1\/audit$/, () => page(audit)],

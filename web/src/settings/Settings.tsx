@@ -2,6 +2,7 @@ import { useState } from "react";
 import { link } from "../route";
 import { words } from "../words";
 import { Access } from "./Access";
+import { Connections } from "./Connections";
 import { Defaults } from "./Defaults";
 import { ExternalId } from "./ExternalId";
 import { NoticesSwitch } from "../notices/Switch";
@@ -34,6 +35,7 @@ export default function Settings() {
             <Theme />
             <NoticesSwitch />
           </section>
+          <Connections />
           <Defaults />
           <Access />
           <Models />

@@ -78,7 +78,7 @@ export const agents = {
     refHint: "default branch",
     noRepo: "Without a repository, the agent starts in an empty folder and pushes nothing.",
     standardRepo: (name: string) => `If empty, the team's default repository: ${name}.`,
-    onlyScripted: "This server has only a scripted model. To use a real one, restart it with ANTHROPIC_API_KEY or OPENAI_API_KEY set, or with a configuration file: run `aloft serve --example > aloft.yaml`, fill in the file, and add --config aloft.yaml.",
+    onlyScripted: "This server has only a scripted model, which plays a demonstration. An admin can connect a real one in Settings.",
     model: "Model",
     modelDefault: "Default",
     environment: "Environment",

@@ -1,6 +1,7 @@
 import { agent } from "./agent";
 import { agents } from "./agents";
 import { changes } from "./changes";
+import { connections } from "./connections";
 import { environments } from "./environments";
 import { machine } from "./machine";
 import { mcp } from "./mcp";
@@ -12,4 +13,4 @@ import { settings } from "./settings";
 import { shell } from "./shell";
 
 /** Every string that people read: one place, a file for each screen, and this door. */
-export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;
+export const words = { ...shell, ...people, ...agents, ...agent, ...changes, ...connections, ...pulls, ...machine, ...environments, ...settings, ...mcp, ...models, ...rules } as const;
