@@ -245,7 +245,7 @@ func (c *connections) TryGitServer(ctx context.Context, g connect.GitServer) (co
 	}
 	grant, err := examining.Examine(ctx, r)
 	if err != nil {
-		return connect.Grant{}, fault.Invalid("%s: %s", g.Host, strings.ReplaceAll(fault.Of(err).Message, r.String(), g.Host)).
+		return connect.Grant{}, fault.Invalid("%s", strings.ReplaceAll(fault.Of(err).Message, r.String(), g.Host)).
 			Hint("check the token and the address").Because(err)
 	}
 	return connect.Grant{Login: grant.Login, Lacks: grant.Lacks}, nil

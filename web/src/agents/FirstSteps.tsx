@@ -18,7 +18,7 @@ export default function FirstSteps() {
   const git = data.gitServers[0];
   return (
     <div className="scroll">
-      <ol className="wide steps">
+      <div className="wide">
         <Step n={1} title={w.model} done={model && w.modelDone(model.id)} open={!model}>
           <p className="small muted">{w.modelLead}</p>
           <ModelForm local={data.localModel} done={reload} />
@@ -31,12 +31,16 @@ export default function FirstSteps() {
           <p className="small muted">{w.agentLead}</p>
           <button type="button" className="button first" onClick={openSpawn}>{words.agents.spawn}</button>
         </Step>
-      </ol>
-      {!model && (
-        <p className="wide small muted">
-          {w.without} <button type="button" className="button quiet small" onClick={openSpawn}>{w.scripted}</button>
-        </p>
-      )}
+        {!model && (
+          <p className="small muted">
+            {w.without}{" "}
+            <button type="button" className="link" onClick={openSpawn}>
+              {w.scripted}
+            </button>
+            .
+          </p>
+        )}
+      </div>
     </div>
   );
 }
@@ -45,12 +49,12 @@ type StepProps = { n: number; title: string; done: string | undefined; open: boo
 
 function Step({ n, title, done, open, children }: StepProps) {
   return (
-    <li className="card padded stack" data-done={done ? "" : undefined}>
+    <section className="card padded stack first-step" data-done={done ? "" : undefined}>
       <h2>
         {done ? <Icon name="check" /> : <span className="muted">{n}.</span>} {title}
       </h2>
       {done && <p className="small muted">{done}</p>}
       {open && !done && children}
-    </li>
+    </section>
   );
 }
