@@ -81,7 +81,7 @@ func TestRecordingOutlivesTheDaemon(t *testing.T) {
 func TestRecordingIsLacking(t *testing.T) {
 	for _, more := range [][]string{nil, {"--record-screen-enabled", "--computer-use-enabled"}} {
 		d := start(t, func(d *daemon) { d.more, d.env = more, []string{"DISPLAY="} })
-		if lacking, err := d.client().Lacking(within(t)); err != nil || !slices.Equal(lacking, []string{"RecordScreen", "ComputerUse"}) {
+		if lacking, err := d.client().Lacking(within(t)); err != nil || !slices.Equal(lacking, []string{"GenerateImage", "RecordScreen", "ComputerUse"}) {
 			t.Errorf("%q lacks %q, %v", more, lacking, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/api/accounts"
 	"aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
+	"aloft/internal/control/api/connect"
 	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
@@ -152,6 +153,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 			ProjectFile: func(context.Context, agent.Agent, string) ([]byte, error) { return nil, nil },
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return nil, nil },
 		},
+		Connect: connect.Config{Values: e.safe, Server: &connections{}},
 		Replies: e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
 	})
 	must(err)
