@@ -372,6 +372,31 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 }
 
+// The server reloads its configuration during a call, twice. It keeps its address, the
+// machine stays up, and the call runs once.
+func TestReloadDuringACall(t *testing.T) {
+	t.Parallel()
+	git := gittest.New(t)
+	url := git.Repo("reload", map[string]string{"README.md": "reload\n"})
+	a := start(t, scripted(t, crashScript))
+	r := a.create(url, "Write one line", nil)
+	ticked := output("tick 2")
+	a.stream(r, "", func(f frame) bool { return !ticked(f, "") })
+	for n := 1; n <= 2; n++ {
+		if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the server has reloaded", func() bool { return strings.Count(a.log.String(), "has reloaded its configuration") == n })
+	}
+	r = a.finish(r)
+	if got := gittest.Git(t, git.Path("reload"), "show", pushed(t, r)+":ran.txt"); got != "ran" {
+		t.Errorf("the command ran %d times", strings.Count(got, "ran"))
+	}
+	if events := a.events(r.AgentID); strings.Contains(events, "machine.lost") || strings.Count(events, `"run.ended"`) != 1 {
+		t.Errorf("the machine was lost, or the run ended twice:\n%s", events)
+	}
+}
+
 // backgroundScript runs a subagent in the background: its command and the agent's
 // each wait for the other to run.
 const backgroundScript = `
