@@ -398,7 +398,7 @@ func TestStopsAtATerm(t *testing.T) {
 
 func TestEveryGuestToolIsThere(t *testing.T) {
 	have := make(map[string]bool)
-	for _, t := range tools(config{RecordScreen: true}, newShells(shell.Config{}, nil), skills{}) {
+	for _, t := range tools(config{RecordScreen: true, GenerateImage: true}, newShells(shell.Config{}, nil), skills{}) {
 		have[t.Name] = true
 	}
 	for _, spec := range tool.Catalogue() {

@@ -46,6 +46,7 @@ var rows = map[string]struct{ whose, query string }{
 	"GET /v1/agents/{id}/environment":            {single, ""},
 	"GET /v1/agents/{id}/events":                 {mine, ""},
 	"GET /v1/agents/{id}/files":                  {mine, "?path=."},
+	"GET /v1/agents/{id}/findings":               {mine, ""},
 	"GET /v1/agents/{id}/journal":                {mine, ""},
 	"GET /v1/agents/{id}/mcp-servers":            {mine, ""},
 	"GET /v1/agents/{id}/pull-requests":          {mine, ""},
@@ -127,6 +128,7 @@ func (h *house) settleIn(mark string) *resident {
 	r.agent, r.run = made.text(h.t, "agent.id"), made.text(h.t, "run.id")
 	h.append(r.agent, r.run, &agent.RunStarted{}, &agent.RulesFound{Set: rule.Set{Rules: []rule.Rule{{Source: mark, From: rule.Repository, When: rule.Always, Text: mark}}}},
 		&agent.TurnReplied{Message: conversation.Text(conversation.Assistant, mark), Model: "house", Usage: conversation.Usage{Input: 7}},
+		&agent.FindingsReported{Findings: []agent.Finding{{ID: "F-1", Path: mark, Line: 1, EndLine: 1, Severity: agent.High, Title: mark, Body: mark}}},
 		&agent.Pushed{RepoURL: repo, Branch: mark, Commit: "c0ffee"},
 		&agent.PullRequestOpened{By: agent.PullByRun, PullRequest: agent.PullRequest{RepoURL: repo, Branch: mark, URL: repo + "/pulls/1", Number: 1, Title: mark, State: "open"}},
 		&agent.ApprovalAsked{Approval: agent.Approval{ID: "apr-" + mark, RunID: r.run, CallID: "c", Tool: "Shell", Subject: mark, Why: "a rule", AskedAt: time.Now()}})

@@ -69,6 +69,7 @@ type evil struct {
 	hooks     func(context.Context) (*agentv1.RunHooksResponse, error)
 	commit    func(context.Context) (*podv1.CommitResponse, error)
 	push      func(context.Context) (*podv1.PushResponse, error)
+	digest    func(boot string) string // of the tools
 }
 
 func (g *guests) note(format string, args ...any) {
@@ -202,6 +203,9 @@ func (g *guest) SetMetadata(context.Context, *connect.Request[podv1.SetMetadataR
 
 func (g *guest) ExecStream(ctx context.Context, s *connect.BidiStream[agentv1.ExecStreamElement, agentv1.ExecServerElement]) error {
 	hello := &agentv1.ExecHello{CatalogueDigest: tool.Digest(), BootId: g.boot}
+	if g.all.ill().digest != nil {
+		hello.CatalogueDigest = g.all.ill().digest(g.boot)
+	}
 	if err := s.Send(&agentv1.ExecServerElement{Element: &agentv1.ExecServerElement_Hello{Hello: hello}}); err != nil {
 		return err
 	}

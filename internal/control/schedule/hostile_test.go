@@ -115,6 +115,7 @@ func TestHostileMachines(t *testing.T) {
 		"refuses at length to commit": {evil{commit: func(context.Context) (*podv1.CommitResponse, error) {
 			return &podv1.CommitResponse{Error: long, Code: long}, nil
 		}}, "machine_failed"},
+		"always has other tools": {evil{digest: func(string) string { return long }}, "machine_lost"},
 		"says that it pushed what it did not": {evil{push: func(context.Context) (*podv1.PushResponse, error) {
 			return &podv1.PushResponse{Commit: long, Note: long}, nil
 		}}, ""},

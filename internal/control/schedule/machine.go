@@ -66,6 +66,9 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 	}
 	if h.lacking, err = h.exec.Lacking(ctx); err != nil {
 		h.close()
+		if errors.Is(err, pod.ErrCatalogue) {
+			err = w.outdated(ctx, h.id, err)
+		}
 		return nil, lostError(err)
 	}
 	if h.checksHooks, err = h.exec.ChecksHooks(ctx); err != nil {
@@ -210,6 +213,23 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 		return machineFault(cause)
 	}
 	if err := m.Destroy(ctx); err != nil {
+		return machineFault(errors.Join(cause, err))
+	}
+	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
+}
+
+// outdated stops a machine whose programs are of another version of the server, such as
+// before an upgrade. Its disk stays, and the next start has this server's programs.
+func (w *worker) outdated(ctx context.Context, id string, cause error) error {
+	m, err := w.s.Runtime.Open(ctx, id)
+	if err != nil {
+		return machineFault(errors.Join(cause, err))
+	}
+	stopping, ok := m.(machine.Snapshotter)
+	if !ok {
+		return machineFault(cause)
+	}
+	if err := stopping.Stop(ctx); err != nil {
 		return machineFault(errors.Join(cause, err))
 	}
 	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)

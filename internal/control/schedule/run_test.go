@@ -11,6 +11,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
+	"aloft/internal/tool"
 )
 
 // started is what a machine does when it boots.
@@ -45,6 +46,39 @@ func TestRunWorksOpenRuns(t *testing.T) {
 	}
 	s.want()
 	if got := s.machines(); len(got) != 1 || !slices.Equal(got, made) {
+		t.Errorf("machines %q, were %q", got, made)
+	}
+}
+
+// After an upgrade a machine that still runs the programs of the older server is started
+// again on its disk, with the new ones.
+func TestUpgrade(t *testing.T) {
+	s := newSite(t)
+	id := s.agent()
+	s.run()
+	at, end := s.ended(id, 0)
+	if end.Status != agent.Finished {
+		t.Fatalf("ended %+v, %+v", end, end.Failure)
+	}
+	s.guests.done()
+	made := s.machines()
+	s.guests.mu.Lock()
+	s.guests.evil.digest = func(boot string) string {
+		if boot == "life-1" {
+			return "that of an older version"
+		}
+		return tool.Digest()
+	}
+	s.guests.mu.Unlock()
+	s.prompt(id)
+	s.Wake(id)
+	if _, end = s.ended(id, at); end.Status != agent.Finished {
+		t.Errorf("the run after the upgrade ended %+v, %+v", end, end.Failure)
+	}
+	if did := s.guests.done(); len(did) == 0 {
+		t.Error("the machine did not boot again")
+	}
+	if got := s.machines(); !slices.Equal(got, made) {
 		t.Errorf("machines %q, were %q", got, made)
 	}
 }
