@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -131,7 +132,7 @@ func list(t *testing.T, dir string) string {
 		if err != nil {
 			return err
 		}
-		for attr := range strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
+		for _, attr := range slices.Sorted(strings.SplitSeq(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00")) {
 			if attr == "" {
 				continue
 			}
