@@ -14,8 +14,9 @@ import (
 // says what it would need.
 func TestRegistry(t *testing.T) {
 	all := new(agentv1.ToolCall).ProtoReflect().Descriptor().Oneofs().ByName("tool").Fields()
-	if all.Len() != 36 {
-		t.Errorf("the registry has %d tools, want 36", all.Len())
+	// 36 tools have the numbers that existing clients know; ReportFindings is Aloft's own.
+	if all.Len() != 37 {
+		t.Errorf("the registry has %d tools, want 37", all.Len())
 	}
 	for i := range all.Len() {
 		field := all.Get(i)
