@@ -262,11 +262,25 @@ func (m *Machine) restart(ctx context.Context) error {
 	if woken, err := m.wake(ctx, eng, rec); woken || err != nil {
 		return err
 	}
+	if err := m.renewBinaries(&rec); err != nil {
+		return err
+	}
 	err = m.start(ctx, eng, rec, "")
 	if err != nil {
 		err = errors.Join(err, m.clear(context.WithoutCancel(ctx)))
 	}
 	return err
+}
+
+// renewBinaries gives a stopped machine the programs of this version: after an upgrade
+// those that it was created with no longer fit the server.
+func (m *Machine) renewBinaries(rec *record) error {
+	bin, err := m.r.binaries.path(m.r.makeBinaries)
+	if err != nil || len(rec.Image.Lower) == 0 || rec.Image.Lower[0] == bin {
+		return err
+	}
+	rec.Image.Lower = append([]string{bin}, rec.Image.Lower[1:]...) // create puts them first
+	return m.writeRecord(*rec)
 }
 
 // record reads how the machine was created.
