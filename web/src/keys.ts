@@ -20,20 +20,34 @@ export function singleKeys(now?: boolean): boolean {
   return localStorage.getItem(kept) !== "off";
 }
 
+const chord = 1_500; // milliseconds in which the second key of a shortcut must follow
+let pressed = { key: "", at: 0 };
+let previous = pressed; // the key before the one that is being handled
+if (typeof window !== "undefined") {
+  // Registered before the listeners of shortcuts, and so called before them.
+  addEventListener("keydown", (e) => {
+    previous = pressed;
+    pressed = { key: typing(e.target) ? "" : e.key, at: Date.now() };
+  });
+}
+
 /**
- * Runs an action on a shortcut: mod+e, or a single key outside text fields.
- * Enter belongs to the focused element, if there is one.
+ * Runs an action on a shortcut: mod+e, a single key outside text fields, or two
+ * such keys one after the other, as in "g a". Enter belongs to the focused element,
+ * if there is one.
  */
 export function useKey(key: string, act: () => void, enabled = true): void {
   // A layout effect, so that the shortcut works as soon as the page is visible.
   useLayoutEffect(() => {
     if (!enabled) return;
+    const [first, second] = key.split(" ");
     const listen = (e: KeyboardEvent) => {
+      const after = second === undefined || (previous.key === first && Date.now() - previous.at < chord);
       const mod = apple ? e.metaKey : e.ctrlKey;
       const other = apple ? e.ctrlKey : e.metaKey;
       const hit = key.startsWith("mod+")
         ? mod && !other && !e.altKey && !e.shiftKey && e.key.toLowerCase() === key.slice(4)
-        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === key && singleKeys() && !typing(e.target) && (key !== "Enter" || e.target === document.body) && !document.querySelector("[aria-modal]");
+        : !e.metaKey && !e.ctrlKey && !e.altKey && e.key === (second ?? key) && after && singleKeys() && !typing(e.target) && (key !== "Enter" || e.target === document.body) && !document.querySelector("[aria-modal]");
       if (!hit || e.defaultPrevented) return;
       e.preventDefault();
       act();

@@ -1,5 +1,5 @@
 import { useContext } from "react";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { ApprovalCard } from "../approvals/Card";
 import { Icon } from "../parts/Icon";
 import { clip, shownLine } from "../parts/clip";

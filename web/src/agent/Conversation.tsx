@@ -1,11 +1,14 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
-import type { Entry } from "../journal/fold";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import type { Entry } from "../journal/entry";
 import { useWritten, type Follower } from "../journal/follow";
 import { Icon } from "../parts/Icon";
 import { words } from "../words";
-import { FoldContext } from "./folds";
+import type { Finding } from "./finding";
+import { FoldContext, type Folds } from "./folds";
+import { highlight } from "./highlight";
 import { Row } from "./Row";
+import { useJump } from "./jump";
 
 const near = 48; // pixels from the end that count as being there
 const ahead = 15; // fetch earlier entries when this few rows are left above the first visible one
@@ -26,12 +29,21 @@ function guess(e: Entry | undefined): number {
 }
 
 /** The entries that are in sight. Whoever is at the end stays there; whoever has scrolled up is left alone. */
-export function Conversation({ follower }: { follower: Follower }) {
+export function Conversation({ follower, finding }: { follower: Follower; finding: Finding }) {
   const revision = useWritten(follower);
   const { more, older } = follower;
   const entries: readonly Entry[] = follower.transcript.entries;
   const box = useRef<HTMLDivElement>(null);
-  const [folds] = useState(() => new Map<string, boolean>());
+  const [states] = useState(() => new Map<string, boolean>());
+  const { all, target, sight } = finding;
+  const searched = finding.open ? finding.text : "";
+  const [unfolded, setUnfolded] = useState(0); // increases when a jump has unfolded a row
+  const folds = useMemo<Folds>(() => ({ states, all }), [states, all, unfolded]); // eslint-disable-line react-hooks/exhaustive-deps -- a new object renders the rows again
+  const foldedAll = useRef(all);
+  if (foldedAll.current !== all) {
+    foldedAll.current = all;
+    states.clear();
+  }
   const atEnd = useRef(true);
   const touchedAt = useRef(0); // when a person last did something that scrolls
   const touched = () => (touchedAt.current = Date.now());
@@ -58,6 +70,22 @@ export function Conversation({ follower }: { follower: Follower }) {
     if (atEnd.current) toEnd();
   }, [total, height]);
   const items = virtual.getVirtualItems();
+  sight.current = [virtual.range?.startIndex ?? 0, virtual.range?.endIndex ?? 0];
+  useJump({
+    box, virtual, entries, target, text: searched,
+    leave: () => {
+      atEnd.current = false;
+      touched();
+      setAway(true);
+    },
+    unfold: (key) => {
+      if (states.get(key)) return;
+      states.set(key, true);
+      setUnfolded((n) => n + 1);
+    },
+  });
+  useEffect(() => highlight(box.current, searched));
+  useEffect(() => () => highlight(null, ""), []);
   const soon = (items[0]?.index ?? 0) < ahead;
   const short = height !== undefined && total < 2 * height; // whoever stays at the end needs no more than fills the screen
   useEffect(() => {
@@ -86,7 +114,7 @@ export function Conversation({ follower }: { follower: Follower }) {
               const entry = entries[v.index];
               return (
                 entry && (
-                  <div key={entry.key} ref={virtual.measureElement} data-index={v.index} className="entry" style={{ transform: `translateY(${v.start}px)` }}>
+                  <div key={entry.key} ref={virtual.measureElement} data-index={v.index} className="entry" tabIndex={target?.key === entry.key ? -1 : undefined} data-target={target?.key === entry.key ? "" : undefined} style={{ transform: `translateY(${v.start}px)` }}>
                     <Row entry={entry} rev={entry.rev} />
                   </div>
                 )

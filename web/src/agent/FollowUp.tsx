@@ -10,7 +10,7 @@ import { Pictures, usePictures } from "../parts/Pictures";
 import { Problem } from "../parts/State";
 import { words } from "../words";
 import { asFailure, useClient } from "../api/use";
-import type { Waiting } from "../journal/fold";
+import type { Waiting } from "../journal/entry";
 import { toast } from "../parts/toast";
 import { drop, enqueue, type Outgoing } from "./queue";
 

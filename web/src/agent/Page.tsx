@@ -10,8 +10,11 @@ import { Failed, Loading } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
 import { span, useNow } from "../parts/time";
 import { toast } from "../parts/toast";
-import { link, tabs, type Tab } from "../route";
+import { useKey } from "../keys";
+import { go, link, tabs, type Tab } from "../route";
 import { words } from "../words";
+import { FindBar, FindTools } from "./FindBar";
+import { useFinding } from "./finding";
 import { Fork } from "./Fork";
 import { look, Talk, useTalk } from "./Talk";
 
@@ -31,6 +34,9 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const t = follower.transcript;
   const now = useNow();
   const [forking, fork] = useState(false);
+  const talks = tab === "conversation";
+  const finding = useFinding(follower, talks);
+  useTabKeys(id);
 
   if (failure && !agent) return <Failed failure={failure} retry={reload} top />;
   if (loading || !agent) return <Loading />;
@@ -82,14 +88,18 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
         </div>
       </header>
-      <nav className="tabs" aria-label={w.tabsLabel}>
-        {tabs.map((name) => (
-          <a key={name} {...link({ page: "agent", id, tab: name })} aria-current={tab === name ? "page" : undefined}>
-            {w.tabs[name]}
-          </a>
-        ))}
-      </nav>
-      {tab === "conversation" && <Talk agent={agent} talking={talking} />}
+      <div className="tabs-row" data-finding={talks && finding.open ? "" : undefined}>
+        <nav className="tabs" aria-label={w.tabsLabel}>
+          {tabs.map((name) => (
+            <a key={name} {...link({ page: "agent", id, tab: name })} aria-current={tab === name ? "page" : undefined}>
+              {w.tabs[name]}
+            </a>
+          ))}
+        </nav>
+        {talks && <FindTools finding={finding} follower={follower} />}
+      </div>
+      {talks && finding.open && <FindBar finding={finding} more={follower.more} />}
+      {talks && <Talk agent={agent} talking={talking} finding={finding} />}
       <Suspense fallback={<Loading />}>
         {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} more={follower.more} older={follower.older} />}
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
@@ -98,6 +108,16 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
       {forking && <Fork id={id} close={() => fork(false)} />}
     </div>
   );
+}
+
+/** The keys 1 to 4 open the views of an agent, and g a goes back to the list. */
+function useTabKeys(id: string): void {
+  const open = (n: number) => go({ page: "agent", id, tab: tabs[n] ?? "conversation" });
+  useKey("1", () => open(0));
+  useKey("2", () => open(1));
+  useKey("3", () => open(2));
+  useKey("4", () => open(3));
+  useKey("g a", () => go({ page: "agents" }));
 }
 
 function Act({ icon, name, act }: { icon: IconName; name: string; act: () => void }) {

@@ -1,6 +1,7 @@
 import { useContext, useRef, useState, type FormEvent } from "react";
 import { newKey } from "../api/key";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { useKey } from "../keys";
 import { choiceOf, refOf, type Choice } from "../models/choice";
 import { ModelFields } from "../models/ModelFields";
 import { Dialog } from "../parts/Dialog";
@@ -19,16 +20,18 @@ export function RetryRun() {
   const [busy, setBusy] = useState(false);
   const [picking, pick] = useState(false);
   const key = useRef(newKey());
-  if (!of) return null;
-  const off = !of.free || busy;
-  const title = of.free ? w.retryRunTitle : w.turn.works;
+  const off = !of?.free || busy;
   const retry = () => {
+    if (!of) return;
     setBusy(true);
     client
       .retry(of.id, {}, key.current)
       .then(of.done, toastFailure)
       .finally(() => setBusy(false));
   };
+  useKey("r", retry, !off);
+  if (!of) return null;
+  const title = of.free ? w.retryRunTitle : w.turn.works;
   return (
     <div className="ended-acts">
       <button type="button" className="button first small" disabled={off} title={title} onClick={retry}>

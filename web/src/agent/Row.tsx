@@ -1,10 +1,10 @@
 import { memo, useContext } from "react";
-import type { Again, Entry, Shot } from "../journal/fold";
+import type { Again, Entry, Shot } from "../journal/entry";
 import { Icon, type IconName } from "../parts/Icon";
 import { Copy } from "../parts/Copy";
 import { Markdown } from "../parts/Markdown";
 import { span, useSecondsTo } from "../parts/time";
-import { link } from "../route";
+import { link, pathOf } from "../route";
 import { words } from "../words";
 import { CallRow } from "./CallRow";
 import { cost } from "../parts/money";
@@ -33,7 +33,7 @@ export const Row = memo(
               {shownProse(clip(entry.text, 100_000))}
             </div>
             <OwnShots shots={entry.images} />
-            <TurnActs point={entry} />
+            <TurnActs point={entry} copy={{ text: entry.text, label: w.copyMessage }} />
           </div>
         );
       case "turn":
@@ -41,7 +41,12 @@ export const Row = memo(
       case "replaced":
         return <Replaced entry={entry} />;
       case "text":
-        return <Markdown text={entry.text} live={entry.live} />;
+        return (
+          <div className="message">
+            {!entry.live && <Copy text={entry.text} label={w.copyMessage} />}
+            <Markdown text={entry.text} live={entry.live} />
+          </div>
+        );
       case "thinking":
         return <Thinking entry={entry} />;
       case "call":
@@ -88,17 +93,20 @@ function Continue() {
   );
 }
 
+const turnPath = (id: string, no: number) => `${pathOf({ page: "agent", id, tab: "conversation" })}#turn-${no}`;
+
 /** The duration and usage of a turn, and its actions. */
 function TurnLine({ entry }: Of<"turn">) {
+  const of = useContext(TurnContext);
   const { input, output, cacheRead, cacheWrite } = entry.tokens;
   const total = input + output + cacheRead + cacheWrite;
   return (
     <div className="turn-line small faint">
-      <span>{w.turn.no(entry.no)}</span>
+      {of ? <a href={turnPath(of.id, entry.no)}>{w.turn.no(entry.no)}</a> : <span>{w.turn.no(entry.no)}</span>}
       {total > 0 && <span title={w.tokensTitle(input, output, cacheRead, cacheWrite)}>{w.tokens(few(total))}</span>}
       {total > 0 && <span>{cost(entry.tokens)}</span>}
       {entry.ms > 0 && <span>{span(entry.ms)}</span>}
-      <TurnActs point={{ turn: entry.no }} />
+      <TurnActs point={{ turn: entry.no }} copy={of && { text: location.origin + turnPath(of.id, entry.no), label: w.copyLink }} />
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import type { Call, Subagent } from "../journal/fold";
+import type { Call, Subagent } from "../journal/entry";
 import { clip, shownProse } from "../parts/clip";
 import { few } from "../parts/few";
 import { Markdown } from "../parts/Markdown";

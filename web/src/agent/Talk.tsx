@@ -10,6 +10,7 @@ import { Conversation } from "./Conversation";
 import { FollowUp } from "./FollowUp";
 import { Fork } from "./Fork";
 import { useOutgoing, type Outgoing } from "./queue";
+import type { Finding } from "./finding";
 import { Edit, TurnContext, type Point } from "./turns";
 
 export const look = 2_500; // milliseconds between looks at an agent's state
@@ -28,7 +29,7 @@ export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Tal
 }
 
 /** The conversation with an agent, and the box for the next prompt. */
-export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { agent: Agent; talking: Talking }) {
+export function Talk({ agent, talking: { follower, busy, outgoing, sent }, finding }: { agent: Agent; talking: Talking; finding: Finding }) {
   const id = agent.id;
   const t = follower.transcript;
   const [forking, setForking] = useState<number>(); // after the turn
@@ -43,7 +44,7 @@ export function Talk({ agent, talking: { follower, busy, outgoing, sent } }: { a
           <Loading />
         ) : (
           <TurnContext value={turns}>
-            <Conversation follower={follower} />
+            <Conversation follower={follower} finding={finding} />
           </TurnContext>
         )}
         <FollowUp id={id} model={model} busy={busy} archived={agent.status === "ARCHIVED"} queue={t.queue} outgoing={outgoing} asked={t.asked()} />

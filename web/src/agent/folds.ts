@@ -1,16 +1,22 @@
 import { createContext, useContext, useState } from "react";
 
-/** What is folded and unfolded, by the key of its entry: rows that are out of sight are not kept. */
-export const FoldContext = createContext<Map<string, boolean>>(new Map());
+/**
+ * What is folded and unfolded, by the key of its entry, since rows out of sight are
+ * not kept. all applies to entries without a state of their own; undefined leaves each
+ * as it is by default.
+ */
+export type Folds = { states: Map<string, boolean>; all?: boolean | undefined };
+
+export const FoldContext = createContext<Folds>({ states: new Map() });
 
 export function useFold(key: string, standard: boolean): [boolean, () => void] {
-  const folds = useContext(FoldContext);
+  const { states, all } = useContext(FoldContext);
   const [, again] = useState(0);
-  const open = folds.get(key) ?? standard;
+  const open = states.get(key) ?? all ?? standard;
   return [
     open,
     () => {
-      folds.set(key, !open);
+      states.set(key, !open);
       again((n) => n + 1);
     },
   ];

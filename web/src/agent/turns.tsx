@@ -2,7 +2,8 @@ import { createContext, useContext, useRef, useState, type FormEvent } from "rea
 import { newKey } from "../api/key";
 import type { Retry } from "../api/types";
 import { asFailure, useClient } from "../api/use";
-import type { Shot } from "../journal/fold";
+import type { Shot } from "../journal/entry";
+import { Copy } from "../parts/Copy";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import type { Picture } from "../parts/Pictures";
@@ -22,7 +23,7 @@ export const TurnContext = createContext<{ id: string; model: string; free: bool
 const bodyOf = (p: Point): Retry => ("turn" in p ? { turn: p.turn } : { runId: p.runId });
 
 /** The buttons of a prompt or a turn. */
-export function TurnActs({ point }: { point: Point }) {
+export function TurnActs({ point, copy }: { point: Point; copy?: { text: string; label: string } | null }) {
   const of = useContext(TurnContext);
   const client = useClient();
   const [busy, setBusy] = useState(false);
@@ -37,6 +38,7 @@ export function TurnActs({ point }: { point: Point }) {
   const off = !of.free || busy;
   return (
     <span className="turn-acts">
+      {copy && <Copy {...copy} />}
       <button type="button" className="button quiet small" disabled={off} title={of.free ? w.retryTitle : w.works} onClick={retry}>
         {w.retry}
       </button>

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import type { Entry } from "../journal/fold";
+import type { Entry } from "../journal/entry";
 import { Path } from "../parts/Path";
 import { words } from "../words";
 import { Counts } from "./File";

@@ -1,7 +1,7 @@
 import { useCallback, useMemo, useState } from "react";
 import { isOpen } from "../agents/status";
 import { enqueue } from "../agent/queue";
-import type { Entry } from "../journal/fold";
+import type { Entry } from "../journal/entry";
 import type { Agent } from "../api/types";
 import { useClient, useLoad } from "../api/use";
 import { useDraft } from "../parts/draft";

@@ -1,4 +1,4 @@
-import type { Entry } from "../journal/fold";
+import type { Entry } from "../journal/entry";
 import { diffOf, isEdit } from "../tools/edit";
 import type { FileDiff } from "./parse";
 

@@ -1,4 +1,6 @@
 import { lazy, Suspense, useEffect, useState } from "react";
+import { FindBar } from "../agent/FindBar";
+import { useFinding } from "../agent/finding";
 import { Talk, useTalk } from "../agent/Talk";
 import { isOpen } from "../agents/status";
 import type { Agent } from "../api/types";
@@ -21,6 +23,7 @@ export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent>
   const open = isOpen(agent);
   const [draft, setDraft] = useProposal(id);
   const [view, setView] = useState<"talk" | "terminal" | "proposal">("talk");
+  const finding = useFinding(talking.follower, view === "talk");
   // There is no proposal while the agent works; each of its runs may make a new one.
   const proposed = useLoad(() => (open ? Promise.resolve(null) : client.proposedEnvironment(id)), [id, agent.latestRunId, open]);
   const theirs = proposed.data?.environmentJson;
@@ -55,7 +58,8 @@ export function ByAgent({ agent, loaded }: { agent: Agent; loaded: Loaded<Agent>
           </button>
         )}
       </div>
-      {view === "talk" && <Talk agent={agent} talking={talking} />}
+      {view === "talk" && finding.open && <FindBar finding={finding} more={talking.follower.more} />}
+      {view === "talk" && <Talk agent={agent} talking={talking} finding={finding} />}
       {view === "terminal" && (
         <Inside agent={agent}>
           {() => (

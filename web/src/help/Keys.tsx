@@ -9,6 +9,7 @@ export const keySheetOpen = new Signal(false);
 
 const all: [title: string, keys: [keys: string[], does: string][]][] = [
   [w.anywhere, [[[keyName("mod+e")], words.agents.spawn], [[keyName("mod+k")], w.palette], [["?"], w.title], [["Esc"], w.close], [[`${keyName("mod+")}↵`], w.send]]],
+  [w.agent, [[["1", "…", "4"], w.tabs], [["g", "a"], w.back], [["/", keyName("mod+f")], words.agent.find.search], [["o"], words.agent.find.outline], [["j"], w.nextTurn], [["k"], w.previousTurn], [["f"], words.agent.find.failureBefore], [["F"], words.agent.find.failureAfter], [["c"], words.agent.find.fold], [["r"], w.retry]]],
   [w.list, [[["/"], words.agents.searchShort], [["f"], words.agents.more], [["j", "↓"], w.next], [["k", "↑"], w.previous], [["↵"], w.open], [["x"], w.select], [["s"], w.stop], [["e"], w.archive], [["y"], w.allow], [["n"], w.deny]]],
 ];
 

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import type { Event } from "./event";
 import { idOf } from "../demo/agents";
 import { journalOf, summary } from "../demo/journal";
-import { settled, Transcript, type Entry } from "./fold";
+import type { Entry } from "./entry";
+import { settled, Transcript } from "./fold";
 
 /** Numbers events, and adds them. */
 function told(...events: Pick<Event, "kind" | "data">[]): Transcript {

@@ -1,49 +1,7 @@
 import type { Approval, Journal } from "../api/types";
 import { kindOf } from "../approvals/kind";
-import { unwrapped, type Block, type Event, type Proof, type Tokens } from "./event";
-
-/**
- * An entry of a conversation. rev increases with every change, so that a row is
- * rendered again only if it changed.
- */
-export type Entry = { key: string; rev: number; time: string; seq: number } & (
-  | { kind: "prompt"; text: string; images: Shot[]; runId: string; plan?: boolean; fromPull?: boolean }
-  | { kind: "turn"; no: number; tokens: Tokens; ms: number }
-  | { kind: "replaced"; entries: Entry[]; turns: number }
-  | { kind: "boot"; steps: Step[]; done: boolean }
-  | { kind: "thinking"; text: string; live: boolean }
-  | { kind: "text"; text: string; live: boolean }
-  | { kind: "call"; call: Call }
-  | { kind: "note"; tone: "plain" | "amber" | "red"; about: Note; text: string; again?: Again }
-  | { kind: "end"; status: string; code?: string; message?: string; hint?: string; ms: number; result?: string; outcome?: string; evidence?: Proof; over?: true } // over: another run came after it
-);
-export type Note = "retry" | "lost" | "memory" | "disk" | "hibernated" | "woken" | "expiring" | "expired" | "notice" | "compacted" | "cancel" | "paused" | "resumed" | "committed" | "pushed" | "pulled" | "unpulled" | "fallback";
-/**
- * A failed attempt to call the model: its number, the maximum (0 if unknown),
- * and the time of the next attempt (0 once it was made).
- */
-export type Again = { attempt: number; attempts: number; next: number };
-/** An image of an event, as the API identifies it. */
-export type Shot = { seq: number; n: number };
-export type Waiting = { runId: string; text: string; images: Shot[] };
-export type Step = { name: string; state: string; ms?: number; detail?: string };
-export type Call = {
-  id: string;
-  name: string;
-  args: Record<string, unknown>;
-  /** cut: the run ended while it was running; unstarted: it ended before. */
-  state: "waiting" | "asks" | "running" | "done" | "failed" | "refused" | "cut" | "unstarted";
-  output: string; // as it arrives
-  text: string; // for the model
-  result?: unknown; // for programs
-  images: Shot[];
-  ms?: number;
-  judged?: { treatment: string; by: string; why?: string };
-  approval?: Approval;
-  subagent?: Subagent; // for a Task call: its subagent
-};
-/** A subagent's work, which is a conversation of its own. */
-export type Subagent = { type: string; description: string; task: string; model: string; background?: boolean; said: Transcript };
+import type { Call, Entry, Note, Shape, Shot, Waiting } from "./entry";
+import { unwrapped, type Block, type Event, type Tokens } from "./event";
 
 /** The questions of an event, where those with free-text answers have no options. */
 const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
@@ -494,8 +452,6 @@ export function settled(events: readonly Event[]): Event[] {
   }
   return kept.reverse();
 }
-
-type Shape = Entry extends infer E ? (E extends Entry ? Omit<E, "key" | "rev" | "time" | "seq"> : never) : never;
 
 export const textOf = (blocks: readonly Block[]): string => (blocks ?? []).map((b) => b.text ?? "").join("");
 

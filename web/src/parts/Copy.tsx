@@ -2,14 +2,14 @@ import { useState } from "react";
 import { words } from "../words";
 import { Icon } from "./Icon";
 
-/** Copies a text. */
-export function Copy({ text, label = words.copy }: { text: string; label?: string }) {
+/** Copies a text, which may be computed when it is wanted. */
+export function Copy({ text, label = words.copy }: { text: string | (() => string); label?: string }) {
   const [done, setDone] = useState(false);
   return (
     <button
       type="button" className="button quiet square small copy" aria-label={done ? words.copied : label} title={label}
       onClick={() => {
-        navigator.clipboard?.writeText(text).then(
+        navigator.clipboard?.writeText(typeof text === "string" ? text : text()).then(
           () => {
             setDone(true);
             setTimeout(() => setDone(false), 1500);

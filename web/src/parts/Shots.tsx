@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { createPortal } from "react-dom";
 import { useClient } from "../api/use";
-import type { Shot } from "../journal/fold";
+import type { Shot } from "../journal/entry";
 import { words } from "../words";
 import { Dialog } from "./Dialog";
 

@@ -57,6 +57,9 @@ export function ansi(text: string): Span[] {
   return out;
 }
 
+/** plainText returns what a program has printed without its colours. */
+export const plainText = (text: string): string => ansi(text).map((s) => s.text).join("");
+
 /** The closest of the 8 basic colours to one of the 256. */
 function indexed(n: number): string {
   if (n < 16) return colours[n % 8] ?? "";

@@ -1,6 +1,6 @@
 import { isValidElement, type ReactNode } from "react";
 import { expect, test } from "vitest";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { computer } from "./computer";
 
 const acted = (actions: unknown, more: object = {}) => ({ args: { actions }, state: "done", text: "", images: [], ...more }) as unknown as Call;

@@ -1,4 +1,4 @@
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { shown, shownLine, clip } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";

@@ -1,6 +1,6 @@
 import { SmallDiff } from "../changes/Lines";
 import { parseDiff, type FileDiff, type Line } from "../changes/parse";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { clip } from "../parts/clip";
 import { short, success, text, type Tool } from "./tool";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { findings, findingsOf } from "./findings";
 
 const reported = (list: unknown) => ({ args: { findings: list }, text: "", images: [] }) as unknown as Call;

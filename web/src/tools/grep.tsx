@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { clipLine, shown } from "../parts/clip";
 import { words } from "../words";
 import { short, success, text, type Tool } from "./tool";

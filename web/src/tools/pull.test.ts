@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { pull, remarksOf } from "./pull";
 
 const call = (args: unknown, success: unknown = {}) => ({ args, result: { success }, text: "", images: [] }) as unknown as Call;

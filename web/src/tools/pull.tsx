@@ -1,4 +1,4 @@
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { address } from "../changes/pulls";
 import { clipLine, shown, shownLine } from "../parts/clip";
 import { words } from "../words";

@@ -1,4 +1,4 @@
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { Icon } from "../parts/Icon";
 import { shownLine } from "../parts/clip";
 import { words } from "../words";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { recording } from "./recording";
 
 const saved = (success: unknown, args: unknown = { mode: "SAVE_RECORDING", save_as_filename: "a.webm" }) => ({ args, result: { success }, text: "", images: [] }) as unknown as Call;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { pagesOf, search } from "./search";
 
 const found = (references: unknown, args: unknown = { search_term: "go synctest" }) => ({ args, result: { success: { references } }, text: "", images: [] }) as unknown as Call;

@@ -1,5 +1,6 @@
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 import { Ansi } from "../parts/Ansi";
+import { plainText } from "../parts/ansi";
 import { clip, newest, shown } from "../parts/clip";
 import { Copy } from "../parts/Copy";
 import { words } from "../words";
@@ -33,11 +34,14 @@ export const shell: Tool = {
           </pre>
         </div>
         {printed && (
-          <pre className="output" data-live={live ? "" : undefined} tabIndex={0} aria-label={words.tools.output}>
-            <code>
-              <Ansi text={live ? newest(printed, mostLive) : clip(printed, mostPrinted)} />
-            </code>
-          </pre>
+          <div className="fenced">
+            {!live && <Copy text={() => plainText(printed)} label={words.agent.copyOutput} />}
+            <pre className="output" data-live={live ? "" : undefined} tabIndex={0} aria-label={words.tools.output}>
+              <code>
+                <Ansi text={live ? newest(printed, mostLive) : clip(printed, mostPrinted)} />
+              </code>
+            </pre>
+          </div>
         )}
       </>
     );

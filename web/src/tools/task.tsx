@@ -1,4 +1,5 @@
-import type { Call, Transcript } from "../journal/fold";
+import type { Call } from "../journal/entry";
+import type { Transcript } from "../journal/fold";
 import { words } from "../words";
 import { plain } from "./plain";
 import { text, type Tool } from "./tool";

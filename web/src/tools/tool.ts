@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import type { IconName } from "../parts/Icon";
 import { clipLine, shownName } from "../parts/clip";
-import type { Call } from "../journal/fold";
+import type { Call } from "../journal/entry";
 
 /** The view of a tool's calls. */
 export type Tool = {

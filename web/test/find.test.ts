@@ -1,0 +1,94 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser, patience, serveDemo } from "./browser";
+
+let browser: Browser;
+let demo: Awaited<ReturnType<typeof serveDemo>>;
+beforeAll(async () => {
+  [browser, demo] = await Promise.all([openBrowser(), serveDemo()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await demo?.close();
+});
+
+const id = (n: number) => `bc-00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+
+async function open(path: string, width = 1280): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width, height: 800 }, reducedMotion: "reduce" });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const page = await context.newPage();
+  page.setDefaultTimeout(patience);
+  await page.goto(demo.url + path);
+  await page.locator(".conversation .entry").first().waitFor();
+  return page;
+}
+
+/** Whether the row that a jump went to is in sight. */
+const inSight = (page: Page, what: string) =>
+  expect.poll(() => page.evaluate<boolean>(`(() => {
+    const row = document.querySelector(".entry[data-target]");
+    const box = document.querySelector(".conversation [role=log]").getBoundingClientRect();
+    if (!row || !row.textContent.includes(${JSON.stringify(what)})) return false;
+    const at = row.getBoundingClientRect();
+    return at.top >= box.top - 1 && at.top < box.bottom;
+  })()`), { timeout: patience }).toBe(true);
+
+test.each([1280, 360])("search finds what is out of sight and folded, %i pixels wide", { timeout: 2 * patience }, async (width) => {
+  const page = await open(`/agents/${id(1)}`, width);
+  await page.getByRole("button", { name: "Search this conversation" }).click();
+  const field = page.getByRole("searchbox", { name: "Search this conversation" });
+  await field.fill("backoff");
+  await page.getByRole("status").filter({ hasText: "found" }).waitFor();
+  await field.press("Enter");
+  await page.getByRole("status").filter({ hasText: / of / }).waitFor();
+  expect(await page.evaluate<number>(`CSS.highlights.get("found")?.size ?? 0`)).toBeGreaterThan(0);
+  await field.fill("twice as long each time"); // in the diff of an edit
+  await field.press("Enter");
+  await inSight(page, "Twice as long each time");
+  await field.press("Escape");
+  await field.waitFor({ state: "detached" });
+  expect(await page.evaluate<number>(`CSS.highlights.get("found")?.size ?? 0`)).toBe(0);
+  await page.context().close();
+});
+
+test("search reaches the beginning of a long conversation, and a link opens at its turn", { timeout: 3 * patience }, async () => {
+  const page = await open(`/agents/${id(10)}`);
+  await page.keyboard.press("/");
+  await page.keyboard.type("turn 3");
+  await page.getByRole("status").filter({ hasText: "searching" }).waitFor();
+  await page.getByRole("status").filter({ hasText: /^[\d,]+ found$/ }).waitFor();
+  await page.goto(`${demo.url}/agents/${id(10)}#turn-1100`);
+  await expect.poll(() => page.evaluate<boolean>(`(() => {
+    const box = document.querySelector(".conversation [role=log]")?.getBoundingClientRect();
+    return !!box && [...document.querySelectorAll(".turn-line")].some((e) => e.textContent.startsWith("Turn 1,100") || e.textContent.startsWith("Turn 1100")
+      && e.getBoundingClientRect().top > box.top && e.getBoundingClientRect().top < box.bottom);
+  })()`), { timeout: 2 * patience }).toBe(true);
+  await page.context().close();
+});
+
+test("keys go to failures and turns, fold, copy and open the outline", { timeout: 2 * patience }, async () => {
+  const page = await open(`/agents/${id(1)}`);
+  await page.keyboard.press("f");
+  await inSight(page, "Glob");
+  await page.keyboard.press("k");
+  await expect.poll(() => page.locator(".entry[data-target]").textContent(), { timeout: patience }).not.toContain("Glob");
+  await page.keyboard.press("c");
+  await page.locator(".call-body").first().waitFor({ state: "detached" });
+  await page.keyboard.press("c");
+  await page.locator(".call-body").first().waitFor();
+  await page.keyboard.press("o");
+  const outline = page.getByRole("dialog", { name: "Outline" });
+  await outline.getByRole("button", { name: "Two questions are independent" }).click();
+  await inSight(page, "Two questions are independent");
+  const message = page.locator(".entry[data-target]");
+  await message.hover();
+  await message.getByRole("button", { name: "Copy message" }).click();
+  expect(await page.evaluate(`navigator.clipboard.readText()`)).toContain("Two questions are independent of each other.");
+  await page.keyboard.press("2");
+  await page.waitForURL(/\/changes$/);
+  await page.keyboard.press("g");
+  await page.keyboard.press("a");
+  await page.waitForURL(/\/agents$/);
+  await page.context().close();
+});
