@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,13 +56,25 @@ func Parse(mountinfo string) []Hierarchy {
 	return out
 }
 
-// Mounted returns the hierarchies of this host.
+// mounted caches the hierarchies, because reading the mounts of a host with many
+// machines takes longer than most uses of a hierarchy.
+var mounted atomic.Pointer[[]Hierarchy]
+
+// Mounted returns the hierarchies that the host had at the first call. The
+// caller must not change the slice.
 func Mounted() ([]Hierarchy, error) {
+	if all := mounted.Load(); all != nil {
+		return *all, nil
+	}
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return Parse(string(data)), nil
+	all := Parse(string(data))
+	if len(all) > 0 {
+		mounted.Store(&all)
+	}
+	return all, nil
 }
 
 // Has reports whether the hierarchy has the given controller.

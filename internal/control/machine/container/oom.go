@@ -25,7 +25,7 @@ func (m *Machine) OutOfMemory(known int) (o machine.OutOfMemory, ok bool) {
 		return o, false
 	}
 	for _, h := range all {
-		o.Kills = max(o.Kills, h.Kills(m.inside()), h.Kills(m.cgroup)) // a machine that lifted its own limit reaches that of the parent
+		o.Kills = max(o.Kills, h.Kills(m.cgroup)) // with those of the cgroups below
 	}
 	if o.Kills <= known {
 		return o, false
