@@ -70,7 +70,7 @@ type assembly struct {
 	live     *live.Board
 	previews *preview.Previews // nil without a domain for them
 
-	connections *connections
+	connector *connector
 }
 
 // assemble creates the parts of the server. A step may use what the steps before it
@@ -344,7 +344,7 @@ func (a *assembly) openAPI(context.Context) error {
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},
 		Stream:  stream.Config{Live: a.live},
-		Connect: connect.Config{Values: a.vault, Server: a.connections},
+		Connect: connect.Config{Values: a.vault, Server: a.connector},
 
 		Replies: a.store, Inbox: a.store, Identity: a.issuer, Tracer: a.sent.Tracer(), Metrics: a.observer.Metrics,
 		PerMinute: c.API.RequestsPerMinute, Version: a.options.Version,

@@ -57,8 +57,8 @@ func (s *Server) reloading(ctx context.Context) error {
 	return ErrReload
 }
 
-// connections implements [connect.Server].
-type connections struct {
+// connector implements [connect.Server].
+type connector struct {
 	*assembly
 
 	connected map[string]bool // ids of models and URLs of git servers that do not come from the configuration
@@ -69,11 +69,11 @@ type connections struct {
 // configuration, whose own entries take precedence. A connected one that cannot be used
 // does not keep the server from starting.
 func (a *assembly) openConnected(ctx context.Context) error {
-	a.connections = &connections{assembly: a, connected: map[string]bool{}}
+	a.connector = &connector{assembly: a, connected: map[string]bool{}}
 	models, servers, err := connect.Load(ctx, a.vault)
 	if err != nil {
 		a.logger.Error("cannot read the connected models and git servers", "error", err)
-		a.connections.ignored = []string{"all: " + fault.Of(err).Message}
+		a.connector.ignored = []string{"all: " + fault.Of(err).Message}
 		return nil
 	}
 	for _, m := range models {
@@ -100,7 +100,7 @@ func (a *assembly) addModel(m connect.Model) {
 		return
 	}
 	a.config.Models = append(slices.DeleteFunc(slices.Clone(a.config.Models), ModelConfig.placeholder), mc)
-	a.connections.connected[mc.ID] = true
+	a.connector.connected[mc.ID] = true
 }
 
 func (a *assembly) addGitServer(g connect.GitServer) {
@@ -116,12 +116,12 @@ func (a *assembly) addGitServer(g connect.GitServer) {
 		return
 	}
 	a.config.Git = git
-	a.connections.connected[g.URL] = true
+	a.connector.connected[g.URL] = true
 }
 
 func (a *assembly) ignore(what string, why error) {
 	a.logger.Warn("a connected "+what+" is not used", "error", why)
-	a.connections.ignored = append(a.connections.ignored, what+": "+why.Error())
+	a.connector.ignored = append(a.connector.ignored, what+": "+why.Error())
 }
 
 // placeholder reports whether c is the only model of a server without configuration.
@@ -146,7 +146,7 @@ func withoutUser(credentialURL string) string {
 }
 
 // Effective implements [connect.Server].
-func (c *connections) Effective() connect.Effective {
+func (c *connector) Effective() connect.Effective {
 	out := connect.Effective{Ignored: c.ignored}
 	for _, m := range c.config.Models {
 		if !m.placeholder() {
@@ -176,7 +176,7 @@ func rank(first bool) int {
 const tryTime = 2 * time.Minute
 
 // TryModel implements [connect.Server].
-func (c *connections) TryModel(ctx context.Context, m connect.Model) error {
+func (c *connector) TryModel(ctx context.Context, m connect.Model) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	mc := modelConfig(m)
@@ -217,7 +217,7 @@ func refusal(m connect.Model, err error) error {
 }
 
 // TryGitServer implements [connect.Server].
-func (c *connections) TryGitServer(ctx context.Context, g connect.GitServer) (connect.Grant, error) {
+func (c *connector) TryGitServer(ctx context.Context, g connect.GitServer) (connect.Grant, error) {
 	hosts, err := forgeHosts(gitConfig{Credentials: []credentialConfig{{URL: g.URL, Username: g.Username, Token: g.Token, Forge: g.Forge}}})
 	if err != nil {
 		return connect.Grant{}, fault.Invalid("%v", strings.TrimPrefix(err.Error(), "git.credentials[0]."))
@@ -252,13 +252,13 @@ func (c *connections) TryGitServer(ctx context.Context, g connect.GitServer) (co
 }
 
 // LocalModel implements [connect.Server].
-func (c *connections) LocalModel(ctx context.Context) (connect.Model, bool) {
+func (c *connector) LocalModel(ctx context.Context) (connect.Model, bool) {
 	m, ok := LocalModel(ctx, LocalModels)
 	return connect.Model{ID: m.ID, Provider: m.Provider, API: m.API, Name: m.Name, BaseURL: m.BaseURL}, ok
 }
 
 // Export implements [connect.Server].
-func (c *connections) Export() (string, error) {
+func (c *connector) Export() (string, error) {
 	type modelYAML struct {
 		ID        string `yaml:"id"`
 		Provider  string `yaml:"provider"`

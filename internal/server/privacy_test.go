@@ -153,7 +153,7 @@ func newEmitter(t *testing.T, private bool) *emitter {
 			ProjectFile: func(context.Context, agent.Agent, string) ([]byte, error) { return nil, nil },
 			Ports:       func(context.Context, agent.Agent) ([]environment.Port, error) { return nil, nil },
 		},
-		Connect: connect.Config{Values: e.safe, Server: &connections{}},
+		Connect: connect.Config{Values: e.safe, Server: &connector{}},
 		Replies: e.store, Inbox: e.store, Identity: issuer, Tracer: e.sent.Tracer(),
 	})
 	must(err)

@@ -21,7 +21,7 @@ import (
 
 // A Policy answers for one server. Its methods are safe for concurrent use.
 type Policy struct {
-	Store Store
+	Store     Store
 	Limit     allowance.Amount // the operator's limit of each run; 0 means none
 	Retention time.Duration    // how long the operator keeps an unused machine; 0 means no limit
 	// Reviewers maps a host, and there the lower-case e-mail address of a
