@@ -165,7 +165,7 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	}
 	a.Out.Line("%s", a.Out.Style(cli.Bold, "Next steps:"))
 	for _, row := range [][2]string{
-		{"start a server", "sudo -E bin/aloft serve --config aloft.yaml"},
+		{"start a server", "sudo bin/aloft serve"},
 		{"give it a task", `sudo bin/aloft run --repo URL "what to do"`},
 		{"check this host", "sudo bin/aloft doctor"},
 		{"learn how it works", "ARCHITECTURE.md"},
