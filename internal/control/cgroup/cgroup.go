@@ -1,5 +1,6 @@
-// Package cgroup finds the mounted cgroup hierarchies, of version 1 and 2, and
-// creates cgroups with limits in them.
+// Package cgroup finds the mounted cgroup hierarchies, of version 1 and 2, creates
+// cgroups with limits in them, and removes them with the processes in them, which
+// may be hostile.
 package cgroup
 
 import (
@@ -75,6 +76,24 @@ func Mounted() ([]Hierarchy, error) {
 		mounted.Store(&all)
 	}
 	return all, nil
+}
+
+// Versions returns which versions of cgroups this host has: "version 1",
+// "version 2" or "version 1 and 2". It returns "" if none is mounted.
+func Versions() string {
+	all, err := Mounted()
+	if err != nil || len(all) == 0 {
+		return ""
+	}
+	one := slices.ContainsFunc(all, func(h Hierarchy) bool { return !h.V2 })
+	two := slices.ContainsFunc(all, func(h Hierarchy) bool { return h.V2 })
+	switch {
+	case one && two:
+		return "version 1 and 2"
+	case two:
+		return "version 2"
+	}
+	return "version 1"
 }
 
 // Has reports whether the hierarchy has the given controller.

@@ -15,9 +15,11 @@
 // restarts, and which ends with the machine. What that process does with the
 // packets is decided in package egress.
 //
-// Saved layers are kept by package layer. The package is over 2,000 lines long
-// because it must clean up everything that a runtime leaves behind when killed
-// at any moment.
+// Saved layers are kept by package layer. What concerns the kernel alone is in the
+// packages below this one: the network device, user namespaces, the system call
+// filter, the identity of processes, and the log of the memory killer. The package is
+// over 2,000 lines long because it must clean up everything that a runtime leaves
+// behind when killed at any moment.
 package container
 
 import (
@@ -36,6 +38,7 @@ import (
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
 	"aloft/internal/control/trash"
 )
 
@@ -143,6 +146,10 @@ func New(conf Config) (*Runtime, error) {
 // ImageDir returns the folder of the image store of a runtime on dir. It is on
 // the same file system as the machines.
 func ImageDir(dir string) string { return filepath.Join(dir, "images") }
+
+// CanLink returns nil if machines on this host can have a network, and otherwise
+// says what is missing.
+func CanLink() error { return link.CanMake() }
 
 // Close stops the background work and waits until destroyed machines are fully
 // removed. Machines keep running. The Runtime must not be used afterwards;

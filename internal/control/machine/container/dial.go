@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 )
 
 // socketName is the file name of pod-daemon's socket in the folder that the
@@ -27,7 +28,7 @@ func (m *Machine) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
-	wait := newBackoff(20 * time.Millisecond)
+	wait := poll.New(20 * time.Millisecond)
 	for {
 		conn, err := connect(ctx, m.path("run"))
 		if err == nil && m.running() {
@@ -44,7 +45,7 @@ func (m *Machine) dial(ctx context.Context) (net.Conn, error) {
 		if !m.running() {
 			return nil, fmt.Errorf("%w (see its log in %s)", machine.ErrStopped, m.path("log"))
 		}
-		if stopped := wait.pause(ctx); stopped != nil {
+		if stopped := wait.Pause(ctx); stopped != nil {
 			return nil, fmt.Errorf("wait for pod-daemon to listen: %w", stopped)
 		}
 	}

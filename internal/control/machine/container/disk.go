@@ -168,7 +168,7 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	}
 	pids := map[int]bool{}
 	for _, h := range all {
-		list, err := cgroupProcesses(filepath.Join(h.Dir, m.inside()))
+		list, err := cgroup.Processes(filepath.Join(h.Dir, m.inside()))
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/layer"
+	"aloft/internal/control/machine/container/userns"
 )
 
 // gvisorDockerCapabilities are the capabilities of a gVisor machine that may
@@ -36,6 +37,15 @@ var dockerCapabilities = append(slices.Clone(gvisorDockerCapabilities),
 // dockerFilterCapabilities are the capabilities whose system calls the filter of
 // such a machine allows.
 var dockerFilterCapabilities = append(slices.Clone(capabilities), "CAP_SYS_ADMIN", "CAP_SYS_PTRACE")
+
+// filterCapabilities returns the capabilities whose system calls a machine's filter
+// allows.
+func filterCapabilities(docker bool) []string {
+	if docker {
+		return dockerFilterCapabilities
+	}
+	return capabilities
+}
 
 // dockerDir is where dockerd keeps images, containers and volumes. Its storage
 // driver overlay2 does not work on the machine's own overlay.
@@ -88,14 +98,14 @@ func allowDocker(c *specs.Spec, host facts) {
 // called inside runApart: what is mounted there before the machine has a mount
 // namespace of its own, root in the machine can neither unmount nor remount with
 // other flags. What the OCI runtime mounts, it can.
-func (m *Machine) mountForDocker(rec record, root string, space *userSpace) error {
+func (m *Machine) mountForDocker(rec record, root string, space *userns.Space) error {
 	// BuildKit fails on a mount whose flags it may not drop, so this mount allows
 	// devices. There are none on it: root in a machine cannot create any.
-	if err := bindIn(root, dockerDir, m.path(dockerData), space.first, space.layers, 0); err != nil {
+	if err := bindIn(root, dockerDir, m.path(dockerData), space.First, space.Layers, 0); err != nil {
 		return err
 	}
 	for _, b := range rec.Image.Binds {
-		if err := bindIn(root, b.Target, b.Source, space.first, space.layers, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
+		if err := bindIn(root, b.Target, b.Source, space.First, space.Layers, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 	"aloft/internal/policy/calls"
 )
 
@@ -154,7 +155,7 @@ done; cut -d: -f3 /proc/self/cgroup | sort -u`)
 	do(t, m, "cd /sys/fs/cgroup/freezer; for i in $(seq 60); do mkdir "+name+"; cd "+name+`; done
 sleep 1000 </dev/null >/dev/null 2>&1 & echo $! > ./cgroup.procs; echo FROZEN > ./freezer.state
 cd /sys/fs/cgroup/freezer; mkdir pod; echo 1 > pod/cgroup.procs; (sleep 0.3; echo FROZEN > pod/freezer.state) </dev/null >/dev/null 2>&1 &`)
-	for wait := newBackoff(20 * time.Millisecond); ; {
+	for wait := poll.New(20 * time.Millisecond); ; {
 		state, err := os.ReadFile(filepath.Join("/sys/fs/cgroup/freezer", m.inside(), "pod/freezer.state"))
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +163,7 @@ cd /sys/fs/cgroup/freezer; mkdir pod; echo 1 > pod/cgroup.procs; (sleep 0.3; ech
 		if strings.TrimSpace(string(state)) == "FROZEN" {
 			break
 		}
-		if err := wait.pause(t.Context()); err != nil {
+		if err := wait.Pause(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

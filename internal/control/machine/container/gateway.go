@@ -16,6 +16,8 @@ import (
 
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
+	"aloft/internal/control/machine/container/process"
 	"aloft/internal/policy"
 )
 
@@ -39,24 +41,24 @@ func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 // other end. The link is in the network namespace, or in a new one if namespace is
 // nil. The process has its own session, so that it outlives the server. wait
 // returns when it serves.
-func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link, wait func(context.Context) error, err error) {
+func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link.Link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
-		return link{}, nil, errors.New("this runtime has no egress command, so its machines cannot have a network")
+		return link.Link{}, nil, errors.New("this runtime has no egress command, so its machines cannot have a network")
 	}
 	dir := m.path("link")
 	if err := os.RemoveAll(dir); err != nil {
-		return link{}, nil, err
+		return link.Link{}, nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return link{}, nil, err
+		return link.Link{}, nil, err
 	}
-	l, err := makeLink(namespace)
+	l, err := link.Make(namespace)
 	if err != nil {
-		return link{}, nil, err
+		return link.Link{}, nil, err
 	}
-	wait, err = m.runGateway(spec, l.device)
+	wait, err = m.runGateway(spec, l.Device)
 	if err != nil {
-		return link{}, nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+		return link.Link{}, nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
 	return l, wait, nil
 }
@@ -72,7 +74,7 @@ func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(cont
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(m.enterEgress(cmd.Process.Pid), m.rememberProcess(filepath.Join("link", gatewayProcess), cmd.Process.Pid))
+	err = errors.Join(m.enterEgress(cmd.Process.Pid), process.Record(m.path(filepath.Join("link", gatewayProcess)), cmd.Process.Pid))
 	go func() { _ = cmd.Wait() }() // it ends by being killed, so the status says nothing
 	return wait, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
 	"aloft/internal/loopbacktest"
 	"aloft/internal/policy"
 )
@@ -109,7 +110,7 @@ func TestNetwork(t *testing.T) {
 				"metadata address": {"curl -sS -m 20 http://169.254.169.254/ 2>&1 | grep -c -i 'connect'", "1\n"},
 				"host's network":   {"curl -sS -m 20 http://10.0.0.1/ 2>&1 | grep -c -i 'connect'", "1\n"},
 				"no such name":     {"curl -sS -m 20 http://no-such-name.invalid/ 2>&1 | grep -c -i 'resolve'", "1\n"},
-				"resolver":         {"cat /etc/resolv.conf", nameserver},
+				"resolver":         {"cat /etc/resolv.conf", link.Resolver},
 			} {
 				if got := ask(t, m, "sh", "-c", c.command); got.Output != c.want {
 					t.Errorf("%s: %q is %q, want %q", what, c.command, got.Output, c.want)

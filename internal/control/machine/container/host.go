@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/cgroup"
+	"aloft/internal/control/machine/container/seccomp"
 )
 
 // hostFacts reads the properties of the host that the bundle depends on.
@@ -20,7 +21,7 @@ func hostFacts() facts {
 	f := facts{arch: runtime.GOARCH, raiseLimits: canRaiseLimits()}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
-		f.kernel, _ = parseKernel(unix.ByteSliceToString(u.Release[:]))
+		f.kernel, _ = seccomp.ParseKernel(unix.ByteSliceToString(u.Release[:]))
 	}
 	if data, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.oomScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(data)))
@@ -52,12 +53,6 @@ func DefaultMemory() int64 {
 		return 0
 	}
 	return max(int64(info.Totalram)*int64(info.Unit)/2, minMemory)
-}
-
-// unifiedCgroups reports whether the host has cgroup v2 only.
-func unifiedCgroups() bool {
-	all, err := cgroup.Mounted()
-	return err == nil && len(all) == 1 && all[0].V2
 }
 
 // machineID returns the content of a new /etc/machine-id.

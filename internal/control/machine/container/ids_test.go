@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/userns"
 )
 
 // TestRootIsNobody has two machines of runc: root in each is a user of the host of
@@ -44,7 +45,7 @@ func TestRootIsNobody(t *testing.T) {
 				break
 			}
 		}
-		if uid < firstID || uid%idsOfEach != 0 || ids[fmt.Sprint(uid)] {
+		if uid < userns.FirstID || uid%userns.IDs != 0 || ids[fmt.Sprint(uid)] {
 			t.Errorf("root of %s is the user %d of the host", id, uid)
 		}
 		ids[fmt.Sprint(uid)] = true
@@ -79,12 +80,7 @@ func TestRootIsNobody(t *testing.T) {
 // mounted meanwhile, and that nothing stays if it cannot be mounted.
 func TestMountMapped(t *testing.T) {
 	runc := engines(t)["runc"]
-	var ids *os.File
-	err := asOwner(firstID, func() error {
-		spaces, err := makeNamespaces(runc, unix.CLONE_NEWUSER, idsOnDisk(firstID))
-		ids = spaces[0]
-		return err
-	})
+	ids, err := userns.Try(runc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
+	"aloft/internal/control/machine/container/process"
 )
 
 // Backoff between restarts of an egress process that keeps dying, from the
@@ -34,7 +36,7 @@ func (r *Runtime) keepGateway(m *Machine) {
 		defer over()
 		r.working.Go(func() {
 			defer over()
-			_ = waitExit(ctx, init) // when the machine ends, for whatever reason, stop watching
+			_ = process.Wait(ctx, init) // when the machine ends, for whatever reason, stop watching
 		})
 		pause := time.Duration(0)
 		for ctx.Err() == nil {
@@ -73,14 +75,14 @@ var errNoGateway = errors.New("the machine has no gateway")
 // awaitGatewayEnd waits until the egress process has ended. It returns nil at
 // once if none runs.
 func (m *Machine) awaitGatewayEnd(ctx context.Context) error {
-	fd, err := m.openProcess(filepath.Join("link", gatewayProcess))
+	fd, err := process.Open(m.path(filepath.Join("link", gatewayProcess)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return waitExit(ctx, fd)
+	return process.Wait(ctx, fd)
 }
 
 // reviveGateway restarts the egress process, unless it runs or the machine has
@@ -91,7 +93,7 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if fd, err := m.openProcess(filepath.Join("link", gatewayProcess)); err == nil {
+	if fd, err := process.Open(m.path(filepath.Join("link", gatewayProcess))); err == nil {
 		return unix.Close(fd) // another process has restarted it
 	}
 	init, err := m.openInit()
@@ -107,13 +109,13 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 		return errNoGateway
 	}
 	// A killed server may have started a process without recording it.
-	if err := killBearing(ctx, m.gatewayFlag()); err != nil {
+	if err := process.KillBearing(ctx, m.gatewayFlag()); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(m.path("link"), 0o700); err != nil {
 		return err
 	}
-	device, err := remakeLink(init)
+	device, err := link.Reopen(init)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func (m *Machine) reviveGateway(ctx context.Context) error {
 		return err
 	}
 	if err := wait(ctx); err != nil {
-		return errors.Join(fmt.Errorf("network: %w", err), killBearing(context.WithoutCancel(ctx), m.gatewayFlag()))
+		return errors.Join(fmt.Errorf("network: %w", err), process.KillBearing(context.WithoutCancel(ctx), m.gatewayFlag()))
 	}
 	m.r.log.Warn("restarted the egress process of a machine; its connections were cut", "machine", m.id)
 	return nil

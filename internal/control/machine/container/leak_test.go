@@ -18,6 +18,7 @@ import (
 
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 	"aloft/internal/policy"
 )
 
@@ -53,7 +54,7 @@ func left(dir, prefix string) ([]string, error) {
 			continue
 		}
 		// A zombie that waits for the host's init to reap it is not a leak.
-		if _, state, err := processStart(pid); err != nil || state == 'Z' {
+		if status, err := os.ReadFile(filepath.Join("/proc", e.Name(), "status")); err != nil || strings.Contains(string(status), "\nState:\tZ") {
 			continue
 		}
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // an error means that it has exited
@@ -76,7 +77,7 @@ func checkClean(t *testing.T, r *Runtime) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
-	wait := newBackoff(50 * time.Millisecond)
+	wait := poll.New(50 * time.Millisecond)
 	for {
 		got, err := left(r.conf.Dir, r.prefix)
 		if err != nil {
@@ -94,7 +95,7 @@ func checkClean(t *testing.T, r *Runtime) {
 		if len(got) == 0 {
 			return
 		}
-		if wait.pause(ctx) != nil {
+		if wait.Pause(ctx) != nil {
 			t.Fatalf("left behind:\n%s", strings.Join(got, "\n"))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 )
 
 // lock takes the exclusive right to change the machine, among all processes. It
@@ -26,7 +27,7 @@ func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	wait := newBackoff(50 * time.Millisecond)
+	wait := poll.New(50 * time.Millisecond)
 	for {
 		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -35,7 +36,7 @@ func (m *Machine) lock(ctx context.Context) (unlock func(), err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock: %w", err), dir.Close())
 		}
-		if err := wait.pause(ctx); err != nil {
+		if err := wait.Pause(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("lock: %w", err), dir.Close())
 		}
 	}
@@ -58,24 +59,4 @@ func sameFile(f *os.File, path string) bool {
 	x, ok1 := a.Sys().(*syscall.Stat_t)
 	y, ok2 := b.Sys().(*syscall.Stat_t)
 	return ok1 && ok2 && x.Dev == y.Dev && x.Ino == y.Ino
-}
-
-// backoff is a polling delay that starts at a millisecond and grows, for events
-// that the kernel offers no way to wait for.
-type backoff struct{ next, most time.Duration }
-
-func newBackoff(most time.Duration) *backoff { return &backoff{time.Millisecond, most} }
-
-// pause sleeps for the current delay. It returns early, with the cause, if ctx
-// ends.
-func (b *backoff) pause(ctx context.Context) error {
-	t := time.NewTimer(b.next)
-	defer t.Stop()
-	b.next = min(b.next*3/2, b.most)
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

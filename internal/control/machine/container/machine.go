@@ -12,9 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
+	"aloft/internal/control/machine/container/userns"
 )
 
 // Machine is a [machine.Machine]. It holds only names; all its state is on
@@ -105,7 +108,7 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 // folder memory unless that is "". The caller holds the lock.
 func (m *Machine) start(ctx context.Context, eng engine, rec record, memory string) error {
 	network := rec.Spec.Network.Mode != ""
-	space := &userSpace{} // of the host
+	space := &userns.Space{} // of the host
 	if m.r.mapped && !eng.gvisor {
 		var err error
 		if space, err = m.openUserSpace(rec, network); err != nil {
@@ -113,7 +116,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		}
 		defer func() { _ = space.Close() }() // from here on the machine's processes hold it
 	}
-	if err := m.mountRun(space.first); err != nil {
+	if err := m.mountRun(space.First); err != nil {
 		return err
 	}
 	if err := os.Mkdir(m.path("state"), 0o755); err != nil {
@@ -134,7 +137,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 	}
 	online := func(context.Context) error { return nil }
 	if network {
-		l, wait, err := m.startGateway(rec.Spec, space.network)
+		l, wait, err := m.startGateway(rec.Spec, space.Network)
 		if err != nil {
 			return err
 		}
@@ -142,12 +145,12 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		// link open.
 		defer func() { _ = l.Close() }()
 		online = wait
-		at.netns = namespacePath(l.namespace)
+		at.netns = namespacePath(l.Namespace)
 	}
-	if space.user != nil {
-		at.userns, at.rootfs = namespacePath(space.user), m.r.rootPoint()
+	if space.User != nil {
+		at.userns, at.rootfs = namespacePath(space.User), m.r.rootPoint()
 		if eng.docker {
-			if err := m.prepareDocker(ctx, rec, space.first); err != nil {
+			if err := m.prepareDocker(ctx, rec, space.First); err != nil {
 				return fmt.Errorf("docker: %w", err)
 			}
 			at.docker = true
@@ -166,13 +169,13 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 		return err
 	}
 	// The egress process starts in parallel.
-	if space.user != nil {
+	if space.User != nil {
 		err = m.runApart(func() error {
 			if err := m.r.makeRootPoint(); err != nil {
 				return err
 			}
 			err := m.mountRoot(rec, at.rootfs, func(target string, lower []string, upper, work string) error {
-				return layer.MountMapped(target, lower, upper, work, space.layers)
+				return layer.MountMapped(target, lower, upper, work, space.Layers)
 			})
 			if err == nil && at.docker {
 				err = m.mountForDocker(rec, at.rootfs, space)
@@ -180,7 +183,7 @@ func (m *Machine) start(ctx context.Context, eng engine, rec record, memory stri
 			if err != nil {
 				return err
 			}
-			return eng.run(ctx, m, space.first, network, memory)
+			return eng.run(ctx, m, space.First, network, memory)
 		})
 	} else if err = m.mountRoot(rec, at.rootfs, layer.Mount); err == nil {
 		err = eng.run(ctx, m, 0, network, memory)
@@ -324,7 +327,7 @@ func (m *Machine) clear(ctx context.Context) error {
 	if err := m.kill(ctx); err != nil {
 		return err
 	}
-	if err := removeCgroups(ctx, m.cgroup); err != nil {
+	if err := cgroup.Remove(ctx, m.cgroup); err != nil {
 		return err
 	}
 	// runsc keeps an empty network namespace for its helper mounted in its state
@@ -353,7 +356,7 @@ func seedUpper(upper string, network bool) error {
 		return err
 	}
 	if network {
-		if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte(nameserver), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(etc, "resolv.conf"), []byte(link.Resolver), 0o644); err != nil {
 			return err
 		}
 		if err := seedBrowsers(etc); err != nil {

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/atomicfile"
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/poll"
 )
 
 // The memory image of a sleeping machine is a folder of the machine. It is
@@ -159,14 +160,14 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 func (m *Machine) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, quietLimit, errors.New("timed out waiting for the guest to close its socket"))
 	defer cancel()
-	wait := newBackoff(20 * time.Millisecond)
+	wait := poll.New(20 * time.Millisecond)
 	for {
 		if _, err := os.Lstat(m.path("run/" + socketName)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err := wait.pause(ctx); err != nil {
+		if err := wait.Pause(ctx); err != nil {
 			return err
 		}
 	}

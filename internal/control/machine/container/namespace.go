@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 
+	"aloft/internal/control/machine/container/link"
 	"aloft/internal/policy"
 )
 
@@ -16,22 +17,22 @@ import (
 // Its methods are not safe for concurrent use, except DialGateway.
 type Namespace struct {
 	dir     string
-	link    link
+	link    link.Link
 	gateway *exec.Cmd
 }
 
 // Nameserver is the address that answers name lookups in a [Namespace].
-const Nameserver = gatewayV4
+const Nameserver = link.GatewayV4
 
 // OpenNamespace creates a namespace and starts its egress process with the
 // given command. Its files are kept in dir, which must exist; removing dir ends
 // the process.
 func OpenNamespace(ctx context.Context, gateway []string, dir string, n policy.Network) (*Namespace, error) {
-	l, err := makeLink(nil)
+	l, err := link.Make(nil)
 	if err != nil {
 		return nil, err
 	}
-	cmd, wait, err := gatewayCommand(gateway, dir, n, l.device)
+	cmd, wait, err := gatewayCommand(gateway, dir, n, l.Device)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
@@ -44,7 +45,7 @@ func OpenNamespace(ctx context.Context, gateway []string, dir string, n policy.N
 
 // Path returns the path of the namespace, for setns. It is valid until Close.
 func (n *Namespace) Path() string {
-	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.link.namespace.Fd())
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.link.Namespace.Fd())
 }
 
 // DialGateway connects to the control socket of the egress process.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/machine/container/link"
 	"aloft/internal/need"
 	"aloft/internal/policy"
 )
@@ -45,7 +46,7 @@ func BenchmarkNetwork(b *testing.B) {
 		addr  string
 	}{
 		{"yardstick", func() error { return nil }, fmt.Sprintf("127.0.0.1:%d", port)},
-		{"op", func() error { return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) }, fmt.Sprintf("%s:%d", gatewayV4, port)},
+		{"op", func() error { return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) }, fmt.Sprintf("%s:%d", link.GatewayV4, port)},
 	}
 	for _, work := range []struct {
 		name string

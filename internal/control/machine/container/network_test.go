@@ -17,19 +17,12 @@ import (
 
 	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/process"
 	"aloft/internal/control/machine/machinetest"
 	"aloft/internal/control/machine/machinetest/standin"
+	"aloft/internal/control/poll"
 	"aloft/internal/policy"
 )
-
-// TestLinkIsTheGateways checks that this package and package egress agree on
-// the constants of the link.
-func TestLinkIsTheGateways(t *testing.T) {
-	if linkMTU != egress.MTU || gatewayV4 != egress.GatewayV4.String() || routerV4 != egress.GatewayV4.As4() ||
-		machineV4 != egress.MachineV4.As4() || routerV6 != egress.GatewayV6.As16() || machineV6 != egress.MachineV6.As16() {
-		t.Error("the two ends of the link differ")
-	}
-}
 
 // gateways counts the egress processes of machines under dir.
 func gateways(t testing.TB, dir string) int {
@@ -81,7 +74,7 @@ func TestGatewayOutlivesServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for wait := newBackoff(50 * time.Millisecond); ; { // the first bytes may not have arrived yet
+			for wait := poll.New(50 * time.Millisecond); ; { // the first bytes may not have arrived yet
 				page, err := client(t, m).Connections(t.Context(), 0, 10, 0)
 				if err != nil || len(page.Open) != 1 {
 					t.Fatalf("the new server sees %+v, %v", page, err)
@@ -89,7 +82,7 @@ func TestGatewayOutlivesServer(t *testing.T) {
 				if page.Open[0].Received > 0 {
 					break
 				}
-				if err := wait.pause(t.Context()); err != nil {
+				if err := wait.Pause(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,14 +124,14 @@ func TestGatewayOutlivesServer(t *testing.T) {
 // killGateway kills the egress process of a machine and waits until it is dead.
 func killGateway(t *testing.T, m machine.Machine) {
 	t.Helper()
-	fd, err := m.(*Machine).openProcess(filepath.Join("link", gatewayProcess))
+	fd, err := process.Open(m.(*Machine).path(filepath.Join("link", gatewayProcess)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitExit(t.Context(), fd); err != nil {
+	if err := process.Wait(t.Context(), fd); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -222,12 +215,12 @@ func awaitGatewayOf(t *testing.T, m machine.Machine) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for wait := newBackoff(10 * time.Millisecond); ; {
+	for wait := poll.New(10 * time.Millisecond); ; {
 		_, err := client(t, m).Connections(ctx, 0, 1, 0)
 		if err == nil {
 			return
 		}
-		if wait.pause(ctx) != nil {
+		if wait.Pause(ctx) != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,7 +232,7 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	r := newRuntime(t, dir, engines(t)["runc"])
 	m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll)})
-	fd, err := m.(*Machine).openProcess(filepath.Join("link", gatewayProcess))
+	fd, err := process.Open(m.(*Machine).path(filepath.Join("link", gatewayProcess)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +248,7 @@ func TestGatewayEndsWithTheFolder(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(aside, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := waitExit(t.Context(), fd); err != nil {
+	if err := process.Wait(t.Context(), fd); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Close(); err != nil { // nothing is being started any more

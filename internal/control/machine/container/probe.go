@@ -14,6 +14,8 @@ import (
 
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/layer"
+	"aloft/internal/control/machine/container/link"
+	"aloft/internal/control/machine/container/userns"
 )
 
 // A Check is the result of testing one feature of the host.
@@ -89,7 +91,7 @@ func probeEngine(ctx context.Context, name, path string, required bool, fix stri
 		first = first[:80]
 	}
 	c.OK, c.Fix, c.Detail = true, "", first+" at "+path
-	if base := filepath.Base(path); strings.HasPrefix(base, "crun") && hybridCgroups() {
+	if base := filepath.Base(path); strings.HasPrefix(base, "crun") && cgroup.Versions() == "version 1 and 2" {
 		c.OK = false
 		c.Detail += ", which does not support a host with both cgroup versions"
 		c.Fix = "use runc, or boot with systemd.unified_cgroup_hierarchy=1"
@@ -178,28 +180,12 @@ func inOverlay(dir string, mount func(root, lower, upper, work string) error, do
 	return do(root)
 }
 
-func hybridCgroups() bool {
-	all, err := cgroup.Mounted()
-	one, two := false, false
-	for _, h := range all {
-		one, two = one || !h.V2, two || h.V2
-	}
-	return err == nil && one && two
-}
-
 func probeCgroups() Check {
 	c := Check{Name: "cgroups", Fix: "mount -t cgroup2 none /sys/fs/cgroup"}
 	all, err := cgroup.Mounted()
 	if err != nil || len(all) == 0 {
 		c.Detail = "not mounted, so limits are not enforced"
 		return c
-	}
-	kind := "version 1"
-	switch {
-	case unifiedCgroups():
-		kind = "version 2"
-	case hybridCgroups():
-		kind = "version 1 and 2"
 	}
 	var have, lack []string
 	for _, name := range []string{"memory", "cpu", "pids"} {
@@ -214,7 +200,7 @@ func probeCgroups() Check {
 		}
 	}
 	c.OK = len(lack) == 0
-	c.Detail = kind + " with " + strings.Join(have, ", ")
+	c.Detail = cgroup.Versions() + " with " + strings.Join(have, ", ")
 	if c.OK {
 		c.Fix = ""
 	} else {
@@ -226,7 +212,7 @@ func probeCgroups() Check {
 
 func probeTUN() Check {
 	c := Check{Name: "TUN device"}
-	if err := CanLink(); err != nil {
+	if err := link.CanMake(); err != nil {
 		c.Detail, c.Fix = err.Error(), "modprobe tun; in a container, add --device /dev/net/tun (without it machines have no network)"
 		return c
 	}
@@ -258,7 +244,7 @@ func probeMachineUsers(conf Config) Check {
 		return c
 	}
 	c.OK, c.Fix = true, ""
-	c.Detail = fmt.Sprintf("one user namespace per machine, with %d user ids each, from %d; files use idmapped mounts", idsOfEach, firstID)
+	c.Detail = fmt.Sprintf("one user namespace per machine, with %d user ids each, from %d; files use idmapped mounts", userns.IDs, userns.FirstID)
 	return c
 }
 

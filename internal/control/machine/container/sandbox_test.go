@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/seccomp"
 	"aloft/internal/need"
 )
 
@@ -117,7 +118,7 @@ func TestSandboxInDockersProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := hostFacts()
-	if c.Linux.Seccomp, err = seccompProfile(host.arch, host.kernel, capabilities); err != nil {
+	if c.Linux.Seccomp, err = seccomp.Profile(host.arch, host.kernel, capabilities); err != nil {
 		t.Fatal(err)
 	}
 	c.Process.User, c.Process.Args, c.Linux.CgroupsPath, c.Hooks = specs.User{UID: 1000, GID: 1000}, []string{"/bin/sh", "-c",

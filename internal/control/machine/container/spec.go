@@ -13,6 +13,7 @@ import (
 	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/seccomp"
 )
 
 // hostPaths holds the host paths of a machine's parts.
@@ -96,7 +97,7 @@ const minMemory = 32 << 20
 
 // bundleConfig returns the config.json of a machine's OCI bundle.
 func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, host facts) ([]byte, error) {
-	seccomp, err := machineFilter(host.arch, host.kernel, at.docker)
+	filter, err := seccomp.Machine(host.arch, host.kernel, filterCapabilities(at.docker), at.docker)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func bundleConfig(spec machine.Spec, img image.Image, at hostPaths, eng engine, 
 			Resources:     resources(spec.Limits, host),
 			MaskedPaths:   maskedPaths,
 			ReadonlyPaths: readonlyPaths,
-			Seccomp:       seccomp,
+			Seccomp:       filter,
 		},
 	}
 	if at.userns != "" {

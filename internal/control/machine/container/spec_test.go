@@ -6,13 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine"
 )
@@ -77,43 +72,6 @@ func TestBundleConfig(t *testing.T) {
 	}
 }
 
-func TestSeccompProfile(t *testing.T) {
-	allowed := func(arch string, kernel [2]int, caps []string, call string) bool {
-		t.Helper()
-		p, err := seccompProfile(arch, kernel, caps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.DefaultAction != specs.ActErrno {
-			t.Fatalf("what no rule allows ends in %s", p.DefaultAction)
-		}
-		return slices.ContainsFunc(p.Syscalls, func(s specs.LinuxSyscall) bool {
-			return s.Action == specs.ActAllow && slices.Contains(s.Names, call) && len(s.Args) == 0
-		})
-	}
-	for call, want := range map[string]bool{
-		"read": true, "landlock_create_ruleset": true, "seccomp": true, "ptrace": true, "arch_prctl": true, "chroot": true,
-		"mount": false, "bpf": false, "keyctl": false, "init_module": false, "kexec_load": false, "reboot": false,
-		"unshare": false, "clone3": false, "io_uring_setup": false, "open_by_handle_at": false,
-	} {
-		if got := allowed("amd64", [2]int{6, 1}, capabilities, call); got != want {
-			t.Errorf("%s is allowed: %v", call, got)
-		}
-	}
-	if allowed("amd64", [2]int{4, 4}, capabilities, "ptrace") {
-		t.Error("ptrace is allowed on a kernel where it goes round the filter")
-	}
-	if allowed("arm64", [2]int{6, 1}, capabilities, "arch_prctl") {
-		t.Error("arm64 has rules of amd64")
-	}
-	if !allowed("amd64", [2]int{6, 1}, []string{"CAP_SYS_ADMIN"}, "mount") {
-		t.Error("the rules for capabilities are not read")
-	}
-	if _, err := seccompProfile("pdp11", [2]int{6, 1}, nil); err == nil {
-		t.Error("a processor without rules is no error")
-	}
-}
-
 func TestCheckSpec(t *testing.T) {
 	for name, s := range map[string]machine.Spec{
 		"empty name":      {Env: map[string]string{"": "x"}},
@@ -126,32 +84,5 @@ func TestCheckSpec(t *testing.T) {
 		if err := checkSpec(s); err == nil {
 			t.Errorf("%s is no error", name)
 		}
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	rest := " S " + strings.Repeat("0 ", 18) + "4242 0 0"
-	for _, name := range []string{"sh", "a b", ") S 1 2 3", "(((", "\n)"} {
-		start, state, err := parseStat([]byte("17 (" + name + ")" + rest))
-		if err != nil || start != 4242 || state != 'S' {
-			t.Errorf("%q: %d %c %v", name, start, state, err)
-		}
-	}
-	for _, bad := range []string{"", "17", "17 (sh", "17 (sh) S 1 2"} {
-		if _, _, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("%q is no error", bad)
-		}
-	}
-}
-
-func TestHierarchies(t *testing.T) {
-	info := `25 22 0:22 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
-26 22 0:23 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 none rw
-27 22 0:24 / /home rw - ext4 /dev/x rw
-torn line
-`
-	got := cgroup.Parse(info)
-	if len(got) != 2 || !got[0].Has("cpu") || !got[0].Has("cpuacct") || got[0].V2 || !got[1].V2 || got[1].Dir != "/sys/fs/cgroup/unified" {
-		t.Errorf("got %+v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"bytes"
@@ -15,22 +15,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/cgroup"
+	"aloft/internal/control/poll"
 )
 
-// killCgroup kills the processes left in the named cgroup after PID 1 and its
-// namespace are gone, such as a runtime's half-started child or gVisor's
-// helpers.
-func killCgroup(ctx context.Context, name string) error {
-	all, err := cgroup.Mounted()
+// Kill kills the processes of the named cgroup and of those below it, in every
+// hierarchy, and returns when they are gone or ctx ends.
+func Kill(ctx context.Context, name string) error {
+	all, err := Mounted()
 	if err != nil {
 		return err
 	}
-	wait := newBackoff(20 * time.Millisecond)
+	wait := poll.New(20 * time.Millisecond)
 	for {
 		left := 0
 		for _, h := range all {
-			pids, err := cgroupProcesses(filepath.Join(h.Dir, name))
+			pids, err := Processes(filepath.Join(h.Dir, name))
 			if err != nil {
 				return err
 			}
@@ -42,7 +41,7 @@ func killCgroup(ctx context.Context, name string) error {
 		if left == 0 {
 			return nil
 		}
-		if err := wait.pause(ctx); err != nil {
+		if err := wait.Pause(ctx); err != nil {
 			return fmt.Errorf("%d processes of cgroup %s are still running after SIGKILL: %w", left, name, err)
 		}
 	}
@@ -63,10 +62,11 @@ func killMember(pid int, name string) {
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may already have exited; the caller counts again
 }
 
-// cgroupProcesses lists the processes of a cgroup and its descendants.
-func cgroupProcesses(dir string) ([]int, error) {
+// Processes lists the processes of the cgroup at path dir and of those below it.
+// A removed cgroup has none.
+func Processes(dir string) ([]int, error) {
 	var pids []int
-	err := walkCgroups(dir, func(group *os.File) error {
+	err := walk(dir, func(group *os.File) error {
 		data, err := readIn(group, "cgroup.procs")
 		if err != nil {
 			return skipGone(err)
@@ -81,10 +81,10 @@ func cgroupProcesses(dir string) ([]int, error) {
 	return pids, err
 }
 
-// thaw lets the processes of a machine run that root in it has frozen with the
-// freezer of cgroup v1. The kernel ends no frozen process.
-func thaw(name string) error {
-	all, err := cgroup.Mounted()
+// Thaw lets the processes of the named cgroup and of those below it run, if they
+// have been frozen with the freezer of cgroup v1. The kernel ends no frozen process.
+func Thaw(name string) error {
+	all, err := Mounted()
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func thaw(name string) error {
 		if h.V2 || !h.Has("freezer") {
 			continue
 		}
-		err := walkCgroups(filepath.Join(h.Dir, name), func(group *os.File) error {
+		err := walk(filepath.Join(h.Dir, name), func(group *os.File) error {
 			fd, err := unix.Openat(int(group.Fd()), "freezer.state", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return skipGone(err)
@@ -107,11 +107,11 @@ func thaw(name string) error {
 	return nil
 }
 
-// walkCgroups calls visit for the cgroup dir and each of its descendants, children
+// walk calls visit for the cgroup dir and each of its descendants, children
 // before parents, and after visiting a descendant, leave with its parent and its
 // name. leave may be nil. Root in a machine may nest cgroups deeper than any path
-// or limit of open files reaches, so walkCgroups holds only one open.
-func walkCgroups(dir string, visit func(group *os.File) error, leave func(parent *os.File, name string) error) error {
+// or limit of open files reaches, so walk holds only one open.
+func walk(dir string, visit func(group *os.File) error, leave func(parent *os.File, name string) error) error {
 	type level struct {
 		name     string
 		children []string
@@ -200,24 +200,24 @@ func skipGone(err error) error {
 	return err
 }
 
-// removeCgroups removes the named cgroup and its descendants from every
-// hierarchy.
-func removeCgroups(ctx context.Context, name string) error {
-	all, err := cgroup.Mounted()
+// Remove removes the named cgroup and those below it from every hierarchy. It
+// waits until exited processes are released, or ctx ends.
+func Remove(ctx context.Context, name string) error {
+	all, err := Mounted()
 	if err != nil {
 		return err
 	}
 	for _, h := range all {
-		if err := removeCgroup(ctx, filepath.Join(h.Dir, name)); err != nil {
+		if err := removeTree(ctx, filepath.Join(h.Dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func removeCgroup(ctx context.Context, dir string) error {
+func removeTree(ctx context.Context, dir string) error {
 	remove := func(at int, path string) error {
-		wait := newBackoff(50 * time.Millisecond)
+		wait := poll.New(50 * time.Millisecond)
 		for {
 			err := unix.Unlinkat(at, path, unix.AT_REMOVEDIR)
 			if err == nil || errors.Is(err, unix.ENOENT) {
@@ -227,14 +227,14 @@ func removeCgroup(ctx context.Context, dir string) error {
 			if !errors.Is(err, unix.EBUSY) {
 				return &os.PathError{Op: "rmdir", Path: path, Err: err}
 			}
-			if stopped := wait.pause(ctx); stopped != nil {
+			if stopped := wait.Pause(ctx); stopped != nil {
 				return fmt.Errorf("rmdir %s: %w: %w", path, err, stopped)
 			}
 		}
 	}
 	visit := func(*os.File) error { return nil }
 	leave := func(parent *os.File, name string) error { return remove(int(parent.Fd()), name) }
-	if err := walkCgroups(dir, visit, leave); err != nil {
+	if err := walk(dir, visit, leave); err != nil {
 		return err
 	}
 	return remove(unix.AT_FDCWD, dir)

@@ -1,4 +1,6 @@
-package container
+// Package seccomp makes the system call filters of machines: Docker's default
+// profile, adjusted by the table of package calls.
+package seccomp
 
 import (
 	_ "embed"
@@ -12,41 +14,42 @@ import (
 	"aloft/internal/policy/calls"
 )
 
-// seccompRules is the default profile of Docker, from the module
+// rules is the default profile of Docker, from the module
 // github.com/moby/profiles/seccomp v0.1.0, under the Apache License 2.0,
 // unchanged. Its rules depend on the processor, the kernel and the capabilities.
 //
-//go:embed seccomp.json
-var seccompRules []byte
+//go:embed docker.json
+var rules []byte
 
-type seccompFile struct {
+type profile struct {
 	DefaultAction   specs.LinuxSeccompAction `json:"defaultAction"`
 	DefaultErrnoRet *uint                    `json:"defaultErrnoRet"`
 	Syscalls        []struct {
 		specs.LinuxSyscall
-		Includes seccompCondition `json:"includes"`
-		Excludes seccompCondition `json:"excludes"`
+		Includes condition `json:"includes"`
+		Excludes condition `json:"excludes"`
 	} `json:"syscalls"`
 }
 
-type seccompCondition struct {
+type condition struct {
 	Caps      []string `json:"caps"`
 	Arches    []string `json:"arches"`
 	MinKernel string   `json:"minKernel"`
 }
 
-var seccompArch = map[string]specs.Arch{
+var architectures = map[string]specs.Arch{
 	"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64, "riscv64": specs.ArchRISCV64, "s390x": specs.ArchS390X,
 }
 
-// seccompProfile selects the rules that apply to a processor architecture, a
-// kernel version (major, minor) and a set of capabilities.
-func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSeccomp, error) {
-	var file seccompFile
-	if err := json.Unmarshal(seccompRules, &file); err != nil {
+// Profile returns Docker's default profile: the rules that apply to a processor
+// architecture in Go's spelling, a kernel version (major, minor) and a set of
+// capabilities.
+func Profile(arch string, kernel [2]int, caps []string) (*specs.LinuxSeccomp, error) {
+	var file profile
+	if err := json.Unmarshal(rules, &file); err != nil {
 		return nil, fmt.Errorf("seccomp profile: %w", err)
 	}
-	native, ok := seccompArch[arch]
+	native, ok := architectures[arch]
 	if !ok {
 		return nil, fmt.Errorf("seccomp profile: no rules for processor %s", arch)
 	}
@@ -91,8 +94,7 @@ func seccompProfile(arch string, kernel [2]int, caps []string) (*specs.LinuxSecc
 // CAP_SYS_ADMIN, which no process in a machine has.
 var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "mount_setattr", "fsopen", "fsconfig", "fsmount"}
 
-// machineFilter returns the seccomp filter of a machine: Docker's default
-// profile, adjusted by the table of package calls.
+// Machine returns the filter of a machine whose root has the given capabilities.
 //
 // A machine may create user namespaces, because the sandbox around single
 // commands needs them. That exposes parts of the kernel that Docker's profile
@@ -103,12 +105,12 @@ var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "moun
 //
 // With docker, the filter is that of a machine that may run Docker, which needs
 // these parts, except for rare socket families.
-func machineFilter(arch string, kernel [2]int, docker bool) (*specs.LinuxSeccomp, error) {
-	kind, caps := calls.Machine, capabilities
+func Machine(arch string, kernel [2]int, capabilities []string, docker bool) (*specs.LinuxSeccomp, error) {
+	kind := calls.Machine
 	if docker {
-		kind, caps = calls.Docker, dockerFilterCapabilities
+		kind = calls.Docker
 	}
-	p, err := seccompProfile(arch, kernel, caps)
+	p, err := Profile(arch, kernel, capabilities)
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +131,10 @@ func machineFilter(arch string, kernel [2]int, docker bool) (*specs.LinuxSeccomp
 		p.Syscalls = append(p.Syscalls, specs.LinuxSyscall{Names: names, Action: specs.ActAllow, Args: args})
 	}
 	for _, s := range calls.SocketsOf(kind) {
-		rules := [][]specs.LinuxSeccompArg{{equal(0, s.Family)}}
-		rules = each(rules, s.Types, func(v int) specs.LinuxSeccompArg { return masked(1, calls.TypeMask, uint64(v)) })
-		rules = each(rules, s.Protocols, func(v int) specs.LinuxSeccompArg { return equal(2, v) })
-		for _, args := range rules {
+		product := [][]specs.LinuxSeccompArg{{equal(0, s.Family)}}
+		product = each(product, s.Types, func(v int) specs.LinuxSeccompArg { return masked(1, calls.TypeMask, uint64(v)) })
+		product = each(product, s.Protocols, func(v int) specs.LinuxSeccompArg { return equal(2, v) })
+		for _, args := range product {
 			allow([]string{"socket"}, args...)
 		}
 	}
@@ -171,14 +173,16 @@ func kernelAtLeast(kernel [2]int, least string) (bool, error) {
 	if least == "" {
 		return true, nil
 	}
-	v, err := parseKernel(least)
+	v, err := ParseKernel(least)
 	if err != nil {
 		return false, err
 	}
 	return kernel[0] > v[0] || kernel[0] == v[0] && kernel[1] >= v[1], nil
 }
 
-func parseKernel(s string) (v [2]int, err error) {
+// ParseKernel returns the major and minor number of a kernel version such as
+// "6.1.0-44-amd64".
+func ParseKernel(s string) (v [2]int, err error) {
 	if _, err := fmt.Sscanf(s, "%d.%d", &v[0], &v[1]); err != nil {
 		return v, fmt.Errorf("kernel version %q: %w", s, err)
 	}

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -18,7 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/machine/container/link"
+	"aloft/internal/control/machine/container/process"
 	"aloft/internal/need"
 	"aloft/internal/policy"
 )
@@ -33,7 +35,7 @@ func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int)
 	}
 	m := &Machine{r: &Runtime{conf: Config{Gateway: []string{self, gatewayChild}}}, dir: t.TempDir()}
 	t.Cleanup(func() {
-		if err := killBearing(context.Background(), m.gatewayFlag()); err != nil {
+		if err := process.KillBearing(context.Background(), m.gatewayFlag()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -41,19 +43,15 @@ func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.namespace.Close() })
-	if err := errors.Join(wait(t.Context()), l.device.Close()); err != nil {
+	t.Cleanup(func() { _ = l.Namespace.Close() })
+	if err := errors.Join(wait(t.Context()), l.Device.Close()); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(m.path(filepath.Join("link", gatewayProcess)))
+	pid, err = process.PID(m.path(filepath.Join("link", gatewayProcess)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known knownProcess
-	if err := json.Unmarshal(data, &known); err != nil {
-		t.Fatal(err)
-	}
-	return l.namespace, known.PID
+	return l.Namespace, pid
 }
 
 // onThread runs enter and then do on a new thread, which ends afterwards.
@@ -79,8 +77,8 @@ func TestLinkCutsSegments(t *testing.T) {
 	want := make([]byte, 8<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(want) // never fails
 	for network, side := range map[string]struct{ host, seen string }{
-		"tcp4": {"127.0.0.1", gatewayV4},
-		"tcp6": {"::1", net.IP(routerV6[:]).String()},
+		"tcp4": {"127.0.0.1", link.GatewayV4},
+		"tcp6": {"::1", egress.GatewayV6.String()},
 	} {
 		for name, segment := range map[string]int{"small": 1000, "odd": 1461, "the link's": 0} {
 			t.Run(network+" "+name, func(t *testing.T) {

@@ -1,4 +1,7 @@
-package container
+// Package link makes the network of a machine: a namespace whose only way out is a
+// TAP device. What the other end of the device does with the packets is decided in
+// package egress.
+package link
 
 import (
 	"errors"
@@ -10,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Constants of the link between a machine and its egress process. Package
-// egress has the same values; a test compares them.
+// Constants of the link. Package egress has the same values; a test compares them.
 const (
-	linkName   = "eth0"
-	linkMTU    = 65500
-	gatewayV4  = "172.30.0.1"
-	nameserver = "nameserver " + gatewayV4 + "\noptions edns0\n"
+	deviceName = "eth0"
+	mtu        = 65500
+	// GatewayV4 is the address of the other end, which answers name lookups.
+	GatewayV4 = "172.30.0.1"
+	// Resolver is the content of /etc/resolv.conf.
+	Resolver = "nameserver " + GatewayV4 + "\noptions edns0\n"
 )
 
 var (
@@ -27,39 +31,43 @@ var (
 	routerV6  = [16]byte{0: 0xfd, 2: 0xa1, 3: 0x0f, 15: 1}
 )
 
-// A link is a network namespace whose only way out is a TAP device, with a
+// The main goroutine keeps the main thread. A thread that has entered namespaces ends
+// with its goroutine, but the main thread cannot end, and /proc/self would show them.
+func init() { runtime.LockOSThread() }
+
+// A Link is a network namespace whose only way out is a TAP device, with a
 // descriptor of that device.
-type link struct {
-	namespace *os.File
-	device    *os.File
+type Link struct {
+	Namespace *os.File
+	Device    *os.File
 }
 
-// makeLink creates a link with its addresses and routes, in the network namespace,
+// Make creates a link with its addresses and routes, in the network namespace,
 // or in a new one if namespace is nil. The namespace lasts as long as one of the
 // descriptors, or a process in it.
-func makeLink(namespace *os.File) (link, error) {
-	var l link
+func Make(namespace *os.File) (Link, error) {
+	var l Link
 	done := make(chan error)
 	go func() {
 		// The thread stays in the new namespace, so it must end with this
 		// goroutine.
 		runtime.LockOSThread()
-		done <- l.make(namespace)
+		done <- l.fill(namespace)
 	}()
 	if err := <-done; err != nil {
-		return link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
+		return Link{}, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-// remakeLink opens the TAP device of an existing link again, through a process
-// in its namespace. The device exists as long as the namespace, even when no
+// Reopen opens the TAP device of an existing link again, through the pidfd of a
+// process in its namespace. The device exists as long as the namespace, even when no
 // process holds it open.
-func remakeLink(pidfd int) (device *os.File, err error) {
-	var l link
+func Reopen(pidfd int) (device *os.File, err error) {
+	var l Link
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // as in makeLink
+		runtime.LockOSThread() // as in Make
 		if err := unix.Setns(pidfd, unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("enter the machine's network: %w", err)
 			return
@@ -69,12 +77,12 @@ func remakeLink(pidfd int) (device *os.File, err error) {
 	if err := <-done; err != nil {
 		return nil, errors.Join(fmt.Errorf("network: %w", err), l.Close())
 	}
-	return l.device, nil
+	return l.Device, nil
 }
 
-// CanLink returns nil if this host supports everything that a machine's network
+// CanMake returns nil if this host supports everything that a machine's network
 // needs, and otherwise says what is missing.
-func CanLink() error {
+func CanMake() error {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -83,9 +91,9 @@ func CanLink() error {
 }
 
 // Close closes the descriptors.
-func (l link) Close() error {
+func (l Link) Close() error {
 	var errs []error
-	for _, f := range []*os.File{l.namespace, l.device} {
+	for _, f := range []*os.File{l.Namespace, l.Device} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -93,8 +101,8 @@ func (l link) Close() error {
 	return errors.Join(errs...)
 }
 
-// make fills in l. It moves the calling thread into the namespace.
-func (l *link) make(namespace *os.File) error {
+// fill fills in l. It moves the calling thread into the namespace.
+func (l *Link) fill(namespace *os.File) error {
 	if namespace == nil {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("new namespace: %w", err)
@@ -103,7 +111,7 @@ func (l *link) make(namespace *os.File) error {
 		return fmt.Errorf("enter the namespace: %w", err)
 	}
 	var err error
-	if l.namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+	if l.Namespace, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}
 	// These sysctls are per namespace. If the host has no IPv6, the machine has
@@ -131,13 +139,13 @@ func (l *link) make(namespace *os.File) error {
 
 // openDevice opens the TAP device in the thread's namespace, creating it if
 // needed.
-func (l *link) openDevice() error {
+func (l *Link) openDevice() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open /dev/net/tun (modprobe tun, or give this container the device): %w", err)
 	}
-	l.device = os.NewFile(uintptr(fd), "/dev/net/tun")
-	req, err := unix.NewIfreq(linkName)
+	l.Device = os.NewFile(uintptr(fd), "/dev/net/tun")
+	req, err := unix.NewIfreq(deviceName)
 	if err != nil {
 		return err
 	}
@@ -173,10 +181,10 @@ func configureV4() error {
 		set  func(*unix.Ifreq) error
 	}{
 		{"bring loopback up", "lo", unix.SIOCSIFFLAGS, up},
-		{"set the MTU", linkName, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(linkMTU); return nil }},
-		{"address", linkName, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(machineV4[:]) }},
-		{"netmask", linkName, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmaskV4[:]) }},
-		{"bring the device up", linkName, unix.SIOCSIFFLAGS, up},
+		{"set the MTU", deviceName, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(mtu); return nil }},
+		{"address", deviceName, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(machineV4[:]) }},
+		{"netmask", deviceName, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(netmaskV4[:]) }},
+		{"bring the device up", deviceName, unix.SIOCSIFFLAGS, up},
 	} {
 		req, err := unix.NewIfreq(step.name)
 		if err != nil {
@@ -200,7 +208,7 @@ func configureV6() error {
 		return err
 	}
 	defer func() { _ = unix.Close(s) }()
-	req, err := unix.NewIfreq(linkName)
+	req, err := unix.NewIfreq(deviceName)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,223 @@
+// Package userns creates the user namespaces of machines.
+//
+// Each machine has its own range of the host's user ids. Its files on the disk keep
+// the owners that the machine sees: the layers are mounted with these ids mapped to
+// the range. So the range belongs to the machine only while it runs, and any machine
+// can start from what another saved.
+package userns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The ranges of user ids.
+const (
+	FirstID = 0x60000000 // the first id of the first range: above the ids of people, and their subordinate ids
+	IDs     = 1 << 16    // how many ids a range has
+	Ranges  = 4096       // how many ranges there are
+	lastID  = FirstID + Ranges*IDs - 1
+)
+
+// The main goroutine keeps the main thread. A thread that has entered namespaces ends
+// with its goroutine, but the main thread cannot end, and /proc/self would show them.
+func init() { runtime.LockOSThread() }
+
+// A Space holds the namespaces of a machine while the machine starts. The zero Space
+// is that of a machine without a user namespace.
+type Space struct {
+	First   int      // the machine's root, on the host
+	User    *os.File // the machine's namespace
+	Network *os.File // a network namespace of it; nil without a network
+	Layers  *os.File // a user namespace whose mapping the layers are mounted with
+}
+
+// Open creates the namespaces of a machine that has the range from first on.
+// program is any executable file, of which nothing is run.
+func Open(program string, first int, network bool) (*Space, error) {
+	u := &Space{First: first}
+	flags := uintptr(unix.CLONE_NEWUSER)
+	if network {
+		flags |= unix.CLONE_NEWNET
+	}
+	layers := make(chan error)
+	go func() {
+		spaces, err := makeNamespaces(program, unix.CLONE_NEWUSER, idsOnDisk(first))
+		u.Layers = spaces[0]
+		layers <- err
+	}()
+	err := asOwner(first, func() (err error) {
+		spaces, err := makeNamespaces(program, flags, idsOfMachine(first))
+		u.User, u.Network = spaces[0], spaces[1]
+		return err
+	})
+	if err := errors.Join(err, <-layers); err != nil {
+		return nil, errors.Join(fmt.Errorf("user namespace: %w", err), u.Close())
+	}
+	return u, nil
+}
+
+// Try reports whether this host lets machines have user namespaces. If so, it
+// returns one with the mapping of the layers in the first range, to mount something
+// with it.
+func Try(program string) (layers *os.File, err error) {
+	err = asOwner(FirstID, func() error {
+		spaces, err := makeNamespaces(program, unix.CLONE_NEWUSER, idsOnDisk(FirstID))
+		layers = spaces[0]
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("user namespace: %w", err)
+	}
+	if err := canMountProc(); err != nil {
+		return nil, errors.Join(err, layers.Close())
+	}
+	return layers, nil
+}
+
+// Close closes the descriptors.
+func (u *Space) Close() error {
+	var errs []error
+	for _, f := range []*os.File{u.User, u.Network, u.Layers} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// idsOfMachine maps the user ids in a machine to a range of the host's.
+func idsOfMachine(first int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: first, Size: IDs}}
+}
+
+// idsOnDisk maps the owners of files on the disk to users of the host, for the
+// machine that has the range from first on.
+func idsOnDisk(first int) []syscall.SysProcIDMap {
+	return append(idsOfMachine(first),
+		// An overlay creates some files as its mounter, the host's root, and then
+		// changes their owner. So the host's root needs an id on the disk too.
+		syscall.SysProcIDMap{ContainerID: IDs, HostID: 0, Size: 1},
+		// Files with owners beyond the range, from an image or from a machine without
+		// a user namespace: in the machine they belong to nobody, and can be removed.
+		// The kernel removes no file whose owner has no mapping. No id may map into
+		// the machines' ranges twice.
+		syscall.SysProcIDMap{ContainerID: IDs + 1, HostID: IDs + 1, Size: FirstID - IDs - 1},
+		syscall.SysProcIDMap{ContainerID: lastID + 1, HostID: lastID + 1, Size: 1<<32 - 2 - lastID},
+	)
+}
+
+// makeNamespaces creates a user namespace with the mapping ids and, if flags have
+// CLONE_NEWNET, a network namespace that belongs to it. A namespace needs a process
+// before it can be opened: the program is started traced, so that it stops at its
+// first instruction, and is then killed.
+func makeNamespaces(program string, flags uintptr, ids []syscall.SysProcIDMap) (spaces [2]*os.File, err error) {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	// The new process cannot enter folders that other users have closed, so the
+	// program is opened here.
+	file, err := os.Open(program)
+	if err != nil {
+		return spaces, err
+	}
+	defer func() { _ = file.Close() }()
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", file.Fd())) //nolint:noctx // it ends below
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: flags, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
+		Ptrace: true, Pdeathsig: unix.SIGKILL,
+	}
+	if err := cmd.Start(); err != nil {
+		return spaces, err
+	}
+	defer func() {
+		_ = cmd.Process.Kill() // it is there until it is waited for
+		_ = cmd.Wait()
+	}()
+	for i, name := range []string{"user", "net"} {
+		if name == "net" && flags&unix.CLONE_NEWNET == 0 {
+			continue
+		}
+		if spaces[i], err = os.Open(fmt.Sprintf("/proc/%d/ns/%s", cmd.Process.Pid, name)); err != nil {
+			return spaces, err
+		}
+	}
+	return spaces, nil
+}
+
+// changingUser is held while a thread has another user: the dumpable flag belongs
+// to the whole process.
+var changingUser sync.Mutex
+
+// asOwner calls do on a thread whose user is uid, with root's capabilities and
+// access to files. The kernel counts what a user namespace uses (inotify instances,
+// pending signals, locked memory) towards the user who created it, too: if root
+// created them all, one machine could use up what the others and the host have.
+func asOwner(uid int, do func() error) error {
+	changingUser.Lock()
+	defer changingUser.Unlock()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+		if err != nil {
+			done <- err
+			return
+		}
+		err = changeUser(uid)
+		if err == nil {
+			err = do()
+		}
+		back := errors.Join(changeUser(0), unix.Prctl(unix.PR_SET_DUMPABLE, uintptr(dumpable), 0, 0, 0))
+		if back == nil {
+			runtime.UnlockOSThread() // else the thread ends with this goroutine
+		}
+		done <- errors.Join(err, back)
+	}()
+	return <-done
+}
+
+// changeUser changes the user of the calling thread, but not its capabilities and
+// its access to files, which are root's.
+func changeUser(uid int) error {
+	bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
+	if err != nil {
+		return err
+	}
+	const noSetuidFixup = 1 << 2 // SECBIT_NO_SETUID_FIXUP: a change of the user changes no capabilities
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, uintptr(bits|noSetuidFixup), 0, 0, 0); err != nil {
+		return fmt.Errorf("set secure bits: %w", err)
+	}
+	// unix.Setresuid would change all threads.
+	_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), 0)
+	_, err = unix.SetfsuidRetUid(0)
+	err = errors.Join(err, unix.Prctl(unix.PR_SET_SECUREBITS, uintptr(bits), 0, 0, 0))
+	if errno != 0 {
+		err = errors.Join(fmt.Errorf("change the user to %d: %w", uid, errno), err)
+	}
+	return err
+}
+
+// canMountProc reports whether a user namespace may mount /proc and /sys: the kernel
+// refuses it where the host's own are partly hidden from this process.
+func canMountProc() error {
+	ids := idsOfMachine(FirstID)
+	cmd := exec.Command("sh", "-c", "mount -t proc proc /proc && mount -t sysfs sysfs /sys") //nolint:noctx // it does nothing else
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
+		UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true, Credential: &syscall.Credential{},
+	}
+	if words, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mount /proc and /sys in a user namespace: %w: %s", err, strings.TrimSpace(string(words[:min(len(words), 4<<10)])))
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+// Package poll paces the loops that wait for what the kernel offers no way to
+// wait for, such as the release of a lock or the removal of a file.
+package poll
+
+import (
+	"context"
+	"time"
+)
+
+// A Backoff is a delay between attempts, which grows from a millisecond. It is
+// not safe for concurrent use.
+type Backoff struct{ next, longest time.Duration }
+
+// New returns a Backoff that grows to at most longest.
+func New(longest time.Duration) *Backoff { return &Backoff{time.Millisecond, longest} }
+
+// Pause sleeps for the current delay, and makes the next one longer. If ctx ends
+// first, it returns the cause at once.
+func (b *Backoff) Pause(ctx context.Context) error {
+	t := time.NewTimer(b.next)
+	defer t.Stop()
+	b.next = min(b.next*3/2, b.longest)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
