@@ -20,7 +20,9 @@ type PullRequest struct {
 	ReviewError *Failure `json:"reviewError,omitempty"` // why no reviewer could be asked
 	ChecksState string   `json:"checksState,omitempty"`
 	Checks      []Check  `json:"checks,omitempty"`
-	Unseen      *Failure `json:"unseen,omitempty"` // why the forge could not be reached
+	Review      string   `json:"review,omitempty"`      // approved, changes_requested
+	OpenThreads int      `json:"openThreads,omitempty"` // unresolved review threads
+	Unseen      *Failure `json:"unseen,omitempty"`      // why the forge could not be reached
 }
 
 // Check is the result of one of a commit's checks.

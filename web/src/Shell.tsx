@@ -11,6 +11,7 @@ import { useNotices } from "./notices/notices";
 import { Icon, type IconName } from "./parts/Icon";
 import { Empty, Loading, OfflineBar } from "./parts/State";
 import { Toasts } from "./parts/toast";
+import { useTitle } from "./parts/title";
 import { Palette, paletteOpen } from "./palette/Palette";
 import { link, usePlace, type Place } from "./route";
 import { ended } from "./session";
@@ -70,9 +71,7 @@ export function Shell() {
     const timer = setTimeout(() => spawnDialog().catch(() => undefined), soon); // the dialog itself reports errors
     return () => clearTimeout(timer);
   }, []);
-  useEffect(() => {
-    document.title = waiting > 0 ? `(${waiting}) ${words.product}` : words.product;
-  }, [waiting]);
+  useTitle(waiting);
   return (
     <>
       <button type="button" className="button skip" onClick={() => main.current?.focus()}>

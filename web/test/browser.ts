@@ -116,6 +116,7 @@ export const views: View[] = [
   { name: "agent-hostile", path: `/agents/${demoId(9)}` },
   { name: "agent-arabic", path: `/agents/${demoId(8)}` },
   { name: "agent-long", path: `/agents/${demoId(10)}` },
+  { name: "agent-pull", path: `/agents/${demoId(105)}` },
   { name: "agent-find", path: `/agents/${demoId(1)}`, keys: "/ d e l i v e r Enter" },
   { name: "agent-outline", path: `/agents/${demoId(1)}`, keys: "o" },
   { name: "agent-folded", path: `/agents/${demoId(1)}`, keys: "c" },

@@ -56,8 +56,9 @@ test("search reaches the beginning of a long conversation, and a link opens at i
   const page = await open(`/agents/${id(10)}`);
   await page.keyboard.press("/");
   await page.keyboard.type("turn 3");
-  await page.getByRole("status").filter({ hasText: "searching" }).waitFor();
-  await page.getByRole("status").filter({ hasText: /^[\d,]+ found$/ }).waitFor();
+  const found = page.getByRole("status").filter({ hasText: /^[\d,]+ found$/ });
+  await found.waitFor();
+  expect(Number((await found.textContent())?.replace(/\D/g, ""))).toBeGreaterThan(100); // turns 3, 30 to 39 and 300 to 399
   await page.goto(`${demo.url}/agents/${id(10)}#turn-1100`);
   await expect.poll(() => page.evaluate<boolean>(`(() => {
     const box = document.querySelector(".conversation [role=log]")?.getBoundingClientRect();
@@ -90,5 +91,21 @@ test("keys go to failures and turns, fold, copy and open the outline", { timeout
   await page.keyboard.press("g");
   await page.keyboard.press("a");
   await page.waitForURL(/\/agents$/);
+  await page.context().close();
+});
+
+test.each([1280, 360])("the header leads from a failed check to a follow-up, %i pixels wide", { timeout: 2 * patience }, async (width) => {
+  const page = await open(`/agents/${id(105)}`, width);
+  const strip = page.getByRole("list", { name: "Pull requests" });
+  await strip.getByText("1 of 4 checks failed").waitFor();
+  await strip.getByText("Changes requested").waitFor();
+  expect(await page.title()).toContain("✓ ");
+  expect(await page.locator("link[rel=icon]").getAttribute("href")).toBe("/icon-green.svg");
+  await strip.getByRole("button", { name: "Fix failing checks" }).click();
+  await page.getByText("The follow-up was sent.").waitFor();
+  await strip.getByRole("button", { name: "Address review" }).click();
+  await page.getByRole("link", { name: "All agents" }).click();
+  await expect.poll(() => page.title(), { timeout: patience }).not.toContain("✓ ");
+  expect(await page.locator("link[rel=icon]").getAttribute("href")).toBe("/icon.svg");
   await page.context().close();
 });

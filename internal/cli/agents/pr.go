@@ -142,6 +142,9 @@ func (a *app) showPulls(agentID string, all []client.PullRequest, opened, web bo
 			a.Out.Line("  %s", a.Out.Style(cli.Bold, cli.Line(p.Title, 200)))
 		}
 		a.Out.Line("  %s", a.Out.Style(cli.Dim, cli.Line(strings.TrimSuffix(p.Branch+" into "+p.Base, " into "), 200)))
+		if text := reviewText(p); text != "" {
+			a.Out.Line("  %s", text)
+		}
 		for _, check := range p.Checks {
 			style := map[string]cli.Style{"success": cli.Green, "failure": cli.Red, "pending": cli.Yellow}[check.State]
 			a.Out.Line("  %s  %s", a.Out.Style(style, fmt.Sprintf("%-7s", check.State)), cli.Line(strings.TrimSpace(check.Name+"  "+check.Summary), 200))
@@ -174,4 +177,20 @@ func pullLine(p client.PullRequest) string {
 		state += ", checks: " + p.ChecksState
 	}
 	return p.URL + " (" + state + ")"
+}
+
+// reviewText describes the reviews of a pull request in a few words.
+func reviewText(p client.PullRequest) string {
+	var parts []string
+	if words := map[string]string{"approved": "approved", "changes_requested": "changes requested"}[p.Review]; words != "" {
+		parts = append(parts, words)
+	}
+	switch p.OpenThreads {
+	case 0:
+	case 1:
+		parts = append(parts, "1 unresolved thread")
+	default:
+		parts = append(parts, fmt.Sprintf("%d unresolved threads", p.OpenThreads))
+	}
+	return strings.Join(parts, ", ")
 }

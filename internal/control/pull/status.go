@@ -24,9 +24,40 @@ const (
 type Status struct {
 	agent.PullRequest
 	Checks []forge.Check
+	Review Review
 	// Unseen is why the forge could not be queried; the state is then the
 	// journal's.
 	Unseen *agent.Failure
+}
+
+// A Review sums up the reviews of an open pull request. Its zero value means that
+// there are none, or that the forge does not tell.
+type Review struct {
+	// Verdict is ChangesRequested if the newest verdict of anyone requests
+	// changes, else Approved if anyone has approved, else "".
+	Verdict forge.ReviewVerdict
+	Threads int // unresolved review threads
+}
+
+// reviewOf sums up reviews, oldest first, and threads.
+func reviewOf(reviews []forge.Review, threads []forge.Thread) (out Review) {
+	newest := map[string]forge.ReviewVerdict{} // by author; comments change no verdict
+	for _, r := range reviews {
+		if r.Verdict != forge.Commented {
+			newest[r.Author] = r.Verdict
+		}
+	}
+	for _, verdict := range newest {
+		if verdict == forge.ChangesRequested || verdict == forge.Approved && out.Verdict == "" {
+			out.Verdict = verdict
+		}
+	}
+	for _, t := range threads {
+		if !t.Resolved {
+			out.Threads++
+		}
+	}
+	return out
 }
 
 // List returns the state of the agent's pull requests at their forges, at most
@@ -48,12 +79,12 @@ func (d *Desk) List(ctx context.Context, a agent.Agent) ([]Status, error) {
 }
 
 func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (Status, error) {
-	now, checks, err := d.seen.get(ctx, p.URL, func() (forge.PullRequest, []forge.Check, error) {
+	now, err := d.seen.get(ctx, p.URL, func() (standing, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
 		defer cancel()
 		return d.ask(ctx, p)
 	})
-	out := Status{PullRequest: p, Checks: checks}
+	out := Status{PullRequest: p, Checks: now.checks, Review: now.review}
 	switch {
 	case ctx.Err() != nil:
 		return out, ctx.Err()
@@ -65,32 +96,56 @@ func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (St
 		out.Unseen = &f
 		return out, nil
 	}
-	if string(now.State) != p.State || now.Title != p.Title || now.Draft != p.Draft {
-		seen := &agent.PullRequestSeen{URL: p.URL, State: string(now.State), Title: now.Title, Draft: now.Draft}
+	if string(now.pull.State) != p.State || now.pull.Title != p.Title || now.pull.Draft != p.Draft {
+		seen := &agent.PullRequestSeen{URL: p.URL, State: string(now.pull.State), Title: now.pull.Title, Draft: now.pull.Draft}
 		if _, err := d.Journal.Append(ctx, store.Append{AgentID: a.ID, Events: []agent.Event{{Body: seen}}}); err != nil && !errors.Is(err, store.ErrFull) {
 			return out, err
 		}
 	}
-	out.State, out.Title, out.Draft = string(now.State), now.Title, now.Draft
+	out.State, out.Title, out.Draft = string(now.pull.State), now.pull.Title, now.pull.Draft
 	return out, nil
 }
 
-// ask queries the forge for the state of a pull request. Checks that cannot be
-// read are left out, since a token may lack access to them.
-func (d *Desk) ask(ctx context.Context, p agent.PullRequest) (forge.PullRequest, []forge.Check, error) {
+// standing is what a forge says about a pull request.
+type standing struct {
+	pull   forge.PullRequest
+	checks []forge.Check
+	review Review
+}
+
+// ask queries the forge for the state of a pull request. Checks and reviews that
+// cannot be read are left out, since a token may lack access to them.
+func (d *Desk) ask(ctx context.Context, p agent.PullRequest) (out standing, err error) {
 	f, r, err := d.forge(p.RepoURL)
 	if err != nil {
-		return forge.PullRequest{}, nil, err
+		return out, err
 	}
-	now, err := f.Get(ctx, r, int(p.Number))
-	if err != nil || now.HeadCommit == "" {
-		return now, nil, err
+	if out.pull, err = f.Get(ctx, r, int(p.Number)); err != nil {
+		return out, err
 	}
-	checks, err := f.Checks(ctx, r, now.HeadCommit)
+	if out.pull.HeadCommit != "" {
+		if out.checks, err = f.Checks(ctx, r, out.pull.HeadCommit); err != nil {
+			d.Logger.WarnContext(ctx, "cannot read the checks of a pull request", "url", p.URL, "error", err)
+		}
+	}
+	if reviewed, ok := f.(forge.Reviewed); ok && out.pull.State == forge.Open {
+		if out.review, err = askReview(ctx, reviewed, r, int(p.Number)); err != nil {
+			d.Logger.WarnContext(ctx, "cannot read the reviews of a pull request", "url", p.URL, "error", err)
+		}
+	}
+	return out, nil
+}
+
+func askReview(ctx context.Context, f forge.Reviewed, r forge.Repo, number int) (Review, error) {
+	reviews, err := f.Reviews(ctx, r, number)
 	if err != nil {
-		d.Logger.WarnContext(ctx, "the checks of a pull request cannot be had", "url", p.URL, "error", err)
+		return Review{}, err
 	}
-	return now, checks, nil
+	threads, err := f.Threads(ctx, r, number)
+	if err != nil {
+		return Review{}, err
+	}
+	return reviewOf(reviews, threads), nil
 }
 
 // seen caches recent answers of forges, by address. Its zero value is empty.
@@ -101,16 +156,15 @@ type seen struct {
 
 // glance is one answer, complete or pending.
 type glance struct {
-	done   chan struct{} // closed when the other fields are set
-	at     time.Time
-	pull   forge.PullRequest
-	checks []forge.Check
-	err    error
+	done chan struct{} // closed when the other fields are set
+	at   time.Time
+	standing
+	err error
 }
 
 // get returns the cached answer for an address, and calls ask if it is too old.
 // Concurrent callers share one call.
-func (s *seen) get(ctx context.Context, url string, ask func() (forge.PullRequest, []forge.Check, error)) (forge.PullRequest, []forge.Check, error) {
+func (s *seen) get(ctx context.Context, url string, ask func() (standing, error)) (standing, error) {
 	s.mu.Lock()
 	g := s.all[url]
 	if g == nil || g.old() {
@@ -120,7 +174,7 @@ func (s *seen) get(ctx context.Context, url string, ask func() (forge.PullReques
 		g = &glance{done: make(chan struct{})}
 		s.all[url] = g
 		go func() {
-			g.pull, g.checks, g.err = ask()
+			g.standing, g.err = ask()
 			g.at = time.Now()
 			close(g.done)
 		}()
@@ -128,9 +182,9 @@ func (s *seen) get(ctx context.Context, url string, ask func() (forge.PullReques
 	s.mu.Unlock()
 	select {
 	case <-g.done:
-		return g.pull, g.checks, g.err
+		return g.standing, g.err
 	case <-ctx.Done():
-		return forge.PullRequest{}, nil, context.Cause(ctx)
+		return standing{}, context.Cause(ctx)
 	}
 }
 

@@ -1,6 +1,9 @@
 import { lazy, Suspense, useState } from "react";
 import { isOpen, repoName } from "../agents/status";
 import { asFailure, useClient, useLoad } from "../api/use";
+import { PullStrip } from "../changes/PullActs";
+import { rowsOf } from "../changes/pulls";
+import { usePulls } from "../changes/seen";
 import { shownLine } from "../parts/clip";
 import { few } from "../parts/few";
 import { Icon, type IconName } from "../parts/Icon";
@@ -9,6 +12,7 @@ import { usedOf } from "../parts/limits";
 import { Failed, Loading } from "../parts/State";
 import { StatusBadge } from "../parts/Status";
 import { span, useNow } from "../parts/time";
+import { useTab } from "../parts/title";
 import { toast } from "../parts/toast";
 import { useKey } from "../keys";
 import { go, link, tabs, type Tab } from "../route";
@@ -37,6 +41,8 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
   const talks = tab === "conversation";
   const finding = useFinding(follower, talks);
   useTabKeys(id);
+  useTab(agent);
+  const pulls = usePulls(id, agent);
 
   if (failure && !agent) return <Failed failure={failure} retry={reload} top />;
   if (loading || !agent) return <Loading />;
@@ -88,6 +94,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
           {archived ? <Act icon="archive" name={w.unarchive} act={() => act(client.unarchive(id))} /> : !isOpen(agent) && <Act icon="archive" name={w.archive} act={() => act(client.archive(id))} />}
         </div>
       </header>
+      {tab !== "changes" && <PullStrip agent={agent} pulls={rowsOf(agent, [], pulls.data?.items).flatMap((r) => r.pull ?? [])} />}
       <div className="tabs-row" data-finding={talks && finding.open ? "" : undefined}>
         <nav className="tabs" aria-label={w.tabsLabel}>
           {tabs.map((name) => (
@@ -101,7 +108,7 @@ export default function AgentPage({ id, tab }: { id: string; tab: Tab }) {
       {talks && finding.open && <FindBar finding={finding} more={follower.more} />}
       {talks && <Talk agent={agent} talking={talking} finding={finding} />}
       <Suspense fallback={<Loading />}>
-        {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} more={follower.more} older={follower.older} />}
+        {tab === "changes" && <Changes agent={agent} revision={t.turns} entries={t.entries} branch={t.branch} more={follower.more} older={follower.older} pulls={pulls} />}
         {tab === "files" && <Files agent={agent} revision={t.turns} />}
         {tab === "machine" && <Machine agent={agent} />}
       </Suspense>

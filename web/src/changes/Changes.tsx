@@ -15,12 +15,13 @@ import { ByTurn } from "./ByTurn";
 import { Counts, FileChanges } from "./File";
 import { parseDiff } from "./parse";
 import { Pulls } from "./Pulls";
+import type { PullsSeen } from "./seen";
 import { SplitPick, useSplit } from "./view";
 
 const w = words.changes;
 
 /** The agent's changes on its branch, reloaded after each turn. */
-export default function Changes({ agent, revision, entries, branch, more, older }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string; more: boolean; older: () => void }) {
+export default function Changes({ agent, revision, entries, branch, more, older, pulls }: { agent: Agent; revision: number; entries: readonly Entry[]; branch: string; more: boolean; older: () => void; pulls: PullsSeen }) {
   const [byTurn, setByTurn] = useState(false);
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
@@ -40,7 +41,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
   if (files.length === 0 && !byTurn) {
     return (
       <div className="changes">
-        <Pulls agent={agent} branch={branch} />
+        <Pulls agent={agent} branch={branch} seen={pulls} />
         <Empty icon="file" title={w.none}>
           <p>{w.noneLead}</p>
           <button type="button" className="button" onClick={reload}>
@@ -89,7 +90,7 @@ export default function Changes({ agent, revision, entries, branch, more, older 
           <Icon name="download" /> {w.download}
         </button>
       </div>
-      <Pulls agent={agent} branch={branch} />
+      <Pulls agent={agent} branch={branch} seen={pulls} />
       {byTurn ? <ByTurn entries={entries} revision={revision} split={split} said={said} more={more} older={older} /> : <div className="changes-body">
         <nav className="file-list" aria-label={w.fileList}>
           <ul>

@@ -10,21 +10,19 @@ import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
 import { useMay } from "../session";
 import { words } from "../words";
-import { address, opened, rowsOf, standOf, toneOfCheck, toneOfPull, pullRequestOf, type PullForm, type Row } from "./pulls";
+import { PullActs, ReviewFacts } from "./PullActs";
+import { address, rowsOf, standOf, toneOfCheck, toneOfPull, pullRequestOf, type PullForm, type Row } from "./pulls";
+import type { PullsSeen } from "./seen";
 import { pullURL } from "./turns";
 
 const w = words.pulls;
-const look = 30_000; // polling interval in milliseconds: the server asks the forge at most every ten seconds
 
 /** The pull requests of an agent, with a form to open one for a branch that has none. */
-export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
-  const client = useClient();
+export function Pulls({ agent, branch, seen: { data, failure, reload } }: { agent: Agent; branch: string; seen: PullsSeen }) {
   const may = useMay("member");
   const [made, setMade] = useState<PullRequest[]>([]);
   const [form, setForm] = useState<Row>();
   const [turning, setTurning] = useState(false);
-  const known = [...opened(agent), ...opened({ pullRequests: made })].map((p) => p.url);
-  const { data, failure, reload } = useLoad(async () => (known.length > 0 ? client.pullRequests(agent.id) : { items: [] }), [agent.id, known], known.length > 0 ? look : 0);
   useEffect(() => setTurning(false), [data, failure]);
   const rows = rowsOf(agent, made, data?.items).filter((r) => r.pull || branch);
   if (rows.length === 0) return null;
@@ -37,7 +35,7 @@ export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
     <section className="pulls" aria-label={w.title}>
       <ul>
         {rows.map((r) => (
-          <PullRow key={`${r.repo} ${r.pull?.branch ?? ""}`} row={r} named={rows.length > 1} open={may && agent.status === "ACTIVE" ? () => setForm(r) : undefined} again={r === first ? again : undefined} turning={turning} />
+          <PullRow key={`${r.repo} ${r.pull?.branch ?? ""}`} agent={agent} row={r} named={rows.length > 1} open={may && agent.status === "ACTIVE" ? () => setForm(r) : undefined} again={r === first ? again : undefined} turning={turning} />
         ))}
       </ul>
       {failure && <Problem tone="amber">{w.unseen(failure.message)}</Problem>}
@@ -46,6 +44,7 @@ export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
           agent={agent} row={form} branch={form.pull?.branch ?? branch} close={() => setForm(undefined)}
           done={(p) => {
             setMade((old) => [...old, p]);
+            reload();
             setForm(undefined);
           }}
         />
@@ -54,10 +53,10 @@ export function Pulls({ agent, branch }: { agent: Agent; branch: string }) {
   );
 }
 
-type RowProps = { row: Row; named: boolean; open: (() => void) | undefined; again: (() => void) | undefined; turning: boolean };
+type RowProps = { agent: Agent; row: Row; named: boolean; open: (() => void) | undefined; again: (() => void) | undefined; turning: boolean };
 
 /** One pull request with its state at the forge, or a note that there is none. */
-export function PullRow({ row: { repo, pull: p }, named, open, again, turning }: RowProps) {
+export function PullRow({ agent, row: { repo, pull: p }, named, open, again, turning }: RowProps) {
   const stand = p?.url ? standOf(p) : undefined;
   return (
     <li className="pull">
@@ -78,6 +77,8 @@ export function PullRow({ row: { repo, pull: p }, named, open, again, turning }:
             {w.stand[stand]}
           </span>
         )}
+        {p && stand === "open" && <ReviewFacts pull={p} />}
+        {p && <PullActs agent={agent} pull={p} />}
         {again && (
           <button type="button" className="button quiet square small" aria-label={w.refresh} title={w.refresh} disabled={turning} onClick={again}>
             <Icon name="refresh" spin={turning} />

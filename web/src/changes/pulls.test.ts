@@ -45,7 +45,7 @@ test("the card has title, number, state and checks, and no link that runs", () =
     ...pull("a/one", { url: "https://git.test/1", number: 7, title: "<b>Mend</b>", state: "open", draft: true }), checksState: "failure" as const,
     checks: [{ name: "test", state: "failure" as const, url: "https://ci.test/1" }, { name: "evil", state: "success" as const, url: "javascript:alert(1)" }],
   };
-  const html = renderToStaticMarkup(createElement(PullRow, { row: { repo: "https://git.test/a/one", pull: p }, ...nothing }));
+  const html = renderToStaticMarkup(createElement(PullRow, { agent: agent(["a/one"]), row: { repo: "https://git.test/a/one", pull: p }, ...nothing }));
   for (const part of ["&lt;b&gt;Mend&lt;/b&gt;", "#7", "Draft", "1 of 2 checks failed", 'href="https://git.test/1"', 'href="https://ci.test/1"', "evil"]) expect(html).toContain(part);
   expect(html).not.toContain("javascript:");
 });

@@ -12,6 +12,8 @@ export function standOf(p: Pick<PullRequest, "state" | "draft">): Stand {
 export const toneOfPull: Record<Stand, Tone> = { open: "green", draft: "grey", merged: "violet", closed: "red" };
 export const toneOfCheck: Record<PullRequestStatus["checks"][number]["state"], Tone> = { success: "green", failure: "red", pending: "amber", neutral: "grey" };
 
+export const toneOfReview: Record<NonNullable<PullRequestStatus["review"]>, Tone> = { approved: "green", changes_requested: "red" };
+
 /** opened are an agent's pull requests that there are: an attempt that failed has no address. */
 export const opened = (a: Pick<AgentSummary, "pullRequests">) => a.pullRequests?.filter((p) => p.url) ?? [];
 

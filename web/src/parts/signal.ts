@@ -19,6 +19,6 @@ export class Signal<T> {
   };
 
   use(): T {
-    return useSyncExternalStore(this.subscribe, this.get);
+    return useSyncExternalStore(this.subscribe, this.get, this.get);
   }
 }

@@ -55,6 +55,8 @@ export const agents = {
     archived: "Archived",
     idle: "Idle",
   },
+  /** One character each, for the title of a browser's tab. */
+  signs: { asks: "?", failed: "✗", starting: "▶", working: "▶", paused: "❚❚", done: "✓", stopped: "■", expired: "✗", archived: "", idle: "" },
   spawn: {
     title: "New agent",
     more: "Advanced",

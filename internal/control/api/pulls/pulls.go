@@ -69,6 +69,8 @@ type pullRequestStatusJSON struct {
 	PullRequest
 	ChecksState string               `json:"checksState,omitempty" enum:"pending,success,failure,neutral" doc:"combined result of all checks; absent without checks"`
 	Checks      []checkJSON          `json:"checks" nullable:"false" doc:"checks of its newest commit"`
+	Review      string               `json:"review,omitempty" enum:"approved,changes_requested" doc:"combined newest verdicts of its reviewers while it is open; absent without verdicts"`
+	OpenThreads int                  `json:"openThreads,omitempty" minimum:"0" doc:"unresolved review threads while it is open"`
 	Unseen      *rest.ErrorInnerJSON `json:"unseen,omitempty" doc:"why the forge could not be reached; the state is then the last known one"`
 }
 
@@ -191,7 +193,10 @@ func (s *API) listPullRequests(w http.ResponseWriter, r *http.Request, who accou
 	}
 	out := listPullRequestsResponseJSON{Items: []pullRequestStatusJSON{}}
 	for _, p := range all {
-		one := pullRequestStatusJSON{PullRequest: PullRequestOf(p.PullRequest), ChecksState: string(forge.Verdict(p.Checks)), Checks: []checkJSON{}}
+		one := pullRequestStatusJSON{PullRequest: PullRequestOf(p.PullRequest), ChecksState: string(forge.Verdict(p.Checks)), Checks: []checkJSON{}, OpenThreads: p.Review.Threads}
+		if v := p.Review.Verdict; v == forge.Approved || v == forge.ChangesRequested {
+			one.Review = string(v)
+		}
 		for _, c := range p.Checks {
 			one.Checks = append(one.Checks, checkJSON{Name: c.Name, State: string(c.State), Summary: c.Summary, URL: c.URL})
 		}
