@@ -145,7 +145,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/rule", "internal/atomicfile", "internal/gitcmd", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp"},
+	"internal/guest/execd":         {"internal/rule", "internal/atomicfile", "internal/gitcmd", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp"},
 	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
 	"internal/guest/checkout":      {"internal/atomicfile", "internal/gitcmd"},
 	"internal/guest/desktop":       {"internal/fault"},
@@ -171,8 +171,10 @@ var mayImport = map[string][]string{
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
 	"internal/guest/search":        {"internal/guest/ripgrep"},
 	"internal/guest/web":           {},
-	"internal/guest/tool":          {"internal/atomicfile", "internal/gitcmd", "internal/mcp", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/ripgrep", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
-	"internal/guest/tool/tooltest": {"internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
+	"internal/guest/file":          {"internal/policy/sandbox"},
+	"internal/guest/guard":         {"internal/atomicfile", "internal/gitcmd", "internal/policy/sandbox", "internal/guest/file", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/guest/shell", "internal/wire/agentv1"},
+	"internal/guest/tool":          {"internal/gitcmd", "internal/mcp", "internal/guest/file", "internal/guest/guard", "internal/guest/mcp", "internal/policy/sandbox", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/lsp", "internal/guest/notebook", "internal/guest/pdf", "internal/guest/picture", "internal/guest/ripgrep", "internal/guest/search", "internal/guest/shell", "internal/guest/video", "internal/guest/web", "internal/fault", "internal/guest/desktop", "internal/guest/screen"},
+	"internal/guest/tool/tooltest": {"internal/need", "internal/guest/sandbox", "internal/tool", "internal/wire/agentv1", "internal/guest/tool"},
 
 	// The command line, and helpers of tests.
 	"internal/client":       {"internal/wire/tunnel"},

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"aloft/internal/guest/file"
+	"aloft/internal/guest/guard"
 	"aloft/internal/guest/lsp"
 	"aloft/internal/guest/mcp"
 	"aloft/internal/guest/screen"
@@ -23,7 +25,7 @@ import (
 // of the catalogue.
 func tools(cfg config, bash *shells, s skills) []tool.Tool {
 	sb := sandboxOf(cfg)
-	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: sb, Seen: tool.NewSeen(), Home: os.Getenv("HOME"), Free: append([]string{cfg.ArtifactsDir}, policy.TempFolders...)}
+	ws := tool.Workspace{Dir: cfg.Workspace, Ripgrep: cfg.RgPath, Sandbox: sb, Seen: file.NewSeen(), Home: os.Getenv("HOME"), Free: append([]string{cfg.ArtifactsDir}, policy.TempFolders...)}
 	client := web.New(web.Public)
 	all := []tool.Tool{
 		bash.tool("Shell", func(session *shell.Session) tool.Tool { return tool.Shell(session, sb) }),
@@ -68,11 +70,11 @@ func display(cfg config) string {
 // sandboxOf returns the sandbox that the flags configure. It masks what would
 // lead out of it: the sockets of this daemon's terminals, and the daemon's
 // state.
-func sandboxOf(cfg config) *tool.Sandbox {
+func sandboxOf(cfg config) *guard.Sandbox {
 	if !cfg.Sandbox {
 		return nil
 	}
-	return &tool.Sandbox{
+	return &guard.Sandbox{
 		Helper: cfg.SandboxHelper, Workspace: cfg.Workspace, Home: os.Getenv("HOME"),
 		Masked: []string{cfg.StateDir, cfg.TmuxSocket, cfg.IndexDir}, Fixed: []string{cfg.OutputDir},
 		State: filepath.Join(cfg.StateDir, "repositories.json"),

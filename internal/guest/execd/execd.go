@@ -22,6 +22,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 
+	"aloft/internal/guest/guard"
 	guest "aloft/internal/guest/mcp"
 	"aloft/internal/guest/terminal"
 	"aloft/internal/guest/tool"
@@ -56,7 +57,7 @@ type Config struct {
 	// nil, UpdateEnvironmentVariables is not implemented.
 	SetEnv    func(ctx context.Context, set map[string]string, unset []string) error
 	Terminals *terminal.Host // optional
-	Sandbox   *tool.Sandbox  // for hooks and terminals whose callers ask for it
+	Sandbox   *guard.Sandbox // for hooks and terminals whose callers ask for it
 	Servers   *guest.Manager // MCP servers; optional
 	Artifacts string         // absolute; folder of files that outlive the machine; [DefaultArtifacts] by default
 	// Folder returns the current folder of a shell session by its name. If it
@@ -92,7 +93,7 @@ type Server struct {
 	log       *slog.Logger
 	calls     *calls
 	terminals *terminal.Host
-	sandbox   *tool.Sandbox
+	sandbox   *guard.Sandbox
 	artifacts *artifacts
 	git       *gitCredential
 	remote    *remoteAccess

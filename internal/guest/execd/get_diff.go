@@ -7,7 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"aloft/internal/guest/tool"
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -18,7 +18,7 @@ const maxDiff = 8 << 20
 // that .cursorignore hides, and truncates a long diff after a complete line.
 func (s *Server) GetDiff(ctx context.Context, req *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error) {
 	diff := &head{most: maxDiff}
-	if err := diffWorkspace(ctx, s.workspace, req.Msg.GetBase(), diff, tool.NewUnseen(s.workspace)); err != nil {
+	if err := diffWorkspace(ctx, s.workspace, req.Msg.GetBase(), diff, file.NewUnseen(s.workspace)); err != nil {
 		return nil, err
 	}
 	if diff.more {

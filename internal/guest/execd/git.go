@@ -13,7 +13,7 @@ import (
 
 	"aloft/internal/fault"
 	"aloft/internal/gitcmd"
-	"aloft/internal/guest/tool"
+	"aloft/internal/guest/file"
 )
 
 // gitTimeout is the timeout of one git command, because a workspace may be of
@@ -29,7 +29,7 @@ const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // files are included, files that git ignores are not. The repository and its
 // index are not modified. Files that unseen covers are left out; a nil unseen
 // covers nothing.
-func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *tool.Unseen) error {
+func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unseen) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
 	defer cancel()
@@ -89,7 +89,7 @@ const maxHiddenBytes = 1 << 20
 
 // withoutHidden returns the pathspecs that exclude the changed files that
 // unseen covers, or none if it covers none.
-func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, unseen *tool.Unseen) ([]string, error) {
+func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, unseen *file.Unseen) ([]string, error) {
 	var changed bytes.Buffer
 	if err := g.run(ctx, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
 		return nil, err

@@ -5,8 +5,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/rulefile"
-	"aloft/internal/guest/tool"
 	"aloft/internal/rule"
 	"aloft/internal/wire/agentv1"
 )
@@ -25,7 +25,7 @@ func (s *Server) ReadRules(ctx context.Context, req *connect.Request[agentv1.Rea
 	for _, f := range req.Msg.GetFolders() {
 		folders = append(folders, rule.Folder{Repository: f.GetRepository(), Path: f.GetFolder()})
 	}
-	o := rulefile.Options{Workspace: s.workspace, AgentFiles: s.rules.AgentFiles, CloudNotes: s.rules.CloudNotes, Check: tool.NewUnseen(s.workspace).Check}
+	o := rulefile.Options{Workspace: s.workspace, AgentFiles: s.rules.AgentFiles, CloudNotes: s.rules.CloudNotes, Check: file.NewUnseen(s.workspace).Check}
 	found, err := rulefile.Read(ctx, o, folders)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/tool"
 	"aloft/internal/need"
 	catalogue "aloft/internal/tool"
@@ -75,7 +76,7 @@ func TestApplyAgentDiff(t *testing.T) {
 			if c.uncommitted != "" {
 				script(dir, c.uncommitted)
 			}
-			ws := tool.Workspace{Dir: dir, Seen: tool.NewSeen()}
+			ws := tool.Workspace{Dir: dir, Seen: file.NewSeen()}
 			out := use(t, tool.ApplyAgentDiff(ws), map[string]any{"agent_id": "bc-1", "payload": base64.StdEncoding.EncodeToString(payload)})
 			if out.Error != c.refused || !strings.Contains(out.Text, c.want) || c.unwanted != "" && strings.Contains(out.Text, c.unwanted) {
 				t.Errorf("error: %v, %s", out.Error, out.Text)

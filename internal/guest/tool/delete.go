@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -38,16 +39,16 @@ func remove(ws Workspace, args *agentv1.DeleteArgs) (*agentv1.DeleteSuccess, err
 		return nil, err
 	}
 	defer t.Close()
-	info, err := os.Lstat(t.at)
+	info, err := os.Lstat(t.At)
 	if err != nil {
-		return nil, explain(path, err)
+		return nil, file.Explain(path, err)
 	}
 	if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder, which this tool does not delete: use rm -r in Shell if you mean it", path)
 	}
-	if err := os.Remove(t.at); err != nil {
-		return nil, explain(path, err)
+	if err := os.Remove(t.At); err != nil {
+		return nil, file.Explain(path, err)
 	}
-	ws.Seen.forget(t.path)
+	ws.Seen.Forget(t.Path)
 	return &agentv1.DeleteSuccess{Path: valid(path), SizeBytes: float64(info.Size())}, nil
 }

@@ -33,7 +33,7 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	}
 	defer func() { t.Close() }()
 	e := edited{path: path}
-	old, info, err := t.read()
+	old, info, err := t.Read()
 	switch {
 	case err != nil && args.GetIsNewCell() && missing(path):
 		old, info, e.created = []byte(notebook.Empty), nil, true
@@ -41,7 +41,7 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 		return edited{}, err
 	default:
 		e.old = old
-		if err := ws.Seen.check(t.path, old); err != nil {
+		if err := ws.Seen.Check(t.Path, old); err != nil {
 			return edited{}, err
 		}
 	}
@@ -52,10 +52,10 @@ func editNotebook(ws Workspace, args *agentv1.EditNotebookArgs) (edited, error) 
 	if e.new, err = changeCell(n, args); err != nil {
 		return edited{}, err
 	}
-	if err := t.replace(e.new, info, 0o666); err != nil {
+	if err := t.Replace(e.new, info, 0o666); err != nil {
 		return edited{}, err
 	}
-	ws.Seen.remember(t.path, e.new)
+	ws.Seen.Remember(t.Path, e.new)
 	e.note = fmt.Sprintf("Cell %d was changed.", args.GetCellIdx())
 	if args.GetIsNewCell() {
 		e.note = fmt.Sprintf("The new cell is cell %d of %d.", args.GetCellIdx(), len(n.Cells)+1)

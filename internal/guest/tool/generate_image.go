@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/picture"
 	"aloft/internal/wire/agentv1"
 )
@@ -69,24 +70,24 @@ func saveImage(ws Workspace, artifacts string, args *agentv1.GenerateImageArgs) 
 		return nil, "", nil, err
 	}
 	defer func() { t.Close() }()
-	info, err := os.Lstat(t.at)
+	info, err := os.Lstat(t.At)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		info = nil
 	case err != nil:
-		return nil, "", nil, explain(path, err)
+		return nil, "", nil, file.Explain(path, err)
 	case !info.Mode().IsRegular():
-		return nil, "", nil, fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
+		return nil, "", nil, fmt.Errorf("%s is %s, not a file", path, file.Kind(info.Mode()))
 	}
-	if err := t.replace(data, info, 0o666); err != nil {
+	if err := t.Replace(data, info, 0o666); err != nil {
 		return nil, "", nil, err
 	}
-	ws.Seen.remember(t.path, data)
-	text := fmt.Sprintf("[saved as %s: %s, %d bytes", t.path, kind, len(data))
+	ws.Seen.Remember(t.Path, data)
+	text := fmt.Sprintf("[saved as %s: %s, %d bytes", t.Path, kind, len(data))
 	if own := strings.ToLower(filepath.Ext(name)); strings.Replace(own, ".jpg", ".jpeg", 1) != extension(kind) {
 		text += "; the name has the extension of another format"
 	}
-	success := &agentv1.GenerateImageSuccess{FilePath: valid(t.path), MediaType: kind, SizeBytes: float64(len(data))}
+	success := &agentv1.GenerateImageSuccess{FilePath: valid(t.Path), MediaType: kind, SizeBytes: float64(len(data))}
 	fitted, err := picture.Fit(data, kind)
 	if err != nil {
 		return success, valid(text + "; it cannot be shown: " + err.Error() + "]"), nil, nil

@@ -11,12 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/tool"
 )
 
 func TestGenerateImage(t *testing.T) {
 	dir, artifacts := t.TempDir(), filepath.Join(t.TempDir(), "artifacts")
-	ws := tool.Workspace{Dir: dir, Seen: tool.NewSeen(), Free: []string{artifacts}}
+	ws := tool.Workspace{Dir: dir, Seen: file.NewSeen(), Free: []string{artifacts}}
 	large := image.NewNRGBA(image.Rect(0, 0, 2000, 1000))
 	var p, j bytes.Buffer
 	if err := png.Encode(&p, large); err != nil {

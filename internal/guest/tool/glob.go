@@ -16,6 +16,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -50,7 +51,7 @@ func glob(ctx context.Context, ws Workspace, args *agentv1.GlobToolArgs) (*agent
 	}
 	var names []string
 	total := 0
-	hidden := NewUnseen(ws.Dir).in(dir)
+	hidden := file.NewUnseen(ws.Dir).In(dir)
 	// Match the patterns here: a glob passed to rg would also match files that
 	// git ignores.
 	err = ripgrep(ctx, ws, dir, append(slices.Clone(ripgrepArgs), "--files", "./"), func(in *bufio.Reader) error {
@@ -101,7 +102,7 @@ func globPlan(ws Workspace, args *agentv1.GlobToolArgs) (dir string, match func(
 	}
 	switch st, err := os.Stat(dir); {
 	case err != nil:
-		return "", nil, explain(dir, err)
+		return "", nil, file.Explain(dir, err)
 	case !st.IsDir():
 		return "", nil, fmt.Errorf("target_directory %s is a file: give a folder", dir)
 	}

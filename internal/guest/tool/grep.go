@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
@@ -51,7 +52,7 @@ type entry struct {
 }
 
 func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.GrepSuccess, string, error) {
-	confined, err := ws.Sandbox.request(args.GetSandboxPolicy())
+	confined, err := ws.Sandbox.Request(args.GetSandboxPolicy())
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,7 +122,7 @@ func grepHidden(ws Workspace, args *agentv1.GrepArgs) func(name string) bool {
 	if path, err := ws.path(args.GetPath()); err == nil {
 		start = path
 	}
-	hidden := NewUnseen(ws.Dir).in(start)
+	hidden := file.NewUnseen(ws.Dir).In(start)
 	return func(name string) bool {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(ws.Dir, name)
@@ -264,7 +265,7 @@ func grepPath(ws Workspace, name string) (string, error) {
 	}
 	st, err := os.Stat(path)
 	if err != nil {
-		return "", explain(path, err)
+		return "", file.Explain(path, err)
 	}
 	if !st.IsDir() {
 		if err := greppable(path); err != nil {
@@ -280,7 +281,7 @@ func grepPath(ws Workspace, name string) (string, error) {
 // greppable refuses files that would block rg, such as pipes, or of which rg
 // says too little, such as binary files.
 func greppable(path string) error {
-	f, _, err := openRegular(path)
+	f, _, err := file.Open(path)
 	if err != nil {
 		return err
 	}
@@ -288,7 +289,7 @@ func greppable(path string) error {
 	start := make([]byte, 8000)
 	n, err := f.ReadAt(start, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return explain(path, err)
+		return file.Explain(path, err)
 	}
 	if !isText(start[:n]) {
 		return fmt.Errorf("%s is a binary file: inspect it with strings or xxd in Shell", path)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -62,7 +63,7 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 	}
 	switch st, err := os.Stat(dir); {
 	case err != nil:
-		return nil, "", explain(dir, err)
+		return nil, "", file.Explain(dir, err)
 	case !st.IsDir():
 		return nil, "", fmt.Errorf("%s is a file: use Read to see its contents", dir)
 	}
@@ -71,7 +72,7 @@ func ls(ctx context.Context, ws Workspace, args *agentv1.LsArgs) (*agentv1.LsSuc
 			return nil, "", fmt.Errorf("ignore has a malformed pattern, %q", pattern)
 		}
 	}
-	hidden := NewUnseen(ws.Dir).in(dir)
+	hidden := file.NewUnseen(ws.Dir).In(dir)
 	skip := func(name string, folder bool) bool { return lsIgnored(name, args) || hidden(name, folder) }
 	root, err := lsTree(ctx, ws, dir, args.GetAll(), skip)
 	if err != nil {

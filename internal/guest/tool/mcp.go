@@ -3,17 +3,15 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"aloft/internal/guest/file"
 	guest "aloft/internal/guest/mcp"
 	"aloft/internal/guest/picture"
 	"aloft/internal/mcp"
-	"aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -136,10 +134,10 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 	if args == nil {
 		return nil, Outcome{}, errNoArguments
 	}
-	var to target
+	var to file.Target
 	if args.GetDownloadPath() != "" {
 		var err error
-		if to, err = ws.newFile(args.GetDownloadPath(), args.GetGuarded()); err != nil {
+		if to, err = ws.files().New(args.GetDownloadPath(), args.GetGuarded()); err != nil {
 			return nil, Outcome{}, err
 		}
 		defer func() { to.Close() }()
@@ -161,7 +159,7 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 		success.MediaType = valid(c.MediaType)
 	}
 	success.SizeBytes = float64(len(whole))
-	if to.dir == nil {
+	if args.GetDownloadPath() == "" {
 		success.Text = valid(text.String())
 		said := mcp.Result{Content: contents}.Truncate(maxMCPText)
 		out := Outcome{Text: valid(said.Text)}
@@ -172,55 +170,11 @@ func fetchMcpResource(ctx context.Context, ws Workspace, servers *guest.Manager,
 		}
 		return success, out, nil
 	}
-	if err := to.writeNew(whole); err != nil {
+	if err := to.Create(whole); err != nil {
 		return nil, Outcome{}, err
 	}
-	success.SavedTo = to.path
-	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to.path)}, nil
-}
-
-// newFile opens the target for a file that must not exist yet. Unless the path
-// was approved, it has to be inside the workspace, and must not be a file that
-// configures agents, editors or git.
-func (w Workspace) newFile(name string, guarded bool) (target, error) {
-	t, err := w.target(name, guarded, false)
-	if err != nil {
-		return target{}, err
-	}
-	refuse := func(err error) (target, error) {
-		t.Close()
-		return target{}, err
-	}
-	if !guarded {
-		switch why := (sandbox.Guard{Workspaces: []string{realPath(w.Dir)}}).Judge(t.path); why {
-		case "":
-		case sandbox.Outside:
-			return refuse(denied("%s is not inside the workspace %s: give a path there", t.path, w.Dir))
-		default:
-			return refuse(denied("%s may not be written: it configures agents, editors or git; give another path", t.path))
-		}
-	}
-	if _, err := os.Lstat(t.at); err == nil {
-		return refuse(fmt.Errorf("%s already exists: give the path of a new file", t.path))
-	}
-	return t, nil
-}
-
-// writeNew creates the file and its missing folders.
-func (t *target) writeNew(data []byte) error {
-	if err := t.makeFolders(); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(t.at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if err != nil {
-		return explain(t.path, err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(t.at) // a partial file would be mistaken for the whole
-		return explain(t.path, err)
-	}
-	return nil
+	success.SavedTo = to.Path
+	return success, Outcome{Text: fmt.Sprintf("%d bytes are in %s", len(whole), to.Path)}, nil
 }
 
 // McpAuth returns an error: an MCP server in this machine has no sign-in. The

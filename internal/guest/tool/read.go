@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/video"
 	"aloft/internal/wire/agentv1"
 )
@@ -53,7 +54,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	if args.Limit != nil && args.GetLimit() <= 0 {
 		return nil, "", nil, fmt.Errorf("limit is %d: give a number of lines, at least 1", args.GetLimit())
 	}
-	f, info, err := openRegular(path)
+	f, info, err := file.Open(path)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -61,7 +62,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	start := make([]byte, 8000)
 	n, err := f.ReadAt(start, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, "", nil, explain(path, err)
+		return nil, "", nil, file.Explain(path, err)
 	}
 	start = start[:n]
 	success := &agentv1.ReadSuccess{Path: valid(path), SizeBytes: float64(info.Size())}
@@ -83,9 +84,9 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	case !isText(start):
 		return nil, "", nil, fmt.Errorf("%s is a binary file (%s, %d bytes), which cannot be shown as text: inspect it with file, strings or xxd in Shell", path, kind, info.Size())
 	}
-	ws.Seen.rememberFile(path, f, info.Size())
+	ws.Seen.RememberFile(path, f, info.Size())
 	note := ""
-	if filepath.Ext(path) == ".ipynb" && info.Size() <= maxEditBytes {
+	if filepath.Ext(path) == ".ipynb" && info.Size() <= file.MaxBytes {
 		text, pictures, err := readNotebook(path, f, args, success)
 		if err == nil || success.MediaType != "" {
 			return success, text, pictures, err
@@ -94,7 +95,7 @@ func read(ctx context.Context, ws Workspace, args *agentv1.ReadToolArgs) (*agent
 	}
 	text, err := readText(ctx, f, args, success)
 	if err != nil {
-		return nil, "", nil, explain(path, err)
+		return nil, "", nil, file.Explain(path, err)
 	}
 	return success, text + note, nil, nil
 }

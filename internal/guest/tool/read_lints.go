@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/lsp"
 	"aloft/internal/wire/agentv1"
 )
@@ -44,11 +45,11 @@ func readLints(ctx context.Context, ws Workspace, linters *lsp.Pool, call *agent
 			return nil, "", err
 		}
 		if _, err := os.Stat(path); err != nil {
-			return nil, "", explain(path, err)
+			return nil, "", file.Explain(path, err)
 		}
 		paths = append(paths, path)
 	}
-	unseen := NewUnseen(ws.Dir)
+	unseen := file.NewUnseen(ws.Dir)
 	report, err := linters.Lint(ctx, paths, func(path string) bool { return unseen.Check(path) != nil })
 	if err != nil {
 		return nil, "", err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/notebook"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/picture"
@@ -34,7 +35,7 @@ func readImage(path string, f *os.File, size int64, kind string) (*agentv1.Pictu
 	}
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, picture.MaxFile))
 	if err != nil {
-		return nil, "", explain(path, err)
+		return nil, "", file.Explain(path, err)
 	}
 	fitted, err := picture.Fit(data, kind)
 	if err != nil {
@@ -164,9 +165,9 @@ func drawPages(ctx context.Context, path string, first, last int) ([]*agentv1.Pi
 }
 
 func readNotebook(path string, f *os.File, args *agentv1.ReadToolArgs, success *agentv1.ReadSuccess) (string, []*agentv1.Picture, error) {
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxEditBytes))
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, file.MaxBytes))
 	if err != nil {
-		return "", nil, explain(path, err)
+		return "", nil, file.Explain(path, err)
 	}
 	n, err := notebook.Parse(data)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/pdf"
 	"aloft/internal/guest/ripgrep"
 	"aloft/internal/guest/tool"
@@ -100,7 +101,7 @@ func TestReadMakesALargeImageSmaller(t *testing.T) {
 // TestEditsRefuseWhatChanged tries the ways in which a file can change without
 // the model's knowledge.
 func TestEditsRefuseWhatChanged(t *testing.T) {
-	ws := tool.Workspace{Dir: t.TempDir(), Seen: tool.NewSeen()}
+	ws := tool.Workspace{Dir: t.TempDir(), Seen: file.NewSeen()}
 	path := filepath.Join(ws.Dir, "f")
 	replace := func(from, to string) tool.Outcome {
 		return use(t, tool.StrReplace(ws), map[string]any{"path": "f", "old_string": from, "new_string": to})

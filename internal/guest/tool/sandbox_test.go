@@ -3,31 +3,22 @@ package tool_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"aloft/internal/guest/sandbox"
+	"aloft/internal/guest/guard"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
+	"aloft/internal/guest/tool/tooltest"
 	"aloft/internal/need"
 	"aloft/internal/wire/agentv1"
 )
 
 // confined returns a Sandbox around a workspace, with the real helper.
-func confined(t *testing.T, dir string) *tool.Sandbox {
+func confined(t *testing.T, dir string) *guard.Sandbox {
 	t.Helper()
-	if k := sandbox.Probe(); !k.Namespaces || k.Landlock < 6 {
-		need.Missing(t, "sandbox", os.ErrInvalid)
-	}
-	helper := filepath.Join(t.TempDir(), "sandbox")
-	build := exec.Command("go", "build", "-o", helper, "aloft/cmd/sandbox")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return &tool.Sandbox{Helper: helper, Workspace: dir}
+	return &guard.Sandbox{Helper: tooltest.Sandbox(t), Workspace: dir}
 }
 
 // TestShellInSandbox runs sandboxed and other commands in one session.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/search"
 	"aloft/internal/wire/agentv1"
 )
@@ -40,7 +41,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 	if args.GetQuery() == "" {
 		return nil, "", errors.New("query is empty: describe the code in a few words")
 	}
-	unseen := NewUnseen(ws.Dir)
+	unseen := file.NewUnseen(ws.Dir)
 	q := search.Query{
 		Text: args.GetQuery(), Results: usualResults,
 		Hidden: func(name string) bool { return unseen.Covers(name, false) != "" },
@@ -56,7 +57,7 @@ func semSearch(ctx context.Context, ws Workspace, index *search.Index, args *age
 			return nil, "", err
 		}
 		if _, err := os.Stat(path); err != nil {
-			return nil, "", explain(path, err)
+			return nil, "", file.Explain(path, err)
 		}
 		if path != ws.Dir && ws.relative(path) == path {
 			return nil, "", fmt.Errorf("%s is not in %s, and only that folder is indexed: use Grep", path, ws.Dir)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"aloft/internal/guest/file"
+	"aloft/internal/guest/guard"
 	"aloft/internal/guest/shell"
 	"aloft/internal/wire/agentv1"
 )
@@ -21,7 +23,7 @@ const (
 
 // Shell runs commands in a bash session, each in the sandbox that the call asks
 // for.
-func Shell(session *shell.Session, sb *Sandbox) Tool {
+func Shell(session *shell.Session, sb *guard.Sandbox) Tool {
 	return Tool{Name: "Shell", Bounded: true, Run: func(ctx context.Context, call *agentv1.ToolCall, emit Emit) Outcome {
 		args := call.GetShellToolCall().GetArgs()
 		res, text, err := runShell(ctx, session, sb, args, emit)
@@ -47,32 +49,33 @@ func Shell(session *shell.Session, sb *Sandbox) Tool {
 	}}
 }
 
-func runShell(ctx context.Context, session *shell.Session, sb *Sandbox, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
+func runShell(ctx context.Context, session *shell.Session, sb *guard.Sandbox, args *agentv1.ShellArgs, emit Emit) (*agentv1.ShellSuccess, string, error) {
 	cmd, notes, err := shellCommand(args)
 	if err != nil {
 		return nil, "", err
 	}
-	policy, guardNotes, release, err := sb.guardLine(ctx, session, args)
+	policy, guardNotes, release, err := sb.Line(ctx, session, args)
 	if err != nil {
 		return nil, "", err
 	}
 	defer release()
 	notes = append(notes, guardNotes...)
-	confined, err := sb.request(policy)
+	confined, err := sb.Request(policy)
 	if err != nil {
 		return nil, "", err
 	}
 	if confined != nil {
-		sb.gate.RLock()
-		defer sb.gate.RUnlock()
-		if cmd.Inside, err = sb.inside(confined); err != nil {
+		inside, leave, err := sb.Enter(confined)
+		if err != nil {
 			return nil, "", err
 		}
+		defer leave()
+		cmd.Inside = inside
 	}
 	if args.GetIsBackground() {
 		started, text, err := startShell(ctx, session, cmd)
 		if err == nil && confined != nil {
-			sb.jobs.add(session, int(started.GetPid()))
+			sb.Started(session, int(started.GetPid()))
 		}
 		return started, text, err
 	}
@@ -84,7 +87,7 @@ func runShell(ctx context.Context, session *shell.Session, sb *Sandbox, args *ag
 		return nil, "", err
 	}
 	notes = append(notes, shellNotes(ctx, cmd, res)...)
-	text := shellText(res, append(notes, explainSandbox(confined, res)...))
+	text := shellText(res, append(notes, guard.Explain(confined, res)...))
 	if res.End == shell.TimedOut {
 		return nil, "", timeoutError{errors.New(text)}
 	}
@@ -132,7 +135,7 @@ func shellCommand(args *agentv1.ShellArgs) (shell.Command, []string, error) {
 	st, err := os.Stat(cmd.Dir)
 	switch {
 	case err != nil:
-		return cmd, nil, explain(cmd.Dir, err)
+		return cmd, nil, file.Explain(cmd.Dir, err)
 	case !st.IsDir():
 		return cmd, nil, fmt.Errorf("working_directory %s is not a folder", cmd.Dir)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -33,14 +34,14 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 		return edited{}, err
 	}
 	defer func() { t.Close() }()
-	old, info, err := t.read()
+	old, info, err := t.Read()
 	if err != nil {
 		return edited{}, err
 	}
 	if !isText(old) {
 		return edited{}, fmt.Errorf("%s is a binary file, which this tool cannot edit", path)
 	}
-	if err := ws.Seen.check(t.path, old); err != nil {
+	if err := ws.Seen.Check(t.Path, old); err != nil {
 		return edited{}, err
 	}
 	find, put := []byte(args.GetOldString()), []byte(args.GetNewString())
@@ -57,13 +58,13 @@ func strReplace(ws Workspace, args *agentv1.StrReplaceArgs) (edited, error) {
 			path, len(at), lineNumbers(old, at))
 	}
 	e := edited{path: path, old: old, new: bytes.ReplaceAll(old, find, put)}
-	if len(e.new) > 4*maxEditBytes {
+	if len(e.new) > 4*file.MaxBytes {
 		return edited{}, fmt.Errorf("the file would become %d bytes long, more than this tool can write", len(e.new))
 	}
-	if err := t.replace(e.new, info, 0); err != nil {
+	if err := t.Replace(e.new, info, 0); err != nil {
 		return edited{}, err
 	}
-	ws.Seen.remember(t.path, e.new)
+	ws.Seen.Remember(t.Path, e.new)
 	if len(at) > 1 {
 		e.note = fmt.Sprintf("%d occurrences were replaced.", len(at))
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -55,7 +56,7 @@ func failureOf(err error) agentv1.FailureKind {
 	if _, ok := errors.AsType[timeoutError](err); ok || errors.Is(err, context.DeadlineExceeded) {
 		return agentv1.FailureKind_FAILURE_KIND_TIMEOUT
 	}
-	if _, ok := errors.AsType[deniedError](err); ok || errors.Is(err, fs.ErrPermission) {
+	if file.IsDenied(err) || errors.Is(err, fs.ErrPermission) {
 		return agentv1.FailureKind_FAILURE_KIND_PERMISSION_DENIED
 	}
 	return agentv1.FailureKind_FAILURE_KIND_UNSPECIFIED

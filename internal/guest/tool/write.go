@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -30,32 +31,32 @@ func write(ws Workspace, args *agentv1.WriteArgs) (edited, error) {
 	}
 	defer func() { t.Close() }()
 	e := edited{path: path, new: []byte(args.GetContents())}
-	info, err := os.Lstat(t.at)
+	info, err := os.Lstat(t.At)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.created, info = true, nil
 	case err != nil:
-		return edited{}, explain(path, err)
+		return edited{}, file.Explain(path, err)
 	case info.IsDir():
 		return edited{}, fmt.Errorf("%s is a folder: give the path of a file in it", path)
 	case !info.Mode().IsRegular():
-		return edited{}, fmt.Errorf("%s is %s, not a file", path, kindOf(info.Mode()))
-	case info.Size() <= maxEditBytes:
+		return edited{}, fmt.Errorf("%s is %s, not a file", path, file.Kind(info.Mode()))
+	case info.Size() <= file.MaxBytes:
 		// A file that cannot be read may still be writable; then there is no
 		// diff.
-		if old, _, err := t.read(); err == nil {
+		if old, _, err := t.Read(); err == nil {
 			e.old = old
-			if err := ws.Seen.check(t.path, old); err != nil {
+			if err := ws.Seen.Check(t.Path, old); err != nil {
 				return edited{}, err
 			}
 		}
 	}
-	if err := t.replace(e.new, info, 0o666); err != nil {
+	if err := t.Replace(e.new, info, 0o666); err != nil {
 		return edited{}, err
 	}
-	ws.Seen.remember(t.path, e.new)
-	if t.linked {
-		e.note = fmt.Sprintf("The path is a symbolic link; its target was written: %s.", t.path)
+	ws.Seen.Remember(t.Path, e.new)
+	if t.Linked {
+		e.note = fmt.Sprintf("The path is a symbolic link; its target was written: %s.", t.Path)
 	}
 	return e, nil
 }

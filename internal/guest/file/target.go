@@ -1,4 +1,4 @@
-package tool
+package file
 
 import (
 	"errors"
@@ -15,13 +15,13 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// A target is a file that a tool is about to change. It holds the file's folder
+// A Target is a file that a tool is about to change. It holds the file's folder
 // open: if somebody renames a folder of the path or replaces it by a symbolic
 // link, the tool still writes to the same folder. The caller must Close it.
-type target struct {
-	path   string // absolute, with symbolic links resolved
-	at     string // the same file, reached through the open folder
-	linked bool   // the given path is a symbolic link to it
+type Target struct {
+	Path   string // absolute, with symbolic links resolved
+	At     string // the same file, reached through the open folder
+	Linked bool   // the given path is a symbolic link to it
 	dir    *os.File
 	lacks  []string // missing folders between dir and the file
 }
@@ -29,44 +29,44 @@ type target struct {
 // maxLinks is the kernel's limit on symbolic links in a path.
 const maxLinks = 40
 
-// target opens the folder of the file that the model gave as name. If follow is
+// Target opens the folder of the file that the model gave as name. If follow is
 // set, the tool changes the target of a symbolic link rather than the link. A
 // guarded call is refused if the file needs approval and its path is not the
 // one that the control plane approved.
-func (w Workspace) target(name string, guarded, follow bool) (target, error) {
-	given, err := w.path(name)
+func (w Workspace) Target(name string, guarded, follow bool) (Target, error) {
+	given, err := w.Path(name)
 	if err != nil {
-		return target{}, err
+		return Target{}, err
 	}
 	path := given
 	for range maxLinks {
 		t, err := openTarget(path)
 		if err != nil {
-			return target{}, err
+			return Target{}, err
 		}
-		link, err := os.Readlink(t.at)
+		link, err := os.Readlink(t.At)
 		if err == nil && follow {
 			if !filepath.IsAbs(link) {
-				link = filepath.Join(filepath.Dir(t.path), link)
+				link = filepath.Join(filepath.Dir(t.Path), link)
 			}
 			t.Close()
 			path = filepath.Clean(link)
 			continue
 		}
-		t.linked = path != given
-		if err := errors.Join(NewUnseen(w.Dir).Check(t.path), w.admits(t, given, guarded)); err != nil {
+		t.Linked = path != given
+		if err := errors.Join(NewUnseen(w.Dir).Check(t.Path), w.admits(t, given, guarded)); err != nil {
 			t.Close()
-			return target{}, err
+			return Target{}, err
 		}
 		return t, nil
 	}
-	return target{}, explain(given, syscall.ELOOP)
+	return Target{}, Explain(given, syscall.ELOOP)
 }
 
 // openTarget opens the folder of a file, or the nearest parent that exists.
-func openTarget(path string) (target, error) {
+func openTarget(path string) (Target, error) {
 	name, dir := filepath.Base(path), filepath.Dir(path)
-	t := target{}
+	t := Target{}
 	for {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -74,10 +74,10 @@ func openTarget(path string) (target, error) {
 			break
 		}
 		if _, there := os.Lstat(dir); there == nil && errors.Is(err, fs.ErrNotExist) {
-			return target{}, fmt.Errorf("%s is a symbolic link whose target does not exist", dir)
+			return Target{}, fmt.Errorf("%s is a symbolic link whose target does not exist", dir)
 		}
 		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
-			return target{}, explain(path, err)
+			return Target{}, Explain(path, err)
 		}
 		t.lacks = append([]string{filepath.Base(dir)}, t.lacks...)
 		dir = filepath.Dir(dir)
@@ -85,10 +85,10 @@ func openTarget(path string) (target, error) {
 	real, err := os.Readlink(through(t.dir))
 	if err != nil || !filepath.IsAbs(real) {
 		t.Close()
-		return target{}, fmt.Errorf("cannot resolve the real path of %s: %w", dir, errors.Join(err, fs.ErrNotExist))
+		return Target{}, fmt.Errorf("cannot resolve the real path of %s: %w", dir, errors.Join(err, fs.ErrNotExist))
 	}
 	below := filepath.Join(append(slices.Clone(t.lacks), name)...)
-	t.path, t.at = filepath.Join(real, below), filepath.Join(through(t.dir), below)
+	t.Path, t.At = filepath.Join(real, below), filepath.Join(through(t.dir), below)
 	return t, nil
 }
 
@@ -97,7 +97,7 @@ func openTarget(path string) (target, error) {
 func through(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
 
 // Close closes the folder.
-func (t target) Close() {
+func (t Target) Close() {
 	if t.dir != nil {
 		_ = t.dir.Close() // nothing was written to it
 	}
@@ -105,55 +105,50 @@ func (t target) Close() {
 
 // makeFolders creates the missing folders, each relative to its open parent, so
 // that none of them can be a symbolic link.
-func (t *target) makeFolders() error {
+func (t *Target) makeFolders() error {
 	for ; len(t.lacks) > 0; t.lacks = t.lacks[1:] {
 		name := t.lacks[0]
 		err := unix.Mkdirat(int(t.dir.Fd()), name, 0o755)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return explain(filepath.Dir(t.path), err)
+			return Explain(filepath.Dir(t.Path), err)
 		}
 		fd, err := unix.Openat(int(t.dir.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return explain(filepath.Dir(t.path), err)
+			return Explain(filepath.Dir(t.Path), err)
 		}
 		t.Close()
 		t.dir = os.NewFile(uintptr(fd), name)
 	}
-	t.at = filepath.Join(through(t.dir), filepath.Base(t.path))
+	t.At = filepath.Join(through(t.dir), filepath.Base(t.Path))
 	return nil
 }
 
-// deniedError means that the machine's policy refused a call.
-type deniedError struct{ error }
-
-func denied(format string, args ...any) error { return deniedError{fmt.Errorf(format, args...)} }
-
 // admits returns an error if a guarded call may not change the file.
-func (w Workspace) admits(t target, given string, guarded bool) error {
+func (w Workspace) admits(t Target, given string, guarded bool) error {
 	if !guarded {
 		return nil
 	}
-	guard := sandbox.Guard{Workspaces: []string{realPath(w.Dir)}}
+	guard := sandbox.Guard{Workspaces: []string{RealPath(w.Dir)}}
 	for _, dir := range w.Free {
-		guard.Free = append(guard.Free, realPath(dir))
+		guard.Free = append(guard.Free, RealPath(dir))
 	}
-	why := guard.Judge(t.path)
+	why := guard.Judge(t.Path)
 	switch {
-	case why != "" && t.path == given:
+	case why != "" && t.Path == given:
 		return nil // this path was approved
 	case why != "":
-		return denied("%s is really %s, which is %s: nothing was done, because another path was approved. If you mean that file, give its own path", given, t.path, why)
+		return Denied("%s is really %s, which is %s: nothing was done, because another path was approved. If you mean that file, give its own path", given, t.Path, why)
 	}
 	for _, root := range append(slices.Clone(guard.Workspaces), guard.Free...) {
-		if sandbox.Below(root, t.path) {
-			if other := spelled(root, t.path); other != "" {
-				return denied("%s is another spelling of %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
+		if sandbox.Below(root, t.Path) {
+			if other := spelled(root, t.Path); other != "" {
+				return Denied("%s is another spelling of %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
 			}
 			break
 		}
 	}
 	if other := w.otherName(t, guard.Workspaces); other != "" {
-		return denied("%s is a hard link to %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
+		return Denied("%s is a hard link to %s, which is protected: nothing was done. If you mean that file, give its own path", given, other)
 	}
 	return nil
 }
@@ -189,8 +184,8 @@ const maxLinked = 20_000
 // otherName returns the path of the protected file that the target is a hard
 // link to. It searches the workspace and the home folder; elsewhere only a
 // command outside the sandbox could have made the link.
-func (w Workspace) otherName(t target, roots []string) string {
-	own, err := os.Lstat(t.at)
+func (w Workspace) otherName(t Target, roots []string) string {
+	own, err := os.Lstat(t.At)
 	if err != nil {
 		return ""
 	}
@@ -225,4 +220,31 @@ func (w Workspace) otherName(t target, roots []string) string {
 		}
 	}
 	return ""
+}
+
+// New is Target for a file that must not exist yet, without following a link. Unless the path
+// was approved, it has to be inside the workspace, and must not be a file that
+// configures agents, editors or git.
+func (w Workspace) New(name string, guarded bool) (Target, error) {
+	t, err := w.Target(name, guarded, false)
+	if err != nil {
+		return Target{}, err
+	}
+	refuse := func(err error) (Target, error) {
+		t.Close()
+		return Target{}, err
+	}
+	if !guarded {
+		switch why := (sandbox.Guard{Workspaces: []string{RealPath(w.Dir)}}).Judge(t.Path); why {
+		case "":
+		case sandbox.Outside:
+			return refuse(Denied("%s is not inside the workspace %s: give a path there", t.Path, w.Dir))
+		default:
+			return refuse(Denied("%s may not be written: it configures agents, editors or git; give another path", t.Path))
+		}
+	}
+	if _, err := os.Lstat(t.At); err == nil {
+		return refuse(fmt.Errorf("%s already exists: give the path of a new file", t.Path))
+	}
+	return t, nil
 }

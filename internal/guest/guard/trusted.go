@@ -1,4 +1,4 @@
-package tool
+package guard
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/atomicfile"
 	"aloft/internal/gitcmd"
+	"aloft/internal/guest/file"
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
@@ -49,7 +50,7 @@ func (s *Sandbox) known() (*trusted, error) {
 			return nil, err
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		found = findRepositories(realPath(s.Workspace))
+		found = findRepositories(file.RealPath(s.Workspace))
 		if s.State == "" {
 			break
 		}
@@ -84,7 +85,7 @@ func findRepositories(root string) *trusted {
 		}
 		if r, ok := gitcmd.Open(dir); ok && dir != root && t.protects(r) {
 			t.WorkTrees = append(t.WorkTrees, dir)
-			t.GitDirs = append(t.GitDirs, realPath(r.GitDir))
+			t.GitDirs = append(t.GitDirs, file.RealPath(r.GitDir))
 		}
 		if d.IsDir() {
 			return fs.SkipDir
@@ -102,12 +103,12 @@ func (t *trusted) protects(r gitcmd.Repository) bool {
 			return dir == other || sandboxpolicy.Below(other+"/modules", dir) || sandboxpolicy.Below(other+"/worktrees", dir)
 		})
 	}
-	return within(realPath(r.GitDir)) && within(realPath(r.CommonDir))
+	return within(file.RealPath(r.GitDir)) && within(file.RealPath(r.CommonDir))
 }
 
 // has reports whether a repository is trusted, and still in its place.
 func (t *trusted) has(r gitcmd.Repository) bool {
-	return slices.Contains(t.WorkTrees, r.WorkTree) && slices.Contains(t.GitDirs, realPath(r.GitDir)) && slices.Contains(t.GitDirs, realPath(r.CommonDir))
+	return slices.Contains(t.WorkTrees, r.WorkTree) && slices.Contains(t.GitDirs, file.RealPath(r.GitDir)) && slices.Contains(t.GitDirs, file.RealPath(r.CommonDir))
 }
 
 // looksBare reports whether git would take a folder for a git directory.

@@ -1,4 +1,4 @@
-package tool_test
+package guard_test
 
 import (
 	"os"
@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"aloft/internal/guest/guard"
 	"aloft/internal/guest/shell"
 	"aloft/internal/guest/tool"
+	"aloft/internal/guest/tool/tooltest"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -16,14 +18,14 @@ import (
 type guarded struct {
 	t    *testing.T
 	dir  string
-	sb   *tool.Sandbox
+	sb   *guard.Sandbox
 	hand tool.Tool
 }
 
 func newGuarded(t *testing.T, helper string, setup ...string) *guarded {
 	t.Helper()
 	g := &guarded{t: t, dir: t.TempDir()}
-	g.sb = &tool.Sandbox{Helper: helper, Workspace: g.dir}
+	g.sb = &guard.Sandbox{Helper: helper, Workspace: g.dir}
 	home, output := t.TempDir(), filepath.Join(t.TempDir(), "output")
 	t.Setenv("HOME", home)
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -75,7 +77,7 @@ const payload = `printf '#!/bin/sh\n[ -n "$CURSOR_SANDBOX" ] || touch "%s/pwned"
 // TestGitOfTheAgent has sandboxed commands prepare git's configuration, hooks,
 // filters and PATH, and then runs a line that an allow list allows.
 func TestGitOfTheAgent(t *testing.T) {
-	helper := confined(t, "").Helper
+	helper := tooltest.Sandbox(t)
 	hostile := payload + `git init -q %[1]s && git -C %[1]s config core.fsmonitor "$PWD/evil.sh" && git -C %[1]s config core.hooksPath "$PWD" && git -C %[1]s config alias.x '!touch pwned' && (cd %[1]s; touch f; git add f 2>/dev/null; git commit -qm f --no-verify); `
 	in := func(dir string) string { return strings.ReplaceAll(hostile, "%[1]s", dir) }
 	for _, c := range []struct {
@@ -133,7 +135,7 @@ func TestGitOfTheAgent(t *testing.T) {
 // TestGitOfThePerson runs allowed lines where nothing is wrong: they run outside
 // of the sandbox, whatever sandboxed commands did before.
 func TestGitOfThePerson(t *testing.T) {
-	g := newGuarded(t, confined(t, "").Helper, "git init -q up; cd up; echo x > x; git add x; git commit -qm x",
+	g := newGuarded(t, tooltest.Sandbox(t), "git init -q up; cd up; echo x > x; git add x; git commit -qm x",
 		"git submodule --quiet add ./up deep/module; git commit -qm module; rm -rf up",
 		"git worktree add -q deep/tree; mkdir -p deep/a/b/c/d; cd deep/a/b/c/d; git init -q; git config core.fsmonitor true; cp -r /usr/share/git-core/templates/hooks/. .git/hooks 2>/dev/null || true")
 	g.sandboxed("echo two > one; mkdir new; git status; for i in $(seq 300); do mkdir -p many/$i; done")
@@ -158,7 +160,7 @@ func TestGitOfThePerson(t *testing.T) {
 	}
 	t.Run("after a restart", func(t *testing.T) {
 		g.sandboxed("git init -q " + g.dir + "/later")
-		again := &tool.Sandbox{Helper: g.sb.Helper, Workspace: g.dir, Home: g.sb.Home, Fixed: g.sb.Fixed, State: g.sb.State}
+		again := &guard.Sandbox{Helper: g.sb.Helper, Workspace: g.dir, Home: g.sb.Home, Fixed: g.sb.Fixed, State: g.sb.State}
 		session, err := shell.New(shell.Config{Dir: g.dir, OutputDir: g.sb.Fixed[0]})
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +179,7 @@ func TestGitOfThePerson(t *testing.T) {
 // TestGuardOfRunningCommands refuses git outside of the sandbox while a
 // sandboxed command runs, which could change its configuration in between.
 func TestGuardOfRunningCommands(t *testing.T) {
-	g := newGuarded(t, confined(t, "").Helper)
+	g := newGuarded(t, tooltest.Sandbox(t))
 	inside := &agentv1.SandboxPolicy{Type: agentv1.SandboxPolicy_TYPE_WORKSPACE_READWRITE}
 	git := func() string { return g.allowed("git status", &agentv1.ShellGuard{Git: true}) }
 	if got := git(); strings.Contains(got, "sandbox") {
@@ -208,7 +210,7 @@ func TestGuardOfRunningCommands(t *testing.T) {
 // TestPathOfTheAgent runs an allowed line where PATH leads to programs of the
 // agent's.
 func TestPathOfTheAgent(t *testing.T) {
-	g := newGuarded(t, confined(t, "").Helper)
+	g := newGuarded(t, tooltest.Sandbox(t))
 	for _, path := range []string{"$PWD/bin", "", ".", "/tmp/aloft-path-test", "'/tmp/a\"b'", "'/usr/bin\n'"} {
 		g.run(&agentv1.ShellArgs{Command: "export PATH=" + path + ":/usr/bin:/bin", RequestedSandboxPolicy: unconfined})
 		if got := g.allowed("ls", &agentv1.ShellGuard{}); !strings.Contains(got, "ran in the sandbox") || !strings.Contains(got, "PATH ha") {

@@ -1,4 +1,4 @@
-package tool
+package guard
 
 import (
 	"bufio"
@@ -13,17 +13,18 @@ import (
 	"sync"
 
 	"aloft/internal/gitcmd"
+	"aloft/internal/guest/file"
 	"aloft/internal/guest/shell"
 	sandboxpolicy "aloft/internal/policy/sandbox"
 	"aloft/internal/wire/agentv1"
 )
 
-// guardLine returns the sandbox policy for a call of Shell, with notes for the
+// Line returns the sandbox policy for a call of Shell, with notes for the
 // model. An allow list names programs. Sandboxed commands, which nobody reviews,
 // may have changed which programs a line really starts. If they could have, the
 // line runs in the sandbox, or is refused if it requested to run outside. The caller calls release when the
 // line has ended.
-func (s *Sandbox) guardLine(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (p *agentv1.SandboxPolicy, notes []string, release func(), err error) {
+func (s *Sandbox) Line(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (p *agentv1.SandboxPolicy, notes []string, release func(), err error) {
 	guard, release := args.GetGuard(), func() {}
 	if s == nil || guard == nil {
 		return args.GetRequestedSandboxPolicy(), nil, release, nil
@@ -43,7 +44,7 @@ func (s *Sandbox) guardLine(ctx context.Context, session *shell.Session, args *a
 	release() // since the caller locks it for reading
 	release = func() {}
 	if guard.GetRefuse() {
-		return nil, nil, release, denied("not run outside the sandbox, though the allowlist allows it: %s. Run it without required_permissions, which runs it in the sandbox, or ask the user to run it", why)
+		return nil, nil, release, file.Denied("not run outside the sandbox, though the allowlist allows it: %s. Run it without required_permissions, which runs it in the sandbox, or ask the user to run it", why)
 	}
 	return guard.GetSandboxPolicy(), []string{"ran in the sandbox, though the allowlist allows it outside: " + why}, release, nil
 }
@@ -55,7 +56,7 @@ const stillRunning = "a sandboxed command is still running, and could change git
 // that its words name, or "".
 func (s *Sandbox) doubt(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (string, error) {
 	guard := args.GetGuard()
-	request, err := s.request(guard.GetSandboxPolicy())
+	request, err := s.Request(guard.GetSandboxPolicy())
 	if err != nil {
 		return "", err
 	}
@@ -63,16 +64,16 @@ func (s *Sandbox) doubt(ctx context.Context, session *shell.Session, args *agent
 	if err != nil {
 		return "", err
 	}
-	d := doubter{trusted: s.trusted, seen: map[string]bool{}, writable: []string{realPath(s.Workspace)}}
+	d := doubter{trusted: s.trusted, seen: map[string]bool{}, writable: []string{file.RealPath(s.Workspace)}}
 	for _, g := range rules.Writable {
-		d.writable = append(d.writable, realPath(g.Path))
+		d.writable = append(d.writable, file.RealPath(g.Path))
 	}
 	path, err := session.Variable(ctx, "PATH")
 	if err != nil {
 		return "", err
 	}
 	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) || d.canWrite(realPath(dir)) {
+		if !filepath.IsAbs(dir) || d.canWrite(file.RealPath(dir)) {
 			return fmt.Sprintf("PATH has the folder %q, in which sandboxed commands can put programs", dir), nil
 		}
 	}
@@ -164,7 +165,7 @@ func foldersOf(from string, changes []string) []string {
 	for _, to := range changes {
 		after := last
 		for _, dir := range slices.Clone(all) {
-			for _, base := range []string{dir, realPath(dir)} {
+			for _, base := range []string{dir, file.RealPath(dir)} {
 				next := filepath.Join(base, to)
 				if filepath.IsAbs(to) {
 					next = filepath.Clean(to)
@@ -207,7 +208,7 @@ func (d doubter) canWrite(name string) bool {
 
 // folder checks the repository that git finds from a folder.
 func (d doubter) folder(ctx context.Context, dir string) (string, error) {
-	for at := realPath(dir); ; at = filepath.Dir(at) {
+	for at := file.RealPath(dir); ; at = filepath.Dir(at) {
 		if r, ok := gitcmd.Open(at); ok {
 			return d.repository(ctx, r)
 		}
@@ -242,7 +243,7 @@ func (d doubter) repository(ctx context.Context, r gitcmd.Repository) (string, e
 	}
 	for _, name := range links {
 		dir := filepath.Join(r.WorkTree, name)
-		sub, ok := gitcmd.Open(realPath(dir))
+		sub, ok := gitcmd.Open(file.RealPath(dir))
 		switch {
 		case !ok && looksBare(dir):
 			return untrusted(dir), nil
@@ -336,7 +337,7 @@ func (d doubter) leads(r gitcmd.Repository, key, value string) string {
 				name = filepath.Join(base, name)
 			}
 			_, err := os.Lstat(name)
-			if at := realPath(name); word != "" && name != base && (path || err == nil) && d.canWrite(at) {
+			if at := file.RealPath(name); word != "" && name != base && (path || err == nil) && d.canWrite(at) {
 				return at
 			}
 		}

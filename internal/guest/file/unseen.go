@@ -1,4 +1,4 @@
-package tool
+package file
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ type unseenFolder struct {
 
 // NewUnseen returns the Unseen of a workspace, given as an absolute path.
 func NewUnseen(dir string) *Unseen {
-	return &Unseen{dir: dir, root: realPath(dir), folders: map[string]unseenFolder{}}
+	return &Unseen{dir: dir, root: RealPath(dir), folders: map[string]unseenFolder{}}
 }
 
 // Covers returns what hides a path relative to the workspace: the path itself,
@@ -73,7 +73,7 @@ func (u *Unseen) folder(name string) unseenFolder {
 
 // readIgnore reads an ignore file; it returns "" if there is none.
 func readIgnore(name string) string {
-	f, _, err := openRegular(name)
+	f, _, err := Open(name)
 	if err != nil {
 		return ""
 	}
@@ -90,8 +90,8 @@ func readIgnore(name string) string {
 func (u *Unseen) Check(name string) error {
 	st, err := os.Stat(name)
 	folder := err == nil && st.IsDir()
-	unresolved := filepath.Join(realPath(filepath.Dir(name)), filepath.Base(name)) // a final symbolic link is not followed
-	for _, place := range []struct{ root, name string }{{u.dir, name}, {u.root, unresolved}, {u.root, realPath(name)}} {
+	unresolved := filepath.Join(RealPath(filepath.Dir(name)), filepath.Base(name)) // a final symbolic link is not followed
+	for _, place := range []struct{ root, name string }{{u.dir, name}, {u.root, unresolved}, {u.root, RealPath(name)}} {
 		rel, err := filepath.Rel(place.root, place.name)
 		if err == nil && u.Covers(rel, folder) != "" {
 			return fmt.Errorf("%s cannot be accessed: %s hides it", name, ignoreFile)
@@ -100,26 +100,12 @@ func (u *Unseen) Check(name string) error {
 	return nil
 }
 
-// in returns a function that reports whether a path relative to dir is hidden.
+// In returns a function that reports whether a path relative to dir is hidden.
 // Such paths must not contain symbolic links.
-func (u *Unseen) in(dir string) func(name string, folder bool) bool {
-	base, err := filepath.Rel(u.root, realPath(dir))
+func (u *Unseen) In(dir string) func(name string, folder bool) bool {
+	base, err := filepath.Rel(u.root, RealPath(dir))
 	if err != nil {
 		return func(string, bool) bool { return false }
 	}
 	return func(name string, folder bool) bool { return u.Covers(path.Join(base, name), folder) != "" }
-}
-
-// realPath resolves the symbolic links of a path, as far as the path exists.
-func realPath(name string) string {
-	for rest := ""; ; {
-		if found, err := filepath.EvalSymlinks(name); err == nil {
-			return filepath.Join(found, rest)
-		}
-		up := filepath.Dir(name)
-		if up == name {
-			return filepath.Join(name, rest)
-		}
-		name, rest = up, filepath.Join(filepath.Base(name), rest)
-	}
 }

@@ -1,4 +1,4 @@
-package tool_test
+package file_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"aloft/internal/guest/tool"
+	"aloft/internal/guest/file"
 )
 
 // hiddenTree is a workspace with two .cursorignore files, and links to it.
@@ -44,7 +44,7 @@ func TestUnseen(t *testing.T) {
 	if err := os.Symlink(dir, other); err != nil {
 		t.Fatal(err)
 	}
-	u := tool.NewUnseen(dir)
+	u := file.NewUnseen(dir)
 	for name, hidden := range map[string]bool{
 		"a.key": true, "A.KEY": false, "notes": false, "new.key": true,
 		"b/open.key": false, "b/other.key": true, "b/notes": true, "b/new/notes": true,
@@ -73,7 +73,7 @@ func TestUnseen(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, ".cursorignore")); err != nil {
 		t.Fatal(err)
 	}
-	if err := tool.NewUnseen(dir).Check(filepath.Join(dir, "a.key")); err != nil {
+	if err := file.NewUnseen(dir).Check(filepath.Join(dir, "a.key")); err != nil {
 		t.Errorf("after the file has gone: %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func TestUnseenWorkspaceByLink(t *testing.T) {
 	if err := os.Symlink(dir, way); err != nil {
 		t.Fatal(err)
 	}
-	u := tool.NewUnseen(way)
+	u := file.NewUnseen(way)
 	for _, name := range []string{way + "/a.key", dir + "/a.key", way + "/link", dir + "/folder/plain"} {
 		if u.Check(name) == nil {
 			t.Errorf("%s is not hidden", name)

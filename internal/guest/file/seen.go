@@ -1,4 +1,4 @@
-package tool
+package file
 
 import (
 	"crypto/sha256"
@@ -23,9 +23,9 @@ type Seen struct {
 // NewSeen returns an empty Seen. Each conversation has its own.
 func NewSeen() *Seen { return &Seen{files: map[string][sha256.Size]byte{}} }
 
-// remember records the contents of a file that the model has seen. The path
+// Remember records the contents of a file that the model has seen. The path
 // must have no symbolic links.
-func (s *Seen) remember(path string, contents []byte) { s.note(path, sha256.Sum256(contents)) }
+func (s *Seen) Remember(path string, contents []byte) { s.note(path, sha256.Sum256(contents)) }
 
 func (s *Seen) note(path string, sum [sha256.Size]byte) {
 	if s == nil {
@@ -42,10 +42,10 @@ func (s *Seen) note(path string, sum [sha256.Size]byte) {
 	s.files[path] = sum
 }
 
-// rememberFile is remember for a file on disk, if it is small enough to be
+// RememberFile is Remember for a file on disk, if it is small enough to be
 // edited.
-func (s *Seen) rememberFile(path string, file io.ReaderAt, size int64) {
-	if s == nil || size > maxEditBytes {
+func (s *Seen) RememberFile(path string, file io.ReaderAt, size int64) {
+	if s == nil || size > MaxBytes {
 		return
 	}
 	real, err := filepath.EvalSymlinks(path)
@@ -53,12 +53,13 @@ func (s *Seen) rememberFile(path string, file io.ReaderAt, size int64) {
 		return // the file was removed meanwhile
 	}
 	hash := sha256.New()
-	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, maxEditBytes+1)); err == nil {
+	if _, err := io.Copy(hash, io.NewSectionReader(file, 0, MaxBytes+1)); err == nil {
 		s.note(real, [sha256.Size]byte(hash.Sum(nil)))
 	}
 }
 
-func (s *Seen) forget(path string) {
+// Forget drops a file.
+func (s *Seen) Forget(path string) {
 	if s == nil {
 		return
 	}
@@ -67,9 +68,9 @@ func (s *Seen) forget(path string) {
 	delete(s.files, path)
 }
 
-// check returns an error if a file's contents differ from what the model last
+// Check returns an error if a file's contents differ from what the model last
 // read or wrote. Files that the model has never seen pass.
-func (s *Seen) check(path string, contents []byte) error {
+func (s *Seen) Check(path string, contents []byte) error {
 	if s == nil {
 		return nil
 	}

@@ -1,4 +1,9 @@
-package tool
+// Package guard decides in which sandbox the commands of tool calls run.
+//
+// A call names the policy of its sandbox. A call of Shell that an allow list lets run
+// outside of it is checked again in the machine: commands in the sandbox, which nobody
+// reviews, may have prepared what the allowed programs really start.
+package guard
 
 import (
 	"encoding/json"
@@ -39,10 +44,10 @@ type Sandbox struct {
 // is disabled.
 var errNoSandbox = errors.New("the call asks for a sandbox, but it is disabled in this exec-daemon (see --sandbox-enabled); nothing was run")
 
-// request returns the sandbox that a call asks for, or nil if it asks for none.
+// Request returns the sandbox that a call asks for, or nil if it asks for none.
 // Only the call's policy counts: the sandbox.json files in this machine are
 // ignored, because the commands to be confined could have written them.
-func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
+func (s *Sandbox) Request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	outside := p.GetType() == agentv1.SandboxPolicy_TYPE_INSECURE_NONE
 	if s == nil {
 		if p != nil && !outside {
@@ -69,7 +74,7 @@ func (s *Sandbox) request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 // terminals. It returns an error if sandboxing is disabled but the policy asks
 // for it.
 func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]string, error), error) {
-	r, err := s.request(p)
+	r, err := s.Request(p)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +87,14 @@ func (s *Sandbox) Around(p *agentv1.SandboxPolicy) (func(argv ...string) ([]stri
 	}, nil
 }
 
-// inside returns how a shell command enters the sandbox.
-func (s *Sandbox) inside(r *sandbox.Request) (*shell.Inside, error) {
+// Enter returns how a shell command enters the sandbox. The caller calls leave when
+// the command has ended, or runs in the background and was passed to Started.
+func (s *Sandbox) Enter(r *sandbox.Request) (inside *shell.Inside, leave func(), err error) {
 	key, err := json.Marshal(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	s.gate.RLock()
 	return &shell.Inside{Key: string(key), Wrap: func(private, state string, argv ...string) ([]string, error) {
 		own := *r
 		own.Masked = append(append([]string{}, r.Masked...), private)
@@ -97,11 +104,15 @@ func (s *Sandbox) inside(r *sandbox.Request) (*shell.Inside, error) {
 			return nil, err
 		}
 		return append([]string{s.Helper}, args...), nil
-	}}, nil
+	}}, s.gate.RUnlock, nil
 }
 
-// explainSandbox says which of a command's errors the sandbox caused.
-func explainSandbox(r *sandbox.Request, res shell.Result) []string {
+// Started notes that a command in the sandbox runs in the background.
+func (s *Sandbox) Started(session *shell.Session, pid int) { s.jobs.add(session, pid) }
+
+// Explain says which of a command's errors the sandbox caused, in notes for the
+// model. r is nil for a command that ran outside.
+func Explain(r *sandbox.Request, res shell.Result) []string {
 	switch {
 	case r == nil || res.ExitCode == 0:
 		return nil
