@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/guest/process"
 	"aloft/internal/wire/mux"
 	"aloft/internal/wire/podv1"
 )
@@ -26,6 +27,11 @@ import (
 // earlier, that is reported at once; the timeout is for one that hangs, even on
 // a busy host.
 const execStart = time.Minute
+
+// maxExecBackoff is the longest pause before a restart of exec-daemon. It is short,
+// because the whole agent waits for it and its start costs only some hundredths of a
+// second.
+const maxExecBackoff = 200 * time.Millisecond
 
 // maxStepDetail limits a step's detail, in bytes.
 const maxStepDetail = 4 << 10
@@ -36,7 +42,7 @@ type boot struct {
 	req   *podv1.BootRequest
 	state []checkout.State // of each repository
 	notes []string
-	tmux  *service // nil unless this boot started it
+	tmux  *process.Service // nil unless this boot started it
 }
 
 // step is one step of the boot. It does what is still missing, reports
@@ -197,7 +203,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	d.mu.Unlock()
 	detail := "started"
 	if old != nil {
-		if running, _ := old.state(); running && known == token {
+		if running := old.Running() != nil; running && known == token {
 			return "already running", nil
 		} else if running {
 			err := d.changeTokens(ctx, known, token)
@@ -215,14 +221,14 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	if err := d.artifactsFolder(); err != nil {
 		return "", fmt.Errorf("the artifacts' folder: %w", err)
 	}
-	s := &service{name: "exec-daemon", reaper: d.reaper, log: d.cfg.Log, secret: token, most: maxExecBackoff}
-	s.command = func() *exec.Cmd {
+	s := &process.Service{Name: "exec-daemon", Reaper: d.reaper, Log: d.cfg.Log, Secret: token, Longest: maxExecBackoff}
+	s.Command = func() *exec.Cmd {
 		d.mu.Lock()
 		token := cmp.Or(d.token, token) // the token may have changed by now
 		d.mu.Unlock()
 		return d.execCommand(b, token)
 	}
-	if err := s.launch(); err != nil {
+	if err := s.Launch(); err != nil {
 		return "", err
 	}
 	d.mu.Lock()
@@ -230,7 +236,7 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 	d.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, execStart)
 	defer cancel()
-	if err := s.listening(ctx, func(ctx context.Context) error {
+	if err := s.Listening(ctx, func(ctx context.Context) error {
 		conn, err := dialTCP(ctx, d.cfg.ExecAddr)
 		if err == nil {
 			_ = conn.Close()
@@ -245,13 +251,12 @@ func (b *boot) execDaemon(ctx context.Context, _ func(string)) (string, error) {
 }
 
 // retire stops and forgets a service, including everything that it started.
-func (d *Daemon) retire(s *service) {
-	s.stop(termGrace)
-	s.bury()
+func (d *Daemon) retire(s *process.Service) {
+	s.Stop(termGrace)
+	s.Bury()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, restarts := s.state()
-	d.before += restarts
+	d.before += s.State().Restarts
 	d.exec, d.token = nil, ""
 }
 

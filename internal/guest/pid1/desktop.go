@@ -185,7 +185,7 @@ func (d *Daemon) dialDesktop() (up net.Conn, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), desktopPatience)
 	defer cancel()
-	err = p.service.listening(ctx, func(ctx context.Context) (err error) {
+	err = p.service.Listening(ctx, func(ctx context.Context) (err error) {
 		up, err = dialTCP(ctx, desktop.VNCAddr())
 		return err
 	})

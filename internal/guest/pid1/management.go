@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"aloft/internal/guest/process"
+	"aloft/internal/guest/usage"
 	"aloft/internal/wire/podv1"
 	"aloft/internal/wire/podv1/podv1connect"
 )
@@ -94,7 +96,7 @@ func (m *management) SignalProcess(_ context.Context, req *connect.Request[podv1
 		if p.name != req.Msg.GetName() {
 			continue
 		}
-		child := p.service.running()
+		child := p.service.Running()
 		if child == nil {
 			return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("the process %s is not running", p.name))
 		}
@@ -128,7 +130,7 @@ func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1
 	}
 	for from := req.Msg.GetOffset(); ; {
 		over := p.isFinished() // read this first, so that no output printed before the end is missed
-		text, next, skipped := p.service.printed.read(from)
+		text, next, skipped := p.service.Printed.Read(from)
 		if text != "" || from == req.Msg.GetOffset() && !req.Msg.GetFollow() {
 			if err := stream.Send(&podv1.ProcessLogsResponse{Text: text, NextOffset: next, SkippedBytes: skipped}); err != nil {
 				return err
@@ -138,7 +140,7 @@ func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1
 		if !req.Msg.GetFollow() || over {
 			return nil
 		}
-		if err := p.service.printed.wait(ctx, from, p.service.stopped); err != nil {
+		if err := p.service.Printed.Wait(ctx, from, p.service.Stopped()); err != nil {
 			return err
 		}
 	}
@@ -146,24 +148,24 @@ func (m *management) ProcessLogs(ctx context.Context, req *connect.Request[podv1
 
 // Stats implements pod.v1's ManagementService.
 func (m *management) Stats(context.Context, *connect.Request[podv1.StatsRequest]) (*connect.Response[podv1.StatsResponse], error) {
-	table, err := readProcessTable()
+	table, err := usage.ReadTable()
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
 	}
 	res := &podv1.StatsResponse{
-		Machine: table.all().message(), Processes: map[string]*podv1.Usage{},
-		OutOfMemoryKills: oomKills(), MemoryLimitBytes: memoryLimit(), Processors: processors(),
+		Machine: usageMessage(table.All()), Processes: map[string]*podv1.Usage{},
+		OutOfMemoryKills: usage.OOMKills(), MemoryLimitBytes: usage.MemoryLimit(), Processors: usage.Processors(),
 	}
-	if used, ok := memoryUsed(); ok {
+	if used, ok := usage.MemoryUsed(); ok {
 		res.Machine.MemoryBytes = used
 	}
 	for _, p := range m.services() {
-		if child := p.service.running(); child != nil {
-			res.Processes[p.name] = table.below(child.PID).message()
+		if child := p.service.Running(); child != nil {
+			res.Processes[p.name] = usageMessage(table.Below(child.PID))
 		}
 	}
-	for _, d := range disks("/", m.d.workspace(), "/tmp") {
-		res.Disks = append(res.Disks, &podv1.Disk{Path: d.path, SizeBytes: d.size, UsedBytes: d.used, AvailableBytes: d.available})
+	for _, d := range usage.Disks("/", m.d.workspace(), "/tmp") {
+		res.Disks = append(res.Disks, &podv1.Disk{Path: d.Path, SizeBytes: d.Size, UsedBytes: d.Used, AvailableBytes: d.Available})
 	}
 	return connect.NewResponse(res), nil
 }
@@ -175,34 +177,32 @@ func (m *management) StopMachine(context.Context, *connect.Request[podv1.StopMac
 	return connect.NewResponse(&podv1.StopMachineResponse{}), nil
 }
 
-func (u usage) message() *podv1.Usage {
-	return &podv1.Usage{CpuTimeUs: u.cpu.Microseconds(), MemoryBytes: u.memory, Processes: int32(min(u.processes, math.MaxInt32))}
+func usageMessage(u usage.Usage) *podv1.Usage {
+	return &podv1.Usage{CpuTimeUs: u.CPU.Microseconds(), MemoryBytes: u.Memory, Processes: int32(min(u.Processes, math.MaxInt32))}
 }
 
 // message converts the process to its message.
 func (p *keptProcess) message() *podv1.Process {
 	over := p.isFinished()
-	s := p.service
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s := p.service.State()
 	m := &podv1.Process{
-		Name: p.name, Command: p.command, State: podv1.Process_STATE_WAITING, Restarts: int32(min(s.restarts, math.MaxInt32)),
+		Name: p.name, Command: p.command, State: podv1.Process_STATE_WAITING, Restarts: int32(min(s.Restarts, math.MaxInt32)),
 		Restart: map[restartPolicy]podv1.Restart{
 			restartOnFailure: podv1.Restart_RESTART_ON_FAILURE, restartNever: podv1.Restart_RESTART_NEVER, restartAlways: podv1.Restart_RESTART_ALWAYS,
 		}[p.policy],
 	}
 	switch {
-	case s.child != nil:
-		m.State, m.Pid, m.StartedAt = podv1.Process_STATE_RUNNING, int32(s.child.PID), timestamppb.New(s.born)
+	case s.Child != nil:
+		m.State, m.Pid, m.StartedAt = podv1.Process_STATE_RUNNING, int32(s.Child.PID), timestamppb.New(s.Born)
 	case over:
 		m.State = podv1.Process_STATE_ENDED
 	}
-	if s.last != nil {
+	if s.Last != nil {
 		m.LastExit = &podv1.ProcessExit{
-			Code: int32(exitCode(s.last.status)), OutOfMemory: s.last.outOfMemory, EndedAt: timestamppb.New(s.last.at),
+			Code: int32(process.ExitCode(s.Last.Status)), OutOfMemory: s.Last.OutOfMemory, EndedAt: timestamppb.New(s.Last.At),
 		}
-		if s.last.status.Signaled() {
-			m.LastExit.Signal = int32(s.last.status.Signal())
+		if s.Last.Status.Signaled() {
+			m.LastExit.Signal = int32(s.Last.Status.Signal())
 		}
 	}
 	return m

@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/guest/process"
 )
 
 // Config is pod-daemon's configuration. Every path is absolute.
@@ -62,7 +63,7 @@ type Daemon struct {
 	cfg      Config
 	bootID   string
 	user     atomic.Pointer[User] // user of the agent's processes
-	reaper   *Reaper
+	reaper   *process.Reaper
 	controls controls
 	stop     context.CancelCauseFunc
 
@@ -74,7 +75,7 @@ type Daemon struct {
 	mu     sync.Mutex
 	booted bool
 	env    map[string]string // given by Boot
-	exec   *service          // nil until booted
+	exec   *process.Service  // nil until booted
 	token  string            // exec-daemon's token
 	tokens []*portToken      // of the ports for programs in the machine
 	before int               // restarts of services that have been replaced
@@ -100,7 +101,7 @@ func New(cfg Config) (*Daemon, error) {
 	d := &Daemon{
 		cfg:    cfg,
 		bootID: hex.EncodeToString(id),
-		reaper: NewReaper(),
+		reaper: process.NewReaper(),
 		turn:   make(chan struct{}, 1),
 		rest:   make(chan struct{}, 1),
 	}
@@ -182,7 +183,7 @@ func (d *Daemon) forwardSignals(ctx context.Context) {
 			exec := d.exec
 			d.mu.Unlock()
 			if number, ok := sig.(syscall.Signal); ok && exec != nil {
-				if child := exec.running(); child != nil {
+				if child := exec.Running(); child != nil {
 					child.Signal(number)
 				}
 			}
@@ -209,7 +210,7 @@ func (d *Daemon) end(server *podServer) error {
 	}
 	server.quiesce(ctx, d.cfg.StopLimit/10)
 	if exec != nil {
-		exec.stop(d.cfg.StopLimit * 3 / 10)
+		exec.Stop(d.cfg.StopLimit * 3 / 10)
 	}
 	d.kept.stopAll(d.cfg.StopLimit * 3 / 10)
 	err := d.reaper.EndStrays(ctx, d.cfg.StopLimit*2/10)

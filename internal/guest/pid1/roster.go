@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"aloft/internal/guest/process"
 )
 
 // maxKept limits the number of supervised processes.
@@ -37,7 +39,7 @@ const (
 )
 
 func (p restartPolicy) shouldRestart(status syscall.WaitStatus) bool {
-	return p == restartAlways || p == restartOnFailure && exitCode(status) != 0
+	return p == restartAlways || p == restartOnFailure && process.ExitCode(status) != 0
 }
 
 // keptProcess is a process that pod-daemon supervises on request.
@@ -45,7 +47,7 @@ type keptProcess struct {
 	name    string
 	command []string
 	policy  restartPolicy
-	service *service
+	service *process.Service
 }
 
 // processSpec describes a process to supervise.
@@ -128,16 +130,16 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d processes already, which is the limit", maxKept))
 	}
 	p := &keptProcess{name: spec.name, command: spec.command, policy: spec.policy}
-	printed := new(output)
+	printed := new(process.Output)
 	if at >= 0 {
-		printed = r.list[at].service.printed // keep the old output, whose end may be of interest
+		printed = r.list[at].service.Printed // keep the old output, whose end may be of interest
 	}
-	p.service = &service{
-		name: spec.name, mark: spec.name, reaper: r.d.reaper, log: r.d.cfg.Log,
-		again: spec.policy.shouldRestart, printed: printed,
-		command: func() *exec.Cmd { return r.d.keptCommand(spec) },
+	p.service = &process.Service{
+		Name: spec.name, Mark: spec.name, Reaper: r.d.reaper, Log: r.d.cfg.Log,
+		Again: spec.policy.shouldRestart, Printed: printed,
+		Command: func() *exec.Cmd { return r.d.keptCommand(spec) },
 	}
-	if err := p.service.launch(); err != nil {
+	if err := p.service.Launch(); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if at >= 0 {
@@ -150,15 +152,15 @@ func (r *roster) start(spec processSpec) (*keptProcess, error) {
 
 // stop stops a process with all its descendants.
 func (p *keptProcess) stop(grace time.Duration) {
-	p.service.stop(grace)
-	p.service.bury()
+	p.service.Stop(grace)
+	p.service.Bury()
 }
 
 // isFinished reports whether the process has ended and will not be restarted.
 func (p *keptProcess) isFinished() bool {
 	select {
-	case <-p.service.stopped:
-		return p.service.running() == nil
+	case <-p.service.Stopped():
+		return p.service.Running() == nil
 	default:
 		return false
 	}
@@ -173,7 +175,7 @@ func (r *roster) stopAll(limit time.Duration) {
 	r.mu.Unlock()
 	deadline := time.Now().Add(limit)
 	for i, p := range slices.Backward(list) {
-		p.service.stop(max(0, time.Until(deadline)/time.Duration(i+1)))
+		p.service.Stop(max(0, time.Until(deadline)/time.Duration(i+1)))
 	}
 }
 
@@ -200,7 +202,7 @@ func (d *Daemon) keptCommand(spec processSpec) *exec.Cmd {
 	if spec.root {
 		env = d.ownEnviron()
 	}
-	cmd.Env = append(append([]string{markVariable + "=" + spec.name}, env...), more...)
+	cmd.Env = append(append([]string{process.Variable + "=" + spec.name}, env...), more...)
 	for name, value := range spec.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"aloft/internal/guest/checkout"
+	"aloft/internal/guest/process"
 )
 
 // Times that a command gets: to end after SIGTERM, and for its descendants to
@@ -77,7 +78,7 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	return exitCode(child.Status()), nil
+	return process.ExitCode(child.Status()), nil
 }
 
 // roomWait is how long to retry starting a command if the machine has reached
@@ -85,7 +86,7 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 // to disappear.
 const roomWait = 15 * time.Second
 
-func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*Child, error) {
+func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*process.Child, error) {
 	giveUp := time.Now().Add(roomWait)
 	for {
 		attempt := *cmd // a command that failed to start cannot be started again
@@ -99,14 +100,6 @@ func (d *Daemon) startWhenThereIsRoom(ctx context.Context, cmd *exec.Cmd) (*Chil
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// exitCode converts a status to an exit code as a shell gives it.
-func exitCode(s syscall.WaitStatus) int {
-	if s.Signaled() {
-		return 128 + int(s.Signal())
-	}
-	return s.ExitStatus()
 }
 
 // plumbing is the pipes between this process and a child. os/exec would copy

@@ -16,9 +16,9 @@ func (s *podServer) Status(context.Context, *connect.Request[podv1.StatusRequest
 	status := &podv1.StatusResponse{BootId: d.bootID, Booted: d.booted}
 	restarts := d.before
 	if d.exec != nil {
-		running, n := d.exec.state()
-		restarts += n
-		status.ExecDaemonRunning = running
+		state := d.exec.State()
+		restarts += state.Restarts
+		status.ExecDaemonRunning = state.Child != nil
 	}
 	status.ExecDaemonRestarts = int32(min(restarts, 1<<30))
 	return connect.NewResponse(status), nil

@@ -56,7 +56,7 @@ func (b *boot) awaitTerminals(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, terminalsPatience, errors.New("tmux did not start in time"))
 	defer cancel()
-	if err := b.tmux.listening(ctx, func(ctx context.Context) error {
+	if err := b.tmux.Listening(ctx, func(ctx context.Context) error {
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "unix", b.d.tmuxSocket())
 		if err == nil {

@@ -154,7 +154,7 @@ print(libc.inotify_init() >= 0, pipe())
 		machines[id] = m
 	}
 	const user = "setpriv --reuid=1000 --regid=1000 --clear-groups "
-	if got := ask(t, machines["m-1"], "sh", "-c", user+`python3 -c "$0" all > /tmp/said 2>&1 & timeout 60 sh -c "until grep . /tmp/said; do sleep 0.05; done"`, script); got.Output != "True True\n" {
+	if got := ask(t, machines["m-1"], "sh", "-c", user+`python3 -c "$0" all > /tmp/said 2>&1 & timeout 60 sh -c "until grep -s . /tmp/said; do sleep 0.05; done"`, script); got.Output != "True True\n" {
 		t.Errorf("m-1: took inotify instances, made a small pipe: %q", got.Output)
 	}
 	if got := ask(t, machines["m-1"], "python3", "-c", script, "one"); !strings.HasPrefix(got.Output, "False ") {

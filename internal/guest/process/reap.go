@@ -1,4 +1,7 @@
-package pid1
+// Package process starts the processes of a machine as its PID 1: it reaps all
+// children, restarts services that end, kills what they leave behind, and keeps the
+// end of their output.
+package process
 
 import (
 	"errors"

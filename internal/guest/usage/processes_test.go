@@ -1,4 +1,4 @@
-package pid1
+package usage
 
 import (
 	"fmt"

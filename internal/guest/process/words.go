@@ -1,4 +1,4 @@
-package pid1
+package process
 
 import (
 	"bufio"
@@ -27,7 +27,7 @@ type lastWords struct {
 
 // listen reads r to its end in the background, then closes it. It redacts
 // secret. It also writes the output to printed, unless that is nil.
-func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *output) *lastWords {
+func listen(r io.ReadCloser, log *slog.Logger, secret string, printed *Output) *lastWords {
 	w := &lastWords{ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)

@@ -1,4 +1,6 @@
-package pid1
+// Package usage reads from the kernel which processes a machine has, and how much
+// processor time, memory and disk they use.
+package usage
 
 import (
 	"bufio"
@@ -16,31 +18,32 @@ import (
 // clockTick is the unit of CPU times in /proc, the same on every Linux.
 const clockTick = 10 * time.Millisecond
 
-// usage is the resource usage of processes.
-type usage struct {
-	cpu       time.Duration
-	memory    int64 // resident, in bytes
-	processes int
+// Usage is the resource usage of processes.
+type Usage struct {
+	CPU       time.Duration
+	Memory    int64 // resident, in bytes
+	Processes int
 }
 
-func (u *usage) add(o usage) {
-	u.cpu += o.cpu
-	u.memory += o.memory
-	u.processes += o.processes
+func (u *Usage) add(o Usage) {
+	u.CPU += o.CPU
+	u.Memory += o.Memory
+	u.Processes += o.Processes
 }
 
-// processTable has the usage of every process, and the parent-child relations.
-type processTable struct {
-	each     map[int]usage
+// A Table has the usage of every process, and the parent-child relations.
+type Table struct {
+	each     map[int]Usage
 	children map[int][]int
 }
 
-func readProcessTable() (processTable, error) {
-	children, err := processes()
+// ReadTable reads /proc. Processes that end meanwhile may be missing.
+func ReadTable() (Table, error) {
+	children, err := Children()
 	if err != nil {
-		return processTable{}, err
+		return Table{}, err
 	}
-	t := processTable{each: make(map[int]usage), children: children}
+	t := Table{each: make(map[int]Usage), children: children}
 	for _, list := range children {
 		for _, pid := range list {
 			line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -53,16 +56,16 @@ func readProcessTable() (processTable, error) {
 	return t, nil
 }
 
-// all returns the sum over all processes.
-func (t processTable) all() (sum usage) {
+// All returns the sum over all processes.
+func (t Table) All() (sum Usage) {
 	for _, u := range t.each {
 		sum.add(u)
 	}
 	return sum
 }
 
-// below returns the sum over a process and all its descendants.
-func (t processTable) below(pid int) (sum usage) {
+// Below returns the sum over a process and all its descendants.
+func (t Table) Below(pid int) (sum Usage) {
 	seen := map[int]bool{}
 	for queue := []int{pid}; len(queue) > 0; {
 		next := queue[0]
@@ -78,10 +81,10 @@ func (t processTable) below(pid int) (sum usage) {
 }
 
 // parseUsage reads /proc/PID/stat. Values that it cannot parse are 0.
-func parseUsage(line []byte) usage {
+func parseUsage(line []byte) Usage {
 	end := bytes.LastIndexByte(line, ')')
 	if end < 0 {
-		return usage{}
+		return Usage{}
 	}
 	fields := bytes.Fields(line[end+1:])
 	field := func(n int) int64 { // numbered as in proc(5), where the state is 3
@@ -95,22 +98,22 @@ func parseUsage(line []byte) usage {
 		return v
 	}
 	const most = int64(1) << 38 // prevents overflow by nonsensical values
-	return usage{
-		cpu:       time.Duration(min(field(14), most)+min(field(15), most)) * clockTick,
-		memory:    min(field(24), most) * int64(os.Getpagesize()),
-		processes: 1,
+	return Usage{
+		CPU:       time.Duration(min(field(14), most)+min(field(15), most)) * clockTick,
+		Memory:    min(field(24), most) * int64(os.Getpagesize()),
+		Processes: 1,
 	}
 }
 
-// disk is a file system.
-type disk struct {
-	path                  string
-	size, used, available int64
+// A Disk is a file system. Its sizes are in bytes.
+type Disk struct {
+	Path                  string
+	Size, Used, Available int64
 }
 
-// disks returns the file systems of the folders, without duplicates.
-func disks(paths ...string) []disk {
-	var list []disk
+// Disks returns the file systems of the folders, without duplicates.
+func Disks(paths ...string) []Disk {
+	var list []Disk
 	seen := map[uint64]bool{}
 	for _, path := range paths {
 		var stat unix.Stat_t
@@ -120,14 +123,15 @@ func disks(paths ...string) []disk {
 		}
 		seen[stat.Dev] = true
 		block := fs.Frsize
-		list = append(list, disk{
-			path: path, size: int64(fs.Blocks) * block, used: int64(fs.Blocks-fs.Bfree) * block, available: int64(fs.Bavail) * block,
+		list = append(list, Disk{
+			Path: path, Size: int64(fs.Blocks) * block, Used: int64(fs.Blocks-fs.Bfree) * block, Available: int64(fs.Bavail) * block,
 		})
 	}
 	return list
 }
 
-func processors() int32 { return int32(min(runtime.NumCPU(), 1<<16)) }
+// Processors returns how many processors this process may use.
+func Processors() int32 { return int32(min(runtime.NumCPU(), 1<<16)) }
 
 // memoryFiles are the files in which the kernel reports the memory of this
 // process's cgroup, for cgroup v2 and v1. For each, the path in a machine with
@@ -163,22 +167,22 @@ func first(files []string) ([]byte, bool) {
 	return nil, false
 }
 
-// oomKills returns how many processes in this machine the out-of-memory killer
+// OOMKills returns how many processes in this machine the out-of-memory killer
 // has killed; 0 if the kernel does not report it.
-func oomKills() int64 {
+func OOMKills() int64 {
 	b, _ := first(memoryFiles("memory.events", "memory.oom_control"))
 	return keyed(b, "oom_kill")
 }
 
-// memoryUsed returns the memory that the machine's cgroup uses.
-func memoryUsed() (int64, bool) {
+// MemoryUsed returns the memory that the machine's cgroup uses.
+func MemoryUsed() (int64, bool) {
 	b, ok := first(memoryFiles("memory.current", "memory.usage_in_bytes"))
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
 	return n, ok && err == nil
 }
 
-// memoryLimit returns the memory limit of the machine's cgroup, or all memory.
-func memoryLimit() int64 {
+// MemoryLimit returns the memory limit of the machine's cgroup, or all memory.
+func MemoryLimit() int64 {
 	total := int64(0)
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
 		total = keyed(b, "MemTotal:") << 10

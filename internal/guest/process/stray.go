@@ -1,4 +1,4 @@
-package pid1
+package process
 
 import (
 	"bytes"
@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"aloft/internal/guest/usage"
 )
 
 // strayInterval is the time between two searches for stray processes, which may
@@ -34,7 +35,7 @@ func (r *Reaper) StraysOf(name string) ([]int, error) {
 func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	children, err := processes()
+	children, err := usage.Children()
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +65,10 @@ func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	return strays, nil
 }
 
-// markVariable is the environment variable with the name of the supervised
+// Variable is the environment variable with the name of the supervised
 // process that a process belongs to. A process that forges it only lives a
 // little longer.
-const markVariable = "ALOFT_PROCESS"
+const Variable = "ALOFT_PROCESS"
 
 // maxEnviron is how much of a process's environment is read, in bytes. The
 // kernel's own limit is similar.
@@ -91,7 +92,7 @@ func markOf(pid int) string {
 // mark finds the mark in an environment in the format of /proc/PID/environ.
 func mark(environ []byte) string {
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if value, ok := bytes.CutPrefix(kv, []byte(markVariable+"=")); ok {
+		if value, ok := bytes.CutPrefix(kv, []byte(Variable+"=")); ok {
 			return string(value)
 		}
 	}
@@ -152,49 +153,3 @@ func (r *Reaper) untilNone(ctx context.Context, look func() ([]int, error), each
 
 // signalPID signals a stray. It may have ended already.
 func signalPID(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
-
-// processes returns the child processes of each process.
-func processes() (map[int][]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	if len(stats) == 0 {
-		return nil, fmt.Errorf("/proc shows no processes: is it mounted?")
-	}
-	children := make(map[int][]int)
-	for _, name := range stats {
-		line, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		pid, parent, state, ok := parseStat(line)
-		if ok && state != 'Z' && state != 'X' {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	return children, nil
-}
-
-// parseStat reads the first fields of /proc/PID/stat: "pid (name) state ppid
-// …". The process can choose its name, which may contain parentheses and
-// spaces.
-func parseStat(line []byte) (pid, parent int, state byte, ok bool) {
-	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
-	if open < 1 || end < open {
-		return 0, 0, 0, false
-	}
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(line[:open])))
-	if err != nil {
-		return 0, 0, 0, false
-	}
-	fields := bytes.Fields(line[end+1:])
-	if len(fields) < 2 || len(fields[0]) != 1 {
-		return 0, 0, 0, false
-	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	if err != nil {
-		return 0, 0, 0, false
-	}
-	return pid, parent, fields[0][0], true
-}

@@ -1,4 +1,4 @@
-package pid1
+package process
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 // maxPrinted is how much of a process's output is kept, in bytes.
 const maxPrinted = 256 << 10
 
-// output is the last part of a process's output. Offsets count from the first
+// Output is the last part of a process's output. Offsets count from the first
 // byte that was ever printed. The zero value is ready to use. Its methods are
 // safe for concurrent use.
-type output struct {
+type Output struct {
 	mu   sync.Mutex
 	text []byte
 	end  int64
 	more chan struct{} // closed when output arrives; nil if nobody waits
 }
 
-func (o *output) write(s string) {
+func (o *Output) write(s string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text = append(o.text, s...)
@@ -34,9 +34,9 @@ func (o *output) write(s string) {
 	}
 }
 
-// read returns the output from an offset on, and how many bytes between that
+// Read returns the output from an offset on, and how many bytes between that
 // offset and text are no longer kept.
-func (o *output) read(from int64) (text string, next, skipped int64) {
+func (o *Output) Read(from int64) (text string, next, skipped int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	kept := o.text[max(0, len(o.text)-maxPrinted):]
@@ -50,8 +50,8 @@ func (o *output) read(from int64) (text string, next, skipped int64) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), o.end, at - from
 }
 
-// wait waits for output after an offset.
-func (o *output) wait(ctx context.Context, beyond int64, over <-chan struct{}) error {
+// Wait waits for output after an offset, or until over is closed or ctx ends.
+func (o *Output) Wait(ctx context.Context, beyond int64, over <-chan struct{}) error {
 	o.mu.Lock()
 	if o.end > beyond {
 		o.mu.Unlock()
