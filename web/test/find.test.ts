@@ -109,3 +109,47 @@ test.each([1280, 360])("the header leads from a failed check to a follow-up, %i 
   expect(await page.locator("link[rel=icon]").getAttribute("href")).toBe("/icon.svg");
   await page.context().close();
 });
+
+test("the list returns to where it was left, and its filters are in the address", { timeout: 2 * patience }, async () => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  await page.goto(`${demo.url}/agents?status=done&q=invoice`);
+  await page.locator(".agent-row", { hasText: "invoice" }).first().waitFor();
+  expect(await page.getByRole("button", { name: "Done", exact: true }).getAttribute("aria-pressed")).toBe("true");
+  expect(await page.getByRole("searchbox").inputValue()).toBe("invoice");
+  await page.getByRole("searchbox").fill("cart");
+  await page.waitForURL(/q=cart/);
+  await page.locator(".agent-row", { hasText: "cart" }).first().waitFor();
+  const list = page.locator(".scroll:has(.agents-list)");
+  await list.evaluate((el) => ((el as unknown as { scrollTop: number }).scrollTop = 3_000));
+  await expect.poll(() => page.locator(".agent-row").first().getAttribute("data-index"), { timeout: patience }).not.toBe("0");
+  const at = await list.evaluate((el) => (el as unknown as { scrollTop: number }).scrollTop);
+  const first = page.locator(".agent-row a:visible").nth(15);
+  await first.click();
+  await page.locator(".conversation").waitFor();
+  await page.goBack();
+  await page.waitForURL(/status=done.*q=cart|q=cart.*status=done/);
+  await page.locator(".agent-row", { hasText: "cart" }).first().waitFor();
+  await expect.poll(() => list.evaluate((el) => (el as unknown as { scrollTop: number }).scrollTop), { timeout: patience }).toBe(at);
+  await context.close();
+});
+
+test("a viewed file is collapsed, and stays viewed", { timeout: 2 * patience }, async () => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  await page.goto(`${demo.url}/agents/${id(1)}/changes`);
+  const file = page.locator(".file").first();
+  await file.locator(".diff").waitFor();
+  await file.getByRole("checkbox", { name: /^Viewed/ }).check();
+  await file.locator(".diff").waitFor({ state: "detached" });
+  await page.getByText(/^1 of \d+ viewed$/).waitFor();
+  await page.reload();
+  await page.getByText(/^1 of \d+ viewed$/).waitFor();
+  await page.getByRole("button", { name: "Collapse all" }).click();
+  await page.locator(".file .diff").first().waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Expand all" }).click();
+  await file.locator(".diff").waitFor();
+  await context.close();
+});

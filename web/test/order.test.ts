@@ -1,6 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { hostileNames } from "../src/demo/names";
+import { byPath } from "../src/changes/parse";
 import { shownName } from "../src/parts/clip";
 import { openBrowser, patience, serveDemo } from "./browser";
 
@@ -48,9 +49,11 @@ const seen = (page: Page, where: string) =>
 test("file names read as they are, hostile ones too", async () => {
   const page = await open(`/agents/${id(9)}/changes`);
   await page.locator(".file-list .path").first().waitFor();
-  const names = hostileNames.map(shownName);
+  const names = hostileNames.map((path) => ({ path })).sort(byPath).map(({ path }) => shownName(path));
   expect(names).toContain("src/⟨U+202E⟩gpj.exe");
-  expect((await seen(page, ".file > header .path")).slice(0, -1)).toEqual(names.slice(0, -1)); // the last is cut
+  const long = names.findIndex((n) => n.startsWith("services/checkout/")); // it is cut
+  const rest = <T>(all: T[]) => all.filter((_, i) => i !== long);
+  expect(rest(await seen(page, ".file > header .path"))).toEqual(rest(names));
   const listed = await seen(page, ".file-list .path-name");
   expect(listed).toEqual(names.map((n) => n.split("/").at(-1)));
   // The folder is truncated, and the name is complete and inside the list.
@@ -58,8 +61,8 @@ test("file names read as they are, hostile ones too", async () => {
     const over = (e) => e !== null && e.scrollWidth > e.clientWidth + 1;
     return { folder: over(p.querySelector(".path-folder")), name: over(p.querySelector(".path-name")) };
   })`);
-  expect(cut.slice(0, 4)).toEqual(Array(4).fill({ folder: false, name: false }));
-  expect(cut.at(-1)?.folder).toBe(true);
+  expect(rest(cut).slice(0, 4)).toEqual(Array(4).fill({ folder: false, name: false }));
+  expect(cut[long]?.folder).toBe(true);
   await page.close();
 });
 

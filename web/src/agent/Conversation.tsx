@@ -69,6 +69,14 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   useLayoutEffect(() => {
     if (atEnd.current) toEnd();
   }, [total, height]);
+  // What is above or below may change the height without a new range of rows.
+  useEffect(() => {
+    const el = box.current;
+    if (!el) return;
+    const observer = new ResizeObserver(() => atEnd.current && toEnd());
+    observer.observe(el);
+    return () => observer.disconnect();
+  }, []);
   const items = virtual.getVirtualItems();
   sight.current = [virtual.range?.startIndex ?? 0, virtual.range?.endIndex ?? 0];
   useJump({

@@ -1,4 +1,4 @@
-import { useDeferredValue, useEffect, useRef, useState } from "react";
+import { useCallback, useDeferredValue, useEffect, useRef, useState } from "react";
 import { useClient, useLoad } from "../api/use";
 import { useKey } from "../keys";
 import { useDraft } from "../parts/draft";
@@ -12,11 +12,55 @@ const day = 86_400_000;
 type Kind = keyof typeof standings;
 type When = keyof typeof w.when;
 
-/** What a person has chosen to see. It stays in the tab over a reload. */
+/** What a person has chosen to see. It is in the address, and stays in the tab. */
 export type FilterChoice = { search?: string; kind?: Kind; repository?: string; who?: string; when?: When; from?: string; to?: string };
 
+const fields = { search: "q", kind: "status", repository: "repository", who: "who", when: "created", from: "from", to: "to" } as const;
+const isDay = (text: string) => /^\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(Date.parse(text));
+
+/** choiceIn reads the filters in the query of an address; undefined if it has none. */
+export function choiceIn(query: string): FilterChoice | undefined {
+  const q = new URLSearchParams(query);
+  const out: Record<string, string> = {};
+  for (const [field, name] of Object.entries(fields)) {
+    const value = q.get(name);
+    const known = field === "kind" ? Object.hasOwn(standings, value ?? "") : field === "when" ? Object.hasOwn(w.when, value ?? "") : field === "from" || field === "to" ? isDay(value ?? "") : field === "who" ? /^(everybody|\d+)$/.test(value ?? "") : true;
+    if (value && known) out[field] = value;
+  }
+  return Object.keys(out).length > 0 ? (out as FilterChoice) : undefined;
+}
+
+/** queryOf returns a query with other filters in it. Other parameters stay. */
+export function queryOf(choice: FilterChoice, query: string): string {
+  const q = new URLSearchParams(query);
+  for (const [field, name] of Object.entries(fields)) {
+    const value = choice[field as keyof FilterChoice];
+    if (value && value !== "all") q.set(name, value);
+    else q.delete(name);
+  }
+  const text = q.toString();
+  return text && `?${text}`;
+}
+
+/** The filters of the list: those of the address, or else those last used in this tab. */
 export function useFilters(): [FilterChoice, (now: FilterChoice) => void] {
-  const [choice, set] = useDraft<FilterChoice>("agents", {});
+  const [kept, keep] = useDraft<FilterChoice>("agents", {});
+  const [given, give] = useState(() => choiceIn(location.search));
+  const choice = given ?? kept;
+  useEffect(() => {
+    const query = queryOf(choice, location.search);
+    if (query !== location.search) history.replaceState(null, "", location.pathname + query + location.hash);
+  }, [choice]);
+  const set = useCallback(
+    (now: FilterChoice) => {
+      give(undefined);
+      keep(now);
+    },
+    [keep],
+  );
+  useEffect(() => {
+    if (given) set(given);
+  }, [given, set]);
   return [choice, set];
 }
 

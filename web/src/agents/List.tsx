@@ -86,7 +86,7 @@ export function AgentList() {
       ) : list.failure && rows.length === 0 ? (
         <Failed failure={list.failure} retry={refreshAgents} />
       ) : rows.length > 0 ? (
-        <Rows rows={rows} now={now} picked={picked} setPicked={setPicked} see={see} more={list.more} />
+        <Rows find={JSON.stringify(find)} rows={rows} now={now} picked={picked} setPicked={setPicked} see={see} more={list.more} />
       ) : narrowed ? (
         <Empty icon={find.status === asking.status ? "check" : "search"} title={find.status === asking.status ? words.agents.noneAsks : words.agents.noMatch}>
           <p>{find.status === asking.status ? words.agents.noneAsksLead : words.agents.noMatchLead}</p>
@@ -110,7 +110,11 @@ export function AgentList() {
   );
 }
 
+/** Where the list was when it was last left, to return there: its scroll offset in pixels and the current agent. */
+const left = { find: "", offset: 0, active: "" };
+
 type RowsProps = {
+  find: string; // the filters
   rows: readonly AgentSummary[];
   now: number;
   picked: ReadonlySet<string>;
@@ -120,7 +124,7 @@ type RowsProps = {
 };
 
 /** The rows that are in sight. Arrow keys, or j and k, go from one to the next. */
-function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
+function Rows({ find, rows, now, picked, setPicked, see, more }: RowsProps) {
   const client = useClient();
   const { items: approvals } = useApprovals(client);
   const { answer } = useAnswer();
@@ -130,15 +134,21 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
     return of;
   }, [approvals]);
   const box = useRef<HTMLDivElement>(null);
-  const [active, setActive] = useState(rows[0]?.id);
+  const [back] = useState(() => left.find === find && left.offset > 0);
+  const [active, setActive] = useState(() => (rows.some((a) => a.id === left.active) && left.find === find ? left.active : rows[0]?.id));
   const wants = useRef(false); // the active row is to have the focus
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => box.current,
     estimateSize: (i) => rowHeight + (questions.has(rows[i]?.id ?? "") ? asksHeight : 0),
     overscan: 12,
+    initialOffset: back ? left.offset : 0,
     getItemKey: (i) => rows[i]?.id ?? i,
   });
+  useEffect(() => {
+    left.find = find;
+    left.active = active ?? "";
+  }, [find, active]);
   useEffect(() => virtual.measure(), [virtual, questions, rows]); // rows of agents that ask are higher
   const at = Math.max(0, rows.findIndex((a) => a.id === active));
   const items = virtual.getVirtualItems();
@@ -200,7 +210,7 @@ function Rows({ rows, now, picked, setPicked, see, more }: RowsProps) {
   useKey("Enter", () => here && go({ page: "agent", id: here.id, tab: "conversation" }));
 
   return (
-    <div className="scroll" ref={box} onKeyDown={press}>
+    <div className="scroll" ref={box} onKeyDown={press} onScroll={(e) => (left.offset = e.currentTarget.scrollTop)}>
       <ul className="agents-list" aria-label={words.agents.list} style={{ height: virtual.getTotalSize() }}>
         {items.map((v) => {
           const a = rows[v.index];

@@ -13,10 +13,11 @@ import { words } from "../words";
 import { placeOfComment, promptOf, type Comment } from "./comments";
 import { ByTurn } from "./ByTurn";
 import { Counts, FileChanges } from "./File";
-import { parseDiff } from "./parse";
+import { byPath, parseDiff, totalOf } from "./parse";
 import { Pulls } from "./Pulls";
 import type { PullsSeen } from "./seen";
 import { SplitPick, useSplit } from "./view";
+import { useViewed } from "./viewed";
 
 const w = words.changes;
 
@@ -25,7 +26,9 @@ export default function Changes({ agent, revision, entries, branch, more, older,
   const [byTurn, setByTurn] = useState(false);
   const client = useClient();
   const { data, failure, loading, reload } = useLoad(() => client.diff(agent.id), [agent.id, agent.latestRunId, revision]);
-  const files = useMemo(() => parseDiff(data?.diff ?? ""), [data]);
+  const files = useMemo(() => parseDiff(data?.diff ?? "").sort(byPath), [data]);
+  const { viewed, collapsed, view: setViewed, fold, foldAll } = useViewed(agent.id, files);
+  const acts = useMemo(() => ({ view: setViewed, fold }), [setViewed, fold]);
   const [split, view] = useSplit();
   const [comments, setComments, clear] = useDraft<Comment[]>(`comments.${agent.id}`, []);
   const put = useCallback((c: Comment) => setComments((old) => [...old.filter((o) => placeOfComment(o) !== placeOfComment(c)), c]), [setComments]);
@@ -68,6 +71,8 @@ export default function Changes({ agent, revision, entries, branch, more, older,
     <div className="changes">
       <div className="agents-tools">
         <span className="muted small">{w.files(files.length)}</span>
+        <Counts file={totalOf(files)} />
+        {viewed.size > 0 && <span className="muted small">{w.viewedCount(viewed.size, files.length)}</span>}
         <span className="grow" />
         {comments.length > 0 && (
           <>
@@ -86,6 +91,11 @@ export default function Changes({ agent, revision, entries, branch, more, older,
           </button>
         </div>
         <SplitPick split={split} set={view} />
+        {!byTurn && (
+          <button type="button" className="button small" onClick={foldAll}>
+            {collapsed.size < files.length ? w.collapseAll : w.expandAll}
+          </button>
+        )}
         <button type="button" className="button small" onClick={download}>
           <Icon name="download" /> {w.download}
         </button>
@@ -95,7 +105,7 @@ export default function Changes({ agent, revision, entries, branch, more, older,
         <nav className="file-list" aria-label={w.fileList}>
           <ul>
             {files.map((f) => (
-              <li key={f.path}>
+              <li key={f.path} data-viewed={viewed.has(f.path) ? "" : undefined}>
                 <button type="button" onClick={() => document.getElementById(`file-${f.path}`)?.scrollIntoView({ block: "start" })}>
                   <Path path={f.path} className="grow" />
                   <Counts file={f} />
@@ -107,7 +117,7 @@ export default function Changes({ agent, revision, entries, branch, more, older,
         <div className="scroll files">
           {data?.truncated && <Problem tone="amber">{w.truncated}</Problem>}
           {files.map((f) => (
-            <FileChanges key={f.path} file={f} split={split} said={of.get(f.path) ?? none} />
+            <FileChanges key={f.path} file={f} split={split} said={of.get(f.path) ?? none} collapsed={collapsed.has(f.path)} viewed={viewed.has(f.path)} acts={acts} />
           ))}
         </div>
       </div>}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { pairs, parseDiff } from "./parse";
+import { byPath, markOf, pairs, parseDiff, totalOf } from "./parse";
 
 test("files, hunks and line numbers", () => {
   const [a, b, c, d] = parseDiff(`diff --git a/src/a.ts b/src/a.ts
@@ -57,4 +57,17 @@ test("side by side, what changed stands beside what it was", () => {
   const [file] = parseDiff("--- a/x\n+++ b/x\n@@ -1,4 +1,4 @@\n a\n-b\n-c\n+B\n d\n+e\n");
   const hunk = file?.hunks[0];
   expect(hunk && pairs(hunk).map((p) => [p.left?.text, p.right?.text])).toEqual([["a", "a"], ["b", "B"], ["c", undefined], ["d", "d"], [undefined, "e"]]);
+});
+
+test("files come before folders, and numbers are in order", () => {
+  const paths = ["src/step10.ts", "src/a/b.ts", "src/step2.ts", "README.md", "src/A.ts", "a.txt"];
+  expect(paths.map((path) => ({ path })).sort(byPath).map((f) => f.path)).toEqual(["a.txt", "README.md", "src/A.ts", "src/step2.ts", "src/step10.ts", "src/a/b.ts"]);
+});
+
+test("the mark of a file changes with its lines", () => {
+  const diff = (line: string) => parseDiff(`diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+${line}\n`);
+  const [one, same, other] = [diff("new"), diff("new"), diff("newer")].map((files) => (files[0] ? markOf(files[0]) : ""));
+  expect(one).toBe(same);
+  expect(one).not.toBe(other);
+  expect(totalOf([...diff("new"), ...diff("x")])).toEqual({ added: 2, removed: 2 });
 });

@@ -61,6 +61,37 @@ export function parseDiff(text: string): FileDiff[] {
   return files;
 }
 
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+/**
+ * byPath compares two paths folder by folder, with numbers by their value:
+ * step2 comes before step10, and the files of a folder before its folders.
+ */
+export function byPath(a: { path: string }, b: { path: string }): number {
+  const [x, y] = [a.path.split("/"), b.path.split("/")];
+  for (let i = 0; i < Math.min(x.length, y.length); i++) {
+    const ends = Number(i === x.length - 1) - Number(i === y.length - 1);
+    if (ends !== 0) return -ends;
+    const order = collator.compare(x[i] ?? "", y[i] ?? "");
+    if (order !== 0) return order;
+  }
+  return x.length - y.length || (a.path < b.path ? -1 : a.path > b.path ? 1 : 0);
+}
+
+/** totalOf adds up the lines of files. */
+export const totalOf = (files: readonly FileDiff[]): Pick<FileDiff, "added" | "removed"> => files.reduce((t, f) => ({ added: t.added + f.added, removed: t.removed + f.removed }), { added: 0, removed: 0 });
+
+/** markOf returns a short hash of a file's changes, by which a later change is recognized. It is not for security. */
+export function markOf(file: FileDiff): string {
+  let h = 5381;
+  const add = (text: string) => {
+    for (let i = 0; i < text.length; i++) h = (Math.imul(h, 33) ^ text.charCodeAt(i)) >>> 0;
+  };
+  add(`${file.from ?? ""} ${file.status}`);
+  for (const hunk of file.hunks) for (const line of hunk.lines) add(line.kind + line.text);
+  return `${h.toString(36)}.${file.added}.${file.removed}`;
+}
+
 function begin(files: FileDiff[], path: string): FileDiff {
   const file: FileDiff = { path, status: "changed", binary: false, added: 0, removed: 0, hunks: [] };
   files.push(file);
