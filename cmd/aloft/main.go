@@ -114,6 +114,7 @@ their conversations, and keys to control them.`,
 	root.AddCommand(a.commands()...)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
+	a.AddCompletion(root)
 	checkArgs(root)
 	return root
 }
@@ -128,7 +129,7 @@ func checkArgs(cmd *cobra.Command) {
 				err = cmd.ValidateFlagGroups() // cobra checks too, but returns another type of error
 			}
 			if err != nil {
-				return command.Misuse(cmd, err)
+				return didYouMean(cmd, args, command.Misuse(cmd, err))
 			}
 			return nil
 		}
@@ -136,6 +137,26 @@ func checkArgs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)
 	}
+}
+
+// didYouMean adds the commands to err's hint that are spelled like the unknown one in
+// args.
+func didYouMean(cmd *cobra.Command, args []string, err error) error {
+	p, ok := errors.AsType[*cli.Problem](err)
+	if !ok || len(args) == 0 || !cmd.HasSubCommands() {
+		return err
+	}
+	cmd.SuggestionsMinimumDistance = 2 // edits
+	like := cmd.SuggestionsFor(args[0])
+	if len(like) == 0 {
+		return err
+	}
+	slices.Sort(like)
+	for i, name := range like {
+		like[i] = "`" + cmd.CommandPath() + " " + name + "`"
+	}
+	p.Hint = "did you mean " + strings.Join(like[:min(len(like), 3)], " or ") + "?"
+	return p
 }
 
 // problemOf converts this program's errors; package cli handles the others.
