@@ -18,35 +18,43 @@ import (
 // Agent is the summary of an agent that lists show. It is folded from the
 // journal and stored separately, so that lists need not read journals.
 type Agent struct {
-	ID                  string
-	Name                string
-	UserID              int64 // the owner
-	Archived            bool
-	Paused              bool             // stopped before the next step until resumed
-	Limit               allowance.Amount // the owner's limits for each run; zero means only those of the team and the server
-	RunMode             string           // what the agent may do without asking; "" is the server's default
-	Approvals           []Approval       // pending requests, oldest first
-	Machine             MachineState
+	ID          string
+	Name        string
+	UserID      int64 // the owner
+	Archived    bool
+	Paused      bool // stopped before the next step until resumed
+	Machine     MachineState
+	CreatedAt   time.Time
+	UpdatedAt   time.Time // of the last event that is not [Event.Housekeeping]
+	LatestRunID string
+	Head        int64 // number of the last event
+	Options
+	Source
+	Pending
+	// Todos are the numbers of the events with the agent's todo list after each
+	// change, oldest first: at most [MostTodos].
+	Todos []int64
+	// PullRequests are the pull requests of its branches, in the order in which
+	// they became known.
+	PullRequests []PullRequest
+}
+
+// Options are what a person has chosen for an agent.
+type Options struct {
 	Env                 Env
 	Repos               []Repo
 	Model               string // id in the configuration; "" is the default
 	Class               string // of isolation: "" or "strong"
 	WorkOnCurrentBranch bool
-	CreatedAt           time.Time
-	UpdatedAt           time.Time // of the last event that is not [Event.Housekeeping]
-	LatestRunID         string
-	ForkedFrom          string // the agent that this one was forked from, or ""
-	Layer               string // the saved disk for the first machine; "" once it has started
-	Head                int64  // number of the last event
-	// Queue holds the prompts that wait for the run to end, in order.
-	Queue []Waiting
-	// Todos are the numbers of the events with the agent's todo list after each
-	// change, oldest first: at most [MostTodos].
-	Todos []int64
-	Pull  PullRequestOptions
-	// PullRequests are the pull requests of its branches, in the order in which
-	// they became known.
-	PullRequests []PullRequest
+	RunMode             string           // what the agent may do without asking; "" is the server's default
+	Limit               allowance.Amount // the owner's limits for each run; zero means only those of the team and the server
+	Pull                PullRequestOptions
+}
+
+// Source is what an agent's work starts from.
+type Source struct {
+	ForkedFrom string // the agent that this one was forked from, or ""
+	Layer      string // the saved disk for the first machine; "" once it has started
 	// Origin is the commit of the first repository from which the agent
 	// started, as the server resolved it before there was a machine; "" before
 	// that.
@@ -54,6 +62,12 @@ type Agent struct {
 	// RulesAt is the commit of the default branch at that time. The project's
 	// rules are read from that commit. It is "" if there was none.
 	RulesAt string
+}
+
+// Pending is what waits for a person or for the end of the run.
+type Pending struct {
+	Approvals []Approval // open requests, oldest first
+	Queue     []Waiting  // prompts for the next runs, in order
 }
 
 // DefaultModel is the name of the configuration's default model.

@@ -13,29 +13,40 @@ import (
 // after Created. It names the original agent and contains the state folded from
 // the original's journal, which is not needed any more.
 type Forked struct {
-	AgentID string `json:"agentId"` // the original agent
-	Seq     int64  `json:"seq"`     // the last event of the original that is included
-	Turn    int    `json:"turn"`    // how many model replies these events have
+	ForkPosition
 	// Layer is the original's saved disk, from which the first machine starts.
 	// If it is "", the machine starts at the commits in Created.
 	Layer string `json:"layer,omitempty"`
 	// BootID is the boot of the original's machine that the first machine
 	// continues. Its memory is saved with Layer. It is "" if no processes were
 	// saved.
-	BootID     string                 `json:"bootId,omitempty"`
-	Numbers    int64                  `json:"numbers"`              // call numbers up to this one belong to the original
-	BaseCommit string                 `json:"baseCommit,omitempty"` // where the work on Layer began
-	Others     []Checkout             `json:"others,omitempty"`     // the repositories except the first
-	Messages   []conversation.Message `json:"messages,omitempty"`
-	Asked      []string               `json:"asked,omitempty"`
-	Todos      []Todo                 `json:"todos,omitempty"`
-	Memory     Memory                 `json:"memory,omitzero"`
-	Servers    string                 `json:"servers,omitempty"` // the list of MCP servers in Messages
-	Mode       string                 `json:"mode,omitempty"`
-	RulesAt    string                 `json:"rulesAt,omitempty"` // the same as the original's
-	Subagents  []Resumable            `json:"subagents,omitempty"`
-	Checks     []string               `json:"checks,omitempty"` // commands of the original's checks, without its environment's
-	Goal       string                 `json:"goal,omitempty"`   // the original's
+	BootID     string     `json:"bootId,omitempty"`
+	Numbers    int64      `json:"numbers"`              // call numbers up to this one belong to the original
+	BaseCommit string     `json:"baseCommit,omitempty"` // where the work on Layer began
+	Others     []Checkout `json:"others,omitempty"`     // the repositories except the first
+	ForkConversation
+	RulesAt   string      `json:"rulesAt,omitempty"` // the same as the original's
+	Subagents []Resumable `json:"subagents,omitempty"`
+	Checks    []string    `json:"checks,omitempty"` // commands of the original's checks, without its environment's
+	Goal      string      `json:"goal,omitempty"`   // the original's
+}
+
+// ForkPosition is a position in the journal of a fork's original.
+type ForkPosition struct {
+	AgentID string `json:"agentId"` // the original agent
+	Seq     int64  `json:"seq"`     // the last event of the original that is included
+	Turn    int    `json:"turn"`    // how many model replies these events have
+}
+
+// ForkConversation is the conversation that a fork continues. Its members and
+// those of the structs around it keep their order in the journal.
+type ForkConversation struct {
+	Messages []conversation.Message `json:"messages,omitempty"`
+	Asked    []string               `json:"asked,omitempty"`
+	Todos    []Todo                 `json:"todos,omitempty"`
+	Memory   Memory                 `json:"memory,omitzero"`
+	Servers  string                 `json:"servers,omitempty"` // the list of MCP servers in Messages
+	Mode     string                 `json:"mode,omitempty"`
 }
 
 // Kind implements [Body].
@@ -125,8 +136,8 @@ func (p ForkPoint) Events(name, branch, layer, bootID string) []Event {
 		created.Branch = ""
 	}
 	f := &Forked{
-		AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn, Layer: layer, BootID: bootID,
-		Numbers: p.State.Number(), Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Memory: p.State.Memory, Servers: p.State.Servers, Mode: p.State.Mode,
+		ForkPosition: ForkPosition{AgentID: p.State.Agent.ID, Seq: p.State.Agent.Head, Turn: p.Turn}, Layer: layer, BootID: bootID,
+		Numbers: p.State.Number(), ForkConversation: ForkConversation{Messages: p.State.Messages, Asked: p.State.Asked, Todos: p.State.Todos, Memory: p.State.Memory, Servers: p.State.Servers, Mode: p.State.Mode},
 		RulesAt: p.State.Agent.RulesAt, Subagents: p.State.resumables(), Checks: p.State.RequestChecks, Goal: p.State.Judging.Goal,
 	}
 	told := func(words string) []Event {

@@ -45,20 +45,30 @@ type Run struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	StartedAt time.Time // zero until it starts
-	EndedAt   time.Time // zero until it ends
-	Result    string    // the agent's last message
-	Failure   *Failure  // why it ended in ERROR or EXPIRED
-	Outcome   Outcome   // what the run achieved; "" until it ends, and in older journals
-	Evidence  *Evidence // what Outcome is based on; nil if there is nothing
-	Branches  []Branch
-	Unhooked  []string // why commits and pushes skipped the project's git hooks
-	Usage     conversation.Usage
-	Turns     int
-	Limit     allowance.Amount // the limits at which it ends
-	Clock     Clock
-	Privacy   *bool // the team's privacy mode when the run started; nil in older journals
-	FirstSeq  int64 // of its first event
-	LastSeq   int64 // of its last event so far
+	Ending
+	Branches []Branch
+	Unhooked []string // why commits and pushes skipped the project's git hooks
+	Consumption
+	Privacy  *bool // the team's privacy mode when the run started; nil in older journals
+	FirstSeq int64 // of its first event
+	LastSeq  int64 // of its last event so far
+}
+
+// Ending is how a run ended. It is zero until then.
+type Ending struct {
+	EndedAt  time.Time
+	Result   string    // the agent's last message
+	Failure  *Failure  // why it ended in ERROR or EXPIRED
+	Outcome  Outcome   // what the run achieved; "" in older journals
+	Evidence *Evidence // what Outcome is based on; nil if there is nothing
+}
+
+// Consumption is what a run has used so far, and how much it may use.
+type Consumption struct {
+	Usage conversation.Usage
+	Turns int
+	Limit allowance.Amount // the limits at which the run ends
+	Clock Clock
 }
 
 // Branch is a branch that a run has pushed.

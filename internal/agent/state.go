@@ -20,17 +20,27 @@ type State struct {
 	Delegates         // the subagents
 	Permissions       // what the agent may do
 	Verification      // how the end of a run is checked
+	Instructions      // what the agent was told to do
+	Reviewing         // the review of a reviewing agent
 	rewindPoints      // where the conversation can be rewound to
 
-	Fork   *Forked  // the fork's origin; nil if the agent is not a fork
-	Found  rule.Set // the rules for the agent's work
-	Asked  []string // the user's prompts
-	Titled bool     // a model has given the agent its name
+	Fork   *Forked // the fork's origin; nil if the agent is not a fork
+	Titled bool    // a model has given the agent its name
 	// EnvironmentGone reports whether the agent was told that its saved environment
 	// is not available any more.
 	EnvironmentGone bool
-	Review          *ReviewTask // the change to review; nil if the agent is no reviewer
-	Findings        []Finding   // of the review, in the order in which they were reported
+}
+
+// Instructions are what an agent was told to do.
+type Instructions struct {
+	Found rule.Set // the rules for the agent's work
+	Asked []string // the user's prompts
+}
+
+// Reviewing is the task and the result of an agent that reviews a change.
+type Reviewing struct {
+	Review   *ReviewTask // the change to review; nil if the agent is no reviewer
+	Findings []Finding   // of the review, in the order in which they were reported
 }
 
 // RunRecord is what the agent's state says about the latest run, in addition to [Run].

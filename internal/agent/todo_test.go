@@ -14,7 +14,7 @@ func TestWhereTodosAre(t *testing.T) {
 			a.Apply(Event{Seq: a.Head + 1, Body: b})
 		}
 	}
-	apply(&Forked{Todos: []Todo{{ID: "1"}}}, &CallDone{Output: json.RawMessage(`{"success":{"lines":"todos"}}`)}, list, &CallDone{Output: json.RawMessage(`{"error":{"todos":[]}}`)}, list)
+	apply(&Forked{ForkConversation: ForkConversation{Todos: []Todo{{ID: "1"}}}}, &CallDone{Output: json.RawMessage(`{"success":{"lines":"todos"}}`)}, list, &CallDone{Output: json.RawMessage(`{"error":{"todos":[]}}`)}, list)
 	if !slices.Equal(a.Todos, []int64{1, 3, 5}) {
 		t.Errorf("the lists are in %v", a.Todos)
 	}

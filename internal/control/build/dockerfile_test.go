@@ -48,7 +48,7 @@ func TestDockerfileOfPlan(t *testing.T) {
 	url := git.Repo("r", files)
 	plan := func(ref string) Plan {
 		t.Helper()
-		p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, ref)
+		p, err := b.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, ref)
 		if err != nil {
 			t.Fatal(err)
 		}

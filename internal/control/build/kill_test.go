@@ -158,7 +158,7 @@ func (s *site) shut(t *testing.T) {
 
 // build builds the current environment of a repository.
 func (s *site) build(ctx context.Context, url string) (environment.Record, error) {
-	p, err := s.builder.Plan(ctx, agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+	p, err := s.builder.Plan(ctx, agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 	if err != nil {
 		return environment.Record{}, err
 	}
@@ -347,7 +347,7 @@ func TestMachineIsKilledInABuild(t *testing.T) {
 		"echo half > ~/made; sync; sh -c 'kill -9 -1'; sleep 600": environment.InstallFailed,
 	} {
 		committed(git, "app", install)
-		p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+		p, err := s.builder.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -482,7 +482,7 @@ func TestImageIsGone(t *testing.T) {
 	}
 	prepare := func() Base {
 		t.Helper()
-		p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+		p, err := s.builder.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +531,7 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	s := opened(t, t.TempDir())
 	prepare := func(refs ...string) Base {
 		t.Helper()
-		a := agent.Agent{Repos: []agent.Repo{{URL: app}, {URL: lib, StartingRef: strings.Join(refs, "")}}}
+		a := agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: app}, {URL: lib, StartingRef: strings.Join(refs, "")}}}}
 		p, err := s.builder.Plan(t.Context(), a, "")
 		if err != nil {
 			t.Fatal(err)

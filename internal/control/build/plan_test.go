@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 	})
 	plan := func(ref string) Plan {
 		t.Helper()
-		p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, ref)
+		p, err := b.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestPlan(t *testing.T) {
 	if p := plan("broken"); p.Environment.Install != "" || len(p.Findings) != 1 {
 		t.Errorf("a file that is none: %+v", p)
 	}
-	if p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: git.Empty("empty")}}}, ""); err != nil || p.Where != "" || p.Commit != "" {
+	if p, err := b.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: git.Empty("empty")}}}}, ""); err != nil || p.Where != "" || p.Commit != "" {
 		t.Errorf("an empty repository: %+v, %v", p, err)
 	}
 	if p, err := b.Plan(t.Context(), agent.Agent{}, ""); err != nil || p.Where != "" {
@@ -102,7 +102,7 @@ func TestLinkedEnvironment(t *testing.T) {
 			gittest.Git(t, work, "add", "--all")
 			gittest.Git(t, work, "commit", "--quiet", "-m", name)
 			gittest.Git(t, work, "push", "--quiet", "origin", "HEAD:"+name)
-			p, err := b.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, name)
+			p, err := b.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, name)
 			if err != nil || len(p.Findings) != 1 || p.Findings[0].File != c.link || p.Findings.Worst() != environment.Error {
 				t.Fatalf("findings %v, %v", p.Findings, err)
 			}
@@ -133,7 +133,7 @@ func TestInputsStayInTheRepository(t *testing.T) {
 func TestPorts(t *testing.T) {
 	b, git := planner(t)
 	url := git.Repo("r", map[string]string{".aloft/environment.json": `{"ports": [{"port": 3000, "name": "web"}, 5432, 3000, 70000]}`})
-	a := agent.Agent{Repos: []agent.Repo{{URL: url}}}
+	a := agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}
 	first, err := b.Plan(t.Context(), a, "")
 	if err != nil {
 		t.Fatal(err)

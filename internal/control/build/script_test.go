@@ -32,7 +32,7 @@ func TestKeepScript(t *testing.T) {
 	b, git := planner(t)
 	b.Saved = openStore(t)
 	of := func(name string, user int64) agent.Agent {
-		return agent.Agent{ID: "bc-" + name, UserID: user, Repos: []agent.Repo{{URL: git.URL + "/" + name + ".git"}}}
+		return agent.Agent{ID: "bc-" + name, UserID: user, Options: agent.Options{Repos: []agent.Repo{{URL: git.URL + "/" + name + ".git"}}}}
 	}
 	repo := func(name, file string) string {
 		files := map[string]string{"README": "x"}
@@ -138,7 +138,7 @@ func TestChosenEnvironment(t *testing.T) {
 		return e
 	}
 	own, teams, others := save(1, false, "make mine"), save(2, true, "make ours"), save(2, false, "make theirs")
-	a := agent.Agent{ID: "bc-1", UserID: 1, Repos: []agent.Repo{{URL: url}}}
+	a := agent.Agent{ID: "bc-1", UserID: 1, Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}
 	for _, tt := range []struct{ id, install, environment, secrets string }{
 		{"", "make own", environment.OfRepository(url), ""},
 		{own.ID, "make mine", own.ID, own.ID},
@@ -179,7 +179,7 @@ func TestDeletedEnvironment(t *testing.T) {
 	} {
 		head := int64(0)
 		created := &agent.Created{UserID: 1, Env: agent.Env{Type: "cloud", ID: environment.NewID()}, EnvironmentText: tt.text, Repos: []agent.Repo{{URL: url}}}
-		a := agent.Agent{ID: agent.NewID(), UserID: 1, Env: created.Env, Repos: created.Repos}
+		a := agent.Agent{ID: agent.NewID(), UserID: 1, Options: agent.Options{Env: created.Env, Repos: created.Repos}}
 		if _, err := s.Append(t.Context(), store.Append{AgentID: a.ID, IfHead: &head, Events: []agent.Event{{Body: created}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestSnapshotsOfOthers(t *testing.T) {
 	}
 	begin := func(user int64) Base {
 		t.Helper()
-		p, err := s.builder.Plan(t.Context(), agent.Agent{UserID: user, Repos: []agent.Repo{{URL: url}}}, "")
+		p, err := s.builder.Plan(t.Context(), agent.Agent{UserID: user, Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func (s *site) snapshots(t *testing.T, want ...string) {
 // base returns what a machine of the repository would start from.
 func (s *site) base(t *testing.T, url string) Base {
 	t.Helper()
-	p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+	p, err := s.builder.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

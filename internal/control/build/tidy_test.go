@@ -210,7 +210,7 @@ func TestSnapshotExpires(t *testing.T) {
 	git.Commit("r", "main", "Name it", map[string]string{".aloft/environment.json": `{"snapshot": "` + id + `"}`})
 	base := func() Base {
 		t.Helper()
-		p, err := s.builder.Plan(t.Context(), agent.Agent{Repos: []agent.Repo{{URL: url}}}, "")
+		p, err := s.builder.Plan(t.Context(), agent.Agent{Options: agent.Options{Repos: []agent.Repo{{URL: url}}}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -241,7 +241,7 @@ func newRig(t *testing.T, mode permit.Mode) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Agent: agent.Agent{Origin: "c0ffee", RulesAt: "c0ffee", UserID: 7, Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}
+	r := &rig{store: s, project: map[string]string{}, state: &agent.State{Agent: agent.Agent{Source: agent.Source{Origin: "c0ffee", RulesAt: "c0ffee"}, UserID: 7, Options: agent.Options{Repos: []agent.Repo{{URL: "https://git.example.com/r"}}}}}}
 	r.Reviewer = New(Config{Rules: s, Mode: mode, Project: func(_ context.Context, _ agent.Agent, commit, path string) ([]byte, error) {
 		for _, name := range []string{commit + ":" + path, path} {
 			if text, ok := r.project[name]; ok {

@@ -71,7 +71,7 @@ func wantVars(t *testing.T, s *Safe, a agent.Agent, want string) {
 	}
 }
 
-var app = agent.Agent{ID: "bc-1", UserID: 1, Repos: []agent.Repo{{URL: "https://Example.com/team/app.git"}}}
+var app = agent.Agent{ID: "bc-1", UserID: 1, Options: agent.Options{Repos: []agent.Repo{{URL: "https://Example.com/team/app.git"}}}}
 
 func TestWhatAnAgentGets(t *testing.T) {
 	s, _ := openSafe(t, t.TempDir())

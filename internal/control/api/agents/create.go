@@ -132,7 +132,7 @@ func (s *API) startAgent(ctx context.Context, who account.APIKey, in *createAgen
 			return nil, "", err
 		}
 	}
-	limit, err := s.models.LimitFor(ctx, in.Limits, agent.Agent{Model: created.Model, CreatedAt: time.Now()})
+	limit, err := s.models.LimitFor(ctx, in.Limits, agent.Agent{Options: agent.Options{Model: created.Model}, CreatedAt: time.Now()})
 	if err != nil {
 		return nil, "", err
 	}

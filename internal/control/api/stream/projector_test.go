@@ -91,7 +91,7 @@ func TestStreamOfASubagent(t *testing.T) {
 func TestRetentionOfStream(t *testing.T) {
 	touched := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	a := agent.Agent{UpdatedAt: touched}
-	ended := agent.Run{EndedAt: touched}
+	ended := agent.Run{Ending: agent.Ending{EndedAt: touched}}
 	for _, c := range []struct {
 		days  int
 		run   agent.Run

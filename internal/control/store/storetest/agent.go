@@ -418,7 +418,7 @@ func testAwaitLayer(t *testing.T, s Store) {
 	for range 2 {
 		id := agent.NewID()
 		mustAppend(t, s, store.Append{AgentID: id, IfHead: ptr(0), Events: []agent.Event{
-			{Body: &agent.Created{Name: "one"}}, {Body: &agent.Forked{AgentID: agent.NewID(), Layer: layer}},
+			{Body: &agent.Created{Name: "one"}}, {Body: &agent.Forked{ForkPosition: agent.ForkPosition{AgentID: agent.NewID()}, Layer: layer}},
 		}})
 		ids = append(ids, id)
 	}

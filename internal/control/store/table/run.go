@@ -104,8 +104,8 @@ func runRow(r agent.Run) (query.Run, error) {
 func runOf(row query.Run) (agent.Run, error) {
 	r := agent.Run{
 		ID: row.ID, AgentID: row.AgentID, Status: agent.Status(row.Status), CreatedAt: stamp(row.CreatedAt),
-		UpdatedAt: stamp(row.UpdatedAt), StartedAt: stamp(row.StartedAt), EndedAt: stamp(row.EndedAt), Result: row.Result,
-		Turns: int(row.Turns), FirstSeq: row.FirstSeq, LastSeq: row.LastSeq, Outcome: agent.Outcome(row.Outcome),
+		UpdatedAt: stamp(row.UpdatedAt), StartedAt: stamp(row.StartedAt), Ending: agent.Ending{EndedAt: stamp(row.EndedAt), Result: row.Result, Outcome: agent.Outcome(row.Outcome)},
+		Consumption: agent.Consumption{Turns: int(row.Turns)}, FirstSeq: row.FirstSeq, LastSeq: row.LastSeq,
 	}
 	err := errors.Join(
 		json.Unmarshal([]byte(row.Failure), &r.Failure),
