@@ -76,7 +76,7 @@ func TestExits(t *testing.T) {
 	found := map[string]int{}
 	walk(t, func(file string) {
 		at := path.Dir(file)
-		server := strings.HasPrefix(at, "internal/control/") || strings.HasPrefix(at, "internal/telemetry") || at == "cmd/aloft" || at == "internal/cli/host" || at == "internal/server"
+		server := strings.HasPrefix(at, "internal/control/") || strings.HasPrefix(at, "internal/telemetry") || at == "cmd/aloft" || at == "internal/cli/host" || at == "internal/server" || strings.HasPrefix(at, "internal/server/")
 		if !server || strings.HasSuffix(file, "_test.go") || strings.Contains(at, "testdata") || testHelper.MatchString(at) {
 			return
 		}

@@ -46,6 +46,8 @@ import (
 	"aloft/internal/control/webhook"
 	"aloft/internal/policy"
 	"aloft/internal/redact"
+	"aloft/internal/server/adapter"
+	"aloft/internal/server/database"
 	"aloft/internal/telemetry"
 )
 
@@ -102,7 +104,7 @@ func (a *assembly) openData(ctx context.Context) (err error) {
 	if err := privateFolder(a.options.Data); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	if a.store, err = openStore(ctx, a.config.Store, a.options.Data, a.logger); err != nil {
+	if a.store, err = database.Open(ctx, a.config.Store, a.options.Data, a.logger); err != nil {
 		return err
 	}
 	a.team = &team.Policy{
@@ -323,7 +325,7 @@ func (a *assembly) openAPI(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
-	kept := artifacts{a.kept, a.schedule}
+	kept := adapter.Artifacts{Store: a.kept, Schedule: a.schedule}
 	config := api.Config{
 		Shared: rest.Shared{
 			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
@@ -334,9 +336,9 @@ func (a *assembly) openAPI(context.Context) error {
 		Approvals:  approvals.Config{Review: a.reviewer},
 		Pulls:      pulls.Config{Pulls: a.pulls},
 		MCPServers: mcpservers.Config{MCP: a.servers, AgentMCP: a.agentMCP},
-		Machines:   machineapi.Config{Machines: machines{a.schedule}, Artifacts: kept},
+		Machines:   machineapi.Config{Machines: adapter.Machines{Schedule: a.schedule}, Artifacts: kept},
 		Environments: environmentapi.Config{
-			Builds: a.store, Snapshots: a.store, Builder: builds{a.builder}, SetUps: setups{a.schedule, a.builder}, Disks: a.builder,
+			Builds: a.store, Snapshots: a.store, Builder: adapter.Builds{Builder: a.builder}, SetUps: adapter.SetUps{Schedule: a.schedule, Builder: a.builder}, Disks: a.builder,
 		},
 		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
 		Agents: agents.Config{

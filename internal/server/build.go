@@ -9,16 +9,14 @@ import (
 	"sync"
 	"time"
 
-	environmentapi "aloft/internal/control/api/environments"
-	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
 	"aloft/internal/control/image"
 	"aloft/internal/control/machine/container"
-	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
+	"aloft/internal/server/engine"
 )
 
 // buildsConfig configures builds of environments. Method check validates the durations
@@ -123,7 +121,7 @@ type dockerfiles struct {
 
 // Ready implements [build.Dockerfiles].
 func (d *dockerfiles) Ready() error {
-	if _, err := findEngine(d.config.Images); err != nil {
+	if err := engine.Find(d.config.Images.engine()); err != nil {
 		return fault.NotImplemented("this server cannot build Dockerfiles: no builder is installed").Named("no_image_builder").
 			Hint("run `aloft doctor` on the server to see how to install one").Because(err)
 	}
@@ -208,27 +206,4 @@ func (d *dockerfiles) Close() error {
 		return nil
 	}
 	return d.builder.Engine.Close()
-}
-
-// builds implements [environmentapi.Builder].
-type builds struct{ *build.Builder }
-
-var _ environmentapi.Builder = builds{}
-
-// Demand implements [environmentapi.Builder].
-func (b builds) Demand(ctx context.Context, w environmentapi.BuildRequest, tell func(string)) (environment.Record, error) {
-	return b.Builder.Demand(ctx, build.Request(w), tell)
-}
-
-// Enter implements [environmentapi.Builder].
-func (b builds) Enter(ctx context.Context, buildID string) (machineapi.PTY, error) {
-	visit, err := b.Builder.Enter(ctx, buildID)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := visit.Conn.DialPTY(ctx, visit.Token)
-	if err != nil {
-		return nil, errors.Join(err, visit.Close())
-	}
-	return pty{ws, visit}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"aloft/internal/policy"
 	"aloft/internal/policy/permit"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/server/probe"
 )
 
 // policyConfig configures what agents may do without asking.
@@ -148,6 +149,6 @@ func checkHooks(text []byte) error {
 // host's kernel can if the kernel supports it. The sandbox checks again in the machine,
 // and runs nothing if it cannot enforce the policy.
 func sandboxHolds() func(class string) bool {
-	holds := ProbeSandbox().OK
+	holds := probe.Sandbox().OK
 	return func(class string) bool { return holds || class == "strong" }
 }

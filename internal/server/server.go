@@ -38,6 +38,7 @@ import (
 	"aloft/internal/control/signin"
 	"aloft/internal/control/webhook"
 	"aloft/internal/fault"
+	"aloft/internal/server/database"
 	"aloft/internal/telemetry"
 )
 
@@ -62,7 +63,7 @@ type Server struct {
 	URL     string // address that it listens on
 	KeyFile string // file with the admin API key
 
-	store       database
+	store       database.Store
 	kept        *artifact.Store
 	gateway     *gateway.Gateway
 	runtime     machine.Runtime

@@ -12,6 +12,7 @@ import (
 	"aloft/internal/cli"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/server"
+	"aloft/internal/server/probe"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -44,15 +45,15 @@ doctor connects to that database.`,
 				bin = container.Installed{} // the runtime's own check reports this
 			}
 			checks := container.Probe(cmd.Context(), container.Config{Dir: existing(a.Config.Data), RuntimePath: bin.Runc})
-			checks = append(checks, server.ProbeSandbox())
-			checks = append(checks, server.ProbeImage(cmd.Context(), config.Machine.Image)...)
+			checks = append(checks, probe.Sandbox())
+			checks = append(checks, probe.Image(cmd.Context(), config.Machine.Image)...)
 			checks = append(checks, server.CheckBuilder(config.Images))
 			checks = append(checks, server.ProbeStore(cmd.Context(), cmp.Or(a.Getenv("ALOFT_STORE"), config.Store))...)
-			git, err := server.ProbeGit()
+			git, err := probe.Git()
 			if err != nil {
 				return err
 			}
-			unpacking, err := server.ProbeUnpack()
+			unpacking, err := probe.Unpack()
 			if err != nil {
 				return err
 			}

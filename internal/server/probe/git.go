@@ -1,4 +1,6 @@
-package server
+// Package probe examines this host for `aloft doctor`: git, the sandbox, the
+// unpacking of images, and what machines of the default image can do.
+package probe
 
 import (
 	"errors"
@@ -8,8 +10,8 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// ProbeGit checks whether git is installed, and whether this host can confine it.
-func ProbeGit() (check container.Check, err error) {
+// Git checks whether git is installed, and whether this host can confine it.
+func Git() (check container.Check, err error) {
 	check = container.Check{Name: "git, confined", Detail: "a user of its own, out of view of the server's files"}
 	dir, err := os.MkdirTemp("", "aloft-doctor-")
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"strings"
@@ -7,15 +7,15 @@ import (
 	"aloft/internal/need"
 )
 
-// TestProbeGit checks that doctor says that git is confined, or why it is not.
-func TestProbeGit(t *testing.T) {
+// TestGit checks that doctor says that git is confined, or why it is not.
+func TestGit(t *testing.T) {
 	need.Command(t, "git")
-	check, err := ProbeGit()
+	check, err := Git()
 	if err != nil || check.OK == strings.Contains(check.Detail, "the server's own user") || check.OK != (check.Fix == "") {
 		t.Errorf("%+v, %v", check, err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if check, err = ProbeGit(); err != nil || check.OK || !check.Required || check.Fix == "" {
+	if check, err = Git(); err != nil || check.OK || !check.Required || check.Fix == "" {
 		t.Errorf("without git: %+v, %v", check, err)
 	}
 }

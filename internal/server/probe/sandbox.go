@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"aloft/internal/guest/sandbox"
 )
 
-// ProbeSandbox checks whether this host can sandbox single commands.
-func ProbeSandbox() container.Check {
+// Sandbox checks whether this host can sandbox single commands.
+func Sandbox() container.Check {
 	k := sandbox.Probe()
 	c := container.Check{Name: "sandbox", OK: k.Landlock >= 6 && k.Namespaces, Detail: sandbox.Describe(k)}
 	if !c.OK {

@@ -1,4 +1,6 @@
-package server
+// Package adapter gives the scheduler, the builder of environments and the store of
+// artifacts the interfaces that the API wants.
+package adapter
 
 import (
 	"context"
@@ -13,10 +15,10 @@ import (
 	"aloft/internal/control/schedule"
 )
 
-// machines implements [machineapi.Machines] with the scheduler's access to machines.
-type machines struct{ schedule *schedule.Scheduler }
+// Machines implements [machineapi.Machines] with the scheduler's access to machines.
+type Machines struct{ Schedule *schedule.Scheduler }
 
-var _ machineapi.Machines = machines{}
+var _ machineapi.Machines = Machines{}
 
 // pty is a PTY together with the machine access that it uses.
 type pty struct {
@@ -28,13 +30,13 @@ type pty struct {
 func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) }
 
 // Open implements [machineapi.Machines].
-func (m machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
-	return m.schedule.Open(ctx, agentID, stream)
+func (m Machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
+	return m.Schedule.Open(ctx, agentID, stream)
 }
 
 // PTY implements [machineapi.Machines].
-func (m machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, error) {
-	access, err := m.schedule.Access(ctx, agentID)
+func (m Machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, error) {
+	access, err := m.Schedule.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +48,8 @@ func (m machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, erro
 }
 
 // terminals calls do with the terminals of an agent's machine.
-func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
-	access, err := m.schedule.Access(ctx, agentID)
+func (m Machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
+	access, err := m.Schedule.Access(ctx, agentID)
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (m machines) terminals(ctx context.Context, agentID string, do func(*pod.Te
 }
 
 // Terminals implements [machineapi.Machines].
-func (m machines) Terminals(ctx context.Context, agentID string) (list []machineapi.Terminal, err error) {
+func (m Machines) Terminals(ctx context.Context, agentID string) (list []machineapi.Terminal, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
 		found, err := t.List(ctx)
 		for _, f := range found {
@@ -70,7 +72,7 @@ func (m machines) Terminals(ctx context.Context, agentID string) (list []machine
 }
 
 // CreateTerminal implements [machineapi.Machines].
-func (m machines) CreateTerminal(ctx context.Context, agentID string, n machineapi.NewTerminal) (made machineapi.Terminal, created bool, err error) {
+func (m Machines) CreateTerminal(ctx context.Context, agentID string, n machineapi.NewTerminal) (made machineapi.Terminal, created bool, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
 		found, isNew, err := t.Create(ctx, pod.NewTerminal{
 			Name: n.Name, Command: n.Command, Directory: n.WorkingDirectory, Columns: n.Columns, Rows: n.Rows,
@@ -88,8 +90,8 @@ type files struct {
 }
 
 // Files implements [machineapi.Machines].
-func (m machines) Files(ctx context.Context, agentID string) (machineapi.Files, error) {
-	access, err := m.schedule.Access(ctx, agentID)
+func (m Machines) Files(ctx context.Context, agentID string) (machineapi.Files, error) {
+	access, err := m.Schedule.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}

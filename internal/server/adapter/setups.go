@@ -1,4 +1,4 @@
-package server
+package adapter
 
 import (
 	"bytes"
@@ -15,27 +15,27 @@ import (
 	"aloft/internal/secret"
 )
 
-// setups turns machines that people have set up into environments.
-type setups struct {
-	schedule *schedule.Scheduler
-	builder  *build.Builder
+// SetUps turns machines that people have set up into environments.
+type SetUps struct {
+	Schedule *schedule.Scheduler
+	Builder  *build.Builder
 }
 
-var _ environmentapi.SetUps = setups{}
+var _ environmentapi.SetUps = SetUps{}
 
 // maxProposeFile is the most bytes read of a repository file that a proposal is based on.
 const maxProposeFile = 256 << 10
 
 // Snapshot implements [environmentapi.SetUps].
-func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
-	typed, err := s.schedule.SetUpHistory(ctx, a.ID)
+func (s SetUps) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
+	typed, err := s.Schedule.SetUpHistory(ctx, a.ID)
 	if err != nil {
 		return "", p, err
 	}
 	url := a.Repos[0].URL
 	id = layer.NewID(layer.Snapshot)
 	record := environment.Snapshot{ID: id, UserID: a.UserID, Repo: secret.Repo(url), AgentID: a.ID, CreatedAt: time.Now().UTC()}
-	if err := s.builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.schedule.Snapshot(ctx, a.ID, id) }); err != nil {
+	if err := s.Builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.Schedule.Snapshot(ctx, a.ID, id) }); err != nil {
 		return "", p, err
 	}
 	if a.Env.Preset == agent.VMSetupHelper {
@@ -45,7 +45,7 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 			}
 		}
 	}
-	files, err := s.builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
+	files, err := s.Builder.Exists(ctx, url, "", environment.ProposeFiles, maxProposeFile)
 	if err != nil {
 		files = nil // keep the snapshot even without a full proposal
 	}
@@ -53,21 +53,21 @@ func (s setups) Snapshot(ctx context.Context, a agent.Agent) (id string, p envir
 }
 
 // Try implements [environmentapi.SetUps].
-func (s setups) Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error) {
-	return s.builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
+func (s SetUps) Try(ctx context.Context, a agent.Agent, text string, tell func(string)) (environment.Record, environment.Findings, error) {
+	return s.Builder.Draft(ctx, a.Repos[0].URL, a.UserID, text, tell)
 }
 
 // Commit implements [environmentapi.SetUps]. It replaces the environment file that the repository
 // already has, if any.
-func (s setups) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
-	found, err := s.builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
+func (s SetUps) Commit(ctx context.Context, a agent.Agent, text string) (path, branch, commit string, err error) {
+	found, err := s.Builder.Exists(ctx, a.Repos[0].URL, "", environment.Files, environment.MaxSize)
 	if err != nil {
 		return "", "", "", err
 	}
 	if path = firstOf(found); path == "" {
 		path = environment.Files[0]
 	}
-	branch, commit, err = s.schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
+	branch, commit, err = s.Schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
 	return path, branch, commit, err
 }
 
@@ -83,16 +83,16 @@ func firstOf(found map[string][]byte) string {
 
 // Proposed implements [environmentapi.SetUps]. It returns the environment that the agent has
 // pushed, if it differs from the one that the agent started with.
-func (s setups) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
+func (s SetUps) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
 	url := a.Repos[0].URL
-	if branch, err = s.schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {
+	if branch, err = s.Schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {
 		return "", "", "", err
 	}
-	theirs, err := s.builder.Exists(ctx, url, branch, environment.Files, environment.MaxSize)
+	theirs, err := s.Builder.Exists(ctx, url, branch, environment.Files, environment.MaxSize)
 	if err != nil {
 		return "", "", "", err
 	}
-	began, err := s.builder.Exists(ctx, url, cmp.Or(a.Origin, a.Repos[0].StartingRef), environment.Files, environment.MaxSize)
+	began, err := s.Builder.Exists(ctx, url, cmp.Or(a.Origin, a.Repos[0].StartingRef), environment.Files, environment.MaxSize)
 	if err != nil {
 		return "", "", "", err
 	}

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// ProbeUnpack checks whether this host can confine the processes that unpack
+// Unpack checks whether this host can confine the processes that unpack
 // images.
-func ProbeUnpack() (check container.Check, err error) {
+func Unpack() (check container.Check, err error) {
 	check = container.Check{Name: "unpacking, confined", Detail: "the layers of images are read by processes that see nothing else"}
 	dir, err := os.MkdirTemp("", "aloft-doctor-")
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"aloft/internal/control/machine/container"
 )
 
-// ProbeImage says what machines of the default image can do. Other images than "host"
+// Image says what machines of the default image can do. Other images than "host"
 // are examined when they are used.
-func ProbeImage(ctx context.Context, name string) []container.Check {
+func Image(ctx context.Context, name string) []container.Check {
 	first := container.Check{Name: "default image", OK: true, Detail: name}
 	if name != "host" {
 		first.Detail += ": made ready when the first machine needs it"

@@ -1,4 +1,4 @@
-package server
+package probe
 
 import (
 	"strings"
@@ -24,7 +24,7 @@ func TestImageChecks(t *testing.T) {
 			t.Errorf("%+v: %+v, want %v with %q", tt.has, c, tt.ok, tt.want)
 		}
 	}
-	if checks := ProbeImage(t.Context(), "debian:12"); len(checks) != 1 || !checks[0].OK {
+	if checks := Image(t.Context(), "debian:12"); len(checks) != 1 || !checks[0].OK {
 		t.Errorf("an image that is not the host's: %+v", checks)
 	}
 }
