@@ -111,6 +111,8 @@ type (
 	}
 )
 
+var _ = register(&HookRan{}, &Submitted{}, &CallJudged{}, &Classified{}, &ApprovalAsked{}, &ApprovalAnswered{})
+
 // Kind implements [Body].
 func (*CallJudged) Kind() string { return "call.judged" }
 

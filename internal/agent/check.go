@@ -67,6 +67,8 @@ type (
 	}
 )
 
+var _ = register(&ChecksBegan{}, &ChecksEnded{})
+
 // Kind implements [Body].
 func (*ChecksBegan) Kind() string { return "checks.began" }
 

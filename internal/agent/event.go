@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
@@ -26,12 +27,36 @@ type Body interface{ Kind() string }
 // Housekeeping reports whether the server caused the event without anyone using
 // the agent. Such events do not count as use of the agent.
 func (e Event) Housekeeping() bool {
-	switch e.Body.(type) {
-	case *MachineHibernated, *MachineExpiring, *MachineExpired, *PullRequestSeen, *PullRequestHeard:
-		return true
-	}
-	return false
+	_, is := e.Body.(interface{ housekeeping() })
+	return is
 }
+
+// kinds maps the kinds of events to their types.
+var kinds = map[string]reflect.Type{}
+
+// register makes event types known to [Decode], [Kinds] and all that is derived
+// from them. The file that declares an event registers it, with a pointer to an
+// empty event. That is all that an event needs. It may have more methods:
+//
+//   - housekeeping() says that the event does not count as use of the agent,
+//   - fold(*State, Event) changes the state of the agent,
+//   - Line() string is what `aloft agent logs` shows of the event.
+func register(events ...Body) struct{} {
+	for _, b := range events {
+		if _, twice := kinds[b.Kind()]; twice {
+			panic("agent: event " + b.Kind() + " is registered twice")
+		}
+		kinds[b.Kind()] = reflect.TypeOf(b).Elem()
+	}
+	return struct{}{}
+}
+
+// Kinds returns the type of each kind of event.
+func Kinds() map[string]reflect.Type { return maps.Clone(kinds) }
+
+func (*MachineHibernated) housekeeping() {}
+func (*MachineExpiring) housekeeping()   {}
+func (*MachineExpired) housekeeping()    {}
 
 type (
 	// Created is the first event of every agent.
@@ -373,82 +398,17 @@ func (*Committed) Kind() string         { return "committed" }
 func (*Pushed) Kind() string            { return "pushed" }
 func (*RunEnded) Kind() string          { return "run.ended" }
 
-// bodies maps kinds to event types.
-var bodies = func() map[string]reflect.Type {
-	m := map[string]reflect.Type{}
-	for _, b := range []Body{
-		&Created{},
-		&Archived{},
-		&Forked{},
-		&MachineSaved{},
-		&RunCreated{},
-		&RunStarted{},
-		&BootStep{},
-		&MachineMade{},
-		&MachineReady{},
-		&MachineLost{},
-		&ScriptKept{},
-		&Notice{},
-		&TextDelta{},
-		&ThinkingDelta{},
-		&ModelRetry{},
-		&ModelFallback{},
-		&Titled{},
-		&TurnReplied{},
-		&CallSent{},
-		&CallReturned{},
-		&CallDelta{},
-		&CallDone{},
-		&Compacted{},
-		&CancelAsked{},
-		&Committed{},
-		&Pushed{},
-		&RunEnded{},
-		&Paused{},
-		&Resumed{},
-		&VariablesGiven{},
-		&BaseMissing{},
-		&MachineHibernated{},
-		&MachineWoken{},
-		&MachineExpiring{},
-		&MachineExpired{},
-		&MachineOutOfMemory{},
-		&MachineDiskFull{},
-		&HookRan{},
-		&Submitted{},
-		&CallJudged{},
-		&Classified{},
-		&ApprovalAsked{},
-		&ApprovalAnswered{},
-		&Rewound{},
-		&Queued{},
-		&Unqueued{},
-		&PullRequestFound{},
-		&PullRequestAsked{},
-		&PullRequestOpened{},
-		&PullRequestFailed{},
-		&FindingsReported{},
-		&PullRequestSeen{},
-		&ChecksBegan{},
-		&ChecksEnded{},
-		&PullRequestSaid{},
-		&PullRequestAwaited{},
-		&PullRequestHeard{},
-		&GoalJudged{},
-		&ImageGenerated{},
-		&GrindBegan{},
-		&SubagentsFound{},
-		&RulesFound{},
-		&RulesGiven{},
-		&TaskBegan{},
-		&TaskEnded{},
-		&Within{},
-		&ModeSwitched{},
-	} {
-		m[b.Kind()] = reflect.TypeOf(b).Elem()
-	}
-	return m
-}()
+func (b *CancelAsked) fold(s *State, _ Event) { s.Cancel = b.Reason }
+
+// The events of this file.
+var _ = register(
+	&Created{}, &Archived{}, &MachineSaved{}, &RunCreated{}, &RunStarted{}, &BootStep{},
+	&MachineMade{}, &MachineReady{}, &MachineLost{}, &ScriptKept{}, &Notice{}, &TextDelta{},
+	&ThinkingDelta{}, &ModelRetry{}, &TurnReplied{}, &CallSent{}, &CallReturned{}, &CallDelta{},
+	&CallDone{}, &Compacted{}, &CancelAsked{}, &Committed{}, &Pushed{}, &RunEnded{},
+	&Paused{}, &Resumed{}, &VariablesGiven{}, &BaseMissing{}, &MachineHibernated{}, &MachineWoken{},
+	&MachineExpiring{}, &MachineExpired{},
+)
 
 // Encode returns the journal's encoding of a body.
 func Encode(b Body) (kind string, data []byte, err error) {
@@ -458,7 +418,7 @@ func Encode(b Body) (kind string, data []byte, err error) {
 
 // Decode is the inverse of [Encode].
 func Decode(kind string, data []byte) (Body, error) {
-	of, ok := bodies[kind]
+	of, ok := kinds[kind]
 	if !ok {
 		return nil, fmt.Errorf("event of unknown kind %q: it was written by a newer version", kind)
 	}

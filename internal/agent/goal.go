@@ -22,6 +22,8 @@ type GoalJudged struct {
 	Usage   conversation.Usage `json:"usage"`
 }
 
+var _ = register(&GoalJudged{})
+
 // Kind implements [Body].
 func (*GoalJudged) Kind() string { return "goal.judged" }
 

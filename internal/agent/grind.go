@@ -19,6 +19,8 @@ type GrindBegan struct {
 	Open int `json:"open"` // number of open items
 }
 
+var _ = register(&GrindBegan{})
+
 // Kind implements [Body].
 func (*GrindBegan) Kind() string { return "grind.began" }
 

@@ -11,5 +11,7 @@ type ImageGenerated struct {
 	Usage  conversation.Usage `json:"usage"`
 }
 
+var _ = register(&ImageGenerated{})
+
 // Kind implements [Body].
 func (*ImageGenerated) Kind() string { return "image.generated" }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -134,14 +135,9 @@ var journalOut = flag.String("journal", "", "write every kind of event with ever
 
 // Every field of every event type survives encoding and decoding.
 func TestEncodeDecode(t *testing.T) {
-	var kinds []string
-	for kind := range bodies {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
 	var out bytes.Buffer
-	for i, kind := range kinds {
-		v := reflect.New(bodies[kind])
+	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
+		v := reflect.New(kinds[kind])
 		n := 0
 		fill(t, v.Elem(), kind, &n, nil)
 		body, ok := v.Interface().(Body)

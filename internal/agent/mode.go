@@ -16,8 +16,12 @@ type ModeSwitched struct {
 	Mode string `json:"mode"`
 }
 
+var _ = register(&ModeSwitched{})
+
 // Kind implements [Body].
 func (*ModeSwitched) Kind() string { return "mode.switched" }
+
+func (b *ModeSwitched) fold(s *State, _ Event) { s.Mode = b.Mode }
 
 // PlanWords is what an agent is told when plan mode begins.
 const PlanWords = "You are in plan mode: change nothing yet. Look at what the task touches, with tools that only read; Shell runs without a network, and can write nowhere. " +

@@ -24,8 +24,12 @@ type (
 	}
 )
 
+var _ = register(&ModelFallback{}, &Titled{})
+
 // Kind implements [Body].
 func (*ModelFallback) Kind() string { return "model.fallback" }
 
 // Kind implements [Body].
 func (*Titled) Kind() string { return "agent.titled" }
+
+func (*Titled) fold(s *State, _ Event) { s.Titled = true }

@@ -150,6 +150,8 @@ type (
 // or checked at the agent's pull request.
 const ByPullRequest = "pull_request"
 
+var _ = register(&PullRequestFound{}, &PullRequestAsked{}, &PullRequestOpened{}, &PullRequestFailed{}, &PullRequestSeen{}, &PullRequestSaid{}, &PullRequestAwaited{}, &PullRequestHeard{})
+
 // Kind implements [Body].
 func (*PullRequestFound) Kind() string { return "pull_request.found" }
 
@@ -170,6 +172,9 @@ func (*PullRequestAwaited) Kind() string { return "pull_request.awaited" }
 
 // Kind implements [Body].
 func (*PullRequestSeen) Kind() string { return "pull_request.seen" }
+
+func (*PullRequestSeen) housekeeping()  {}
+func (*PullRequestHeard) housekeeping() {}
 
 // Kind implements [Body].
 func (*PullRequestHeard) Kind() string { return "pull_request.heard" }

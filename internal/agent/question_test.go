@@ -34,17 +34,6 @@ func TestPlanModeLasts(t *testing.T) {
 	if err != nil || p.Mode != ModePlan {
 		t.Errorf("what is tried again is in the mode %q (%v)", p.Mode, err)
 	}
-	at, err := PointAt(id, events, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forked := at.Events("fork", "branch", "", "")
-	for i := range forked {
-		forked[i].Seq = int64(i + 1)
-	}
-	if s := Fold("bc-2", forked); s.Mode != ModePlan {
-		t.Errorf("a fork is in the mode %q", s.Mode)
-	}
 	events[4].Body = &ApprovalAnswered{ApprovalID: "q", Decision: AllowOnce}
 	if s := Fold(id, events); s.Mode != ModeAgent {
 		t.Errorf("after the plan is approved the mode is %q", s.Mode)

@@ -18,6 +18,8 @@ type (
 	}
 )
 
+var _ = register(&Queued{}, &Unqueued{})
+
 // Kind implements [Body].
 func (*Queued) Kind() string { return "prompt.queued" }
 

@@ -45,6 +45,8 @@ type FindingsReported struct {
 	Findings []Finding `json:"findings"`
 }
 
+var _ = register(&FindingsReported{})
+
 // Kind implements [Body].
 func (*FindingsReported) Kind() string { return "review.findings" }
 

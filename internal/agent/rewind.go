@@ -14,12 +14,16 @@ import (
 // it. The journal keeps those events, and the machine is not changed.
 type Rewound struct {
 	To     int64 `json:"to"`   // number of the earlier event
-	Turn   int   `json:"turn"` // first replaced turn, as [PointAt] counts; one more than the last if none is replaced
+	Turn   int   `json:"turn"` // first replaced turn, as replies of the model are counted, from 1; one more than the last if none is replaced
 	UserID int64 `json:"userId"`
 }
 
+var _ = register(&Rewound{})
+
 // Kind implements [Body].
 func (*Rewound) Kind() string { return "agent.rewound" }
+
+func (b *Rewound) fold(s *State, _ Event) { s.rewound(b.To) }
 
 // A mark is the conversation before an event. It shares append-only slices with
 // the state, so that it costs nothing per message.
@@ -84,7 +88,10 @@ var (
 	ErrCompacted = errors.New("the turn was summarised")
 )
 
-// RewindTo returns the point before the given turn, counted as in [PointAt]. If
+// ErrNoTurn is wrapped by errors about a turn that an agent does not have.
+var ErrNoTurn = errors.New("there is no such turn")
+
+// RewindTo returns the point before the given turn, counted from 1. If
 // the turn is the first of its run, the point is before the run's prompt. If
 // turn is 0, it is the beginning of the run with the given id. events is the
 // agent's whole journal. The error may wrap [ErrNoTurn], [ErrReplaced] or

@@ -26,6 +26,8 @@ type (
 	}
 )
 
+var _ = register(&RulesFound{}, &RulesGiven{})
+
 // Kind implements [Body].
 func (*RulesFound) Kind() string { return "rules.found" }
 
@@ -35,9 +37,8 @@ func (*RulesGiven) Kind() string { return "rules.given" }
 // maxFound is how many rules are kept of an agent.
 const maxFound = rule.MaxRules + 100
 
-// found folds a [RulesFound]. It does not modify slices that copies of the
-// state share.
-func (s *State) found(b *RulesFound) {
+// fold does not modify slices that copies of the state share.
+func (b *RulesFound) fold(s *State, _ Event) {
 	if !b.Nested {
 		s.Found, s.NotApplied = b.Set, nil
 		s.Applied = slices.DeleteFunc(slices.Clone(s.Applied), func(g rule.Rule) bool {

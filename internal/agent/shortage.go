@@ -49,6 +49,8 @@ const (
 	CodeDiskLimit   = "disk_limit"
 )
 
+var _ = register(&MachineOutOfMemory{}, &MachineDiskFull{})
+
 // Kind returns the name of the event type in the journal.
 func (*MachineOutOfMemory) Kind() string { return "machine.out_of_memory" }
 

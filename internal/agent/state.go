@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 
+	"aloft/internal/agent/repeat"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
 	"aloft/internal/subagent"
@@ -135,7 +136,7 @@ func (s *State) Apply(e Event) {
 			s.MCPRun = e.RunID
 		}
 		s.markRun()
-		s.Turns, s.Repeats, s.Fallback = 0, Repeats{}, ""
+		s.Turns, s.Repeats, s.Fallback = 0, repeat.Tracker{}, ""
 		if len(b.Prompt.Blocks) > 0 {
 			s.Asked = append(s.Asked, b.Prompt.PlainText())
 		}
@@ -149,18 +150,10 @@ func (s *State) Apply(e Event) {
 		s.marks = append(s.marks, s.mark()) // the mark is the state before the reply
 	case *Compacted:
 		s.marks = nil // older marks would keep the replaced messages in memory
-	case *Rewound:
-		s.rewound(b.To)
-	case *RulesFound:
-		s.found(b)
-	case *Titled:
-		s.Titled = true
-	case *ModeSwitched:
-		s.Mode = b.Mode
-	case *CancelAsked:
-		s.Cancel = b.Reason
 	case *RunEnded:
 		s.ended("the run ended (" + string(b.Status) + ")")
+	case interface{ fold(s *State, e Event) }:
+		b.fold(s, e)
 	}
 	s.tasks(e)
 	s.Thread.apply(e.Body)

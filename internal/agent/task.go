@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"aloft/internal/agent/repeat"
 	"aloft/internal/conversation"
 	"aloft/internal/subagent"
 )
@@ -62,6 +63,8 @@ type (
 		Body   Body
 	}
 )
+
+var _ = register(&SubagentsFound{}, &TaskBegan{}, &TaskEnded{}, &Within{})
 
 // Kind implements [Body].
 func (*SubagentsFound) Kind() string { return "subagents.found" }
@@ -271,7 +274,7 @@ func (s *State) taskBegan(b *TaskBegan, at time.Time) {
 		s.Subagents = slices.Delete(s.Subagents, i, i+1)
 	}
 	thread.Messages = slices.Clip(thread.Messages)
-	thread.Turns, thread.Repeats, thread.Fallback = 0, Repeats{}, ""
+	thread.Turns, thread.Repeats, thread.Fallback = 0, repeat.Tracker{}, ""
 	thread.say(conversation.User, conversation.Block{Text: b.Prompt})
 	s.Subagents = append(s.Subagents, Subagent{TaskBegan: *b, Thread: thread, Asked: append(slices.Clip(asked), b.Prompt), Busy: true, Began: at})
 }
@@ -344,8 +347,8 @@ func (r Resumable) prompts() []string {
 	return slices.Clone(r.Asked)
 }
 
-// resumables returns the ended subagents that can be resumed.
-func (s *State) resumables() []Resumable {
+// Resumables returns the ended subagents that can be resumed.
+func (s *State) Resumables() []Resumable {
 	var out []Resumable
 	for _, sub := range s.Subagents {
 		if !sub.Busy {

@@ -134,17 +134,6 @@ func TestRewindTakesSubagentsBack(t *testing.T) {
 	if sub := s.Subagent("c1"); sub == nil || sub.LastWords() != "one" || len(sub.Messages) != 2 {
 		t.Errorf("got %+v", sub)
 	}
-	fork, err := PointAt("bc-1", events[:13], 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, e := range fork.Events("f", "b", "", "") {
-		events[i] = Event{Seq: int64(i + 1), Body: e.Body}
-	}
-	s = Fold("bc-2", events[:3])
-	if sub := s.Subagent("c1"); sub == nil || sub.LastWords() != "two" || sub.Busy {
-		t.Errorf("the fork has %+v", s.Subagents)
-	}
 }
 
 // TestApprovalsOfSubagents checks that a subagent's requests are answered like

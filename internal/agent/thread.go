@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"aloft/internal/agent/repeat"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
 )
@@ -18,7 +19,7 @@ type Thread struct {
 	Turns      int            // replies since the last prompt
 	Servers    string         // the newest list of what the MCP servers offer that the model was given; "" if it has none
 	Memory                    // what a compaction must keep
-	Repeats    Repeats        // of calls
+	Repeats    repeat.Tracker // of calls
 	Fallback   string         // reference to the model that answers until the run ends, instead of a busy one; "" is none
 	NotApplied []rule.LeftOut // what the model was told is left out of them
 	notices    []string       // to be added after the results of Calls, or after the next reply
@@ -89,7 +90,7 @@ func (t *Thread) apply(body Body) {
 	case *Notice:
 		switch b.Code {
 		case CodeRepeats:
-			t.Repeats.warned()
+			t.Repeats.SetWarned()
 		case CodeHook:
 			t.learn(Rule{Source: HookRule, Text: b.Text})
 		case CodeMCP:
@@ -134,6 +135,10 @@ func (t *Thread) say(role conversation.Role, blocks ...conversation.Block) {
 	}
 	t.Messages = append(t.Messages, conversation.Message{Role: role, Blocks: blocks})
 }
+
+// Notices returns the messages that wait for the results of the calls. The
+// caller must not change them.
+func (t *Thread) Notices() []string { return t.notices }
 
 func (t *Thread) notice(text string) {
 	if len(t.Calls) > 0 { // results must follow their calls directly
@@ -188,7 +193,7 @@ func (t *Thread) done(b *CallDone) {
 	if !b.Error {
 		t.note(*c, b.Text)
 	}
-	t.Repeats.called(*c, b)
+	t.Repeats.Record(attempt(*c, b))
 	c.Result = &conversation.ToolResult{CallID: b.CallID, Text: b.Text, Error: b.Error, Images: b.Images}
 	for i := range t.Calls {
 		if t.Calls[i].Result == nil {
@@ -227,7 +232,7 @@ func (t *Thread) compacted(b *Compacted) {
 	}
 	t.Messages = slices.Concat([]conversation.Message{first}, keep)
 	t.Context = 0
-	t.Repeats = Repeats{} // the model may have to look again
+	t.Repeats = repeat.Tracker{} // the model may have to look again
 	if !slices.ContainsFunc(keep, func(m conversation.Message) bool { return m.Role == conversation.User && m.Has(t.Servers) }) {
 		t.Servers = ""
 	}

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/agent/fork"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
@@ -236,18 +237,18 @@ func (s *API) forking(ctx context.Context, in *forkRequestJSON) (forkPlan, error
 // forkPoint returns the state from which forks of the agent continue. If the
 // same request has created a fork before, it returns the state that the fork
 // started from.
-func (s *API) forkPoint(ctx context.Context, a agent.Agent, turn int, before *agent.Forked) (agent.ForkPoint, error) {
+func (s *API) forkPoint(ctx context.Context, a agent.Agent, turn int, before *agent.Forked) (fork.Point, error) {
 	events, err := s.journalOf(ctx, a.ID)
 	if err != nil {
-		return agent.ForkPoint{}, err
+		return fork.Point{}, err
 	}
 	if before != nil {
 		if before.AgentID != a.ID || before.Seq > int64(len(events)) {
-			return agent.ForkPoint{}, fault.Conflict("was already used for another request").Named("idempotency_key_reused").At("Idempotency-Key")
+			return fork.Point{}, fault.Conflict("was already used for another request").Named("idempotency_key_reused").At("Idempotency-Key")
 		}
 		events = events[:before.Seq]
 	}
-	p, err := agent.PointAt(a.ID, events, turn)
+	p, err := fork.At(a.ID, events, turn)
 	if errors.Is(err, agent.ErrNoTurn) {
 		return p, fault.Invalid("is %d; the agent has had %d turns", turn, p.Turn).Hint("omit turn to continue after the last").At("turn")
 	}
@@ -263,7 +264,7 @@ func (s *API) forkPoint(ctx context.Context, a agent.Agent, turn int, before *ag
 
 // forkOne journals one forked agent with its first run. fresh is false if an
 // earlier attempt of the same request created it.
-func (s *API) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, notice []agent.Event, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
+func (s *API) forkOne(r *http.Request, who account.APIKey, p fork.Point, notice []agent.Event, id, key string, prompt conversation.Message, vars map[string]string, layer, bootID string) (out createAgentResponseJSON, fresh bool, err error) {
 	runID := agent.NewRunID()
 	if key != "" {
 		runID = "run-" + rest.Named(who, id, key)
@@ -291,7 +292,7 @@ func (s *API) forkOne(r *http.Request, who account.APIKey, p agent.ForkPoint, no
 	if err != nil {
 		return out, false, err
 	}
-	events := append(p.Events(agent.NameFrom(words), branch, layer, bootID), notice...)
+	events := append(fork.Events(p, agent.NameFrom(words), branch, layer, bootID), notice...)
 	events = append(events, agent.Event{RunID: runID, Body: &agent.RunCreated{Prompt: prompt, MCP: given, Trace: rest.TraceOf(r), Limit: &p.State.Agent.Limit}})
 	var head int64
 	done, err := s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: append(sealed, seal...), Events: events})
