@@ -193,7 +193,7 @@ func agentRow(a agent.Agent) (query.Agent, error) {
 func agentOf(row query.Agent) (agent.Agent, error) {
 	a := agent.Agent{
 		ID: row.ID, Name: row.Name, UserID: row.UserID, Archived: row.Archived != 0,
-		Options: agent.Options{Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0, RunMode: row.RunMode},
+		Options:   agent.Options{Model: row.Model, Class: row.Class, WorkOnCurrentBranch: row.WorkOnCurrentBranch != 0, RunMode: row.RunMode},
 		CreatedAt: stamp(row.CreatedAt), UpdatedAt: stamp(row.UpdatedAt), LatestRunID: row.LatestRunID, Head: row.Head,
 		Paused: row.Paused != 0, Machine: agent.MachineState(row.Machine), Source: agent.Source{Origin: row.Origin, ForkedFrom: row.ForkedFrom, Layer: row.Layer, RulesAt: row.RulesAt},
 	}
