@@ -41,14 +41,14 @@ var kinds = map[string]reflect.Type{}
 //   - housekeeping() says that the event does not count as use of the agent,
 //   - fold(*State, Event) changes the state of the agent,
 //   - Line() string is what `aloft agent logs` shows of the event.
-func register(events ...Body) struct{} {
+func register(events ...Body) []Body {
 	for _, b := range events {
 		if _, twice := kinds[b.Kind()]; twice {
 			panic("agent: event " + b.Kind() + " is registered twice")
 		}
 		kinds[b.Kind()] = reflect.TypeOf(b).Elem()
 	}
-	return struct{}{}
+	return events
 }
 
 // Kinds returns the type of each kind of event.
