@@ -41,7 +41,7 @@ var kinds = map[string]reflect.Type{}
 //   - housekeeping() says that the event does not count as use of the agent,
 //   - fold(*State, Event) changes the state of the agent,
 //   - Line() string is what `aloft agent logs` shows of the event.
-func register(events ...Body) []Body {
+func register(events ...Body) []Body { //nolint:unparam // the result lets a variable call it
 	for _, b := range events {
 		if _, twice := kinds[b.Kind()]; twice {
 			panic("agent: event " + b.Kind() + " is registered twice")
