@@ -74,7 +74,9 @@ test("nothing that an agent says runs, asks another host, or leaves its place", 
   await unfold(page);
   const foreign = await page.evaluate<string[]>(`[...document.querySelectorAll(".conversation :is(script, style, iframe, object, embed, link, form:not(.questions), base, meta), .conversation svg:not(.icon), .conversation img, .conversation [onerror], .conversation [onload], .conversation [style*=url]")].map((e) => e.outerHTML.slice(0, 80))`);
   expect(foreign).toEqual([]);
-  const links = await page.evaluate<string[]>("[...document.querySelectorAll('.conversation a')].map((a) => a.href + ' ' + a.rel + ' ' + a.target)");
+  // The page's own links, at the numbers of turns, stay on the page.
+  expect(await page.evaluate<string[]>("[...document.querySelectorAll('.turn-line > a')].map((a) => a.getAttribute('href')).filter((to) => to.replace(/#turn-[0-9]+$/, '') !== location.pathname)")).toEqual([]);
+  const links = await page.evaluate<string[]>("[...document.querySelectorAll('.conversation a:not(.turn-line > a)')].map((a) => a.href + ' ' + a.rel + ' ' + a.target)");
   expect(links).toEqual(["https://example.com/ noreferrer noopener nofollow _blank"]);
   await page.getByText("The agent asks").first().waitFor();
   expect(await turningIn(page, ".call-head, .call pre, .acts, .asked, .todos, .approval pre, .approval button, .approval legend")).toEqual([]);
