@@ -34,13 +34,11 @@ func (e Event) Housekeeping() bool {
 // kinds maps the kinds of events to their types.
 var kinds = map[string]reflect.Type{}
 
-// register makes event types known to [Decode], [Kinds] and all that is derived
-// from them. The file that declares an event registers it, with a pointer to an
+// register makes event types known to [Decode] and [Kinds]. The file that declares an event registers it, with a pointer to an
 // empty event. That is all that an event needs. It may have more methods:
 //
 //   - housekeeping() says that the event does not count as use of the agent,
-//   - fold(*State, Event) changes the state of the agent,
-//   - Line() string is what `aloft agent logs` shows of the event.
+//   - fold(*State, Event) changes the state of the agent.
 func register(events ...Body) []Body { //nolint:unparam // the result lets a variable call it
 	for _, b := range events {
 		if _, twice := kinds[b.Kind()]; twice {
