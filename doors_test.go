@@ -48,28 +48,28 @@ var doors = map[string]door{
 
 	// In a machine, where agents' commands run. They can be reached from outside only through
 	// that one connection.
-	"internal/guest/pid1/control.go listener":        {1, "the server: a socket of root's", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
-	"internal/guest/pid1/server.go server":           {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
-	"internal/guest/pid1/ports.go listener":          {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
-	"internal/guest/pid1/ports.go server":            {1, "the same", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
-	"internal/guest/pid1/desktop.go listener":        {1, "all programs of the machine to the display, and the agent's user to D-Bus; none in a sandbox", "internal/guest/sandbox/plan_test.go TestPlan"},
-	"internal/guest/pid1/apisocket.go listener":      {1, "all programs of the machine, to what they are told of the agent", "cmd/pod-daemon/management_test.go TestMetadata"},
-	"internal/guest/pid1/apisocket.go server":        {1, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
-	"internal/guest/pid1/apisocket.go route":         {4, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
-	"internal/guest/pid1/boot.go listener":           {2, "all programs of the machine, to git, with the run's token, and traces", "internal/control/gateway/refuse_test.go TestCredential"},
-	"cmd/exec-daemon/main.go listener":               {2, "pod-daemon, with a token", "cmd/exec-daemon/options_test.go TestBothPorts"},
-	"internal/guest/execd/execd.go server":           {2, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
-	"internal/guest/execd/execd.go route":            {1, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
-	"internal/guest/terminal/serve.go websocket":     {1, "the same", "cmd/exec-daemon/options_test.go TestBothPorts"},
-	"internal/guest/execd/remote_access.go listener": {1, "nobody: it asks for a free port", ""},
-	"internal/guest/sshd/sshd.go listener":           {1, "pod-daemon, for a person whom the API has let in: a socket of the agent's user", "internal/guest/pid1/ssh_test.go TestDialOwned"},
-	"internal/guest/sshd/sshd.go ssh":                {1, "the same", "internal/guest/pid1/ssh_test.go TestDialOwned"},
-	"internal/guest/sshd/listen.go listener":         {2, "programs of the machine, to what a person forwards by ssh -R", ""},
+	"internal/guest/pid1/control.go listener":    {1, "the server: a socket of root's", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
+	"internal/guest/pid1/server.go server":       {1, "the same", "internal/guest/pid1/control_test.go TestSocketsOfTheServerAreRoots"},
+	"internal/guest/pid1/ports.go listener":      {1, "root, and the agent's user, each with a token", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
+	"internal/guest/pid1/ports.go server":        {1, "the same", "cmd/pod-daemon/reference_test.go TestReferenceOfRunningDaemons"},
+	"internal/guest/pid1/desktop.go listener":    {1, "all programs of the machine to the display, and the agent's user to D-Bus; none in a sandbox", "internal/guest/sandbox/plan_test.go TestPlan"},
+	"internal/guest/pid1/apisocket.go listener":  {1, "all programs of the machine, to what they are told of the agent", "cmd/pod-daemon/management_test.go TestMetadata"},
+	"internal/guest/pid1/apisocket.go server":    {1, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
+	"internal/guest/pid1/apisocket.go route":     {4, "the same", "cmd/pod-daemon/management_test.go TestMetadata"},
+	"internal/guest/pid1/boot.go listener":       {2, "all programs of the machine, to git, with the run's token, and traces", "internal/control/gateway/refuse_test.go TestCredential"},
+	"cmd/exec-daemon/main.go listener":           {2, "pod-daemon, with a token", "cmd/exec-daemon/options_test.go TestBothPorts"},
+	"internal/guest/execd/execd.go server":       {2, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
+	"internal/guest/execd/execd.go route":        {1, "the same", "internal/guest/execd/control_test.go TestEveryRequestNeedsTheToken"},
+	"internal/guest/terminal/serve.go websocket": {1, "the same", "cmd/exec-daemon/options_test.go TestBothPorts"},
+	"internal/guest/editor/editor.go listener":   {1, "nobody: it asks for a free port", ""},
+	"internal/guest/sshd/sshd.go listener":       {1, "pod-daemon, for a person whom the API has let in: a socket of the agent's user", "internal/guest/pid1/ssh_test.go TestDialOwned"},
+	"internal/guest/sshd/sshd.go ssh":            {1, "the same", "internal/guest/pid1/ssh_test.go TestDialOwned"},
+	"internal/guest/sshd/listen.go listener":     {2, "programs of the machine, to what a person forwards by ssh -R", ""},
 
 	// A person's own computer.
 	"internal/cli/machines/forward.go listener": {1, own, ""},
-	"internal/cli/host/demo_repo.go listener":     {1, own, ""},
-	"internal/cli/host/demo_repo.go server":       {1, own, ""},
+	"internal/cli/host/demo_repo.go listener":   {1, own, ""},
+	"internal/cli/host/demo_repo.go server":     {1, own, ""},
 }
 
 // TestDoors finds every door of the programs. Each needs a row that says who

@@ -18,6 +18,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/editor"
 	"aloft/internal/guest/terminal"
 	"aloft/internal/need"
 	"aloft/internal/wire/agentv1"
@@ -186,7 +187,7 @@ func TestRefreshGithubAccessToken(t *testing.T) {
 
 func TestRemoteAccess(t *testing.T) {
 	need.Command(t, "python3")
-	r := serve(t, Config{RemoteServers: []RemoteServer{{
+	r := serve(t, Config{RemoteServers: []editor.Program{{
 		Paths: []string{"no-such-server", "python3"},
 		Args: func(port int, _, dir string) []string {
 			return []string{"-m", "http.server", "--bind", "127.0.0.1", "--directory", dir, strconv.Itoa(port)}
@@ -217,7 +218,7 @@ func TestRemoteAccess(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 	// If no server is found, the error says which ones were looked for.
-	none := serve(t, Config{RemoteServers: []RemoteServer{{Paths: []string{"no-such-server", "/no/%s/server"}}}})
+	none := serve(t, Config{RemoteServers: []editor.Program{{Paths: []string{"no-such-server", "/no/%s/server"}}}})
 	_, err = none.control().WarmRemoteAccessServer(t.Context(), connect.NewRequest(&agentv1.WarmRemoteAccessServerRequest{}))
 	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "image") {
 		t.Error(err)

@@ -19,7 +19,7 @@ func (s *Server) DownloadCursorServer(_ context.Context, req *connect.Request[ag
 	if !buildForm.MatchString(build) || build == "." || build == ".." {
 		return nil, fault.Invalid("%.64q cannot be the name of a build", build).At("commit")
 	}
-	program, _, err := s.remote.find(build)
+	program, _, err := s.remote.Find(build)
 	if err != nil {
 		return nil, err
 	}

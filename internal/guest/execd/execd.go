@@ -22,6 +22,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 
+	"aloft/internal/guest/editor"
 	"aloft/internal/guest/guard"
 	guest "aloft/internal/guest/mcp"
 	"aloft/internal/guest/terminal"
@@ -68,7 +69,7 @@ type Config struct {
 	GitGateway string   // default address of the git gateway
 	// RemoteServers are the editor servers to look for; by default the
 	// well-known ones.
-	RemoteServers []RemoteServer
+	RemoteServers []editor.Program
 	Rules         RuleFiles
 	Secrets       *Secrets                // values to redact from everything that leaves the machine; optional
 	Tracer        trace.Tracer            // records a span for each request and call; optional
@@ -96,7 +97,7 @@ type Server struct {
 	sandbox   *guard.Sandbox
 	artifacts *artifacts
 	git       *gitCredential
-	remote    *remoteAccess
+	remote    *editor.Server
 	servers   *guest.Manager
 	rules     RuleFiles
 	failures  *allowance
@@ -136,7 +137,7 @@ func New(cfg Config) (*Server, error) {
 		sandbox:   cfg.Sandbox,
 		artifacts: newArtifacts(cmp.Or(cfg.Artifacts, DefaultArtifacts)),
 		git:       &gitCredential{file: filepath.Join(cfg.StateDir, "git-credential"), gateway: cmp.Or(cfg.GitGateway, defaultGateway)},
-		remote:    newRemoteAccess(cfg.RemoteServers, cfg.Workspace, cfg.Environ, log),
+		remote:    editor.New(cfg.RemoteServers, cfg.Workspace, cfg.Environ, log),
 		servers:   cfg.Servers,
 		rules:     cfg.Rules,
 	}
@@ -232,6 +233,6 @@ func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler
 // Close stops the running calls and releases the state folder.
 func (s *Server) Close() error {
 	s.calls.stop(stopGrace)
-	s.remote.close()
+	s.remote.Close()
 	return s.calls.record.close()
 }

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/changes"
 	"aloft/internal/guest/file"
 	"aloft/internal/wire/agentv1"
 )
@@ -17,14 +18,14 @@ const maxDiff = 8 << 20
 // GetDiff returns the workspace's diff against a commit. It leaves out files
 // that .cursorignore hides, and truncates a long diff after a complete line.
 func (s *Server) GetDiff(ctx context.Context, req *connect.Request[agentv1.GetDiffRequest]) (*connect.Response[agentv1.GetDiffResponse], error) {
-	diff := &head{most: maxDiff}
-	if err := diffWorkspace(ctx, s.workspace, req.Msg.GetBase(), diff, file.NewUnseen(s.workspace)); err != nil {
+	diff := &changes.Head{Limit: maxDiff}
+	if err := changes.Diff(ctx, s.workspace, req.Msg.GetBase(), diff, file.NewUnseen(s.workspace)); err != nil {
 		return nil, err
 	}
-	if diff.more {
-		diff.kept = diff.kept[:bytes.LastIndexByte(diff.kept, '\n')+1]
+	if diff.More {
+		diff.Text = diff.Text[:bytes.LastIndexByte(diff.Text, '\n')+1]
 	}
 	return connect.NewResponse(&agentv1.GetDiffResponse{
-		Diff: strings.ToValidUTF8(string(diff.kept), "\uFFFD"), Truncated: diff.more,
+		Diff: strings.ToValidUTF8(string(diff.Text), "\uFFFD"), Truncated: diff.More,
 	}), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"aloft/internal/guest/changes"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -15,7 +16,7 @@ import (
 // count too.
 func (s *Server) GetWorkspaceChangesHash(ctx context.Context, _ *connect.Request[agentv1.GetWorkspaceChangesHashRequest]) (*connect.Response[agentv1.GetWorkspaceChangesHashResponse], error) {
 	sum := sha256.New()
-	if err := diffWorkspace(ctx, s.workspace, "", sum, nil); err != nil {
+	if err := changes.Diff(ctx, s.workspace, "", sum, nil); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentv1.GetWorkspaceChangesHashResponse{Hash: hex.EncodeToString(sum.Sum(nil))}), nil

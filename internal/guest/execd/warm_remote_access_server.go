@@ -11,11 +11,11 @@ import (
 // WarmRemoteAccessServer starts the server through which an editor reaches the
 // machine, and returns once it listens.
 func (s *Server) WarmRemoteAccessServer(ctx context.Context, req *connect.Request[agentv1.WarmRemoteAccessServerRequest]) (*connect.Response[agentv1.WarmRemoteAccessServerResponse], error) {
-	program, port, token, already, err := s.remote.warm(ctx, int(req.Msg.GetPort()))
+	running, err := s.remote.Start(ctx, int(req.Msg.GetPort()))
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentv1.WarmRemoteAccessServerResponse{
-		Program: program, Port: int32(port), AlreadyRunning: already, ConnectionToken: token,
+		Program: running.Program, Port: int32(running.Port), AlreadyRunning: running.Already, ConnectionToken: running.Token,
 	}), nil
 }

@@ -1,4 +1,6 @@
-package execd
+// Package changes compares a workspace with a commit. It runs git without the
+// repository's configuration, which the agent can write and which may name programs.
+package changes
 
 import (
 	"bytes"
@@ -24,12 +26,12 @@ const gitTimeout = 60 * time.Second
 // compared with it.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// diffWorkspace writes the diff of dir's working tree against base to w, in
+// Diff writes the diff of dir's working tree against base to w, in
 // unified format with full object names. An empty base means HEAD. Untracked
 // files are included, files that git ignores are not. The repository and its
 // index are not modified. Files that unseen covers are left out; a nil unseen
 // covers nothing.
-func diffWorkspace(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unseen) error {
+func Diff(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unseen) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
 	defer cancel()
@@ -131,8 +133,11 @@ func (g workspaceGit) resolve(ctx context.Context, base string) (string, error) 
 	if base == "" {
 		return emptyTree, nil
 	}
-	return "", fault.NotFound("no commit %q", cut(base, maxCallID)).At("base").Because(err)
+	return "", fault.NotFound("no commit %q", truncate(base)).At("base").Because(err)
 }
+
+// truncate returns the beginning of the name of a commit, for an error message.
+func truncate(base string) string { return strings.ToValidUTF8(base[:min(len(base), 128)], "") }
 
 func copyIndex(from, to string) error {
 	info, err := os.Stat(from)
@@ -171,28 +176,30 @@ func (g workspaceGit) run(ctx context.Context, env string, stdin io.Reader, stdo
 		cmd.Env = append(cmd.Env, env)
 	}
 	cmd.Stdin, cmd.Stdout = stdin, stdout
-	said := &head{most: 2 << 10}
+	said := &Head{Limit: 2 << 10}
 	cmd.Stderr = said
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(said.kept))
+		return fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(said.Text))
 	}
 	return nil
 }
 
-// head keeps the first bytes that are written to it and discards the rest.
-type head struct {
-	most int
-	kept []byte
-	more bool
+// A Head keeps the first bytes that are written to it and discards the rest. It is
+// not safe for concurrent use.
+type Head struct {
+	Limit int // how many bytes it keeps
+	Text  []byte
+	More  bool // some bytes were discarded
 }
 
-func (h *head) Write(p []byte) (int, error) {
-	room := min(len(p), h.most-len(h.kept))
-	h.kept = append(h.kept, p[:room]...)
-	h.more = h.more || room < len(p)
+// Write implements [io.Writer]. It never fails.
+func (h *Head) Write(p []byte) (int, error) {
+	room := min(len(p), h.Limit-len(h.Text))
+	h.Text = append(h.Text, p[:room]...)
+	h.More = h.More || room < len(p)
 	return len(p), nil
 }

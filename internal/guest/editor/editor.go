@@ -1,4 +1,6 @@
-package execd
+// Package editor starts the server through which an editor reaches a machine, if
+// the machine's image has one.
+package editor
 
 import (
 	"context"
@@ -18,11 +20,11 @@ import (
 	"aloft/internal/fault"
 )
 
-// remoteStart is how long an editor server may take until it listens.
-const remoteStart = 30 * time.Second
+// startLimit is how long an editor server may take until it listens.
+const startLimit = 30 * time.Second
 
-// RemoteServer is a program through which an editor reaches a machine.
-type RemoteServer struct {
+// A Program is a program through which an editor reaches a machine.
+type Program struct {
 	// Paths are where the program may be: a name to look for in PATH, or a glob
 	// of absolute paths, in which %s is the requested build and ~ is home.
 	Paths []string
@@ -31,8 +33,8 @@ type RemoteServer struct {
 	Env  func(token string) []string
 }
 
-// usualServers are the editor servers that images commonly have.
-var usualServers = []RemoteServer{
+// usualPrograms are the editor servers that images commonly have.
+var usualPrograms = []Program{
 	{
 		Paths: []string{
 			"~/.cursor-server/bin/%s/bin/cursor-server", "~/.cursor-server/cli/servers/Stable-%s/server/bin/cursor-server",
@@ -51,10 +53,10 @@ var usualServers = []RemoteServer{
 	},
 }
 
-// remoteAccess starts at most one editor server. It only starts programs that
+// Server starts at most one editor server. It only starts programs that
 // are in the machine already. Its methods are safe for concurrent use.
-type remoteAccess struct {
-	servers   []RemoteServer
+type Server struct {
+	programs  []Program
 	workspace string
 	environ   []string // environment of the program
 	log       *slog.Logger
@@ -67,17 +69,20 @@ type remoteAccess struct {
 	token   string
 }
 
-func newRemoteAccess(servers []RemoteServer, workspace string, environ []string, log *slog.Logger) *remoteAccess {
-	if servers == nil {
-		servers = usualServers
+// New returns a Server that runs one of the programs in the workspace. If programs is
+// nil, it looks for those that images commonly have.
+func New(programs []Program, workspace string, environ []string, log *slog.Logger) *Server {
+	if programs == nil {
+		programs = usualPrograms
 	}
-	return &remoteAccess{servers: servers, workspace: workspace, environ: environ, log: log}
+	return &Server{programs: programs, workspace: workspace, environ: environ, log: log}
 }
 
-// find returns the first program that exists.
-func (r *remoteAccess) find(build string) (program string, of RemoteServer, err error) {
+// Find returns the path of the first program that exists, in the given build; "" is
+// any build.
+func (s *Server) Find(build string) (program string, of Program, err error) {
 	home, _ := os.UserHomeDir() // without a home folder nothing is found there
-	for _, server := range r.servers {
+	for _, server := range s.programs {
 		for _, place := range server.Paths {
 			if !filepath.IsAbs(place) && place[0] != '~' {
 				if path, err := exec.LookPath(place); err == nil {
@@ -120,42 +125,51 @@ func containsVerb(s string) bool {
 	return false
 }
 
-// warm starts the program, or returns the address of the one that is running.
-func (r *remoteAccess) warm(ctx context.Context, port int) (program string, at int, token string, already bool, err error) {
+// Running is a program that listens on a port of loopback.
+type Running struct {
+	Program string // its path
+	Port    int
+	Token   string // what its users have to show
+	Already bool   // it was running before the call
+}
+
+// Start starts a program, or returns the one that is running. Port 0 is any free
+// port. It returns when the program listens.
+func (s *Server) Start(ctx context.Context, port int) (Running, error) {
 	if port < 0 || port > 65535 {
-		return "", 0, "", false, fault.Invalid("%d is not a valid port", port).At("port")
+		return Running{}, fault.Invalid("%d is not a valid port", port).At("port")
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cmd != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
 		select {
-		case <-r.ended:
+		case <-s.ended:
 		default:
-			if port != 0 && port != r.port {
-				return "", 0, "", false, fault.Conflict("the editor server already listens on port %d", r.port).At("port")
+			if port != 0 && port != s.port {
+				return Running{}, fault.Conflict("the editor server already listens on port %d", s.port).At("port")
 			}
-			return r.program, r.port, r.token, true, nil
+			return Running{s.program, s.port, s.token, true}, nil
 		}
 	}
-	path, server, err := r.find("")
+	path, server, err := s.Find("")
 	if err != nil {
-		return "", 0, "", false, err
+		return Running{}, err
 	}
 	if port != 0 {
-		err = r.start(ctx, path, server, port)
+		err = s.start(ctx, path, server, port)
 	} else {
 		// Another process may take a free port before the program listens on
 		// it.
 		for tries := 0; tries == 0 || tries < freePorts && fault.Of(err).Code == codeEnded; tries++ {
 			if port, err = freePort(ctx); err == nil {
-				err = r.start(ctx, path, server, port)
+				err = s.start(ctx, path, server, port)
 			}
 		}
 	}
 	if err != nil {
-		return "", 0, "", false, err
+		return Running{}, err
 	}
-	return r.program, r.port, r.token, false, nil
+	return Running{s.program, s.port, s.token, false}, nil
 }
 
 // freePorts is how many times to start a program that exits before it listens,
@@ -164,49 +178,49 @@ const freePorts = 2
 
 const codeEnded = "remote_server_ended"
 
-// start starts the program and waits until it listens. r.mu must be held.
-func (r *remoteAccess) start(ctx context.Context, path string, server RemoteServer, port int) error {
+// start starts the program and waits until it listens. s.mu must be held.
+func (s *Server) start(ctx context.Context, path string, server Program, port int) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	r.program, r.port, r.token = path, port, hex.EncodeToString(secret[:])
-	cmd := exec.Command(path, server.Args(port, r.token, r.workspace)...) //nolint:noctx // it outlives the request
-	cmd.Dir, cmd.SysProcAttr = r.workspace, &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = append([]string(nil), r.environ...)
+	s.program, s.port, s.token = path, port, hex.EncodeToString(secret[:])
+	cmd := exec.Command(path, server.Args(port, s.token, s.workspace)...) //nolint:noctx // it outlives the request
+	cmd.Dir, cmd.SysProcAttr = s.workspace, &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = append([]string(nil), s.environ...)
 	if server.Env != nil {
-		cmd.Env = append(cmd.Env, server.Env(r.token)...)
+		cmd.Env = append(cmd.Env, server.Env(s.token)...)
 	}
 	if err := cmd.Start(); err != nil {
 		return fault.Unavailable("the editor server %s does not start", path).Because(err)
 	}
 	ended := make(chan struct{})
-	r.cmd, r.ended = cmd, ended
+	s.cmd, s.ended = cmd, ended
 	go func() {
 		err := cmd.Wait()
-		r.log.Info("the editor server has ended", "program", path, "error", err)
+		s.log.Info("the editor server has ended", "program", path, "error", err)
 		close(ended)
 	}()
-	if err := r.listening(ctx); err != nil {
-		r.stop()
+	if err := s.listening(ctx); err != nil {
+		s.stop()
 		return err
 	}
 	return nil
 }
 
-// listening waits until the program listens. r.mu must be held.
-func (r *remoteAccess) listening(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, remoteStart, fault.Unavailable("the editor server %s did not listen within %s", r.program, remoteStart))
+// listening waits until the program listens. s.mu must be held.
+func (s *Server) listening(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fault.Unavailable("the editor server %s did not listen within %s", s.program, startLimit))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var dialer net.Dialer
 	for {
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)))
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
 		if err == nil {
 			return conn.Close()
 		}
 		select {
-		case <-r.ended:
-			return fault.Unavailable("the editor server %s ended before it listened", r.program).Named(codeEnded).Hint("start it in a terminal to see why")
+		case <-s.ended:
+			return fault.Unavailable("the editor server %s ended before it listened", s.program).Named(codeEnded).Hint("start it in a terminal to see why")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -214,24 +228,25 @@ func (r *remoteAccess) listening(ctx context.Context) error {
 	}
 }
 
-// stop kills the program. r.mu must be held.
-func (r *remoteAccess) stop() {
-	if r.cmd == nil {
+// stop kills the program. s.mu must be held.
+func (s *Server) stop() {
+	if s.cmd == nil {
 		return
 	}
 	select {
-	case <-r.ended:
+	case <-s.ended:
 	default:
-		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
-		<-r.ended
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may have exited already
+		<-s.ended
 	}
-	r.cmd = nil
+	s.cmd = nil
 }
 
-func (r *remoteAccess) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stop()
+// Close kills the program.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
 }
 
 func freePort(ctx context.Context) (int, error) {
