@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
@@ -55,8 +56,8 @@ func (s *Scheduler) Access(ctx context.Context, agentID string) (*Access, error)
 	if err != nil {
 		return nil, machineFault(err)
 	}
-	l := s.links.use(m.ID())
-	leave := func() { s.links.letGo(m.ID(), l) }
+	l := s.machines.Use(m.ID())
+	leave := func() { s.machines.Leave(m.ID(), l) }
 	conn, bootID, err := s.awake(ctx, l, m, state)
 	if err != nil {
 		leave()
@@ -110,13 +111,13 @@ func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 }
 
 // awake returns the connection to a booted machine.
-func (s *Scheduler) awake(ctx context.Context, l *link, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *Scheduler) awake(ctx context.Context, l *fleet.Connection, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
+	l.Lock()
+	defer l.Unlock()
 	if err := s.know(ctx, state.Agent); err != nil {
 		return nil, "", err
 	}
-	conn, err := l.dial(ctx, m, s.Gateway, s.connection(state, m.ID())...)
+	conn, err := l.Dial(ctx, m, s.Gateway, s.connection(state, m.ID())...)
 	if err != nil {
 		return nil, "", err
 	}

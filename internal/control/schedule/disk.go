@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 )
@@ -14,7 +15,7 @@ import (
 // a [machine.DiskLimitError], the run goes on: its loop restarts the machine and
 // tells the model. StopMachine does not wait for the journal.
 func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error {
-	if agentID, ok := agentOf(id); ok {
+	if agentID, ok := fleet.AgentOf(id); ok {
 		s.mu.Lock()
 		w := s.workers[agentID]
 		s.mu.Unlock()

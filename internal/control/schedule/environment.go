@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -35,13 +34,8 @@ type SetUp struct {
 	StartLimit   time.Duration // default 2 min; the start command has to return
 }
 
-// Limits for the stored output of install and start, and for how often progress
-// is journaled.
-const (
-	maxSetUpOutput = 8 << 10
-	setUpNews      = 2 * time.Second
-	maxSetUpNews   = 512 // bytes of each progress message
-)
+// maxSetUpOutput limits the stored output of install and start, in bytes.
+const maxSetUpOutput = 8 << 10
 
 // plan returns what the agent's machine is built from, as of the commit from
 // which the agent started.
@@ -165,7 +159,7 @@ func aboutTerminals(terminals []environment.Terminal) string {
 // success.
 func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record loop.Record) (failure string, err error) {
 	begun := time.Now()
-	out := &tail{most: maxSetUpOutput}
+	out := &pod.Tail{Limit: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {
 		return &agent.BootStep{Name: name, State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
 	}
@@ -173,7 +167,7 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 		return "", err
 	}
 	var recordErr error
-	out.news = func(line string) {
+	out.News = func(line string) {
 		if recordErr == nil {
 			recordErr = record(ctx, step(pod.StepRunning, line))
 		}
@@ -187,10 +181,10 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 	if err := errors.Join(err, recordErr); err != nil {
 		last, cancel := loop.Outliving(ctx)
 		defer cancel()
-		return "", errors.Join(lostError(err), record(last, step(pod.StepFailed, out.text())))
+		return "", errors.Join(lostError(err), record(last, step(pod.StepFailed, out.Text())))
 	}
 	if exit.Code == 0 && !exit.TimedOut {
-		return "", record(ctx, step(pod.StepDone, out.text()))
+		return "", record(ctx, step(pod.StepDone, out.Text()))
 	}
 	how := fmt.Sprintf("ended with status %d", exit.Code)
 	if exit.TimedOut {
@@ -199,47 +193,8 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 			how += ": start must return; put long-running programs in terminals"
 		}
 	}
-	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", name, how, out.text()), "\n")
+	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", name, how, out.Text()), "\n")
 	return "The environment's " + words, record(ctx, step(pod.StepFailed, words))
-}
-
-// tail keeps the end of a command's output, and reports progress from time to
-// time.
-type tail struct {
-	most  int // bytes
-	news  func(line string)
-	kept  []byte
-	lost  int64
-	spoke time.Time
-}
-
-// Write implements [io.Writer].
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - t.most; over > t.most { // trim in large steps, not for every byte
-		t.lost += int64(over)
-		t.kept = append(t.kept[:0], t.kept[over:]...)
-	}
-	if t.news != nil && time.Since(t.spoke) > setUpNews {
-		t.spoke = time.Now()
-		whole := t.kept[:bytes.LastIndexByte(t.kept, '\n')+1]
-		whole = bytes.TrimRight(whole, "\r\n")
-		last := bytes.TrimSpace(whole[bytes.LastIndexAny(whole, "\r\n")+1:])
-		t.news(strings.ToValidUTF8(string(last[:min(len(last), maxSetUpNews)]), ""))
-	}
-	return len(p), nil
-}
-
-func (t *tail) text() string {
-	kept, lost := t.kept, t.lost
-	if over := len(kept) - t.most; over > 0 {
-		kept, lost = kept[over:], lost+int64(over)
-	}
-	s := strings.ToValidUTF8(string(kept), "\uFFFD")
-	if lost > 0 {
-		s = fmt.Sprintf("… %d earlier bytes omitted\n%s", lost, s)
-	}
-	return s
 }
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

@@ -18,25 +18,3 @@ func TestTerminalNames(t *testing.T) {
 		t.Errorf("names are %q; want %q", got, want)
 	}
 }
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	out := &tail{most: 10}
-	for range 1000 {
-		if _, err := out.Write([]byte("0123456")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := "… 6990 earlier bytes omitted\n4560123456"; out.text() != want {
-		t.Errorf("it is %q; want %q", out.text(), want)
-	}
-	var news []string
-	out = &tail{most: 100, news: func(s string) { news = append(news, s) }}
-	for _, s := range []string{"one\ntwo\nthr", "ee\n"} {
-		if _, err := out.Write([]byte(s)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !slices.Equal(news, []string{"two"}) || out.text() != "one\ntwo\nthree\n" {
-		t.Errorf("news %q, text %q", news, out.text())
-	}
-}

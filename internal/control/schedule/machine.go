@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
@@ -125,7 +126,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 		}
 	}
 	start := time.Now()
-	id := newMachineID(state.Agent.ID)
+	id := fleet.NewID(state.Agent.ID)
 	asked, err := w.s.egressOf(ctx, state.Agent, e)
 	if err != nil {
 		return nil, err
@@ -161,8 +162,8 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 	if err != nil {
 		return nil, pod.Ready{}, err
 	}
-	l := w.s.links.use(m.ID())
-	h := &readyMachine{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.links.letGo(m.ID(), l) }, stale: func() {}}
+	l := w.s.machines.Use(m.ID())
+	h := &readyMachine{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.machines.Leave(m.ID(), l) }, stale: func() {}}
 	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
 	if err != nil {
 		h.letGo()
@@ -189,12 +190,12 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *link, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	conn, err := l.dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
-	if u, ok := errors.AsType[unstartedError](err); ok {
-		return pod.Ready{}, w.unstartable(ctx, m, state, u.error)
+func (w *worker) bootOver(ctx context.Context, l *fleet.Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+	l.Lock()
+	defer l.Unlock()
+	conn, err := l.Dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
+	if u, ok := errors.AsType[fleet.UnstartedError](err); ok {
+		return pod.Ready{}, w.unstartable(ctx, m, state, u.Cause)
 	}
 	if err != nil {
 		return pod.Ready{}, machineFault(lostError(err))
@@ -396,18 +397,11 @@ func (s *Scheduler) withRunningMachine(ctx context.Context, state *agent.State, 
 	if err := s.know(ctx, state.Agent); err != nil {
 		return err
 	}
-	l := s.links.use(m.ID())
-	defer s.links.letGo(m.ID(), l)
-	l.mu.Lock()
-	conn := l.conn
-	if conn != nil {
-		conn.Apply(s.redact(state, m.ID()))
-	} else {
-		if conn, err = pod.Dial(ctx, m, s.Gateway, s.connection(state, m.ID())...); err == nil {
-			l.conn = conn
-		}
-	}
-	l.mu.Unlock()
+	l := s.machines.Use(m.ID())
+	defer s.machines.Leave(m.ID(), l)
+	l.Lock()
+	conn, err := l.DialRunning(ctx, m, s.Gateway, s.redact(state, m.ID()), s.connection(state, m.ID())...)
+	l.Unlock()
 	if err != nil {
 		return err
 	}

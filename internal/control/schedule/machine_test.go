@@ -45,19 +45,6 @@ func TestWhatIsLost(t *testing.T) {
 	}
 }
 
-func TestMachineIDNamesItsAgent(t *testing.T) {
-	for _, id := range []string{agent.NewID(), "bc-ABCDEF00-0000-4000-8000-00000000000F"} {
-		if got, ok := agentOf(newMachineID(id)); !ok || got != id {
-			t.Errorf("the machine of %s is %s's", id, got)
-		}
-	}
-	for _, name := range []string{"", "bc-1", "other", "bc-00000000-0000-4000-8000-000000000000", "bc-00000000-0000-4000-8000-000000000000-zz99"} {
-		if got, ok := agentOf(name); ok {
-			t.Errorf("%q is taken for a machine of %s", name, got)
-		}
-	}
-}
-
 func TestTokensDiffer(t *testing.T) {
 	a, b := &Scheduler{Config: Config{Secret: []byte("a")}}, &Scheduler{Config: Config{Secret: []byte("b")}}
 	seen := map[string]bool{a.token("exec", "1"): true, a.token("exec", "2"): true, a.token("git", "1"): true, b.token("exec", "1"): true}

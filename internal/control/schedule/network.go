@@ -140,8 +140,8 @@ func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (
 	if err != nil {
 		return nil, err
 	}
-	l := s.links.use(m.ID())
-	letGo := sync.OnceFunc(func() { s.links.letGo(m.ID(), l) })
+	l := s.machines.Use(m.ID())
+	letGo := sync.OnceFunc(func() { s.machines.Leave(m.ID(), l) })
 	conn, err := pod.DialPort(ctx, m, port)
 	if errors.Is(err, machine.ErrStopped) {
 		var a *Access

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
@@ -40,7 +41,7 @@ func (s *Scheduler) destroyOf(ctx context.Context, agentID string) error {
 		return fmt.Errorf("list machines: %w", err)
 	}
 	for _, id := range ids {
-		if owner, ok := agentOf(id); ok && owner == agentID {
+		if owner, ok := fleet.AgentOf(id); ok && owner == agentID {
 			if err := s.destroy(ctx, id); err != nil {
 				return err
 			}
@@ -96,7 +97,7 @@ func (s *Scheduler) sweep(ctx context.Context, renew bool) {
 		return
 	}
 	for _, id := range ids {
-		owner, ok := agentOf(id)
+		owner, ok := fleet.AgentOf(id)
 		if !ok {
 			continue // not created by this server
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
 )
@@ -27,7 +28,7 @@ func (s *Scheduler) Rest(ctx context.Context) {
 		return
 	}
 	for _, id := range ids {
-		agentID, ok := agentOf(id)
+		agentID, ok := fleet.AgentOf(id)
 		if !ok {
 			continue // not created by this server
 		}
@@ -65,7 +66,7 @@ func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
 		return err
 	}
 	used := a.UpdatedAt
-	for _, at := range []time.Time{s.links.lastUse(id), s.began} { // a server does not know of use before its own start
+	for _, at := range []time.Time{s.machines.LastUse(id), s.began} { // a server does not know of use before its own start
 		if at.After(used) {
 			used = at
 		}
@@ -98,7 +99,7 @@ func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func
 	if err != nil || working || !run.Status.Ended() {
 		return false, err
 	}
-	giveBack, alone := s.links.alone(id)
+	giveBack, alone := s.machines.Alone(id)
 	if !alone {
 		return false, nil
 	}
@@ -136,7 +137,7 @@ func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	for {
-		over := s.links.leaving(machineID)
+		over := s.machines.Leaving(machineID)
 		s.mu.Lock()
 		if w := s.workers[agentID]; w != nil {
 			over = w.done

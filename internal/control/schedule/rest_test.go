@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -147,7 +148,7 @@ func TestKeptForEach(t *testing.T) {
 		}})
 	s.Rest(t.Context())
 	for _, m := range room.ids {
-		id, _ := agentOf(m)
+		id, _ := fleet.AgentOf(m)
 		state, err := s.fold(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -186,8 +187,8 @@ func TestDeserted(t *testing.T) {
 					})
 				}
 				if c.visit > 0 {
-					l := s.links.use("m-1")
-					time.AfterFunc(c.visit, func() { s.links.letGo("m-1", l) })
+					l := s.machines.Use("m-1")
+					time.AfterFunc(c.visit, func() { s.machines.Leave("m-1", l) })
 				}
 				began := time.Now()
 				s.deserted(t.Context(), "bc-1", "m-1")

@@ -16,7 +16,7 @@ const patchPart = 48 << 10
 // It can be repeated. failure says why the change does not apply, or is "".
 func applyChange(ctx context.Context, conn *pod.Conn, patch string) (failure string, err error) {
 	const file = `"$HOME"/.aloft-review.patch`
-	out := &tail{most: maxSetUpOutput}
+	out := &pod.Tail{Limit: maxSetUpOutput}
 	commands := []string{"rm -f -- " + file}
 	for rest := patch; rest != ""; {
 		n := min(len(rest), patchPart)
@@ -30,7 +30,7 @@ func applyChange(ctx context.Context, conn *pod.Conn, patch string) (failure str
 			return "", lostError(err)
 		}
 		if exit.Code != 0 || exit.TimedOut {
-			return "The change could not be applied to the working tree. It is in ~/.aloft-review.patch. " + strings.TrimSpace(out.text()), nil
+			return "The change could not be applied to the working tree. It is in ~/.aloft-review.patch. " + strings.TrimSpace(out.Text()), nil
 		}
 	}
 	return "", nil

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/artifact"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/live"
@@ -195,11 +196,11 @@ const (
 // Scheduler runs loops. Its methods are safe for concurrent use.
 type Scheduler struct {
 	Config
-	wake  chan string
-	links links
-	given given
-	boots chan struct{} // one slot for each machine that may boot at once
-	began time.Time
+	wake     chan string
+	machines fleet.Connections
+	given    given
+	boots    chan struct{} // one slot for each machine that may boot at once
+	began    time.Time
 
 	mu      sync.Mutex
 	workers map[string]*worker // by agent

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/control/build"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/machine"
+	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -54,11 +55,11 @@ func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string,
 		return nil, err
 	}
 	defer a.Close()
-	out := &tail{most: maxHistory}
+	out := &pod.Tail{Limit: maxHistory}
 	if _, err := a.Conn.RunCommand(ctx, "sync; tail -c 200000 ~/.bash_history 2>/dev/null", quickCommand, out); err != nil {
 		return nil, visitFault(ctx, agentID, err)
 	}
-	return strings.Split(out.text(), "\n"), nil
+	return strings.Split(out.Text(), "\n"), nil
 }
 
 // Snapshot saves the disk of an agent's machine under the new id. It puts the
@@ -91,14 +92,11 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	if !ok {
 		return fault.NotImplemented("machines of this server cannot be saved")
 	}
-	l := s.links.use(m.ID())
-	defer s.links.letGo(m.ID(), l)
-	l.mu.Lock() // anyone who wants to boot it waits
-	defer l.mu.Unlock()
-	if l.conn != nil {
-		_ = l.conn.Close()
-		l.conn = nil
-	}
+	l := s.machines.Use(m.ID())
+	defer s.machines.Leave(m.ID(), l)
+	l.Lock() // anyone who wants to boot it waits
+	defer l.Unlock()
+	l.Close()
 	if sleeper, ok := m.(machine.Measured); ok {
 		_, err = s.sleep(ctx, sleeper)
 	} else {
@@ -128,7 +126,7 @@ func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data [
 		return "", "", err
 	}
 	defer a.Close()
-	out := &tail{most: maxSetUpOutput}
+	out := &pod.Tail{Limit: maxSetUpOutput}
 	// All values are sent in base64, so that the shell does not interpret them.
 	encoded := base64.StdEncoding.EncodeToString
 	write := fmt.Sprintf(`set -e
@@ -155,7 +153,7 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 		return "", "", visitFault(ctx, agentID, err)
 	}
 	if exit.Code != 0 || exit.TimedOut {
-		return "", "", fault.Conflict("%s cannot be committed: %s", name, strings.TrimSpace(out.text())).Named("commit_failed").
+		return "", "", fault.Conflict("%s cannot be committed: %s", name, strings.TrimSpace(out.Text())).Named("commit_failed").
 			Hint("check the checkout with `aloft agent exec %s git status`", agentID)
 	}
 	url := state.Agent.Repos[0].URL

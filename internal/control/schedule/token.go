@@ -3,13 +3,11 @@ package schedule
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/model"
@@ -62,25 +60,6 @@ func (s *Scheduler) connection(state *agent.State, machineID string) []pod.Optio
 	return []pod.Option{s.redact(state, machineID), s.tokens(state.Agent.ID), s.spans(state, machineID), pod.TellExceeded(func(reason error) {
 		s.Logger.Warn("ended the connection to a machine", "machine", machineID, "reason", reason)
 	})}
-}
-
-// newMachineID returns an id for a machine that contains its agent's id, so
-// that the owner of a machine can always be found.
-func newMachineID(agentID string) string {
-	var b [2]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	return agentID + "-" + hex.EncodeToString(b[:])
-}
-
-var machineID = regexp.MustCompile(`^(bc-[0-9a-fA-F-]{36})-[0-9a-f]{4}$`)
-
-// agentOf returns the agent for which a machine was created.
-func agentOf(machine string) (agentID string, ok bool) {
-	m := machineID.FindStringSubmatch(machine)
-	if m == nil {
-		return "", false
-	}
-	return m[1], true
 }
 
 // refuse stands in for a model that is not configured any more.
