@@ -100,8 +100,17 @@ func (m *Mirror) Resolve(ctx context.Context, r Repo, ref string) (Resolved, err
 	return Resolved{Commit: id}, m.keep(ctx, id)
 }
 
-// fetchByID fetches a commit from the upstream that is on no branch or tag.
+// fetchByID fetches a commit from the upstream that is on no branch or tag. It
+// refreshes a mirror that has nothing yet, such as one whose files are lost.
 func (m *Mirror) fetchByID(ctx context.Context, r Repo, id string) error {
+	if len(m.Snapshot().Refs) == 0 {
+		if _, err := m.Refresh(ctx, r); err != nil {
+			return err
+		}
+		if _, err := m.commit(ctx, id); err == nil {
+			return nil
+		}
+	}
 	if err := m.lockWrite(ctx); err != nil {
 		return err
 	}
