@@ -31,7 +31,7 @@ test("from the link of the first start to a merged branch", { timeout: 600_000 }
 
     await page.keyboard.press("Control+e");
     const dialog = page.getByRole("dialog");
-    await dialog.getByText("aloft serve --example").waitFor(); // that the model plays a script, and what to do
+    await dialog.getByText("An admin can connect a real one").waitFor();
     await page.getByLabel("What should the agent do?").fill("Mend the failing test");
     await page.locator("#spawn-repo").fill(repo);
     await page.keyboard.press("Control+Enter");
