@@ -1,6 +1,6 @@
 // Package host has the commands that work on the server's host without a running server:
-// the demo, images, snapshots, the doctor, the sandbox, hooks, signing keys and the gateway
-// process.
+// the demo, images, snapshots, backups, the doctor, the sandbox, hooks, signing keys and the
+// gateway process.
 package host
 
 import (
@@ -19,6 +19,8 @@ func Commands(shared *command.App) []*cobra.Command {
 		newDemoCommand(a),
 		newImageCommand(a),
 		newSnapshotCommand(a),
+		newBackupCommand(a),
+		newRestoreCommand(a),
 		newDoctorCommand(a),
 		newIdentityCommand(a),
 		newGatewayCommand(a),
