@@ -28,7 +28,7 @@ func (a *App) AddOutputFlag(cmd *cobra.Command) {
 func (a *App) WatchNewRun(ctx context.Context, c *client.Client, agentID, runID string, follow bool) error {
 	if !follow {
 		if !a.Out.JSON() {
-			a.hints(agentID, true)
+			a.hints(agentID)
 		}
 		return nil
 	}
@@ -43,21 +43,36 @@ func (a *App) WatchNewRun(ctx context.Context, c *client.Client, agentID, runID 
 	}
 	if !a.Out.JSON() {
 		a.Out.Note("\nStopped watching. The agent keeps running.")
-		a.hints(agentID, true)
+		a.hints(agentID)
 	}
 	return &cli.Problem{Exit: cli.Interrupted, Code: "interrupted", Err: err}
 }
 
-// hints prints commands for the agent: for a running one if works is set, and for a
-// finished one otherwise.
-func (a *App) hints(agentID string, works bool) {
-	id := cli.Line(agentID, 80)
-	rows := [][2]string{{"see what it changed", "aloft agent diff " + id}, {"send a follow-up", `aloft agent follow-up ` + id + ` "…"`}}
-	if works {
-		rows = [][2]string{{"watch it", "aloft agent logs --follow " + id}, {"stop it", "aloft agent stop " + id}}
+// hints prints commands for an agent that is working.
+func (a *App) hints(agentID string) {
+	a.printHints(agentID, [2]string{"watch it", "logs --follow"}, [2]string{"stop it", "stop"})
+}
+
+// endHints prints commands for an agent whose run has ended.
+func (a *App) endHints(agentID string, t *cli.Transcript) {
+	var rows [][2]string
+	if t.Ended.Status == client.Finished || len(t.Branches) > 0 {
+		rows = append(rows, [2]string{"see what it changed", "diff"})
 	}
+	if t.Ended.Status == client.Failed {
+		rows = append(rows, [2]string{"try again", "retry"})
+	}
+	a.printHints(agentID, append(rows, [2]string{"send a follow-up", "follow-up"})...)
+}
+
+// printHints prints what each command of `aloft agent` does.
+func (a *App) printHints(agentID string, rows ...[2]string) {
 	for _, row := range rows {
-		a.Out.Line("%s %s", a.Out.Style(cli.Dim, fmt.Sprintf("%-20s", row[0]+":")), row[1])
+		line := "aloft agent " + row[1] + " " + cli.Line(agentID, 80)
+		if row[1] == "follow-up" {
+			line += ` "…"`
+		}
+		a.Out.Line("%s %s", a.Out.Style(cli.Dim, fmt.Sprintf("%-20s", row[0]+":")), line)
 	}
 }
 
@@ -108,7 +123,7 @@ func (a *App) ShowOutcome(agentID string, t *cli.Transcript) error {
 	for _, b := range t.Branches {
 		a.Out.Line("%s %s of %s", a.Out.Style(cli.Dim, fmt.Sprintf("%-20s", "branch:")), a.Out.Style(cli.Green, cli.Line(b.Branch, 200)), cli.Line(b.RepoURL, 200))
 	}
-	a.hints(agentID, false)
+	a.endHints(agentID, t)
 	switch {
 	case end.Status == client.Finished:
 		return nil
