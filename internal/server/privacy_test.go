@@ -32,6 +32,7 @@ import (
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	controlmcp "aloft/internal/control/mcp"
 	"aloft/internal/control/model"
 	"aloft/internal/control/observe"
@@ -231,7 +232,7 @@ func (e *emitter) work(agentID string) {
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
 		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: (&team.Policy{Store: e.store}).Private, Pulls: e.desk, Logger: e.logger.With("agent", agentID),
-		Machine: func(ctx context.Context, s *agent.State, record loop.Record) (loop.Machine, error) {
+		Machine: func(ctx context.Context, s *agent.State, record journal.Record) (loop.Machine, error) {
 			e.mu.Lock()
 			e.branch = s.Branch
 			e.mu.Unlock()

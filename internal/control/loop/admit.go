@@ -165,7 +165,7 @@ func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) 
 // judged sets c.Judged to the decision. It does not journal it.
 func (t *thread) judged(c *agent.Call, treatment, by, why, message string) {
 	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
-	if known, ok := t.rec.call(c.ID); !ok || string(known.Args) != string(c.Args) {
+	if known, ok := t.rec.Call(c.ID); !ok || string(known.Args) != string(c.Args) {
 		c.Judged.Args = c.Args
 	}
 }
@@ -173,7 +173,7 @@ func (t *thread) judged(c *agent.Call, treatment, by, why, message string) {
 // unjournaled returns the decision about a call if the journal does not have it
 // yet.
 func (t *thread) unjournaled(c agent.Call) []agent.Body {
-	if known, ok := t.rec.call(c.ID); c.Judged == nil || ok && known.Judged != nil {
+	if known, ok := t.rec.Call(c.ID); c.Judged == nil || ok && known.Judged != nil {
 		return nil
 	}
 	return []agent.Body{c.Judged}
@@ -238,7 +238,7 @@ func (t *thread) askPerson(ctx context.Context, c *agent.Call, q agent.Approval,
 			return err
 		}
 	}
-	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), t.rec.runID, c.ID, c.Name, time.Now().UTC()
+	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), t.rec.RunID(), c.ID, c.Name, time.Now().UTC()
 	c.Approval = &q
 	asked := &agent.ApprovalAsked{Approval: q}
 	if !q.Own() {
@@ -274,7 +274,7 @@ func (t *thread) await(ctx context.Context, c *agent.Call) error {
 		defer cancel()
 	}
 	for c.Answer == nil {
-		answer, head, err := t.rec.answerTo(ctx, c.ID)
+		answer, head, err := t.rec.AnswerTo(ctx, c.ID)
 		if err != nil {
 			return err
 		}
@@ -282,13 +282,13 @@ func (t *thread) await(ctx context.Context, c *agent.Call) error {
 			c.Answer = answer
 			break
 		}
-		err = t.rec.wait(late, head)
+		err = t.rec.Wait(late, head)
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		if late.Err() != nil {
 			denied := &agent.ApprovalAnswered{ApprovalID: c.Approval.ID, Decision: agent.Deny, Message: "nobody answered in time"}
-			c.Answer, err = t.rec.answer(ctx, c.ID, denied)
+			c.Answer, err = t.rec.Answer(ctx, c.ID, denied)
 		}
 		if err != nil {
 			return err

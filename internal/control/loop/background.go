@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"aloft/internal/control/loop/journal"
 )
 
 // background runs the subagents that work in the background of a run. Each has its
@@ -58,7 +60,7 @@ func (b *background) wait(ctx context.Context) error {
 // stop ends all background subagents and waits for them. Their calls in the
 // machine are aborted, unless another server will continue the run.
 func (b *background) stop(why error) {
-	if !leavesOpen(why) {
+	if !journal.LeavesOpen(why) {
 		why = ErrCancel
 	}
 	b.end(why)
@@ -68,7 +70,7 @@ func (b *background) stop(why error) {
 // startBackground starts the background subagents that are active according to the
 // journal.
 func (l *Loop) startBackground() {
-	for _, sub := range l.rec.snapshot().Background() {
+	for _, sub := range l.rec.Snapshot().Background() {
 		work := l.own.subagentThread(&sub)
 		l.background.begin(sub.CallID, work.runInBackground)
 	}
@@ -91,8 +93,8 @@ func (t *thread) runInBackground(ctx context.Context) error {
 		sub := t.state().Subagent(t.task)
 		ended.Told = "The subagent that worked in the background at " + sub.CallID + " (" + sub.Type + ": " + sub.Description +
 			") has ended. This is its answer, which is not a message from the user:\n\n" + result.Text
-		last, cancel := Outliving(ctx)
+		last, cancel := journal.Outliving(ctx)
 		defer cancel()
-		return t.rec.record(last, ended)
+		return t.rec.Record(last, ended)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
@@ -257,7 +258,7 @@ func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	var told atomic.Pointer[model.Request]
 	c.Model = runConcurrently(&told)
 	var made atomic.Int32
-	c.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
+	c.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
 		if made.Add(1) == 1 {
 			return r.machine, nil
 		}

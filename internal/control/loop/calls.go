@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -120,17 +121,17 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 			return err
 		}
 	}
-	deltas := newBatch(ctx, t.record)
+	deltas := journal.NewBatch(ctx, t.record)
 	began, shown := time.Now(), c.Shown
 	result, took, err := run(ctx, t.routedCall(c), func(d Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
 			return
 		}
-		shown += size + eventWeight/2 // account for the overhead of small pieces
-		deltas.add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
+		shown += size + journal.EventWeight/2 // account for the overhead of small pieces
+		deltas.Add(&agent.CallDelta{CallID: c.ID, Stdout: d.Stdout, Stderr: d.Stderr, Upto: d.Seq}, size)
 	})
-	rest, writeErr := deltas.close()
+	rest, writeErr := deltas.Close()
 	switch {
 	case errors.Is(err, ErrHooked):
 		return t.callAgain(ctx, c)
@@ -230,10 +231,10 @@ func (t *thread) guardedWay(ctx context.Context, c agent.Call) (way, error) {
 // sandboxPolicy returns the sandbox policy. If the files that define it can no longer be
 // read, it returns the strictest policy.
 func (l *Loop) sandboxPolicy(ctx context.Context) (sandbox.Policy, error) {
-	if l.Review == nil || l.rec.snapshot().Mode == agent.ModePlan {
+	if l.Review == nil || l.rec.Snapshot().Mode == agent.ModePlan {
 		return sandbox.Strictest(), nil
 	}
-	p, err := l.Review.SandboxPolicy(ctx, l.rec.snapshot().Agent)
+	p, err := l.Review.SandboxPolicy(ctx, l.rec.Snapshot().Agent)
 	if review.Unreadable(err) && ctx.Err() == nil || err == nil && p.Type == sandbox.InsecureNone {
 		return sandbox.Strictest(), nil
 	}
@@ -243,10 +244,10 @@ func (l *Loop) sandboxPolicy(ctx context.Context) (sandbox.Policy, error) {
 // abandon ends the running calls of all conversations of the run.
 func (l *Loop) abandon(ctx context.Context) error {
 	err := l.own.abandon(ctx)
-	if err == nil && len(l.rec.snapshot().Checking.Thread.Calls) > 0 {
+	if err == nil && len(l.rec.Snapshot().Checking.Thread.Calls) > 0 {
 		err = l.checksThread().abandon(ctx)
 	}
-	for _, sub := range l.rec.snapshot().Subagents {
+	for _, sub := range l.rec.Snapshot().Subagents {
 		if sub.Busy && err == nil {
 			err = (&thread{Loop: l, machine: l.own.machine, task: sub.CallID}).abandon(ctx)
 		}
@@ -318,7 +319,7 @@ func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 // done journals a result, preceded by the other events. It does so even if ctx
 // has ended, since the call has already happened.
 func (t *thread) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
-	last, cancel := Outliving(ctx)
+	last, cancel := journal.Outliving(ctx)
 	defer cancel()
 	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
 	if done.Text == "" {

@@ -48,7 +48,7 @@ func (l *Loop) mustCheck(s *agent.State) bool {
 // model was asked to fix the work, so the rest of finish must wait. Every step
 // is journaled, so that check continues after a crash where it was interrupted.
 func (l *Loop) check(ctx context.Context) (told bool, err error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if !l.mustCheck(s) {
 		return false, nil
 	}
@@ -56,7 +56,7 @@ func (l *Loop) check(ctx context.Context) (told bool, err error) {
 		if told, err := l.beginChecks(ctx, s); told || err != nil {
 			return told, err
 		}
-		if s = l.rec.snapshot(); !s.CheckedNow() {
+		if s = l.rec.Snapshot(); !s.CheckedNow() {
 			return false, nil // there is nothing to check
 		}
 	}
@@ -69,7 +69,7 @@ func (l *Loop) check(ctx context.Context) (told bool, err error) {
 	if err := checks.acknowledged(); err != nil {
 		return false, err
 	}
-	return l.endChecks(ctx, l.rec.snapshot())
+	return l.endChecks(ctx, l.rec.Snapshot())
 }
 
 // checksThread returns a thread for the calls of checks.
@@ -103,7 +103,7 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 		changed = changed || done.Commit != s.Checkout(n).BaseCommit
 	}
 	folder := agent.Folders(s.Agent.Repos)[0]
-	number := l.rec.snapshot().Number()
+	number := l.rec.Snapshot().Number()
 	for i, c := range s.Checks() {
 		if c.Source == agent.CheckOfEnvironment && !changed {
 			continue
@@ -117,7 +117,7 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 	if len(began.Checks) == 0 {
 		return false, nil
 	}
-	return false, l.rec.record(ctx, began)
+	return false, l.rec.Record(ctx, began)
 }
 
 // endChecks journals the results of the round, and sends the model back to work
@@ -126,14 +126,14 @@ func (l *Loop) endChecks(ctx context.Context, s *agent.State) (told bool, err er
 	ended := &agent.ChecksEnded{Results: s.Checking.Results}
 	lost := slices.ContainsFunc(ended.Results, func(r agent.CheckResult) bool { return r.State == agent.CheckLost })
 	if ended.Again = lost && s.Checking.Repeated < maxLost; ended.Again {
-		return true, l.rec.record(ctx, ended) // the loop comes back here, and commits first
+		return true, l.rec.Record(ctx, ended) // the loop comes back here, and commits first
 	}
 	bodies := []agent.Body{ended}
 	if sendBack(s, l.Checks.rounds()) {
 		told = true
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeChecks, Text: failedChecks(s, l.Checks.rounds())})
 	}
-	return told, l.rec.record(ctx, bodies...)
+	return told, l.rec.Record(ctx, bodies...)
 }
 
 // sendBack reports whether the results of the current round send the model back
@@ -183,7 +183,7 @@ func failedChecks(s *agent.State, rounds int) string {
 
 // outcome returns the typed end of a run, and the evidence for it.
 func (l *Loop) outcome(ended *agent.RunEnded) (agent.Outcome, *agent.Evidence) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	evidence := s.Evidence()
 	switch {
 	case ended.Status == agent.Cancelled:

@@ -64,7 +64,7 @@ func (t *thread) discuss(ctx context.Context, callID string, in pullArgs, p *age
 }
 
 func (t *thread) discussed(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
-	a := t.rec.snapshot().Agent
+	a := t.rec.Snapshot().Agent
 	switch in.Action {
 	case "PR_ACTION_WAIT_CHECKS", "PR_ACTION_WAIT_REPLY":
 		answer, err := t.waitFor(ctx, callID, in, p)
@@ -106,12 +106,12 @@ func (t *thread) say(ctx context.Context, callID string, in pullArgs, p agent.Pu
 	if strings.TrimSpace(in.Body) == "" {
 		return "", fault.Invalid("body is missing: write the text of the comment")
 	}
-	s := t.rec.snapshot()
+	s := t.rec.Snapshot()
 	if t.holdsSecret(s, in.Body) {
 		return "", fault.Invalid("body contains a secret, so it was not sent: write it without the secret")
 	}
 	var said agent.PullRequestSaid
-	known, _ := t.rec.call(callID)
+	known, _ := t.rec.Call(callID)
 	again := known.Said != nil
 	if again {
 		said = *known.Said
@@ -144,12 +144,12 @@ func (t *thread) say(ctx context.Context, callID string, in pullArgs, p agent.Pu
 // comment and after what an earlier wait has told. The end of the wait is
 // journaled first, so that it stays the same if another server continues it.
 func (t *thread) waitFor(ctx context.Context, callID string, in pullArgs, p agent.PullRequest) (pull.Answer, error) {
-	a := t.rec.snapshot().Agent
+	a := t.rec.Snapshot().Agent
 	q := pull.Question{Subject: pull.Checks}
 	if in.Action == "PR_ACTION_WAIT_REPLY" {
 		q.Subject = pull.Replies
 	}
-	known, _ := t.rec.call(callID)
+	known, _ := t.rec.Call(callID)
 	w := known.Awaited
 	if w == nil {
 		length := pullWait

@@ -3,45 +3,11 @@ package loop
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/store"
+	"aloft/internal/control/loop/journal"
 )
-
-// settleWithin is how long a loop whose context has ended keeps trying to
-// journal what has already happened.
-const settleWithin = 30 * time.Second
-
-// errUnsettled is the cause with which a write is abandoned after
-// [settleWithin].
-var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
-
-// Outliving returns a context for journaling what has already happened. It ends
-// [settleWithin] after ctx has ended, and not earlier.
-func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
-	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		late := time.NewTimer(settleWithin)
-		defer late.Stop()
-		select {
-		case <-late.C:
-			end(errUnsettled)
-		case <-out.Done():
-		}
-	})
-	return out, func() {
-		stop()
-		end(nil)
-	}
-}
-
-// leavesOpen reports whether a journal error leaves the run open, for another
-// server or for later. Any other error ends the run.
-func leavesOpen(err error) bool {
-	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed) || storeAway(err)
-}
 
 // end ends the run, for the cause that ended its work, unless the cause leaves
 // the run open.
@@ -49,12 +15,12 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 	if c := context.Cause(ctx); c != nil {
 		cause = c
 	}
-	l.rec.finishing()
+	l.rec.Finish()
 	ended, reason := &agent.RunEnded{Status: agent.Failed}, "error"
 	switch {
-	case l.rec.ended():
+	case l.rec.Ended():
 		return nil
-	case leavesOpen(cause):
+	case journal.LeavesOpen(cause):
 		return cause
 	case errors.Is(cause, ErrCancel):
 		ended.Status, reason = agent.Cancelled, "aborted"
@@ -68,7 +34,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 		return err
 	}
 	if ended.Status == agent.Cancelled {
-		ended.Result = l.rec.snapshot().LastWords()
+		ended.Result = l.rec.Snapshot().LastWords()
 	}
 	if err := l.conclude(ctx, reason, ended); err != nil {
 		return err
@@ -85,10 +51,10 @@ func (l *Loop) settleCalls(ctx context.Context) error {
 	if l.own.machine == nil {
 		return nil
 	}
-	last, cancel := Outliving(ctx)
+	last, cancel := journal.Outliving(ctx)
 	defer cancel()
 	err := l.abandon(last)
-	if err == nil || leavesOpen(err) {
+	if err == nil || journal.LeavesOpen(err) {
 		return err
 	}
 	l.Logger.Warn("cannot end the run's calls; some may still be running", "error", err)
@@ -100,10 +66,10 @@ func (l *Loop) settleCalls(ctx context.Context) error {
 // they, nor a cancel request, nor a server shutdown can change it.
 func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
-	last, cancel := Outliving(ctx)
+	last, cancel := journal.Outliving(ctx)
 	defer cancel()
 	ended.Outcome, ended.Evidence = l.outcome(ended)
-	return l.rec.close(last, ended)
+	return l.rec.Close(last, ended)
 }
 
 // endHooksWithin is the timeout for the hooks of each event at the end of a
@@ -121,9 +87,9 @@ func (l *Loop) tellEnd(ctx context.Context, reason string) {
 	stopping, cancel := context.WithTimeout(ctx, endHooksWithin)
 	defer cancel()
 	if reason != "completed" {
-		l.own.tell(stopping, "stop", map[string]any{"status": reason, "loop_count": l.rec.followups})
+		l.own.tell(stopping, "stop", map[string]any{"status": reason, "loop_count": l.rec.Followups()})
 	}
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	for i := range s.Subagents {
 		if sub := &s.Subagents[i]; sub.Busy {
 			l.own.tell(stopping, "subagentStop", stopFields(sub, reason))

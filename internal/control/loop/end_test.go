@@ -15,6 +15,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -140,8 +141,8 @@ func TestTheEndOfARun(t *testing.T) {
 func TestNothingComesAfterTheEnd(t *testing.T) {
 	r := newRig(t, false)
 	c := r.config()
-	var record loop.Record
-	c.Machine = func(_ context.Context, _ *agent.State, rec loop.Record) (loop.Machine, error) {
+	var record journal.Record
+	c.Machine = func(_ context.Context, _ *agent.State, rec journal.Record) (loop.Machine, error) {
 		record = rec
 		return r.machine, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
@@ -25,7 +26,7 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 	if told, err := l.grind(limited); err != nil || told {
 		return err
 	}
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if !s.CheckedNow() { // otherwise the stop hooks have run
 		if on, err := l.goesOn(ctx); err != nil || on {
 			return err
@@ -62,7 +63,7 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 // last event.
 func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded) error {
 	l.tellEnd(ctx, reason)
-	last, cancel := Outliving(ctx)
+	last, cancel := journal.Outliving(ctx)
 	defer cancel()
 	l.keep(last)
 	return l.conclude(ctx, reason, ended)
@@ -73,10 +74,10 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 // the rest of finish must wait. last means that the model will not be asked
 // again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
-	if l.rec.snapshot().Review != nil { // a reviewer delivers nothing
+	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing
 		return false, nil, nil
 	}
-	for n := range l.rec.snapshot().Agent.Repos {
+	for n := range l.rec.Snapshot().Agent.Repos {
 		told, err := l.deliver(ctx, n, last)
 		switch {
 		case told:
@@ -95,7 +96,7 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 // that git hooks refused and the model was asked to fix it; last means that the
 // model will not be asked again.
 func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, told bool, err error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	privacy, err := l.privacy(ctx)
 	if err != nil {
 		return done, false, err
@@ -111,7 +112,7 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, to
 	case err != nil:
 		return done, false, fmt.Errorf("commit: %w", err)
 	case done.Made:
-		err = l.rec.record(ctx, &agent.Committed{RepoURL: s.Agent.Repos[n].URL, Commit: done.Commit, Message: message, Unhooked: done.Note})
+		err = l.rec.Record(ctx, &agent.Committed{RepoURL: s.Agent.Repos[n].URL, Commit: done.Commit, Message: message, Unhooked: done.Note})
 	}
 	return done, false, err
 }
@@ -122,7 +123,7 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, to
 // changed. told means that the push was refused and the model was asked to fix
 // it; last means that the model will not be asked again.
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
 	var done Delivered
 	if s.CheckedNow() && n < len(s.Checking.Commits) {
@@ -140,12 +141,12 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	if told {
 		return true, err
 	}
-	if f := fault.Of(err); err != nil && f.Code == secretInPush && l.rec.refusals < maxRefusals {
+	if f := fault.Of(err); err != nil && f.Code == journal.SecretInPush && l.rec.Refusals() < maxRefusals {
 		why := f.Message
 		if several {
 			why = url + ": " + why
 		}
-		return true, l.rec.record(ctx, &agent.Notice{Text: refused(was.BaseCommit, why), Code: f.Code})
+		return true, l.rec.Record(ctx, &agent.Notice{Text: refused(was.BaseCommit, why), Code: f.Code})
 	}
 	if err != nil {
 		if several {
@@ -153,11 +154,8 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 		}
 		return false, fmt.Errorf("push: %w", err)
 	}
-	return false, l.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: done.Commit, Unhooked: done.Note})
+	return false, l.rec.Record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: done.Commit, Unhooked: done.Note})
 }
-
-// secretInPush is the error code for a push that contains a secret.
-const secretInPush = "secret_in_push"
 
 // maxRefusals is how often in a run the model is asked to fix a push.
 const maxRefusals = 3
@@ -203,7 +201,7 @@ func (l *Loop) keep(ctx context.Context) {
 	if l.own.machine == nil {
 		return
 	}
-	if l.rec.snapshot().Recorded {
+	if l.rec.Snapshot().Recorded {
 		l.endRecording(ctx)
 	}
 	if err := l.own.machine.Keep(ctx); err != nil {
@@ -219,7 +217,7 @@ const recordingTimeout = 10 * time.Second
 func (l *Loop) endRecording(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
 	defer cancel()
-	c := conversation.ToolCall{ID: "end_" + l.rec.runID, Name: agent.RecordTool, Args: []byte(`{"mode":"RECORDING_MODE_UNSPECIFIED"}`)}
+	c := conversation.ToolCall{ID: "end_" + l.rec.RunID(), Name: agent.RecordTool, Args: []byte(`{"mode":"RECORDING_MODE_UNSPECIFIED"}`)}
 	_, _, err := l.own.machine.Call(ctx, c, func(Delta) {})
 	if err == nil {
 		err = l.own.machine.Ack(ctx, c.ID)

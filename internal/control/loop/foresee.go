@@ -16,7 +16,7 @@ import (
 // fact that the calls were sent. It returns nothing for a call about which a
 // hook, the classifier or a person must be asked, or while the agent is paused,
 // or after an error: then [thread.calls] decides once the reply is journaled. The
-// decisions hold for the state at head, see [recorder.recordDecided].
+// decisions hold for the state at head, see [journal.Recorder.RecordDecided].
 func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decided []agent.Body, head int64) {
 	calls := reply.Calls()
 	s := t.state()

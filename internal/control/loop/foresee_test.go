@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -181,7 +182,7 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 				machines := []loop.Machine{&deaf{r.machine}, &fakeMachine{boot: "boot-2"}}
 				r.model.steps = []step{use(c.calls...), slowly(use(`Shell {"command":"b"}`)), say("done")}
 				config := r.config()
-				config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
+				config.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
 					if len(machines) == 0 {
 						return nil, errors.New("a third machine is asked for")
 					}
@@ -232,7 +233,7 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 		}
 		r.model.steps = []step{use(`Shell {"command":"first"}`), use(`Shell {"command":"second"}`), say("done")}
 		config := r.config()
-		config.Machine = func(context.Context, *agent.State, loop.Record) (loop.Machine, error) {
+		config.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
 			return &busy{r.machine, second}, nil
 		}
 		if err := loop.Run(t.Context(), r.id, config); err != nil {

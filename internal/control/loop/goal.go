@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 )
@@ -47,7 +48,7 @@ func (l *Loop) mustJudge(s *agent.State) bool {
 // journals the verdict. told means that it does not, and that the agent's model
 // was told what is missing, so the rest of finish must wait.
 func (l *Loop) judge(ctx context.Context) (told bool, err error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if !l.mustJudge(s) {
 		return false, nil
 	}
@@ -59,7 +60,7 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 		if cause := context.Cause(ctx); cause != nil {
 			return false, cause
 		}
-		if leavesOpen(err) {
+		if journal.LeavesOpen(err) {
 			return false, err
 		}
 		l.Logger.Warn("the goal was not judged", "error", err)
@@ -73,9 +74,9 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 			"\n\nWhat is missing, as another model judged by the diff and the checks: " + judged.Verdict.Missing +
 			"\n\nDo it, then end your turn. If it cannot be done, or the judgement is wrong, say so in your final message."})
 	}
-	last, cancel := Outliving(ctx) // the verdict is already paid for
+	last, cancel := journal.Outliving(ctx) // the verdict is already paid for
 	defer cancel()
-	return told, l.rec.record(last, bodies...)
+	return told, l.rec.Record(last, bodies...)
 }
 
 // verdict asks the model and fills in judged.

@@ -15,7 +15,7 @@ const maxOpenShown = 50
 // list are open, and the last round has closed one. told means that the model
 // was told so, and the rest of finish must wait.
 func (l *Loop) grind(ctx context.Context) (told bool, err error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	open := agent.OpenTodos(s.Todos)
 	if !s.Grinding.On || len(open) == 0 || s.Mode == agent.ModePlan || !s.Grinding.Closed(open) {
 		return false, nil
@@ -34,7 +34,7 @@ func (l *Loop) grind(ctx context.Context) (told bool, err error) {
 	}
 	b.WriteString("\nMark each item as completed when it is done and verified. If one cannot be done, mark it as cancelled and say why in your final message. " +
 		"If you end your turn without having closed any of them, the run ends.")
-	return true, l.rec.record(ctx, &agent.Notice{Code: agent.CodeOpenTasks, Text: b.String()})
+	return true, l.rec.Record(ctx, &agent.Notice{Code: agent.CodeOpenTasks, Text: b.String()})
 }
 
 // leftOpen returns the outcome of work in rounds that ends with open items, or

@@ -72,7 +72,7 @@ func hookTool(name string) string {
 func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !isMCP(c.Name) && !t.hasHooks() {
 		var err error
-		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.snapshot().Agent); err != nil || c.Unhooked {
+		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || c.Unhooked {
 			return HookOutcome{}, err
 		}
 	}
@@ -240,7 +240,7 @@ func (t *thread) runHooks(ctx context.Context, call HookCall) (HookOutcome, erro
 	if len(call.Events) == 0 || t.machine == nil {
 		return HookOutcome{}, nil
 	}
-	s := t.rec.snapshot()
+	s := t.rec.Snapshot()
 	if t.hasHooks() {
 		if err := t.transcribe(ctx, s, &call); err != nil {
 			return HookOutcome{}, err
@@ -266,7 +266,7 @@ func (t *thread) runHooks(ctx context.Context, call HookCall) (HookOutcome, erro
 	if len(bodies) == 0 {
 		return out, nil
 	}
-	return out, t.rec.record(ctx, bodies...)
+	return out, t.rec.Record(ctx, bodies...)
 }
 
 // tell runs hooks whose outcome is ignored. A failure to run them is only
@@ -280,7 +280,7 @@ func (t *thread) tell(ctx context.Context, event string, fields map[string]any) 
 
 // submit runs the hooks that precede the model's first look at a prompt.
 func (l *Loop) submit(ctx context.Context) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
@@ -301,7 +301,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	if said.Context != "" {
 		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.Context, Code: agent.CodeHook})
 	}
-	return l.rec.record(ctx, bodies...)
+	return l.rec.Record(ctx, bodies...)
 }
 
 // attachments returns the images of the last prompt in a conversation.
@@ -325,13 +325,13 @@ func attachments(messages []conversation.Message) []any {
 // one of them makes the model continue.
 func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 	said, err := l.own.runHooks(ctx, HookCall{
-		LoopCount: l.rec.followups,
-		Events:    l.presentOnes([]HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.followups}}}),
+		LoopCount: l.rec.Followups(),
+		Events:    l.presentOnes([]HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
 	})
 	if err != nil || said.Followup == "" {
 		return false, err
 	}
-	return true, l.rec.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
+	return true, l.rec.Record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
 }
 
 // refusedByHook is what the model is told about a call that a hook denied.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -55,13 +56,13 @@ func (t *thread) generateImage(ctx context.Context, c agent.Call) error {
 			paid = nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			last, cancel := Outliving(ctx)
+			last, cancel := journal.Outliving(ctx)
 			defer cancel()
 			return cmp.Or(t.record(last, paid...), cause)
 		}
 		return t.done(ctx, c.ID, tool.Failed("The image was not generated: %v", err), time.Since(start), append(t.unjournaled(c), paid...)...)
 	}
-	last, cancel := Outliving(ctx) // the image is already paid for
+	last, cancel := journal.Outliving(ctx) // the image is already paid for
 	err = t.record(last, paid...)
 	cancel()
 	if err != nil {
@@ -92,10 +93,10 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 		return refuse("description has more than %d characters", maxDescription)
 	case len(in.References) > maxReferences:
 		return refuse("reference_image_paths has %d paths; at most %d are possible", len(in.References), maxReferences)
-	case t.holdsSecret(t.rec.snapshot(), in.Description):
+	case t.holdsSecret(t.rec.Snapshot(), in.Description):
 		return refuse("description contains a secret, so it was not sent: describe the image without it")
 	}
-	if t.rec.snapshot().Run.Limit.Cost != 0 {
+	if t.rec.Snapshot().Run.Limit.Cost != 0 {
 		if err := t.ImageInfo.Unpriced(); err != nil {
 			return refuse("The image was not generated: %s", fault.Of(err).Message)
 		}
@@ -123,7 +124,7 @@ func (t *thread) reference(ctx context.Context, id, path string) (image conversa
 		return image, "", err
 	}
 	const hooked = "it cannot be used, because there are hooks that have to see what is read: generate the image without it"
-	if unhooked, err := t.machine.Unhooked(ctx, t.rec.snapshot().Agent); err != nil || !unhooked {
+	if unhooked, err := t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || !unhooked {
 		return image, hooked, err
 	}
 	read, _, err := t.machine.Call(ctx, conversation.ToolCall{ID: id, Name: "Read", Args: args, Unhooked: true}, func(Delta) {})

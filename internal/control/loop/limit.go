@@ -42,7 +42,7 @@ func (s *limitError) failure() *agent.Failure {
 // each request to a model, so a run exceeds its limits by at most one reply of
 // each of its conversations.
 func (l *Loop) checkLimits() error {
-	run := l.rec.snapshot().Run
+	run := l.rec.Snapshot().Run
 	used := run.Used(time.Now())
 	if kind := run.Limit.Spent(used); kind != "" {
 		return &limitError{kind, used, run.Limit}
@@ -52,7 +52,7 @@ func (l *Loop) checkLimits() error {
 
 // begin journals that the run has started, with its limits.
 func (l *Loop) begin(ctx context.Context) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	var allowed allowance.Amount
 	if l.Allowed != nil {
 		var err error
@@ -65,7 +65,7 @@ func (l *Loop) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.rec.record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused, Privacy: &privacy}); err != nil {
+	if err := l.rec.Record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused, Privacy: &privacy}); err != nil {
 		return err
 	}
 	return l.payable(l.Info)
@@ -74,7 +74,7 @@ func (l *Loop) begin(ctx context.Context) error {
 // payable returns an error if the run has a cost limit and the model's price is
 // not known for every kind of token.
 func (l *Loop) payable(info model.Info) error {
-	if l.rec.snapshot().Run.Limit.Cost == 0 {
+	if l.rec.Snapshot().Run.Limit.Cost == 0 {
 		return nil
 	}
 	return info.Price.Unpriced(info.ID)
@@ -84,54 +84,14 @@ func (l *Loop) payable(info model.Info) error {
 // time is up.
 func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	if l.rec.snapshot().Run.Limit.Seconds == 0 {
+	if l.rec.Snapshot().Run.Limit.Seconds == 0 {
 		return ctx, func() { end(nil) }
 	}
-	stop := l.rec.watchClock(func() {
-		run := l.rec.snapshot().Run
+	stop := l.rec.WatchClock(func() {
+		run := l.rec.Snapshot().Run
 		end(&limitError{allowance.Time, run.Used(time.Now()), run.Limit})
 	})
 	return ctx, func() { stop(); end(nil) }
-}
-
-// watchClock calls up once, when the run's time is up. The clock does not run
-// while the agent is paused.
-func (r *recorder) watchClock(up func()) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var alarm *time.Timer
-	alarm = time.AfterFunc(time.Hour, func() {
-		r.mu.Lock()
-		left, runs := r.left()
-		if runs && left > 0 {
-			alarm.Reset(left)
-		}
-		r.mu.Unlock()
-		if runs && left <= 0 {
-			up()
-		}
-	})
-	r.moved = func() {
-		if left, runs := r.left(); runs {
-			alarm.Reset(max(left, 0))
-		} else {
-			alarm.Stop()
-		}
-	}
-	r.moved()
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.moved = nil
-		alarm.Stop()
-	}
-}
-
-// left returns how long the run may still work, and whether its clock is
-// running.
-func (r *recorder) left() (time.Duration, bool) {
-	run := r.state.Run
-	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
 }
 
 // expire ends a run that has used up a limit or makes no progress, with the
@@ -150,9 +110,9 @@ func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure
 }
 
 func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failure) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !l.mustCheck(s) && !l.mustJudge(s) { // it was about to end anyway
-		if err := l.finish(ctx, ctx); err != nil || l.rec.closed {
+		if err := l.finish(ctx, ctx); err != nil || l.rec.Closed() {
 			return err
 		}
 	}

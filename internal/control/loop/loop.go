@@ -16,6 +16,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/live"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	controltool "aloft/internal/control/tool"
@@ -115,7 +116,7 @@ type Config struct {
 	Fast  string // id of the model for small tasks; "" is the agent's model
 	// Machine returns the agent's machine, ready for calls. It creates,
 	// restarts or boots the machine if necessary, and records that.
-	Machine func(ctx context.Context, s *agent.State, record Record) (Machine, error)
+	Machine func(ctx context.Context, s *agent.State, record journal.Record) (Machine, error)
 	// Review decides which calls may run. If it is nil, all may.
 	Review Reviewer
 	// Scripts stores install scripts that agents propose for later machines;
@@ -167,14 +168,10 @@ type Config struct {
 	JournalQuota int64
 }
 
-// Record appends events of the run to the journal and applies them to the
-// state.
-type Record func(ctx context.Context, bodies ...agent.Body) error
-
 // Loop works one run.
 type Loop struct {
 	Config
-	rec        *recorder
+	rec        *journal.Recorder
 	own        *thread // the agent's own conversation
 	slot       machineSlot
 	background *background
@@ -197,16 +194,15 @@ type Loop struct {
 // leaves the run open only if ctx ended with another cause, or if the journal
 // cannot be written.
 func Run(ctx context.Context, agentID string, c Config) error {
-	opening, opened := Outliving(ctx) // a run that is cancelled meanwhile ends like any other
-	rec, err := newRecorder(opening, c.Journal, agentID, c.Owner, c.Logger)
+	opening, opened := journal.Outliving(ctx) // a run that is cancelled meanwhile ends like any other
+	rec, err := journal.Open(opening, c.Journal, agentID, c.Owner, c.JournalQuota, c.Logger)
 	opened()
 	if err != nil {
 		return err
 	}
-	rec.quota = c.JournalQuota
 	l := &Loop{Config: c, rec: rec}
 	l.own = &thread{Loop: l, answerer: answerer{model: c.Model, info: c.Info}}
-	if l.rec.snapshot().Next() == agent.NextNothing {
+	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil
 	}
 	if err = l.work(ctx); err != nil {
@@ -217,7 +213,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 
 // work works the run within its limits.
 func (l *Loop) work(ctx context.Context) error {
-	if l.rec.snapshot().Run.Status == agent.Creating {
+	if l.rec.Snapshot().Run.Status == agent.Creating {
 		if err := l.begin(ctx); err != nil {
 			return err
 		}
@@ -228,7 +224,7 @@ func (l *Loop) work(ctx context.Context) error {
 	err := l.turns(l.background.ctx, ctx)
 	up := context.Cause(l.background.ctx)
 	l.background.stop(cmp.Or(up, err))
-	if l.rec.closed || ctx.Err() != nil {
+	if l.rec.Closed() || ctx.Err() != nil {
 		return err
 	}
 	if up != nil {
@@ -251,7 +247,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	if err := l.own.reach(ctx); err != nil {
 		return err
 	}
-	if l.rec.snapshot().Agent.Env.Preset == agent.SetUp {
+	if l.rec.Snapshot().Agent.Env.Preset == agent.SetUp {
 		return l.conclude(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
 	}
 	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
@@ -276,7 +272,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		if err := l.holdWhilePaused(ctx); err != nil {
 			return err
 		}
-		s := l.rec.snapshot()
+		s := l.rec.Snapshot()
 		if s.Cancel != "" {
 			return errors.Join(l.abandon(ctx), ErrCancel)
 		}
@@ -286,12 +282,12 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 		l.startBackground()
 		said, err := l.own.step(ctx)
 		if said {
-			switch s := l.rec.snapshot(); {
+			switch s := l.rec.Snapshot(); {
 			case len(s.Background()) > 0:
 				err = l.background.wait(ctx)
 			case s.Next() == agent.NextFinish: // and no background subagent has ended since the model was asked
 				titled() // its event must precede the end of the run
-				if err = l.finish(ctx, whole); l.rec.closed {
+				if err = l.finish(ctx, whole); l.rec.Closed() {
 					return err
 				}
 			}
@@ -309,11 +305,11 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 // calls that are already running finish first.
 func (l *Loop) holdWhilePaused(ctx context.Context) error {
 	for {
-		paused, head, err := l.rec.news(ctx)
+		paused, head, err := l.rec.News(ctx)
 		if err != nil || !paused {
 			return err
 		}
-		if err := l.rec.wait(ctx, head); err != nil {
+		if err := l.rec.Wait(ctx, head); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -109,7 +110,7 @@ func (r *rig) config() loop.Config {
 		Scripts: &r.scripts,
 		MCP:     r.mcp,
 		Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil },
-		Machine: func(context.Context, *agent.State, loop.Record) (loop.Machine, error) { return r.machine, r.err },
+		Machine: func(context.Context, *agent.State, journal.Record) (loop.Machine, error) { return r.machine, r.err },
 	}
 	if r.pulls != nil {
 		c.Pulls = r.pulls

@@ -25,10 +25,10 @@ func (t *thread) reach(ctx context.Context) error {
 	t.slot.Lock()
 	defer t.slot.Unlock()
 	for t.slot.machine == nil {
-		s := t.rec.snapshot()
+		s := t.rec.Snapshot()
 		h, err := t.Machine(ctx, s, func(ctx context.Context, bodies ...agent.Body) error {
-			err := t.rec.record(ctx, bodies...)
-			*s = *t.rec.snapshot()
+			err := t.rec.Record(ctx, bodies...)
+			*s = *t.rec.Snapshot()
 			return err
 		})
 		switch {
@@ -74,7 +74,7 @@ func (t *thread) forgetOthers(ctx context.Context, h Machine) error {
 	if len(known) == 0 {
 		return nil
 	}
-	s := t.rec.snapshot() // read after Known, so that it contains every call that the machine knows
+	s := t.rec.Snapshot() // read after Known, so that it contains every call that the machine knows
 	for _, id := range known {
 		if c := s.Find(strings.TrimSuffix(id, downloadSuffix)); c != nil && c.Result == nil {
 			continue
@@ -105,7 +105,7 @@ func (t *thread) noteLost(ctx context.Context, cause error) error {
 	if err := t.noteShortages(ctx, ""); err != nil {
 		return err
 	}
-	if t.rec.lost() >= maxLost {
+	if t.rec.Losses() >= maxLost {
 		if text, ok := t.ranOutOfDisk(); ok {
 			return fault.Exhausted("%s", text).Named("disk_limit").
 				Hint("send a follow-up that says what to remove, or raise machine.disk_bytes").Because(cause)
@@ -113,5 +113,5 @@ func (t *thread) noteLost(ctx context.Context, cause error) error {
 		return fault.Unavailable("the machine was lost %d times in this run", maxLost).Named("machine_lost").
 			Hint("something in the task may be killing it: check the last tool calls with `aloft agent logs`").Because(cause)
 	}
-	return t.rec.record(ctx, &agent.MachineLost{MachineID: t.rec.snapshot().MachineID, Reason: "the connection was lost"})
+	return t.rec.Record(ctx, &agent.MachineLost{MachineID: t.rec.Snapshot().MachineID, Reason: "the connection was lost"})
 }

@@ -57,7 +57,7 @@ func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
 	if l.offers.known {
 		return l.offers.servers, nil
 	}
-	servers, left, err := l.MCP.ServersOf(ctx, l.rec.snapshot())
+	servers, left, err := l.MCP.ServersOf(ctx, l.rec.Snapshot())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.L
 	if ok && (!again || was.State == mcp.Ready) {
 		return was, nil
 	}
-	listing, err := l.MCP.List(ctx, l.rec.snapshot(), server)
+	listing, err := l.MCP.List(ctx, l.rec.Snapshot(), server)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return listing, cause
@@ -109,7 +109,7 @@ func (t *thread) listings(ctx context.Context) ([]mcp.Listing, error) {
 			wait = 0
 		}
 		t.offers.mu.Unlock()
-		here, err := t.machine.Servers(ctx, t.rec.snapshot(), servers, wait)
+		here, err := t.machine.Servers(ctx, t.rec.Snapshot(), servers, wait)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (t *thread) patches(ctx context.Context, c agent.Call) ([]tool.Patch, error
 	if err := d.Decode(&in); err != nil {
 		return nil, fault.Invalid("the arguments do not fit the schema: %v", err)
 	}
-	s := t.rec.snapshot()
+	s := t.rec.Snapshot()
 	switch {
 	case s.Subagent(in.AgentID) != nil:
 		return nil, fault.Invalid("%s is a subagent, which works in your own tree: its changes are there already", in.AgentID)

@@ -9,5 +9,5 @@ func (l *Loop) privacy(ctx context.Context) (bool, error) {
 	if l.Privacy == nil {
 		return false, nil
 	}
-	return l.Privacy(ctx, l.rec.snapshot().Run)
+	return l.Privacy(ctx, l.rec.Snapshot().Run)
 }

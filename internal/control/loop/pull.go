@@ -49,7 +49,7 @@ const proposeWithin = 2 * time.Minute
 // each repository with a pushed branch. Each request is journaled first, so
 // that after a crash it is repeated unchanged.
 func (l *Loop) propose(ctx context.Context) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if !s.Agent.Pull.Auto || s.Mode == agent.ModePlan {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (l *Loop) propose(ctx context.Context) error {
 // proposal journals the pull request to open. If none can be opened, it
 // journals why and returns nil.
 func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
 	if l.Pulls != nil {
 		within, cancel := context.WithTimeout(ctx, proposeWithin)
@@ -92,12 +92,12 @@ func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, er
 		}
 		return nil, l.notPulled(ctx, asked, err)
 	}
-	return &asked, l.rec.record(ctx, &asked)
+	return &asked, l.rec.Record(ctx, &asked)
 }
 
 // commitOf returns the commit to which a repository's branch was pushed, or "".
 func (l *Loop) commitOf(repoURL string) string {
-	for _, b := range l.rec.snapshot().Run.Branches {
+	for _, b := range l.rec.Snapshot().Run.Branches {
 		if b.RepoURL == repoURL {
 			return b.Commit
 		}
@@ -112,7 +112,7 @@ func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.Pu
 	defer cancel()
 	opened, err := agent.PullRequestOpened{}, error(errNoForges())
 	if l.Pulls != nil {
-		opened, err = l.Pulls.Open(within, l.rec.snapshot().Agent, asked)
+		opened, err = l.Pulls.Open(within, l.rec.Snapshot().Agent, asked)
 	}
 	if ctx.Err() != nil {
 		return agent.PullRequest{}, context.Cause(ctx)
@@ -127,14 +127,14 @@ func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.Pu
 		return agent.PullRequest{}, fault.Of(err)
 	}
 	opened.By = asked.By
-	return opened.PullRequest, l.rec.record(ctx, &opened)
+	return opened.PullRequest, l.rec.Record(ctx, &opened)
 }
 
 // notPulled journals why there is no pull request.
 func (l *Loop) notPulled(ctx context.Context, asked agent.PullRequestAsked, err error) error {
 	failure := pull.FailureOf(err)
 	l.Logger.Warn("no pull request", "code", failure.Code, "by", asked.By, "error", err)
-	return l.rec.record(ctx, &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: failure})
+	return l.rec.Record(ctx, &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: failure})
 }
 
 func errNoForges() *fault.Error {
@@ -177,7 +177,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	if err := d.Decode(&in); err != nil {
 		return tool.Failed("the arguments do not fit the schema: %v", err), nil
 	}
-	s := t.rec.snapshot()
+	s := t.rec.Snapshot()
 	n := 0
 	for n < len(s.Agent.Repos) && in.RepoURL != "" && s.Agent.Repos[n].URL != in.RepoURL {
 		n++
@@ -207,7 +207,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil
 	}
-	if err := t.rec.record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit, Unhooked: done.Note}); err != nil {
+	if err := t.rec.Record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit, Unhooked: done.Note}); err != nil {
 		return tool.Result{}, err
 	}
 	if t.Pulls == nil {
@@ -215,7 +215,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	asked, err := t.Pulls.Propose(within, t.rec.snapshot(), n, commit, pull.Options{
+	asked, err := t.Pulls.Propose(within, t.rec.Snapshot(), n, commit, pull.Options{
 		Title: in.Title, Body: in.Body, Base: in.BaseBranch, Draft: in.Draft || s.Agent.Pull.Draft,
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 		return tool.Result{}, err
 	}
 	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, !privacy
-	if err := t.rec.record(ctx, &asked); err != nil {
+	if err := t.rec.Record(ctx, &asked); err != nil {
 		return tool.Result{}, err
 	}
 	p, err := t.pull(ctx, asked)

@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -27,7 +28,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 		"steps of the boot": func(r *rig) {
 			r.change = func(c *loop.Config) {
 				c.JournalQuota = quota
-				c.Machine = func(ctx context.Context, _ *agent.State, record loop.Record) (loop.Machine, error) {
+				c.Machine = func(ctx context.Context, _ *agent.State, record journal.Record) (loop.Machine, error) {
 					for {
 						if err := record(ctx, &agent.BootStep{Name: "checkout", State: "running", Detail: strings.Repeat("x", 8<<10)}); err != nil {
 							return nil, err

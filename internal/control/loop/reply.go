@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -90,7 +91,7 @@ func (t *thread) patiently(ctx context.Context, c *answerer, ask func(context.Co
 		if err := t.record(ctx, &agent.ModelRetry{Reason: string(m.Reason), Message: m.Message, WaitMS: wait.Milliseconds(), Attempt: attempt, Attempts: attempts(m)}); err != nil {
 			return err
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := journal.Pause(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -121,18 +122,6 @@ func attempts(m *model.Error) int {
 	return maxAttempts
 }
 
-// pause waits, unless ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // errEmpty is the error for a reply with neither text nor calls.
 var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty reply"}
 
@@ -140,8 +129,8 @@ var errEmpty = &model.Error{Reason: model.Cut, Message: "the model sent an empty
 func (t *thread) ask(ctx context.Context) error {
 	s := t.state()
 	req := model.Request{System: t.system(s), Messages: s.Messages, Tools: t.tools(s), Cache: &t.cache}
-	text, thought := splice{seen: s.Shown}, splice{seen: s.Thought}
-	deltas := newBatch(ctx, t.record)
+	text, thought := journal.Splice{Seen: s.Shown}, journal.Splice{Seen: s.Thought}
+	deltas := journal.NewBatch(ctx, t.record)
 	written := t.writing(s)
 	defer written.clear()
 	var reply *model.Reply
@@ -151,11 +140,11 @@ func (t *thread) ask(ctx context.Context) error {
 			err = streamErr
 			break
 		}
-		if show := text.next(e.Text); show != "" {
-			deltas.add(&agent.TextDelta{Text: show}, len(show))
+		if show := text.Next(e.Text); show != "" {
+			deltas.Add(&agent.TextDelta{Text: show}, len(show))
 		}
-		if show := thought.next(e.Thinking); show != "" {
-			deltas.add(&agent.ThinkingDelta{Text: show}, len(show))
+		if show := thought.Next(e.Thinking); show != "" {
+			deltas.Add(&agent.ThinkingDelta{Text: show}, len(show))
 		}
 		written.add(e.Args)
 		if e.Done != nil {
@@ -163,7 +152,7 @@ func (t *thread) ask(ctx context.Context) error {
 		}
 	}
 	written.clear() // before the journal has the calls
-	rest, writeErr := deltas.close()
+	rest, writeErr := deltas.Close()
 	if writeErr != nil {
 		return writeErr
 	}
@@ -183,9 +172,9 @@ func (t *thread) ask(ctx context.Context) error {
 	if lost == nil {
 		decided, head = t.foresee(ctx, reply.Message)
 	}
-	last, cancel := Outliving(ctx) // the reply is already paid for
+	last, cancel := journal.Outliving(ctx) // the reply is already paid for
 	defer cancel()
-	if err := t.rec.recordDecided(last, head, t.inThread(append(rest, whole...)), t.inThread(decided)); err != nil {
+	if err := t.rec.RecordDecided(last, head, t.inThread(append(rest, whole...)), t.inThread(decided)); err != nil {
 		return err
 	}
 	if lost != nil {

@@ -78,7 +78,7 @@ func inWorkspace(file string) string {
 // the owner, of the repositories' roots, and of the folders in which an earlier
 // run has found some.
 func (l *Loop) findRules(ctx context.Context) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if s.Run.Turns > 0 {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (l *Loop) findRules(ctx context.Context) error {
 	if slices.EqualFunc(found.Rules, s.Found.Rules, sameRule) && slices.Equal(found.LeftOut, s.Found.LeftOut) {
 		return nil
 	}
-	return l.rec.record(ctx, &found)
+	return l.rec.Record(ctx, &found)
 }
 
 func sameRule(a, b rule.Rule) bool { return reflect.DeepEqual(a, b) }
@@ -199,7 +199,7 @@ func (t *thread) findNested(ctx context.Context, s *agent.State, touched []strin
 	if len(found.Rules) == 0 && len(found.LeftOut) == 0 {
 		return nil
 	}
-	return t.rec.record(ctx, &agent.RulesFound{Set: found, Nested: true})
+	return t.rec.Record(ctx, &agent.RulesFound{Set: found, Nested: true})
 }
 
 // touchedBy returns the files and folders, relative to the workspace, that the

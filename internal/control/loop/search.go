@@ -41,7 +41,7 @@ func (t *thread) searchWeb(ctx context.Context, c conversation.ToolCall) (tool.R
 		return tool.Failed("search_term is empty: give the words to search for"), nil
 	case utf8.RuneCountInString(in.Term) > websearch.MaxQuery:
 		return tool.Failed("search_term has more than %d characters: search for fewer words", websearch.MaxQuery), nil
-	case t.holdsSecret(t.rec.snapshot(), in.Term):
+	case t.holdsSecret(t.rec.Snapshot(), in.Term):
 		return tool.Failed("search_term contains a secret, so it was not sent: search without it"), nil
 	}
 	found, err := t.Web.Search(ctx, in.Term)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/tool"
 )
 
@@ -30,11 +31,11 @@ func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 	if l.Shortages == nil {
 		return nil
 	}
-	ctx, cancel := Outliving(ctx)
+	ctx, cancel := journal.Outliving(ctx)
 	defer cancel()
 	l.short.Lock()
 	defer l.short.Unlock()
-	for _, s := range l.Shortages(ctx, l.rec.snapshot()) {
+	for _, s := range l.Shortages(ctx, l.rec.Snapshot()) {
 		var notice *agent.Notice
 		switch s := s.(type) {
 		case *agent.MachineOutOfMemory:
@@ -49,7 +50,7 @@ func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 		if callID == "" && notice != nil {
 			bodies = append(bodies, notice)
 		}
-		if err := l.rec.record(ctx, bodies...); err != nil {
+		if err := l.rec.Record(ctx, bodies...); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Loop) placeSkills(ctx context.Context, m Machine) error {
 	if l.Rules == nil {
 		return nil
 	}
-	rules, err := l.Rules(ctx, l.rec.snapshot().Agent)
+	rules, err := l.Rules(ctx, l.rec.Snapshot().Agent)
 	if err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 		}
 	}
 	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
-		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.agentID,
+		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.AgentID(),
 	}}})})
 	if err != nil {
 		return nil, err
@@ -327,7 +327,7 @@ func (t *thread) finishTask(ctx context.Context, c agent.Call, r tool.Result, to
 
 // findSubagents reads from the machine which subagents the repositories define.
 func (l *Loop) findSubagents(ctx context.Context) error {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if s.Run.Turns > 0 || len(s.Agent.Repos) == 0 {
 		return nil // the model's list of subagents does not change during a conversation
 	}
@@ -342,5 +342,5 @@ func (l *Loop) findSubagents(ctx context.Context) error {
 	if slices.Equal(found, s.Defined) {
 		return nil
 	}
-	return l.rec.record(ctx, &agent.SubagentsFound{Definitions: found, Complaints: complaints})
+	return l.rec.Record(ctx, &agent.SubagentsFound{Definitions: found, Complaints: complaints})
 }

@@ -25,14 +25,14 @@ type thread struct {
 
 // state returns a copy of the folded journal with this conversation's thread.
 // The copy does not change.
-func (t *thread) state() *agent.State { return t.rec.snapshotOf(t.task) }
+func (t *thread) state() *agent.State { return t.rec.SnapshotOf(t.task) }
 
 // record journals events of this conversation.
 func (t *thread) record(ctx context.Context, bodies ...agent.Body) error {
 	if len(bodies) == 0 {
 		return nil
 	}
-	return t.rec.record(ctx, t.inThread(bodies)...)
+	return t.rec.Record(ctx, t.inThread(bodies)...)
 }
 
 // inThread returns events as the journal has them in this conversation: those of a

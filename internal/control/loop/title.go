@@ -30,7 +30,7 @@ const (
 // works. The returned function waits for that, and stops it if ctx ends. Without
 // a fast model, the agent is named by the first words of its prompt.
 func (l *Loop) startTitle(ctx context.Context) (wait func()) {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	if l.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {
 		return func() {}
 	}
@@ -62,7 +62,7 @@ func (l *Loop) title(ctx context.Context, c answerer, prompt string) error {
 	if err := readAnswer(text, &in); err != nil || strings.TrimSpace(in.Title) == "" {
 		return errors.New("the model's reply is not a title")
 	}
-	return l.rec.record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used})
+	return l.rec.Record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used})
 }
 
 // readAnswer decodes a model's reply that has to be one JSON object. Models

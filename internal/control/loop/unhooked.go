@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/fault"
 )
 
@@ -15,10 +16,6 @@ type Delivered struct {
 	Note   string // why git hooks refused or did not run, or ""
 }
 
-// hookFailed is the error code for a commit or a push that the project's git
-// hooks refused.
-const hookFailed = "hook_failed"
-
 // hooked commits or pushes with the project's git hooks. If they refuse, the
 // model is told, at most maxRefusals times in a run. After that, or if last
 // says that the model will not be asked again, hooked skips the hooks.
@@ -26,10 +23,10 @@ func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (D
 	done, err = do(false)
 	f := fault.Of(err)
 	switch {
-	case err == nil || f.Code != hookFailed:
+	case err == nil || f.Code != journal.HookFailed:
 		return done, false, err
-	case !last && l.rec.unhooked < maxRefusals:
-		return done, true, l.rec.record(ctx, &agent.Notice{Text: hookRefused(f.Message), Code: hookFailed})
+	case !last && l.rec.Unhooked() < maxRefusals:
+		return done, true, l.rec.Record(ctx, &agent.Notice{Text: hookRefused(f.Message), Code: journal.HookFailed})
 	}
 	done, err = do(true)
 	return done, false, err
@@ -45,7 +42,7 @@ func hookRefused(why string) string {
 // result returns the result of a run: the model's last message, and which git
 // hooks were skipped.
 func (l *Loop) result() string {
-	s := l.rec.snapshot()
+	s := l.rec.Snapshot()
 	said := s.LastWords()
 	if len(s.Run.Unhooked) > 0 {
 		said = strings.TrimSpace(said + "\n\nDelivered without the project's git hooks: " + strings.Join(s.Run.Unhooked, "; ") + ".")

@@ -12,7 +12,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -51,7 +51,7 @@ func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan,
 
 // prepare returns what a new machine starts from, and reports problems with the
 // repository's environment.
-func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) (build.Base, error) {
+func (w *worker) prepare(ctx context.Context, p build.Plan, record journal.Record) (build.Base, error) {
 	base := build.Base{Image: w.s.Image}
 	if w.s.Environments == nil || p.Where == "" {
 		return base, nil
@@ -67,7 +67,7 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 		}
 	})
 	if err != nil {
-		last, cancel := loop.Outliving(ctx)
+		last, cancel := journal.Outliving(ctx)
 		defer cancel()
 		return base, errors.Join(err, recordErr, record(last, step(pod.StepFailed, err.Error())))
 	}
@@ -89,7 +89,7 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record loop.Record) 
 // setUp sets up a machine that has just booted: it runs install (if no build
 // has done so), start and the terminals. Failures are journaled and returned as
 // failures, and do not stop the rest. The error means that the machine is gone.
-func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record loop.Record) (failures []string, err error) {
+func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record journal.Record) (failures []string, err error) {
 	around, err := s.sandboxPolicy(ctx, a, SandboxStart)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func aboutTerminals(terminals []environment.Terminal) string {
 
 // setUpCommand runs one command and journals its progress. failure is "" on
 // success.
-func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record loop.Record) (failure string, err error) {
+func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record journal.Record) (failure string, err error) {
 	begun := time.Now()
 	out := &pod.Tail{Limit: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {
@@ -179,7 +179,7 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 		exit, err = conn.RunSandboxed(ctx, *around, command, limit, out)
 	}
 	if err := errors.Join(err, recordErr); err != nil {
-		last, cancel := loop.Outliving(ctx)
+		last, cancel := journal.Outliving(ctx)
 		defer cancel()
 		return "", errors.Join(lostError(err), record(last, step(pod.StepFailed, out.Text())))
 	}

@@ -7,7 +7,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
 	"aloft/internal/control/layer"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/fault"
@@ -142,7 +142,7 @@ func (s *Scheduler) forgetForks(ctx context.Context) {
 
 // base returns what a new machine starts from. For a fork's first machine it is
 // the original's saved disk, otherwise what the plan says.
-func (w *worker) base(ctx context.Context, p build.Plan, state *agent.State, record loop.Record) (build.Base, error) {
+func (w *worker) base(ctx context.Context, p build.Plan, state *agent.State, record journal.Record) (build.Base, error) {
 	if state.Agent.Layer == "" {
 		return w.prepare(ctx, p, record)
 	}

@@ -13,6 +13,7 @@ import (
 	"aloft/internal/control/build"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
@@ -24,7 +25,7 @@ import (
 
 // machine returns the agent's machine, ready: the existing one, started again
 // if necessary, or a new one. It is [loop.Config.Machine].
-func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Record) (loop.Machine, error) {
+func (w *worker) machine(ctx context.Context, state *agent.State, record journal.Record) (loop.Machine, error) {
 	w.letGo()
 	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was created
 		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
@@ -87,7 +88,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record loop.Re
 
 // up creates the machine if m is nil, and boots it. It limits how many machines
 // boot at once.
-func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record loop.Record) (*readyMachine, pod.Ready, error) {
+func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
 	select {
 	case w.s.boots <- struct{}{}:
 		defer func() { <-w.s.boots }()
@@ -119,7 +120,7 @@ func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machin
 }
 
 // made creates a machine.
-func (w *worker) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (machine.Machine, error) {
+func (w *worker) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (machine.Machine, error) {
 	if w.s.Room != nil {
 		if err := w.s.Room(); err != nil {
 			return nil, err
@@ -149,7 +150,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
-		last, cancel := loop.Outliving(ctx)
+		last, cancel := journal.Outliving(ctx)
 		defer cancel()
 		return nil, errors.Join(machineFault(err), record(last, failed))
 	}
@@ -157,7 +158,7 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record loop.Record) (*readyMachine, pod.Ready, error) {
+func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
 	set, until, err := w.s.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, pod.Ready{}, err
@@ -190,7 +191,7 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *fleet.Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) bootOver(ctx context.Context, l *fleet.Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
 	l.Lock()
 	defer l.Unlock()
 	conn, err := l.Dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
@@ -245,7 +246,7 @@ func (w *worker) traceparent(state *agent.State) string {
 }
 
 // boot makes pod-daemon do the missing boot steps, and journals them.
-func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record loop.Record) (pod.Ready, error) {
+func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
 	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.s.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
 		reached := w.s.Gateway.Reach(ctx, w.s.reachRequest(state, e))
@@ -297,7 +298,7 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 }
 
 // setUp sets up a machine that has booted, and journals that it is ready.
-func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) error {
+func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID {
 		if bodies := wakingOf(state); len(bodies) > 0 {
@@ -338,7 +339,7 @@ func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, ba
 
 // started sets up a machine after a new boot, unless that was already done in
 // this boot, and returns what to tell the agent.
-func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record loop.Record) (notices []string, err error) {
+func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (notices []string, err error) {
 	if state.Alive(ready.BootID) {
 		return []string{agent.ForkedAlive}, nil // the copied processes include what the environment starts
 	}

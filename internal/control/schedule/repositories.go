@@ -10,6 +10,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -18,7 +19,7 @@ import (
 
 // findPulls journals the pull requests on which the agent was started, and so
 // the branches from which it starts.
-func (w *worker) findPulls(ctx context.Context, state *agent.State, record loop.Record) error {
+func (w *worker) findPulls(ctx context.Context, state *agent.State, record journal.Record) error {
 	for _, repo := range state.Agent.Repos {
 		if repo.PullRequest == "" || slices.ContainsFunc(state.Agent.PullRequests, func(p agent.PullRequest) bool { return p.RepoURL == repo.URL }) {
 			continue
@@ -55,7 +56,7 @@ func (s *Scheduler) pulls() loop.Pulls {
 }
 
 // branches returns the branch to work on in each of the agent's repositories.
-func (w *worker) branches(ctx context.Context, state *agent.State, record loop.Record) ([]string, error) {
+func (w *worker) branches(ctx context.Context, state *agent.State, record journal.Record) ([]string, error) {
 	var out []string
 	for n := range state.Agent.Repos {
 		branch, err := w.branchOf(ctx, state, n, record)
@@ -70,7 +71,7 @@ func (w *worker) branches(ctx context.Context, state *agent.State, record loop.R
 // branchOf returns the branch to work on in the n-th repository. For a new
 // agent it first checks, before anything costs money, that the repository can
 // be cloned and the branch pushed.
-func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record loop.Record) (string, error) {
+func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record journal.Record) (string, error) {
 	was := state.Checkout(n)
 	if was.BaseCommit != "" {
 		return was.Branch, nil
@@ -107,7 +108,7 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record
 // check resolves where the work on the n-th repository starts. If that is the
 // team's base branch and the repository lacks it, the work starts at the
 // default branch; check records this in the journal and tells the model.
-func (w *worker) check(ctx context.Context, state *agent.State, n int, record loop.Record) (gateway.RefInfo, error) {
+func (w *worker) check(ctx context.Context, state *agent.State, n int, record journal.Record) (gateway.RefInfo, error) {
 	repo := state.Agent.Repos[n]
 	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
 	if !repo.TeamBase || fault.Of(err).Code != gateway.CodeRefNotFound {

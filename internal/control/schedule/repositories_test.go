@@ -10,6 +10,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/fault"
 )
 
@@ -51,7 +52,7 @@ func TestBaseBranchMissing(t *testing.T) {
 	const one, two = "https://git.test/o/one", "https://git.test/o/two"
 	up := &upstream{}
 	w := &worker{s: &Scheduler{Config: Config{Gateway: up}}}
-	begin := func(repos ...agent.Repo) (*agent.State, *[]agent.Body, loop.Record) {
+	begin := func(repos ...agent.Repo) (*agent.State, *[]agent.Body, journal.Record) {
 		events := []agent.Body{&agent.Created{Branch: "aloft/x", Repos: repos}}
 		state := fold(events...)
 		return state, &events, func(_ context.Context, bodies ...agent.Body) error {
@@ -92,7 +93,7 @@ func TestFindPulls(t *testing.T) {
 	w := &worker{s: &Scheduler{Config: Config{Pulls: f}}}
 	events := []agent.Body{&agent.Created{Repos: []agent.Repo{{URL: one, PullRequest: one + "/pulls/1"}, {URL: plain, StartingRef: "v1"}, {URL: two, PullRequest: two + "/pulls/7"}}}}
 	full := errors.New("the disk is full")
-	record := func(err error) loop.Record {
+	record := func(err error) journal.Record {
 		return func(_ context.Context, bodies ...agent.Body) error {
 			if err == nil {
 				events = append(events, bodies...)

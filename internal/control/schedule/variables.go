@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/store"
 	"aloft/internal/secret"
 )
@@ -113,7 +113,7 @@ func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
 
 // give sets the variables in a machine that was already up, and removes those
 // that do not exist any more. If fresh is true, the boot has already set them.
-func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record loop.Record) error {
+func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record journal.Record) error {
 	if w.s.Variables == nil {
 		return nil
 	}

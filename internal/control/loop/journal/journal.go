@@ -1,6 +1,10 @@
-package loop
+// Package journal is a run's access to its agent's journal: it appends events,
+// folds them to a state, and waits while the store is unreachable. Pieces of
+// output are appended in batches, and data from the machine has a quota.
+package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,40 +23,65 @@ const currentFor = 10 * time.Millisecond
 // readBatch is how many events are read at once.
 const readBatch = 1000
 
-// recorder appends to the journal and keeps the state in sync with it. It owns
+// Codes of the notices that a [Recorder] counts, besides [agent.CodeFollowup].
+const (
+	// SecretInPush is the error code for a push that contains a secret.
+	SecretInPush = "secret_in_push"
+	// HookFailed is the error code for a commit or a push that the project's git
+	// hooks refused.
+	HookFailed = "hook_failed"
+)
+
+// Record appends events of the run to the journal and applies them to the
+// state.
+type Record func(ctx context.Context, bodies ...agent.Body) error
+
+// Recorder appends to the journal and keeps the state in sync with it. It owns
 // the state; the conversations of a run, which may work in parallel, read
 // copies. Its methods are safe for concurrent use.
-type recorder struct {
-	journal   store.Journal
-	owner     string
-	log       *slog.Logger
-	agentID   string
-	runID     string
-	refusals  int  // pushes that were refused and reported to the model in this run; changed only by the agent's own conversation, like the next two
-	unhooked  int  // commits and pushes that git hooks refused and that were reported to the model in this run
-	followups int  // continuations by stop hooks in this run
-	closed    bool // the run has ended
+type Recorder struct {
+	store   store.Journal
+	owner   string // holds the lease on the agent
+	log     *slog.Logger
+	agentID string
+	runID   string
 
 	// turn is a lock for reading or writing the journal and applying the
 	// events. It is held for as long as the store takes. The fields protected
 	// by mu change only while it is held.
 	turn chan struct{}
 	// appended is when this recorder last appended, if the state was complete
-	// then. It is zeroed once news has relied on it. Protected by turn.
+	// then. It is zeroed once News has relied on it. Protected by turn.
 	appended time.Time
 
 	mu     sync.Mutex // held only briefly
 	state  *agent.State
-	losses int    // machines lost in this run
-	guest  int64  // bytes from the machine in this run; see guestBytes
-	quota  int64  // limit of guest; 0 means journalQuota
-	ending bool   // the quota is lifted
+	counts counts
+	guest  allotment
+	closed bool   // the run has ended
 	moved  func() // called when the run's clock starts or stops; may be nil
 }
 
-// newRecorder folds the agent's journal.
-func newRecorder(ctx context.Context, j store.Journal, agentID, owner string, log *slog.Logger) (*recorder, error) {
-	r := &recorder{journal: j, owner: owner, log: log, agentID: agentID, turn: make(chan struct{}, 1), state: agent.Fold(agentID, nil)}
+// counts are how often something has happened in the run.
+type counts struct {
+	losses    int // machines lost
+	refusals  int // pushes that were refused and reported to the model
+	unhooked  int // commits and pushes that git hooks refused and that were reported to the model
+	followups int // continuations by stop hooks
+}
+
+// allotment is how many bytes from the machine the journal takes in the run.
+type allotment struct {
+	used   int64 // see guestBytes
+	limit  int64
+	lifted bool // the run is ending
+}
+
+// Open folds the agent's journal. quota is how many bytes data from the machine
+// may take in the journal of one run; 0 means 1 GiB.
+func Open(ctx context.Context, j store.Journal, agentID, owner string, quota int64, log *slog.Logger) (*Recorder, error) {
+	r := &Recorder{store: j, owner: owner, log: log, agentID: agentID, turn: make(chan struct{}, 1), state: agent.Fold(agentID, nil)}
+	r.guest.limit = cmp.Or(quota, int64(defaultQuota))
 	if err := r.catchUp(ctx, 1<<62); err != nil {
 		return nil, err
 	}
@@ -60,8 +89,14 @@ func newRecorder(ctx context.Context, j store.Journal, agentID, owner string, lo
 	return r, nil
 }
 
+// AgentID returns the id of the agent.
+func (r *Recorder) AgentID() string { return r.agentID }
+
+// RunID returns the id of the run.
+func (r *Recorder) RunID() string { return r.runID }
+
 // take acquires turn. The holder releases it with give.
-func (r *recorder) take(ctx context.Context) error {
+func (r *Recorder) take(ctx context.Context) error {
 	select {
 	case r.turn <- struct{}{}:
 		return nil
@@ -70,10 +105,10 @@ func (r *recorder) take(ctx context.Context) error {
 	}
 }
 
-func (r *recorder) give() { <-r.turn }
+func (r *Recorder) give() { <-r.turn }
 
 // catchUp applies the journal's events after the state, up to the number upto.
-func (r *recorder) catchUp(ctx context.Context, upto int64) error {
+func (r *Recorder) catchUp(ctx context.Context, upto int64) error {
 	for r.state.Agent.Head < upto {
 		events, err := r.read(ctx, r.state.Agent.Head)
 		if err != nil {
@@ -89,26 +124,26 @@ func (r *recorder) catchUp(ctx context.Context, upto int64) error {
 	return nil
 }
 
-func (r *recorder) apply(e agent.Event) {
+func (r *Recorder) apply(e agent.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := e.Body.(*agent.MachineLost); ok && e.RunID == r.state.Run.ID {
-		r.losses++
+		r.counts.losses++
 	}
 	if n, ok := e.Body.(*agent.Notice); ok {
 		switch n.Code {
-		case secretInPush:
-			r.refusals++
-		case hookFailed:
-			r.unhooked++
+		case SecretInPush:
+			r.counts.refusals++
+		case HookFailed:
+			r.counts.unhooked++
 		case agent.CodeFollowup:
-			r.followups++
+			r.counts.followups++
 		}
 	}
 	if _, ok := e.Body.(*agent.RunCreated); ok {
-		r.losses, r.refusals, r.unhooked, r.followups, r.guest = 0, 0, 0, 0, 0
+		r.counts, r.guest.used = counts{}, 0
 	}
-	r.guest += guestBytes(e.Body)
+	r.guest.used += guestBytes(e.Body)
 	went := r.state.Run.Clock.Since
 	r.state.Apply(e)
 	if r.moved != nil && !went.Equal(r.state.Run.Clock.Since) {
@@ -116,9 +151,9 @@ func (r *recorder) apply(e agent.Event) {
 	}
 }
 
-// news applies events that others have appended, and reports whether the agent
+// News applies events that others have appended, and reports whether the agent
 // is paused.
-func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error) {
+func (r *Recorder) News(ctx context.Context) (paused bool, head int64, err error) {
 	if err := r.take(ctx); err != nil {
 		return false, 0, err
 	}
@@ -132,13 +167,13 @@ func (r *recorder) news(ctx context.Context) (paused bool, head int64, err error
 	return r.state.Agent.Paused && r.state.Cancel == "", r.state.Agent.Head, nil
 }
 
-// snapshot returns a copy of the state for concurrent use. Slices that it
+// Snapshot returns a copy of the state for concurrent use. Slices that it
 // shares with the state are append-only.
-func (r *recorder) snapshot() *agent.State { return r.snapshotOf("") }
+func (r *Recorder) Snapshot() *agent.State { return r.SnapshotOf("") }
 
-// snapshotOf returns a snapshot with the thread of the subagent started by the
+// SnapshotOf returns a snapshot with the thread of the subagent started by the
 // call, or for "" the agent's own.
-func (r *recorder) snapshotOf(task string) *agent.State {
+func (r *Recorder) SnapshotOf(task string) *agent.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := *r.state
@@ -153,15 +188,36 @@ func (r *recorder) snapshotOf(task string) *agent.State {
 	return &s
 }
 
-// lost returns how many machines this run has lost.
-func (r *recorder) lost() int {
+// Losses returns how many machines this run has lost.
+func (r *Recorder) Losses() int { return r.counted().losses }
+
+// Refusals returns how many pushes of this run were refused because of a
+// secret and reported to the model.
+func (r *Recorder) Refusals() int { return r.counted().refusals }
+
+// Unhooked returns how many commits and pushes of this run git hooks refused,
+// and were reported to the model.
+func (r *Recorder) Unhooked() int { return r.counted().unhooked }
+
+// Followups returns how often stop hooks have made the model continue in this
+// run.
+func (r *Recorder) Followups() int { return r.counted().followups }
+
+func (r *Recorder) counted() counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.losses
+	return r.counts
 }
 
-// call returns a call that has no result yet.
-func (r *recorder) call(id string) (c agent.Call, ok bool) {
+// Closed reports whether this recorder has journaled the end of the run.
+func (r *Recorder) Closed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
+// Call returns a call that has no result yet.
+func (r *Recorder) Call(id string) (c agent.Call, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c := r.state.Find(id); c != nil {
@@ -170,10 +226,10 @@ func (r *recorder) call(id string) (c agent.Call, ok bool) {
 	return agent.Call{}, false
 }
 
-// answerTo applies events that others have appended, and returns the answer to
+// AnswerTo applies events that others have appended, and returns the answer to
 // the call's approval request, or nil if there is none yet. head is the last
 // event seen.
-func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.ApprovalAnswered, head int64, err error) {
+func (r *Recorder) AnswerTo(ctx context.Context, callID string) (answer *agent.ApprovalAnswered, head int64, err error) {
 	if err := r.take(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -187,15 +243,15 @@ func (r *recorder) answerTo(ctx context.Context, callID string) (answer *agent.A
 	return answer, r.state.Agent.Head, nil
 }
 
-// record journals events of the run. When it returns nil, they are on disk and
+// Record journals events of the run. When it returns nil, they are on disk and
 // in the state.
-func (r *recorder) record(ctx context.Context, bodies ...agent.Body) error {
+func (r *Recorder) Record(ctx context.Context, bodies ...agent.Body) error {
 	return r.recordIf(ctx, nil, bodies)
 }
 
 // recordIf is record with a condition: it returns [store.ErrMoved] if ifHead is not nil
 // and the journal's last event has another number.
-func (r *recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.Body) error {
+func (r *Recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.Body) error {
 	if err := r.take(ctx); err != nil {
 		return err
 	}
@@ -214,22 +270,22 @@ func (r *recorder) recordIf(ctx context.Context, ifHead *int64, bodies []agent.B
 	return r.applied(ctx, events)
 }
 
-// recordDecided journals bodies, followed by decisions that were made by the state at
+// RecordDecided journals bodies, followed by decisions that were made by the state at
 // head. If anybody has appended since, it journals bodies alone.
-func (r *recorder) recordDecided(ctx context.Context, head int64, bodies, decided []agent.Body) error {
+func (r *Recorder) RecordDecided(ctx context.Context, head int64, bodies, decided []agent.Body) error {
 	if len(decided) == 0 {
-		return r.record(ctx, bodies...)
+		return r.Record(ctx, bodies...)
 	}
 	all := slices.Concat(bodies, decided)
 	err := r.recordIf(ctx, &head, all)
 	if errors.Is(err, store.ErrMoved) {
-		return r.record(ctx, bodies...)
+		return r.Record(ctx, bodies...)
 	}
 	return err
 }
 
 // applied updates the state with events that were just appended.
-func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
+func (r *Recorder) applied(ctx context.Context, events []agent.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -249,10 +305,10 @@ func (r *recorder) applied(ctx context.Context, events []agent.Event) error {
 	return nil
 }
 
-// close journals how the run ended. If prompts are queued, the same append
+// Close journals how the run ended. If prompts are queued, the same append
 // starts the next run, so that there is no gap in which a prompt could be
 // queued and forgotten. This recorder does not work on the next run.
-func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
+func (r *Recorder) Close(ctx context.Context, b *agent.RunEnded) error {
 	if err := r.take(ctx); err != nil {
 		return err
 	}
@@ -280,9 +336,9 @@ func (r *recorder) close(ctx context.Context, b *agent.RunEnded) error {
 	return nil
 }
 
-// answer returns the answer to the call's approval request. If there is none,
+// Answer returns the answer to the call's approval request. If there is none,
 // it journals late and returns that.
-func (r *recorder) answer(ctx context.Context, callID string, late *agent.ApprovalAnswered) (*agent.ApprovalAnswered, error) {
+func (r *Recorder) Answer(ctx context.Context, callID string, late *agent.ApprovalAnswered) (*agent.ApprovalAnswered, error) {
 	if err := r.take(ctx); err != nil {
 		return nil, err
 	}

@@ -1,19 +1,17 @@
-package loop
+package journal
 
 import (
-	"cmp"
-
 	"aloft/internal/agent"
 	"aloft/internal/fault"
 )
 
-// journalQuota is how many bytes data from a machine may take in the journal of
+// defaultQuota is how many bytes data from a machine may take in the journal of
 // one run: enough for thousands of screenshots, and far more than any text.
-const journalQuota = 1 << 30
+const defaultQuota = 1 << 30
 
-// eventWeight is roughly what an event takes in the journal besides its
+// EventWeight is roughly what an event takes in the journal besides its
 // content, in bytes.
-const eventWeight = 128
+const EventWeight = 128
 
 // guestBytes estimates how many bytes an event takes in the journal if its
 // content comes from a machine. It returns 0 for events of the server, a person
@@ -23,11 +21,11 @@ func guestBytes(b agent.Body) int64 {
 	case *agent.Within:
 		return guestBytes(b.Body)
 	case *agent.CallDelta:
-		return eventWeight + int64(len(b.Stdout)) + int64(len(b.Stderr))
+		return EventWeight + int64(len(b.Stdout)) + int64(len(b.Stderr))
 	case *agent.BootStep:
-		return eventWeight + int64(len(b.Name)) + int64(len(b.Detail))
+		return EventWeight + int64(len(b.Name)) + int64(len(b.Detail))
 	case *agent.CallDone:
-		n := eventWeight + int64(len(b.Text)) + int64(len(b.Output))
+		n := EventWeight + int64(len(b.Text)) + int64(len(b.Output))
 		for _, i := range b.Images {
 			n += int64(len(i.Data)) * 4 / 3 // base64
 		}
@@ -35,34 +33,34 @@ func guestBytes(b agent.Body) int64 {
 	case *agent.HookRan, *agent.Notice, *agent.MachineReady, *agent.MachineLost, *agent.MachineOutOfMemory, *agent.MachineDiskFull, *agent.SubagentsFound, *agent.RulesFound, *agent.RulesGiven, *agent.Committed, *agent.Pushed, *agent.CallJudged, *agent.ChecksEnded:
 		_, data, err := agent.Encode(b)
 		if err != nil {
-			return eventWeight
+			return EventWeight
 		}
-		return eventWeight + int64(len(data))
+		return EventWeight + int64(len(data))
 	}
 	return 0
 }
 
 // admit rejects events that would exceed the run's journal quota. A run that is
 // ending is exempt.
-func (r *recorder) admit(bodies []agent.Body) error {
+func (r *Recorder) admit(bodies []agent.Body) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := r.guest
+	all := r.guest.used
 	var more int64
 	for _, b := range bodies {
 		more += guestBytes(b)
 	}
-	quota := cmp.Or(r.quota, int64(journalQuota))
-	if more == 0 || r.ending || all+more <= quota {
+	quota := r.guest.limit
+	if more == 0 || r.guest.lifted || all+more <= quota {
 		return nil
 	}
 	return fault.Exhausted("the machine's output has filled the run's journal quota of %d MiB", quota>>20).Named("journal_limit").
 		Hint("check the last tool calls with `aloft agent logs`, then send a follow-up: each run has its own quota")
 }
 
-// finishing lifts the quota, so that the end of a run can be journaled.
-func (r *recorder) finishing() {
+// Finish lifts the quota, so that the end of a run can be journaled.
+func (r *Recorder) Finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ending = true
+	r.guest.lifted = true
 }

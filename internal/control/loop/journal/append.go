@@ -1,4 +1,4 @@
-package loop
+package journal
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ var errEnded = errors.New("the run has ended; its journal is closed")
 
 // patiently retries do until it succeeds, fails for another reason than an
 // unreachable store, or ctx ends; then it returns the cause of ctx.
-func (r *recorder) patiently(ctx context.Context, do func() error) error {
+func (r *Recorder) patiently(ctx context.Context, do func() error) error {
 	for wait := firstStorePause; ; wait = min(2*wait, maxStorePause) {
 		err := do()
 		if err == nil || !storeAway(err) || ctx.Err() != nil {
@@ -38,16 +38,16 @@ func (r *recorder) patiently(ctx context.Context, do func() error) error {
 		if wait == firstStorePause {
 			r.log.Warn("the store is unreachable; the run waits", "agent", r.agentID, "error", err)
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
 // read returns up to readBatch events after the number.
-func (r *recorder) read(ctx context.Context, after int64) (events []agent.Event, err error) {
+func (r *Recorder) read(ctx context.Context, after int64) (events []agent.Event, err error) {
 	err = r.patiently(ctx, func() (err error) {
-		events, err = r.journal.Read(ctx, r.agentID, after, readBatch)
+		events, err = r.store.Read(ctx, r.agentID, after, readBatch)
 		return err
 	})
 	if err != nil {
@@ -56,9 +56,9 @@ func (r *recorder) read(ctx context.Context, after int64) (events []agent.Event,
 	return events, nil
 }
 
-// wait returns nil once the journal may have grown past head.
-func (r *recorder) wait(ctx context.Context, head int64) error {
-	err := r.patiently(ctx, func() error { return r.journal.Wait(ctx, r.agentID, head) })
+// Wait returns nil once the journal may have grown past head.
+func (r *Recorder) Wait(ctx context.Context, head int64) error {
+	err := r.patiently(ctx, func() error { return r.store.Wait(ctx, r.agentID, head) })
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}
@@ -66,9 +66,9 @@ func (r *recorder) wait(ctx context.Context, head int64) error {
 }
 
 // next starts the next run if a prompt is queued. The caller holds r.turn.
-func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
+func (r *Recorder) next(ctx context.Context) (events []agent.Event, err error) {
 	err = r.patiently(ctx, func() (err error) {
-		events, err = store.Next(ctx, r.journal, r.state.Agent)
+		events, err = store.Next(ctx, r.store, r.state.Agent)
 		return err
 	})
 	if err != nil {
@@ -78,12 +78,12 @@ func (r *recorder) next(ctx context.Context) (events []agent.Event, err error) {
 }
 
 // hasEnded reports whether the run has ended. The caller holds r.turn or r.mu.
-func (r *recorder) hasEnded() bool {
+func (r *Recorder) hasEnded() bool {
 	return r.closed || r.state.Run.ID != r.runID || r.state.Run.Status.Ended()
 }
 
-// ended reports whether the run has ended.
-func (r *recorder) ended() bool {
+// Ended reports whether the run has ended.
+func (r *Recorder) Ended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hasEnded()
@@ -92,7 +92,7 @@ func (r *recorder) ended() bool {
 // decide appends the events that choose returns for the current state. If other
 // events were appended in between, it calls choose again. If choose returns no
 // events, nothing is appended. The caller holds r.turn.
-func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, error)) ([]agent.Event, error) {
+func (r *Recorder) decide(ctx context.Context, choose func() ([]agent.Event, error)) ([]agent.Event, error) {
 	for {
 		if err := r.catchUp(ctx, 1<<62); err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (r *recorder) decide(ctx context.Context, choose func() ([]agent.Event, err
 // the reply to an append was lost, append searches the journal before it
 // retries, so the events are written once. After the run's end it writes
 // nothing. The caller holds r.turn.
-func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
+func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.Event, err error) {
 	if r.hasEnded() {
 		return nil, errEnded
 	}
@@ -129,7 +129,7 @@ func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.
 			}
 		}
 		var err error
-		written, err = r.journal.Append(ctx, a)
+		written, err = r.store.Append(ctx, a)
 		lost = lost || errors.Is(err, store.ErrUnknown)
 		switch {
 		case !lost || !errors.Is(err, store.ErrMoved):
@@ -152,11 +152,11 @@ func (r *recorder) append(ctx context.Context, a store.Append) (written []agent.
 
 // find searches the journal after the current state for events. It returns nil
 // if they are not there, and the number of the journal's last event.
-func (r *recorder) find(ctx context.Context, wanted []agent.Event) (found []agent.Event, head int64, err error) {
+func (r *Recorder) find(ctx context.Context, wanted []agent.Event) (found []agent.Event, head int64, err error) {
 	head = r.state.Agent.Head
 	var all []agent.Event
 	for {
-		events, err := r.journal.Read(ctx, r.agentID, head, readBatch)
+		events, err := r.store.Read(ctx, r.agentID, head, readBatch)
 		if err != nil {
 			return nil, 0, err
 		}

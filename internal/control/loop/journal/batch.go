@@ -1,8 +1,7 @@
-package loop
+package journal
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,9 +16,9 @@ const (
 	batchBytes = 16 << 10
 )
 
-// batch collects the deltas of one reply or one call. Its methods are safe for
+// Batch collects the deltas of one reply or one call. Its methods are safe for
 // concurrent use.
-type batch struct {
+type Batch struct {
 	ctx    context.Context
 	record Record
 	wake   chan struct{}
@@ -34,17 +33,17 @@ type batch struct {
 	err     error
 }
 
-// newBatch returns a batch that journals what is added. The caller must call close.
-func newBatch(ctx context.Context, record Record) *batch {
-	b := &batch{ctx: ctx, record: record, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// NewBatch returns a batch that journals what is added. The caller must call Close.
+func NewBatch(ctx context.Context, record Record) *Batch {
+	b := &Batch{ctx: ctx, record: record, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	b.room = sync.NewCond(&b.mu)
 	return b
 }
 
-// add queues a delta, and merges it with the previous one if both have the same
+// Add queues a delta, and merges it with the previous one if both have the same
 // kind. It blocks while the journal is behind, so that a flood of output slows
 // down its source and not the server.
-func (b *batch) add(body agent.Body, size int) {
+func (b *Batch) Add(body agent.Body, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.size >= 4*batchBytes && b.err == nil {
@@ -93,7 +92,7 @@ func join(to, d agent.Body) bool {
 	return false
 }
 
-func (b *batch) run() {
+func (b *Batch) run() {
 	defer close(b.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -118,8 +117,8 @@ func (b *batch) run() {
 }
 
 // flush journals what is queued. If the batch is closing, it leaves the rest to
-// close. It reports whether nothing more will come.
-func (b *batch) flush() (last bool) {
+// Close. It reports whether nothing more will come.
+func (b *Batch) flush() (last bool) {
 	b.mu.Lock()
 	if b.closing {
 		b.mu.Unlock()
@@ -141,10 +140,10 @@ func (b *batch) flush() (last bool) {
 	return b.err != nil
 }
 
-// close ends the batch. It returns the deltas that are not journaled yet, so
+// Close ends the batch. It returns the deltas that are not journaled yet, so
 // that the caller can journal them together with the next events, and the first
 // write error.
-func (b *batch) close() (rest []agent.Body, err error) {
+func (b *Batch) Close() (rest []agent.Body, err error) {
 	b.mu.Lock()
 	b.closing = true
 	started := b.started
@@ -158,33 +157,4 @@ func (b *batch) close() (rest []agent.Body, err error) {
 	}
 	<-b.done
 	return b.bodies, b.err
-}
-
-// splice shows a retried reply: it suppresses the part that clients have
-// already seen, as long as the new reply repeats it.
-type splice struct {
-	seen    string // shown before, and not yet repeated by the new reply
-	matched strings.Builder
-}
-
-// next returns the part of the piece that must be shown.
-func (s *splice) next(piece string) string {
-	if s.seen == "" {
-		return piece
-	}
-	n := 0
-	for n < len(piece) && n < len(s.seen) && piece[n] == s.seen[n] {
-		n++
-	}
-	s.matched.WriteString(piece[:n])
-	s.seen = s.seen[n:]
-	switch {
-	case n == len(piece):
-		return ""
-	case s.seen == "":
-		return piece[n:]
-	}
-	// The new reply differs: show all of it, after a break.
-	s.seen = ""
-	return "\n\n" + strings.ToValidUTF8(s.matched.String(), "") + piece[n:]
 }

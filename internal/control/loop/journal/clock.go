@@ -1,0 +1,43 @@
+package journal
+
+import "time"
+
+// WatchClock calls up once, when the run's time is up. The clock does not run
+// while the agent is paused.
+func (r *Recorder) WatchClock(up func()) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var alarm *time.Timer
+	alarm = time.AfterFunc(time.Hour, func() {
+		r.mu.Lock()
+		left, runs := r.left()
+		if runs && left > 0 {
+			alarm.Reset(left)
+		}
+		r.mu.Unlock()
+		if runs && left <= 0 {
+			up()
+		}
+	})
+	r.moved = func() {
+		if left, runs := r.left(); runs {
+			alarm.Reset(max(left, 0))
+		} else {
+			alarm.Stop()
+		}
+	}
+	r.moved()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.moved = nil
+		alarm.Stop()
+	}
+}
+
+// left returns how long the run may still work, and whether its clock is
+// running.
+func (r *Recorder) left() (time.Duration, bool) {
+	run := r.state.Run
+	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
+}

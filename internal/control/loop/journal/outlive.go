@@ -1,0 +1,55 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"aloft/internal/control/store"
+)
+
+// settleWithin is how long a loop whose context has ended keeps trying to
+// journal what has already happened.
+const settleWithin = 30 * time.Second
+
+// errUnsettled is the cause with which a write is abandoned after
+// [settleWithin].
+var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
+
+// Outliving returns a context for journaling what has already happened. It ends
+// [settleWithin] after ctx has ended, and not earlier.
+func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		late := time.NewTimer(settleWithin)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			end(errUnsettled)
+		case <-out.Done():
+		}
+	})
+	return out, func() {
+		stop()
+		end(nil)
+	}
+}
+
+// LeavesOpen reports whether a journal error leaves the run open, for another
+// server or for later. Any other error ends the run.
+func LeavesOpen(err error) bool {
+	return errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed) || storeAway(err)
+}
+
+// Pause waits, unless ctx ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
