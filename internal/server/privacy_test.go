@@ -33,6 +33,7 @@ import (
 	"aloft/internal/control/identity"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	controlmcp "aloft/internal/control/mcp"
 	"aloft/internal/control/model"
 	"aloft/internal/control/observe"
@@ -232,7 +233,7 @@ func (e *emitter) work(agentID string) {
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
 		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: (&team.Policy{Store: e.store}).Private, Pulls: e.desk, Logger: e.logger.With("agent", agentID),
-		Machine: func(ctx context.Context, s *agent.State, record journal.Record) (loop.Machine, error) {
+		Machine: func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error) {
 			e.mu.Lock()
 			e.branch = s.Branch
 			e.mu.Unlock()
@@ -318,8 +319,8 @@ func (s *script) Stream(context.Context, model.Request) iter.Seq2[model.Event, e
 
 // recording is a machine in which there is always something to commit.
 type recording struct {
-	loop.Machine // methods that this test does not use
-	e            *emitter
+	remote.Machine // methods that this test does not use
+	e              *emitter
 }
 
 func (recording) BootID() string    { return "b" }
@@ -329,8 +330,8 @@ func (recording) Known() []string   { return nil }
 func (recording) Servers(context.Context, *agent.State, []mcp.Server, time.Duration) ([]mcp.Listing, error) {
 	return nil, nil
 }
-func (recording) Hooks(context.Context, *agent.State, loop.HookCall) (loop.HookOutcome, error) {
-	return loop.HookOutcome{}, nil
+func (recording) Hooks(context.Context, *agent.State, remote.HookCall) (remote.HookOutcome, error) {
+	return remote.HookOutcome{}, nil
 }
 func (recording) Unhooked(context.Context, agent.Agent) (bool, error) { return true, nil }
 func (recording) Subagents(context.Context) ([]subagent.File, error)  { return nil, nil }
@@ -339,20 +340,20 @@ func (recording) Rules(context.Context, []rule.Folder) (rule.Set, error) {
 }
 func (recording) Ack(context.Context, string) error { return nil }
 func (recording) Keep(context.Context) error        { return nil }
-func (recording) Call(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (recording) Call(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, time.Duration, error) {
 	return tool.Result{Text: marks["code"], Output: json.RawMessage(`{"success":{"exitCode":0}}`)}, time.Millisecond, nil
 }
 
-func (r recording) Commit(_ context.Context, _ int, message string, _ bool) (loop.Delivered, error) {
+func (r recording) Commit(_ context.Context, _ int, message string, _ bool) (remote.Delivered, error) {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	r.e.commits = append(r.e.commits, message)
-	return loop.Delivered{Commit: strings.Repeat("c", 40), Made: true, Note: marks["path"] + ": " + marks["code"]}, nil
+	return remote.Delivered{Commit: strings.Repeat("c", 40), Made: true, Note: marks["path"] + ": " + marks["code"]}, nil
 }
 
-func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (loop.Delivered, error) {
+func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (remote.Delivered, error) {
 	r.e.forge.SetHead(r.e.repo, branch, strings.Repeat("c", 40))
-	return loop.Delivered{Commit: strings.Repeat("c", 40)}, nil
+	return remote.Delivered{Commit: strings.Repeat("c", 40)}, nil
 }
 
 // Check is the first of the methods of a fake git gateway whose repository has

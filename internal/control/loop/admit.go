@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -61,7 +62,7 @@ func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, err
 			return c, false, err
 		}
 		result := tool.Failed("%s", c.Judged.Message)
-		if err := t.after(ctx, c, &result, 0); err != nil && !errors.Is(err, ErrMachineLost) {
+		if err := t.after(ctx, c, &result, 0); err != nil && !errors.Is(err, remote.ErrLost) {
 			return c, false, err
 		}
 		return c, false, t.done(ctx, c.ID, result, 0)

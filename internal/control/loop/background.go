@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 )
 
 // background runs the subagents that work in the background of a run. Each has its
@@ -81,7 +82,7 @@ func (l *Loop) startBackground() {
 func (t *thread) runInBackground(ctx context.Context) error {
 	for {
 		err := t.converse(ctx)
-		if errors.Is(err, ErrMachineLost) {
+		if errors.Is(err, remote.ErrLost) {
 			if err = t.lost(ctx, err); err == nil {
 				continue
 			}

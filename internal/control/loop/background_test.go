@@ -12,6 +12,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
@@ -52,7 +53,7 @@ func TestTaskInTheBackground(t *testing.T) {
 	r := newRig(t, true)
 	var both sync.WaitGroup
 	both.Add(2)
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			both.Done()
 			both.Wait() // blocks unless both work at the same time
@@ -102,7 +103,7 @@ func TestCrashDuringBackgroundTask(t *testing.T) {
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		var mu sync.Mutex
 		made, kept := map[string]int{}, map[string]bool{}
-		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !kept[c.ID] {
@@ -146,7 +147,7 @@ func TestCancelDuringBackgroundTask(t *testing.T) {
 	var working sync.WaitGroup
 	working.Add(2)
 	aborted := make(chan error, 2)
-	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			working.Done()
 			<-ctx.Done()
@@ -246,11 +247,11 @@ func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	next := &fakeMachine{boot: "boot-2"}
 	var both sync.WaitGroup
 	both.Add(2)
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			both.Done()
 			both.Wait()
-			return tool.Result{}, loop.ErrMachineLost
+			return tool.Result{}, remote.ErrLost
 		}
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -258,7 +259,7 @@ func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	var told atomic.Pointer[model.Request]
 	c.Model = runConcurrently(&told)
 	var made atomic.Int32
-	c.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
+	c.Machine = func(context.Context, *agent.State, journal.Record) (remote.Machine, error) {
 		if made.Add(1) == 1 {
 			return r.machine, nil
 		}

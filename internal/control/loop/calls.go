@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -123,7 +124,7 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	}
 	deltas := journal.NewBatch(ctx, t.record)
 	began, shown := time.Now(), c.Shown
-	result, took, err := run(ctx, t.routedCall(c), func(d Delta) {
+	result, took, err := run(ctx, t.routedCall(c), func(d remote.Delta) {
 		size := len(d.Stdout) + len(d.Stderr)
 		if d.Seq <= c.Upto || shown+size > maxCallOutput { // shown before a restart, or over the limit
 			return
@@ -133,9 +134,9 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	})
 	rest, writeErr := deltas.Close()
 	switch {
-	case errors.Is(err, ErrHooked):
+	case errors.Is(err, remote.ErrHooked):
 		return t.callAgain(ctx, c)
-	case errors.Is(err, ErrMachineLost):
+	case errors.Is(err, remote.ErrLost):
 		lost := tool.Failed("%s", tool.Lost)
 		tellErr := t.tellShortage(ctx, c, began, &lost)
 		if doneErr := t.done(ctx, c.ID, lost, took, rest...); doneErr != nil {
@@ -159,7 +160,7 @@ func (t *thread) send(ctx context.Context, c agent.Call, add func(*tool.Result))
 	if err := t.tellShortage(ctx, c, began, &result); err != nil {
 		return err
 	}
-	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
+	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, remote.ErrLost) {
 		return err
 	}
 	if err := t.done(ctx, c.ID, result, took, rest...); err != nil {
@@ -181,7 +182,7 @@ func (t *thread) callAgain(ctx context.Context, c agent.Call) error {
 }
 
 // way is the function with which the machine runs a call.
-type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
+type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error)
 
 // wayOf returns the way that was decided for a call, also when it is sent
 // again. A call that an older server sent without a decision is not started
@@ -189,7 +190,7 @@ type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta
 func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	switch {
 	case c.Judged == nil:
-		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+		return func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 			result, took, started, err := t.machine.Attach(ctx, c.ID, onDelta)
 			if err == nil && !started {
 				result = tool.Failed("%s", tool.NeverStarted)
@@ -201,7 +202,7 @@ func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+		return func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 			return t.machine.CallSandboxed(ctx, c, policy, onDelta)
 		}, nil
 	case c.Name == "Shell" && c.Judged.By == "policy" && t.Review != nil && t.machine.Enforced():
@@ -222,7 +223,7 @@ func (t *thread) guardedWay(ctx context.Context, c agent.Call) (way, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error) {
+	return func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 		c.Guard = guard
 		return t.machine.CallSandboxed(ctx, c, policy, onDelta)
 	}, nil
@@ -265,9 +266,9 @@ func (t *thread) abandon(ctx context.Context) error {
 		}
 		aborted, abort := context.WithCancelCause(ctx)
 		abort(ErrCancel)
-		result, took, started, err := t.machine.Attach(aborted, c.ID, func(Delta) {})
+		result, took, started, err := t.machine.Attach(aborted, c.ID, func(remote.Delta) {})
 		switch {
-		case errors.Is(err, ErrMachineLost): // the call is lost with the machine
+		case errors.Is(err, remote.ErrLost): // the call is lost with the machine
 			return err
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
 )
 
@@ -94,7 +95,7 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 		case told:
 			return true, err
 		case err == nil:
-		case errors.Is(err, ErrMachineLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
+		case errors.Is(err, remote.ErrLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
 			return false, err
 		default:
 			return false, nil

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
@@ -47,7 +48,7 @@ func (p *project) put(h *fakeMachine) *fakeMachine {
 		}
 		p.starts[c.ID]++
 	}
-	h.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	h.call = func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		var args struct {
 			Command string
 			Dir     string `json:"working_directory"`
@@ -75,7 +76,7 @@ func (p *project) put(h *fakeMachine) *fakeMachine {
 		}
 		return tool.Result{Text: "PASS", Output: json.RawMessage(`{"success":{"exitCode":0}}`)}, nil
 	}
-	h.hook = func(what string, _ bool) (loop.Delivered, error) {
+	h.hook = func(what string, _ bool) (remote.Delivered, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		made := what == "commit" && p.changed
@@ -83,7 +84,7 @@ func (p *project) put(h *fakeMachine) *fakeMachine {
 			p.version++
 			p.changed = false
 		}
-		return loop.Delivered{Commit: fmt.Sprintf("v%d", p.version), Made: made}, nil
+		return remote.Delivered{Commit: fmt.Sprintf("v%d", p.version), Made: made}, nil
 	}
 	return h
 }
@@ -281,10 +282,10 @@ func TestMachineLostDuringCheck(t *testing.T) {
 	r, p := checkedRig(t, []string{"make lint"}, nil)
 	inner := r.machine.call
 	lost := false
-	r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(remote.Delta)) (tool.Result, error) {
 		if strings.HasPrefix(c.ID, "check_") && !lost {
 			lost = true
-			return tool.Result{}, fmt.Errorf("gone: %w", loop.ErrMachineLost)
+			return tool.Result{}, fmt.Errorf("gone: %w", remote.ErrLost)
 		}
 		return inner(ctx, c, d)
 	}

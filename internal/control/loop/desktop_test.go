@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/subagent"
@@ -23,7 +23,7 @@ func TestComputerUse(t *testing.T) {
 	r := newRig(t, false)
 	r.info.Images = true
 	picture := []byte("RIFF of a screenshot")
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		return tool.Result{Text: "looked with " + c.Name, Images: []tool.Image{{MediaType: "image/webp", Data: picture}}}, nil
 	}
 	r.model.steps = []step{

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -28,10 +29,10 @@ import (
 func (r *rig) endHooks() *[]string {
 	var mu sync.Mutex
 	told := &[]string{}
-	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
+	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
 		mu.Lock()
 		defer mu.Unlock()
-		out := loop.HookOutcome{Present: []string{"sessionStart", "sessionEnd", "stop"}}
+		out := remote.HookOutcome{Present: []string{"sessionStart", "sessionEnd", "stop"}}
 		for _, e := range call.Events {
 			if f, ok := e.Fields.(map[string]any); ok && e.Name == "sessionEnd" {
 				*told = append(*told, fmt.Sprint(f["reason"]))
@@ -90,7 +91,7 @@ func TestTheEndOfARun(t *testing.T) {
 		{"Failed", []step{use(`Shell {}`), refuse}, nil, agent.Failed, "error"},
 		{"CancelInTheJournal", nil, func(r *rig, _ func()) { r.record(&agent.CancelAsked{Reason: "user"}) }, agent.Cancelled, "aborted"},
 		{"CancelWhileACallRuns", []step{use(`Shell {}`)}, func(r *rig, cancel func()) {
-			r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				cancel()
 				<-ctx.Done()
 				return tool.Failed("aborted"), nil
@@ -106,7 +107,7 @@ func TestTheEndOfARun(t *testing.T) {
 					told := r.endHooks()
 					ctx, cancel := context.WithCancelCause(context.Background())
 					defer cancel(nil)
-					r.machine.takes = func(call loop.HookCall) time.Duration {
+					r.machine.takes = func(call remote.HookCall) time.Duration {
 						f, ok := call.Events[0].Fields.(map[string]any)
 						switch name := call.Events[0].Name; {
 						case name == "sessionEnd" && c.name == "CancelWhileItEnds":
@@ -142,7 +143,7 @@ func TestNothingComesAfterTheEnd(t *testing.T) {
 	r := newRig(t, false)
 	c := r.config()
 	var record journal.Record
-	c.Machine = func(_ context.Context, _ *agent.State, rec journal.Record) (loop.Machine, error) {
+	c.Machine = func(_ context.Context, _ *agent.State, rec journal.Record) (remote.Machine, error) {
 		record = rec
 		return r.machine, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
@@ -83,7 +84,7 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 		case told:
 			return true, failed, nil
 		case err == nil:
-		case errors.Is(err, ErrMachineLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
+		case errors.Is(err, remote.ErrLost), ctx.Err() != nil, fault.Of(err).Kind == fault.KindInternal:
 			return false, failed, err
 		case failed == nil:
 			failed = err
@@ -95,7 +96,7 @@ func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, er
 // commit commits uncommitted changes in the agent's n-th repository. told means
 // that git hooks refused and the model was asked to fix it; last means that the
 // model will not be asked again.
-func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, told bool, err error) {
+func (l *Loop) commit(ctx context.Context, n int, last bool) (done remote.Delivered, told bool, err error) {
 	s := l.rec.Snapshot()
 	privacy, err := l.privacy(ctx)
 	if err != nil {
@@ -105,7 +106,9 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, to
 	if privacy {
 		message = "Changes by Aloft agent " + s.Agent.ID
 	}
-	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Commit(ctx, n, message, skipHooks) })
+	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
+		return l.own.machine.Commit(ctx, n, message, skipHooks)
+	})
 	switch {
 	case told:
 		return done, true, err
@@ -125,7 +128,7 @@ func (l *Loop) commit(ctx context.Context, n int, last bool) (done Delivered, to
 func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err error) {
 	s := l.rec.Snapshot()
 	url, was, several := s.Agent.Repos[n].URL, s.Checkout(n), len(s.Agent.Repos) > 1
-	var done Delivered
+	var done remote.Delivered
 	if s.CheckedNow() && n < len(s.Checking.Commits) {
 		done.Commit = s.Checking.Commits[n].Commit
 	} else if done, told, err = l.commit(ctx, n, last); told || err != nil {
@@ -137,7 +140,9 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 	if slices.Contains(s.Run.Branches, agent.Branch{RepoURL: url, Branch: was.Branch, Commit: done.Commit}) {
 		return false, nil // pushed before a crash
 	}
-	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (Delivered, error) { return l.own.machine.Push(ctx, n, was.Branch, skipHooks) })
+	done, told, err = l.hooked(ctx, last, func(skipHooks bool) (remote.Delivered, error) {
+		return l.own.machine.Push(ctx, n, was.Branch, skipHooks)
+	})
 	if told {
 		return true, err
 	}
@@ -218,7 +223,7 @@ func (l *Loop) endRecording(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recordingTimeout)
 	defer cancel()
 	c := conversation.ToolCall{ID: "end_" + l.rec.RunID(), Name: agent.RecordTool, Args: []byte(`{"mode":"RECORDING_MODE_UNSPECIFIED"}`)}
-	_, _, err := l.own.machine.Call(ctx, c, func(Delta) {})
+	_, _, err := l.own.machine.Call(ctx, c, func(remote.Delta) {})
 	if err == nil {
 		err = l.own.machine.Ack(ctx, c.ID)
 	}

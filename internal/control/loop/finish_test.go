@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -79,8 +80,8 @@ func TestAFaultEndsTheRun(t *testing.T) {
 // others wrote there.
 func TestCommitMessageOfAFollowUp(t *testing.T) {
 	r := newRig(t, true)
-	r.machine.hook = func(what string, _ bool) (loop.Delivered, error) {
-		return loop.Delivered{Commit: "c0ffee" + r.run, Made: what == "commit"}, nil
+	r.machine.hook = func(what string, _ bool) (remote.Delivered, error) {
+		return remote.Delivered{Commit: "c0ffee" + r.run, Made: what == "commit"}, nil
 	}
 	r.model.steps = []step{say("done"), say("renamed")}
 	r.work(t.Context())

@@ -15,6 +15,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -69,8 +70,8 @@ func TestStepIsOneAppend(t *testing.T) {
 		{"OneAfterAnother", []string{`Shell {"command":"a"}`, `Shell {"command":"b"}`}, nil,
 			[]string{"turn.replied call.judged call.sent", "call.done", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"WithOutput", []string{`Shell {"command":"a"}`}, func(r *rig) {
-			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
-				onDelta(loop.Delta{Stdout: "x", Seq: 1})
+			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error) {
+				onDelta(remote.Delta{Stdout: "x", Seq: 1})
 				return tool.Result{Text: "x"}, nil
 			}
 		}, []string{"turn.replied call.judged call.sent", "call.delta call.done", "text.delta turn.replied"}},
@@ -79,14 +80,14 @@ func TestStepIsOneAppend(t *testing.T) {
 			r.answer(agent.AllowOnce, "")
 		}, []string{"turn.replied", "approval.asked", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookIsThere", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.machine.hooks = func(loop.HookCall) loop.HookOutcome { return loop.HookOutcome{Present: []string{"preToolUse"}} }
+			r.machine.hooks = func(remote.HookCall) remote.HookOutcome { return remote.HookOutcome{Present: []string{"preToolUse"}} }
 		}, []string{"turn.replied", "call.judged call.sent", "call.done", "text.delta turn.replied"}},
 		{"AHookForbids", []string{`Shell {"command":"true"}`}, func(r *rig) {
-			r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
+			r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
 				if call.Events[0].Name != "preToolUse" {
-					return loop.HookOutcome{}
+					return remote.HookOutcome{}
 				}
-				return loop.HookOutcome{Permission: "deny", UserMessage: "no"}
+				return remote.HookOutcome{Permission: "deny", UserMessage: "no"}
 			}
 		}, []string{"turn.replied", "call.judged", "call.done", "text.delta turn.replied"}},
 		{"NoSuchTool", []string{`Nothing {}`}, nil, []string{"turn.replied", "call.done", "text.delta turn.replied"}},
@@ -164,13 +165,13 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		calls []string
-		call  func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error)
+		call  func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error)
 		boots []string // the boots to which calls were sent
 	}{
 		{"BetweenTwoTurns", []string{`Shell {"command":"a"}`}, nil, []string{"boot-1", "boot-2"}},
-		{"BesideAnotherCall", []string{`Read {"path":"a"}`, `Read {"path":"lost"}`}, func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		{"BesideAnotherCall", []string{`Read {"path":"a"}`, `Read {"path":"lost"}`}, func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "lost") {
-				return tool.Result{}, loop.ErrMachineLost
+				return tool.Result{}, remote.ErrLost
 			}
 			return tool.Result{Text: "ok"}, nil
 		}, []string{"boot-1", "boot-1", "boot-2"}},
@@ -179,10 +180,10 @@ func TestMachineIsLostBeforeItHasAcknowledged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, false)
 				r.machine.call = c.call
-				machines := []loop.Machine{&deaf{r.machine}, &fakeMachine{boot: "boot-2"}}
+				machines := []remote.Machine{&deaf{r.machine}, &fakeMachine{boot: "boot-2"}}
 				r.model.steps = []step{use(c.calls...), slowly(use(`Shell {"command":"b"}`)), say("done")}
 				config := r.config()
-				config.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
+				config.Machine = func(context.Context, *agent.State, journal.Record) (remote.Machine, error) {
 					if len(machines) == 0 {
 						return nil, errors.New("a third machine is asked for")
 					}
@@ -225,7 +226,7 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, false)
 		second := make(chan struct{})
-		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "second") {
 				close(second)
 			}
@@ -233,7 +234,7 @@ func TestAcknowledgementIsNotWaitedFor(t *testing.T) {
 		}
 		r.model.steps = []step{use(`Shell {"command":"first"}`), use(`Shell {"command":"second"}`), say("done")}
 		config := r.config()
-		config.Machine = func(context.Context, *agent.State, journal.Record) (loop.Machine, error) {
+		config.Machine = func(context.Context, *agent.State, journal.Record) (remote.Machine, error) {
 			return &busy{r.machine, second}, nil
 		}
 		if err := loop.Run(t.Context(), r.id, config); err != nil {
@@ -259,4 +260,4 @@ func (b *busy) Ack(ctx context.Context, id string) error {
 // deaf is a machine that is lost before it gets an acknowledgement.
 type deaf struct{ *fakeMachine }
 
-func (*deaf) Ack(context.Context, string) error { return loop.ErrMachineLost }
+func (*deaf) Ack(context.Context, string) error { return remote.ErrLost }

@@ -9,47 +9,14 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
 
-// HookCall is a request to run the hooks for some events.
-type HookCall struct {
-	Events    []HookEvent
-	LoopCount int // how often in a row a hook has made the agent continue
-	// Transcript is the part of the transcript from byte TranscriptAt on, which
-	// the machine lacks.
-	Transcript   []byte
-	TranscriptAt int64
-}
-
-// HookEvent is an event for which hooks may run.
-type HookEvent struct {
-	Name    string
-	Subject string // what the hooks' matchers are compared with
-	Fields  any    // a JSON object
-	OfShell bool   // the machine adds a shell's working directory
-	Shell   string // which shell; "" is the agent's
-}
-
-// HookOutcome is the combined outcome of a machine's hooks.
-type HookOutcome struct {
-	Permission   string // one of the constants below, or ""
-	UserMessage  string
-	AgentMessage string
-	UpdatedInput json.RawMessage // a JSON object; nil if no hook changed the input
-	Context      string
-	UpdatedMCP   json.RawMessage // replaces an MCP tool's result; nil if no hook changed it
-	Stopped      bool
-	Followup     string
-	Ran          []agent.HookRan
-	Present      []string // the events that have hooks
-	Transcript   int64    // how many bytes of it the machine has
-}
-
-// Values of HookOutcome.Permission.
+// Values of [remote.HookOutcome].Permission.
 const (
 	hookDeny = "deny"
 	hookAsk  = "ask"
@@ -69,11 +36,11 @@ func hookTool(name string) string {
 // before runs the hooks that precede a call. If there are none as far as is
 // known, it leaves the check to the machine, which then refuses to start the
 // call if there are some: this saves a request for each call.
-func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error) {
+func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome, error) {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !isMCP(c.Name) && !t.hasHooks() {
 		var err error
 		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || c.Unhooked {
-			return HookOutcome{}, err
+			return remote.HookOutcome{}, err
 		}
 	}
 	name, input := hookTool(c.Name), c.Args
@@ -87,7 +54,7 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error)
 	}
 	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
 	folder := cmp.Or(args.Dir, workspace)
-	events := []HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
+	events := []remote.HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": folder,
 	}}}
 	switch c.Name {
@@ -95,22 +62,22 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (HookOutcome, error)
 		if event := "beforeShellExecution"; t.mayRun(event) {
 			sandboxed, err := t.sandboxes(ctx, c)
 			if err != nil {
-				return HookOutcome{}, err
+				return remote.HookOutcome{}, err
 			}
-			events = append(events, HookEvent{Name: event, Subject: args.Command, Fields: map[string]any{
+			events = append(events, remote.HookEvent{Name: event, Subject: args.Command, Fields: map[string]any{
 				"command": args.Command, "cwd": folder, "sandbox": sandboxed,
 			}})
 		}
 	case "Read":
-		events = append(events, HookEvent{Name: "beforeReadFile", Subject: name, Fields: map[string]any{"file_path": args.Path}})
+		events = append(events, remote.HookEvent{Name: "beforeReadFile", Subject: name, Fields: map[string]any{"file_path": args.Path}})
 	}
 	if server != nil {
-		events = append(events, HookEvent{Name: "beforeMCPExecution", Subject: server.Tool, Fields: server.fields()})
+		events = append(events, remote.HookEvent{Name: "beforeMCPExecution", Subject: server.Tool, Fields: server.fields()})
 	}
 	if args.Dir == "" {
 		t.ofShell(*c, events)
 	}
-	said, err := t.runHooks(ctx, HookCall{Events: events})
+	said, err := t.runHooks(ctx, remote.HookCall{Events: events})
 	if server != nil && said.UpdatedInput != nil {
 		said.UpdatedInput = server.changed(said.UpdatedInput)
 	}
@@ -132,7 +99,7 @@ func (t *thread) sandboxes(ctx context.Context, c *agent.Call) (bool, error) {
 
 // ofShell marks the events of a shell call, so that the machine adds the
 // shell's working directory.
-func (t *thread) ofShell(c agent.Call, events []HookEvent) {
+func (t *thread) ofShell(c agent.Call, events []remote.HookEvent) {
 	if c.Name != "Shell" {
 		return
 	}
@@ -156,14 +123,14 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 	fields := map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
 	}
-	var events []HookEvent
+	var events []remote.HookEvent
 	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
 	if r.Error {
 		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Why, refused)
-		events = append(events, HookEvent{Name: "postToolUseFailure", Subject: name, Fields: fields})
+		events = append(events, remote.HookEvent{Name: "postToolUseFailure", Subject: name, Fields: fields})
 	} else {
 		fields["tool_output"] = r.Text
-		events = append(events, HookEvent{Name: "postToolUse", Subject: name, Fields: fields})
+		events = append(events, remote.HookEvent{Name: "postToolUse", Subject: name, Fields: fields})
 	}
 	var args struct {
 		Command, Path, Contents string
@@ -175,19 +142,19 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 	switch {
 	case refused: // the call did not run
 	case c.Name == "Shell":
-		events = append(events, HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
+		events = append(events, remote.HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
 	case server != nil:
 		said := server.fields()
 		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, HookEvent{Name: "afterMCPExecution", Subject: server.Tool, Fields: said})
+		events = append(events, remote.HookEvent{Name: "afterMCPExecution", Subject: server.Tool, Fields: said})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
-		events = append(events, HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
+		events = append(events, remote.HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
 	}
 	t.ofShell(c, events)
-	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes(events)})
+	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes(events)})
 	if server != nil && said.UpdatedMCP != nil {
 		replace(r, said.UpdatedMCP)
 	}
@@ -221,12 +188,12 @@ func (l *Loop) hasHooks() bool {
 
 // presentOnes returns the events for which the machine may have hooks: all,
 // until the machine has reported which.
-func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
+func (l *Loop) presentOnes(events []remote.HookEvent) []remote.HookEvent {
 	present := l.present.Load()
 	if present == nil {
 		return events
 	}
-	var out []HookEvent
+	var out []remote.HookEvent
 	for _, e := range events {
 		if (*present)[e.Name] {
 			out = append(out, e)
@@ -236,19 +203,19 @@ func (l *Loop) presentOnes(events []HookEvent) []HookEvent {
 }
 
 // runHooks runs hooks in the machine, and journals which ran.
-func (t *thread) runHooks(ctx context.Context, call HookCall) (HookOutcome, error) {
+func (t *thread) runHooks(ctx context.Context, call remote.HookCall) (remote.HookOutcome, error) {
 	if len(call.Events) == 0 || t.machine == nil {
-		return HookOutcome{}, nil
+		return remote.HookOutcome{}, nil
 	}
 	s := t.rec.Snapshot()
 	if t.hasHooks() {
 		if err := t.transcribe(ctx, s, &call); err != nil {
-			return HookOutcome{}, err
+			return remote.HookOutcome{}, err
 		}
 	}
 	out, err := t.machine.Hooks(ctx, s, call)
 	if err != nil {
-		return HookOutcome{}, err
+		return remote.HookOutcome{}, err
 	}
 	t.told.has(out.Transcript)
 	present := map[string]bool{}
@@ -273,7 +240,7 @@ func (t *thread) runHooks(ctx context.Context, call HookCall) (HookOutcome, erro
 // logged.
 func (t *thread) tell(ctx context.Context, event string, fields map[string]any) {
 	subject, _ := fields["subagent_type"].(string)
-	if _, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, ErrMachineLost) {
+	if _, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes([]remote.HookEvent{{Name: event, Subject: subject, Fields: fields}})}); err != nil && !errors.Is(err, remote.ErrLost) {
 		t.Logger.Warn("hooks did not run", "event", event, "error", err)
 	}
 }
@@ -284,12 +251,12 @@ func (l *Loop) submit(ctx context.Context) error {
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
-	events := []HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": attachments(s.Messages)}}}
+	events := []remote.HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": attachments(s.Messages)}}}
 	if len(s.Asked) == 1 {
-		start := HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
-		events = append([]HookEvent{start}, events...)
+		start := remote.HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
+		events = append([]remote.HookEvent{start}, events...)
 	}
-	said, err := l.own.runHooks(ctx, HookCall{Events: events})
+	said, err := l.own.runHooks(ctx, remote.HookCall{Events: events})
 	if err != nil || len(said.Ran) == 0 {
 		return err
 	}
@@ -324,9 +291,9 @@ func attachments(messages []conversation.Message) []any {
 // goesOn runs the stop hooks, after the model's last reply. It reports whether
 // one of them makes the model continue.
 func (l *Loop) goesOn(ctx context.Context) (bool, error) {
-	said, err := l.own.runHooks(ctx, HookCall{
+	said, err := l.own.runHooks(ctx, remote.HookCall{
 		LoopCount: l.rec.Followups(),
-		Events:    l.presentOnes([]HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
+		Events:    l.presentOnes([]remote.HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),
 	})
 	if err != nil || said.Followup == "" {
 		return false, err
@@ -335,7 +302,7 @@ func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 }
 
 // refusedByHook is what the model is told about a call that a hook denied.
-func refusedByHook(said HookOutcome) string {
+func refusedByHook(said remote.HookOutcome) string {
 	words := strings.TrimSpace(said.AgentMessage)
 	if words == "" {
 		words = strings.TrimSpace(said.UserMessage)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/policy/permit"
@@ -18,13 +18,13 @@ import (
 )
 
 // transcriptProgress collects the hook events that the machine gets, in order.
-type transcriptProgress []loop.HookEvent
+type transcriptProgress []remote.HookEvent
 
 // listen gives the machine hooks for every event that do nothing.
 func (r *rig) listen() *transcriptProgress {
 	all := &transcriptProgress{}
-	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
-		out := loop.HookOutcome{}
+	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
+		out := remote.HookOutcome{}
 		for _, e := range call.Events {
 			*all = append(*all, e)
 		}
@@ -41,7 +41,7 @@ func (r *rig) listen() *transcriptProgress {
 // values that vary between runs made constant.
 func (all transcriptProgress) fields(t *testing.T, name string) string {
 	t.Helper()
-	i := slices.IndexFunc(all, func(e loop.HookEvent) bool { return e.Name == name })
+	i := slices.IndexFunc(all, func(e remote.HookEvent) bool { return e.Name == name })
 	if i < 0 {
 		t.Fatalf("no hook is told of %s: %+v", name, all)
 	}
@@ -71,7 +71,7 @@ func TestHookEvents(t *testing.T) {
 	done := []step{say("done")}
 	failing := func(text string, why tool.Failure) func(*rig) {
 		return func(r *rig) {
-			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 				failed := tool.Failed("%s", text)
 				failed.Why = why
 				return failed, nil
@@ -185,7 +185,7 @@ func TestHookTools(t *testing.T) {
 				}
 				r.work(t.Context())
 				if name != "Task" {
-					*all = slices.DeleteFunc(*all, func(e loop.HookEvent) bool { return e.Subject == "Task" })
+					*all = slices.DeleteFunc(*all, func(e remote.HookEvent) bool { return e.Subject == "Task" })
 				}
 				for _, e := range *all {
 					if (e.Name == "preToolUse" || e.Name == "postToolUse") && e.Subject != c.name {

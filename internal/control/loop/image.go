@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -127,9 +128,9 @@ func (t *thread) reference(ctx context.Context, id, path string) (image conversa
 	if unhooked, err := t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || !unhooked {
 		return image, hooked, err
 	}
-	read, _, err := t.machine.Call(ctx, conversation.ToolCall{ID: id, Name: "Read", Args: args, Unhooked: true}, func(Delta) {})
+	read, _, err := t.machine.Call(ctx, conversation.ToolCall{ID: id, Name: "Read", Args: args, Unhooked: true}, func(remote.Delta) {})
 	switch {
-	case errors.Is(err, ErrHooked):
+	case errors.Is(err, remote.ErrHooked):
 		return image, hooked, nil
 	case err != nil:
 		return image, "", err

@@ -14,6 +14,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/model/modeltest"
 	"aloft/internal/control/model/openai"
@@ -33,7 +34,7 @@ func (r *rig) paints() *modeltest.ImageServer {
 		c.ImageInfo = model.ImageInfo{Name: modeltest.GPTImage, Price: &model.Price{Input: &price, Output: &price}}
 		c.Secrets = func(*agent.State) *redact.Redactor { return redact.New(map[string]string{"TOKEN": "s3cr3t-value"}) }
 	}
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		switch {
 		case c.Name == "Read" && string(c.Args) == `{"path":"ref.png"}`:
 			return tool.Result{Text: "[image/png]", Images: []tool.Image{{MediaType: "image/png", Data: modeltest.PNG(4, 4)}}}, nil
@@ -166,7 +167,7 @@ func TestGenerateImageOverARestart(t *testing.T) {
 	saves := r.machine.call
 	r.restart(func() {
 		saving := make(chan struct{})
-		r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(remote.Delta)) (tool.Result, error) {
 			if c.Name == "GenerateImage" {
 				close(saving)
 				<-ctx.Done()

@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
 )
@@ -100,7 +101,7 @@ func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc
 func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure) error {
 	for {
 		err := l.keepWork(ctx, status, *f)
-		if !errors.Is(err, ErrMachineLost) {
+		if !errors.Is(err, remote.ErrLost) {
 			return err
 		}
 		if err := l.own.lost(ctx, err); err != nil {

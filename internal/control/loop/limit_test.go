@@ -11,6 +11,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -93,7 +94,7 @@ func TestALimitOutlastsTheServer(t *testing.T) {
 	r.allowed = allowance.Amount{Turns: 2, Tokens: 1000}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r.model.steps = []step{use(`Shell {"command":"make"}`), use(`Shell {"command":"make"}`), say("too late")}
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		stop(loop.ErrStop)
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -113,7 +114,7 @@ func TestLimitOfTime(t *testing.T) {
 		r := newRig(t, true)
 		r.reviewed(permit.Allowlist, `{"terminalAllowlist":["sleep"]}`)
 		r.allowed = allowance.Amount{Seconds: 60}
-		r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "sleep") {
 				<-ctx.Done()
 				if !loop.Aborts(context.Cause(ctx)) {

@@ -11,22 +11,18 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	controltool "aloft/internal/control/tool"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
-	"aloft/internal/mcp"
-	"aloft/internal/policy/sandbox"
 	"aloft/internal/redact"
 	"aloft/internal/rule"
-	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
 
@@ -38,71 +34,6 @@ var (
 	// ErrCancel ends the run.
 	ErrCancel = errors.New("cancelled")
 )
-
-// ErrMachineLost is wrapped by errors of [Machine] if the machine is gone. The
-// loop then calls [Config.Machine] again.
-var ErrMachineLost = errors.New("machine lost")
-
-// ErrHooked is wrapped by errors of [Machine] for a call that was sent as
-// unhooked, and was not started because the machine has hooks.
-var ErrHooked = errors.New("the machine has hooks")
-
-// Machine is an agent's machine, as far as a loop uses it. Its methods are safe
-// for concurrent use.
-type Machine interface {
-	// BootID identifies the current boot of the machine.
-	BootID() string
-	// Call runs a tool call, or attaches to it if the machine knows its id.
-	// onDelta receives the output in order. When ctx ends, the call is aborted.
-	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
-	// It returns [ErrHooked] if the call is unhooked and the machine has hooks.
-	// CallSandboxed is like Call, but runs the call in the machine's sandbox
-	// with the given policy. A call with a Guard runs there only if the machine
-	// finds a reason to.
-	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
-	// Attach waits for a call that the machine knows, like Call, but never
-	// starts one: started is false if the machine does not know the id. If ctx
-	// has already ended, the call is aborted.
-	Attach(ctx context.Context, callID string, onDelta func(Delta)) (r tool.Result, took time.Duration, started bool, err error)
-	// Known returns the ids of the calls that the machine had received, and
-	// whose results were not acknowledged, at the time of connecting.
-	Known() []string
-	// Drop aborts a call if it is running, and makes the machine forget it.
-	Drop(ctx context.Context, callID string) error
-	// Enforced reports whether the machine's sandbox can enforce its policy.
-	Enforced() bool
-	// Lacking returns the names of the tools that cannot work in the machine.
-	Lacking() []string
-	// Servers makes the machine run exactly the stdio servers among these, and
-	// returns what they offer. It waits up to the given time for servers that
-	// are starting.
-	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
-	// Unhooked reports whether calls may be sent as unhooked: neither the team
-	// nor the agent's owner has hooks, and the machine checks for its own.
-	Unhooked(ctx context.Context, a agent.Agent) (bool, error)
-	// Hooks runs the project's hooks.
-	Hooks(ctx context.Context, s *agent.State, call HookCall) (HookOutcome, error)
-	// Ack makes the machine forget a result.
-	Ack(ctx context.Context, callID string) error
-	// Commit commits the uncommitted changes in the agent's n-th repository,
-	// from 0. It runs the project's git hooks unless skipHooks is true.
-	Commit(ctx context.Context, n int, message string, skipHooks bool) (Delivered, error)
-	// Subagents returns the files in which the repositories define subagents.
-	Subagents(ctx context.Context) ([]subagent.File, error)
-	// Rules reads the rules of folders of the repositories.
-	Rules(ctx context.Context, folders []rule.Folder) (rule.Set, error)
-	// Push pushes the branch of the n-th repository. It runs the project's git
-	// hooks unless skipHooks is true.
-	Push(ctx context.Context, n int, branch string, skipHooks bool) (Delivered, error)
-	// Keep copies the machine's artifacts to permanent storage.
-	Keep(ctx context.Context) error
-}
-
-// Delta is a piece of a call's output. Seq counts the pieces of a call from 1.
-type Delta struct {
-	Stdout, Stderr string
-	Seq            uint64
-}
 
 // Config is what a loop needs.
 type Config struct {
@@ -116,7 +47,7 @@ type Config struct {
 	Fast  string // id of the model for small tasks; "" is the agent's model
 	// Machine returns the agent's machine, ready for calls. It creates,
 	// restarts or boots the machine if necessary, and records that.
-	Machine func(ctx context.Context, s *agent.State, record journal.Record) (Machine, error)
+	Machine func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error)
 	// Review decides which calls may run. If it is nil, all may.
 	Review Reviewer
 	// Scripts stores install scripts that agents propose for later machines;
@@ -250,7 +181,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 	if l.rec.Snapshot().Agent.Env.Preset == agent.SetUp {
 		return l.conclude(ctx, "completed", &agent.RunEnded{Status: agent.Finished, Result: "The machine is ready to be set up."})
 	}
-	if err := l.submit(ctx); err != nil && !errors.Is(err, ErrMachineLost) {
+	if err := l.submit(ctx); err != nil && !errors.Is(err, remote.ErrLost) {
 		return err
 	}
 	if err := l.findSubagents(ctx); err != nil {
@@ -292,7 +223,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 				}
 			}
 		}
-		if errors.Is(err, ErrMachineLost) {
+		if errors.Is(err, remote.ErrLost) {
 			err = l.own.lost(ctx, err)
 		}
 		if err != nil {

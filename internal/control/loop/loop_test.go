@@ -19,6 +19,7 @@ import (
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -110,7 +111,7 @@ func (r *rig) config() loop.Config {
 		Scripts: &r.scripts,
 		MCP:     r.mcp,
 		Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil },
-		Machine: func(context.Context, *agent.State, journal.Record) (loop.Machine, error) { return r.machine, r.err },
+		Machine: func(context.Context, *agent.State, journal.Record) (remote.Machine, error) { return r.machine, r.err },
 	}
 	if r.pulls != nil {
 		c.Pulls = r.pulls
@@ -269,7 +270,7 @@ func TestReadOnlyCallsRunSideBySide(t *testing.T) {
 	r := newRig(t, false)
 	var together sync.WaitGroup
 	together.Add(3)
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		together.Done()
 		together.Wait() // blocks unless all three have started
 		return tool.Result{Text: "ok"}, nil
@@ -283,7 +284,7 @@ func TestReadOnlyCallsRunSideBySide(t *testing.T) {
 func TestCallsThatWriteRunInOrder(t *testing.T) {
 	r := newRig(t, false)
 	var busy sync.Mutex
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		if !busy.TryLock() {
 			t.Error("two calls at once")
 			return tool.Result{}, nil
@@ -404,7 +405,7 @@ func TestInternalErrorsAreNotShown(t *testing.T) {
 func TestCancelEndsTheRun(t *testing.T) {
 	r := newRig(t, true)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		cancel(loop.ErrCancel)
 		<-ctx.Done()
 		return tool.Failed("aborted"), nil
@@ -452,9 +453,9 @@ func TestGoingOnAfterACrash(t *testing.T) {
 		r := newRig(t, false)
 		r.record(sent...)
 		r.machine.runs("call_1")
-		r.machine.call = func(_ context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
-			onDelta(loop.Delta{Stdout: "a", Seq: 1})
-			onDelta(loop.Delta{Stdout: "b", Seq: 2})
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error) {
+			onDelta(remote.Delta{Stdout: "a", Seq: 1})
+			onDelta(remote.Delta{Stdout: "b", Seq: 2})
 			return tool.Result{Text: "ab"}, nil
 		}
 		r.model.steps = []step{say("done")}
@@ -483,7 +484,7 @@ func TestGoingOnAfterACrash(t *testing.T) {
 			r := newRig(t, false)
 			r.record(append(sent, &agent.CancelAsked{Reason: "user"})...)
 			r.machine.runs("call_1")
-			r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				<-ctx.Done()
 				return tool.Failed("aborted: %v", context.Cause(ctx)), nil
 			}
@@ -507,9 +508,9 @@ func TestGoingOnAfterACrash(t *testing.T) {
 
 func TestMachineIsLostAndMadeAgain(t *testing.T) {
 	r := newRig(t, false)
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		if len(r.machine.asked) == 1 {
-			return tool.Result{}, fmt.Errorf("gone: %w", loop.ErrMachineLost)
+			return tool.Result{}, fmt.Errorf("gone: %w", remote.ErrLost)
 		}
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -525,8 +526,8 @@ func TestMachineIsLostAndMadeAgain(t *testing.T) {
 
 func TestMachineThatIsAlwaysLostEndsTheRun(t *testing.T) {
 	r := newRig(t, false)
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
-		return tool.Result{}, loop.ErrMachineLost
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
+		return tool.Result{}, remote.ErrLost
 	}
 	for range 20 {
 		r.model.steps = append(r.model.steps, use(`Shell {}`))
@@ -539,7 +540,7 @@ func TestMachineThatIsAlwaysLostEndsTheRun(t *testing.T) {
 func TestConversationIsCompactedWhenTheWindowFills(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 2000
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // about 600 tokens
 	}
 	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
@@ -654,7 +655,7 @@ func TestPause(t *testing.T) {
 			r.record(&agent.RunStarted{}, &agent.TurnReplied{Message: conversation.Message{
 				Role: conversation.Assistant, Blocks: []conversation.Block{call("call_1"), call("call_2")},
 			}})
-			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 				if len(bodies[*agent.Paused](r)) == 0 { // paused during the first request
 					r.record(&agent.Paused{})
 				}

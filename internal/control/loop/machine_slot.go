@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
 )
 
 // machineSlot is the machine in which all conversations of the run work.
 type machineSlot struct {
-	sync.Mutex         // held while the machine is made ready
-	machine    Machine // nil until the machine is needed, and after it was lost
+	sync.Mutex                // held while the machine is made ready
+	machine    remote.Machine // nil until the machine is needed, and after it was lost
 }
 
 // maxLost is how often a run may lose its machine and get it back, so that a
@@ -32,7 +33,7 @@ func (t *thread) reach(ctx context.Context) error {
 			return err
 		})
 		switch {
-		case errors.Is(err, ErrMachineLost):
+		case errors.Is(err, remote.ErrLost):
 			if err := t.noteLost(ctx, err); err != nil {
 				return err
 			}
@@ -40,7 +41,7 @@ func (t *thread) reach(ctx context.Context) error {
 			return err
 		default:
 			err := t.forgetOthers(ctx, h)
-			if errors.Is(err, ErrMachineLost) {
+			if errors.Is(err, remote.ErrLost) {
 				err = t.noteLost(ctx, err)
 			} else if err == nil {
 				t.slot.machine = h
@@ -69,7 +70,7 @@ func (t *thread) hasCurrentMachine() bool {
 // earlier loop died after journaling their results, before it acknowledged
 // them. Otherwise each would occupy a call slot for as long as the machine
 // runs.
-func (t *thread) forgetOthers(ctx context.Context, h Machine) error {
+func (t *thread) forgetOthers(ctx context.Context, h remote.Machine) error {
 	known := h.Known()
 	if len(known) == 0 {
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/mcp"
 	"aloft/internal/policy/sandbox"
@@ -29,15 +30,15 @@ type fakeMachine struct {
 	commit string // the commit that it pushes; "" means c0ffee
 	// call runs a call; nil returns "ok". A call whose loop has gone runs again
 	// for the loop that attaches, but counts as started once.
-	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error)
+	call   func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error)
 	starts func(c conversation.ToolCall, sandboxed bool) // called for each call that is started; may be nil
 	slots  int                                           // how many calls it can keep; 0 means no limit
 	push   error
 	pushed func() error // replaces the push
 	// hook replaces commits and pushes.
-	hook     func(what string, skipHooks bool) (loop.Delivered, error)
-	hooks    func(call loop.HookCall) loop.HookOutcome
-	takes    func(call loop.HookCall) time.Duration // how long hooks take; nil means no time
+	hook     func(what string, skipHooks bool) (remote.Delivered, error)
+	hooks    func(call remote.HookCall) remote.HookOutcome
+	takes    func(call remote.HookCall) time.Duration // how long hooks take; nil means no time
 	enforced bool
 	lacking  []string        // tools that cannot work in the machine
 	files    []subagent.File // files that define subagents
@@ -110,7 +111,7 @@ func (h *fakeMachine) note(what string) {
 	h.asked = append(h.asked, what)
 }
 
-func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
 	if h.takes != nil {
 		select {
 		case <-time.After(h.takes(call)):
@@ -118,10 +119,10 @@ func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call loop.HookC
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
-		return loop.HookOutcome{}, err
+		return remote.HookOutcome{}, err
 	}
 	if h.hooks == nil {
-		return loop.HookOutcome{}, nil
+		return remote.HookOutcome{}, nil
 	}
 	out := h.hooks(call)
 	for _, e := range call.Events { // like a machine that has hooks for all of these
@@ -134,18 +135,18 @@ func (h *fakeMachine) Hooks(ctx context.Context, _ *agent.State, call loop.HookC
 
 func (h *fakeMachine) Unhooked(context.Context, agent.Agent) (bool, error) { return true, nil }
 
-func (h *fakeMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	return h.work(ctx, c, nil, onDelta)
 }
 
-func (h *fakeMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	if c.Guard != nil { // nothing in this machine speaks against running it outside
 		return h.work(ctx, c, nil, onDelta)
 	}
 	return h.work(ctx, c, &p, onDelta)
 }
 
-func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sandbox.Policy, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	k, known := h.kept[h.boot+"/"+c.ID]
 	switch {
@@ -160,7 +161,7 @@ func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sand
 		return tool.Result{}, 0, context.Cause(ctx)
 	case c.Unhooked && h.hooks != nil:
 		h.mu.Unlock()
-		return tool.Result{}, 0, loop.ErrHooked
+		return tool.Result{}, 0, remote.ErrHooked
 	case h.slots > 0 && len(h.kept) >= h.slots:
 		h.mu.Unlock()
 		return tool.Failed("the call was not run: %d calls wait to be acknowledged", len(h.kept)), 0, nil
@@ -182,7 +183,7 @@ func (h *fakeMachine) work(ctx context.Context, c conversation.ToolCall, p *sand
 
 // follow waits for a call. A loop that leaves early gets no result, but the
 // machine keeps it.
-func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	h.mu.Lock()
 	result := k.result
 	h.mu.Unlock()
@@ -205,7 +206,7 @@ func (h *fakeMachine) follow(ctx context.Context, k *keptCall, onDelta func(loop
 	return *result, time.Millisecond, nil
 }
 
-func (h *fakeMachine) Attach(ctx context.Context, id string, onDelta func(loop.Delta)) (tool.Result, time.Duration, bool, error) {
+func (h *fakeMachine) Attach(ctx context.Context, id string, onDelta func(remote.Delta)) (tool.Result, time.Duration, bool, error) {
 	h.mu.Lock()
 	k, known := h.kept[h.boot+"/"+id]
 	h.mu.Unlock()
@@ -242,7 +243,7 @@ func (h *fakeMachine) Ack(ctx context.Context, id string) error {
 
 func (h *fakeMachine) Drop(ctx context.Context, id string) error { return h.Ack(ctx, id) }
 
-func (h *fakeMachine) Commit(_ context.Context, _ int, _ string, skipHooks bool) (loop.Delivered, error) {
+func (h *fakeMachine) Commit(_ context.Context, _ int, _ string, skipHooks bool) (remote.Delivered, error) {
 	h.note("commit")
 	if h.hook != nil {
 		return h.hook("commit", skipHooks)
@@ -251,12 +252,12 @@ func (h *fakeMachine) Commit(_ context.Context, _ int, _ string, skipHooks bool)
 	defer h.mu.Unlock()
 	made := h.dirty
 	h.dirty = false
-	return loop.Delivered{Commit: "c0ffee", Made: made}, nil
+	return remote.Delivered{Commit: "c0ffee", Made: made}, nil
 }
 
-func (h *fakeMachine) Push(_ context.Context, _ int, branch string, skipHooks bool) (loop.Delivered, error) {
+func (h *fakeMachine) Push(_ context.Context, _ int, branch string, skipHooks bool) (remote.Delivered, error) {
 	h.note("push " + branch)
-	done := loop.Delivered{Commit: cmp.Or(h.commit, "c0ffee")}
+	done := remote.Delivered{Commit: cmp.Or(h.commit, "c0ffee")}
 	switch {
 	case h.hook != nil:
 		return h.hook("push", skipHooks)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -142,7 +143,7 @@ func (t *thread) offer(ctx context.Context) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		if errors.Is(err, ErrMachineLost) {
+		if errors.Is(err, remote.ErrLost) {
 			return err
 		}
 		t.Logger.Warn("cannot list the MCP servers", "error", err)
@@ -305,7 +306,7 @@ func (t *thread) remoteCall(ctx context.Context, c agent.Call, server mcp.Server
 		}
 	}
 	took := time.Since(start)
-	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, ErrMachineLost) {
+	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, remote.ErrLost) {
 		return err
 	}
 	return t.done(ctx, c.ID, result, took)
@@ -390,7 +391,7 @@ func (t *thread) download(ctx context.Context, c agent.Call, contents []mcp.Cont
 		return tool.Result{}, err
 	}
 	write := conversation.ToolCall{ID: c.ID + downloadSuffix, Name: "Write", Args: args}
-	r, _, err := t.machine.Call(ctx, write, func(Delta) {})
+	r, _, err := t.machine.Call(ctx, write, func(remote.Delta) {})
 	if err != nil {
 		return tool.Result{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
@@ -176,7 +177,7 @@ func TestServersAreToldAgain(t *testing.T) {
 	r.connected()
 	before := r.machine.listings
 	r.machine.listings = []mcp.Listing{{Server: "local", State: mcp.Starting}}
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		r.machine.listings = before
 		return tool.Result{Text: "ok"}, nil
 	}
@@ -189,7 +190,7 @@ func TestServersAreToldAgain(t *testing.T) {
 	r = newRig(t, false)
 	r.connected()
 	r.info.ContextWindow = 2000
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil
 	}
 	r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`), say("the summary"), say("done")}
@@ -402,7 +403,7 @@ func TestMCPHookEvents(t *testing.T) {
 			r.connected()
 			all := r.listen()
 			hooks := r.machine.hooks
-			r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
+			r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
 				out := hooks(call)
 				out.Present = append(out.Present, "beforeMCPExecution", "afterMCPExecution")
 				return out
@@ -422,7 +423,7 @@ func TestMCPHookEvents(t *testing.T) {
 						t.Errorf("%s has no %s: %s", event, w, fields)
 					}
 				}
-				i := slices.IndexFunc(*all, func(e loop.HookEvent) bool { return e.Name == event })
+				i := slices.IndexFunc(*all, func(e remote.HookEvent) bool { return e.Name == event })
 				if subject := (*all)[i].Subject; subject != tool && subject != "MCP:"+tool || strings.HasSuffix(event, "ToolUse") != strings.HasPrefix(subject, "MCP:") {
 					t.Errorf("%s is matched against %q", event, subject)
 				}
@@ -434,34 +435,34 @@ func TestMCPHookEvents(t *testing.T) {
 // TestMCPHooks is a table of what hooks can do to a call of an MCP tool.
 func TestMCPHooks(t *testing.T) {
 	const call = `CallMcpTool {"server":"tickets","tool_name":"search","arguments":{"q":"x"}}`
-	on := func(event string, o loop.HookOutcome) func(loop.HookCall) loop.HookOutcome {
-		return func(c loop.HookCall) loop.HookOutcome {
+	on := func(event string, o remote.HookOutcome) func(remote.HookCall) remote.HookOutcome {
+		return func(c remote.HookCall) remote.HookOutcome {
 			for _, e := range c.Events {
 				if e.Name == event {
 					o.Present = []string{event}
 					return o
 				}
 			}
-			return loop.HookOutcome{Present: []string{event}}
+			return remote.HookOutcome{Present: []string{event}}
 		}
 	}
 	for _, c := range []struct {
 		name   string
 		mode   permit.Mode
-		hooks  func(loop.HookCall) loop.HookOutcome
+		hooks  func(remote.HookCall) remote.HookOutcome
 		answer agent.Decision
 		want   string // the result
 		asked  string // what the server was asked
 	}{
-		{"Deny", permit.RunEverything, on("beforeMCPExecution", loop.HookOutcome{Permission: "deny", AgentMessage: "not on Fridays"}), "", "Not run: a project hook denied it: not on Fridays", ""},
-		{"Ask", permit.RunEverything, on("beforeMCPExecution", loop.HookOutcome{Permission: "ask"}), agent.Deny, "Not run: the user denied it.", ""},
-		{"AHookCannotApproveWhatPolicyRefuses", permit.Allowlist, on("beforeMCPExecution", loop.HookOutcome{Permission: "allow"}), agent.Deny, "Not run: the user denied it.", ""},
-		{"UpdatedInput", permit.RunEverything, on("preToolUse", loop.HookOutcome{UpdatedInput: json.RawMessage(`{"q":"y"}`)}), "", "7 tickets", `tickets:search {"q":"y"}`},
-		{"UpdatedInputNamesNoOtherTool", permit.RunEverything, on("preToolUse", loop.HookOutcome{UpdatedInput: json.RawMessage(`{"server":"local","tool_name":"delete"}`)}), "", "7 tickets", `tickets:search {"server":"local","tool_name":"delete"}`},
-		{"UpdatedOutput", permit.RunEverything, on("postToolUse", loop.HookOutcome{UpdatedMCP: json.RawMessage(`"less"`)}), "", "less", `tickets:search {"q":"x"}`},
-		{"UpdatedOutputAsContent", permit.RunEverything, on("postToolUse", loop.HookOutcome{UpdatedMCP: json.RawMessage(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}), "", "a\nb", `tickets:search {"q":"x"}`},
-		{"UpdatedOutputAsJSON", permit.RunEverything, on("postToolUse", loop.HookOutcome{UpdatedMCP: json.RawMessage(`{"n":1}`)}), "", `{"n":1}`, `tickets:search {"q":"x"}`},
-		{"MoreContext", permit.RunEverything, on("postToolUse", loop.HookOutcome{Context: "careful"}), "", "7 tickets\n\n[message from a project hook]\ncareful", `tickets:search {"q":"x"}`},
+		{"Deny", permit.RunEverything, on("beforeMCPExecution", remote.HookOutcome{Permission: "deny", AgentMessage: "not on Fridays"}), "", "Not run: a project hook denied it: not on Fridays", ""},
+		{"Ask", permit.RunEverything, on("beforeMCPExecution", remote.HookOutcome{Permission: "ask"}), agent.Deny, "Not run: the user denied it.", ""},
+		{"AHookCannotApproveWhatPolicyRefuses", permit.Allowlist, on("beforeMCPExecution", remote.HookOutcome{Permission: "allow"}), agent.Deny, "Not run: the user denied it.", ""},
+		{"UpdatedInput", permit.RunEverything, on("preToolUse", remote.HookOutcome{UpdatedInput: json.RawMessage(`{"q":"y"}`)}), "", "7 tickets", `tickets:search {"q":"y"}`},
+		{"UpdatedInputNamesNoOtherTool", permit.RunEverything, on("preToolUse", remote.HookOutcome{UpdatedInput: json.RawMessage(`{"server":"local","tool_name":"delete"}`)}), "", "7 tickets", `tickets:search {"server":"local","tool_name":"delete"}`},
+		{"UpdatedOutput", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`"less"`)}), "", "less", `tickets:search {"q":"x"}`},
+		{"UpdatedOutputAsContent", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`)}), "", "a\nb", `tickets:search {"q":"x"}`},
+		{"UpdatedOutputAsJSON", permit.RunEverything, on("postToolUse", remote.HookOutcome{UpdatedMCP: json.RawMessage(`{"n":1}`)}), "", `{"n":1}`, `tickets:search {"q":"x"}`},
+		{"MoreContext", permit.RunEverything, on("postToolUse", remote.HookOutcome{Context: "careful"}), "", "7 tickets\n\n[message from a project hook]\ncareful", `tickets:search {"q":"x"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, false)
@@ -486,8 +487,8 @@ func TestMCPHooks(t *testing.T) {
 // updated_mcp_tool_output works for MCP tools only.
 func TestUpdatedOutputIsForMCPAlone(t *testing.T) {
 	r := newRig(t, false)
-	r.machine.hooks = func(loop.HookCall) loop.HookOutcome {
-		return loop.HookOutcome{UpdatedMCP: json.RawMessage(`"forged"`), Present: []string{"postToolUse"}}
+	r.machine.hooks = func(remote.HookCall) remote.HookOutcome {
+		return remote.HookOutcome{UpdatedMCP: json.RawMessage(`"forged"`), Present: []string{"postToolUse"}}
 	}
 	r.model.steps = []step{use(`Shell {"command":"ls"}`), say("done")}
 	r.work(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -134,7 +135,7 @@ func (p *player) answer(req model.Request) step {
 }
 
 // work runs the calls in place of a machine.
-func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+func (p *player) work(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 	var args struct{ Path, Offset any }
 	_ = json.Unmarshal(c.Args, &args)
 	file, _ := args.Path.(string)

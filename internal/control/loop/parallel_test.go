@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -27,7 +28,7 @@ func TestParallelCallsWhenTheRunIsCancelled(t *testing.T) {
 	r.model.steps = []step{use(calls...)}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var blocked atomic.Int32
-	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		var args struct{ Path string }
 		if err := json.Unmarshal(c.Args, &args); err != nil {
 			return tool.Result{}, err

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -48,7 +49,7 @@ func TestApplyAgentDiff(t *testing.T) {
 					return nil, fault.NotFound("you have no such agent")
 				}
 			}
-			r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				var patches []tool.Patch
 				if err := json.Unmarshal(c.Payload, &patches); err != nil || c.Name != "ApplyAgentDiff" {
 					return tool.Failed("%s: %v", c.Name, err), nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/pull"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -202,7 +203,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	done, err := t.machine.Push(ctx, n, was.Branch, false)
 	commit := done.Commit
 	switch {
-	case err != nil && (errors.Is(err, ErrMachineLost) || ctx.Err() != nil || !isFault(err)):
+	case err != nil && (errors.Is(err, remote.ErrLost) || ctx.Err() != nil || !isFault(err)):
 		return tool.Result{}, err
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil

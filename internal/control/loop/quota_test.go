@@ -8,6 +8,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -28,7 +29,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 		"steps of the boot": func(r *rig) {
 			r.change = func(c *loop.Config) {
 				c.JournalQuota = quota
-				c.Machine = func(ctx context.Context, _ *agent.State, record journal.Record) (loop.Machine, error) {
+				c.Machine = func(ctx context.Context, _ *agent.State, record journal.Record) (remote.Machine, error) {
 					for {
 						if err := record(ctx, &agent.BootStep{Name: "checkout", State: "running", Detail: strings.Repeat("x", 8<<10)}); err != nil {
 							return nil, err
@@ -38,11 +39,11 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 			}
 		},
 		"output in small pieces": func(r *rig) {
-			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, _ conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, error) {
 				for n := uint64(1); n <= 100_000; n++ {
-					d := loop.Delta{Stdout: "x", Seq: n}
+					d := remote.Delta{Stdout: "x", Seq: n}
 					if n%2 == 0 {
-						d = loop.Delta{Stderr: "x", Seq: n}
+						d = remote.Delta{Stderr: "x", Seq: n}
 					}
 					onDelta(d)
 				}
@@ -50,7 +51,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 			}
 		},
 		"results": func(r *rig) {
-			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 				return tool.Result{Text: strings.Repeat("x", 256<<10)}, nil
 			}
 		},

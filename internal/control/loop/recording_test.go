@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -32,7 +32,7 @@ func TestARecordingEndsWithItsRun(t *testing.T) {
 			r := newRig(t, false)
 			r.model.steps = c.steps
 			var ended []string
-			r.machine.call = func(_ context.Context, call conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, call conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				if strings.Contains(string(call.Args), "UNSPECIFIED") {
 					ended = append(ended, call.ID)
 				}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
 	"aloft/internal/subagent"
@@ -124,7 +125,7 @@ func sameRule(a, b rule.Rule) bool { return reflect.DeepEqual(a, b) }
 
 // readRules reads rules in the machine. A machine that cannot read them does
 // not stop the run; a lost one is noticed by the next call.
-func (l *Loop) readRules(ctx context.Context, m Machine, folders []rule.Folder) (rule.Set, error) {
+func (l *Loop) readRules(ctx context.Context, m remote.Machine, folders []rule.Folder) (rule.Set, error) {
 	if len(folders) == 0 || m == nil {
 		return rule.Set{}, nil
 	}
@@ -135,7 +136,7 @@ func (l *Loop) readRules(ctx context.Context, m Machine, folders []rule.Folder) 
 	if cause := context.Cause(ctx); cause != nil {
 		return rule.Set{}, cause
 	}
-	if !errors.Is(err, ErrMachineLost) {
+	if !errors.Is(err, remote.ErrLost) {
 		l.Logger.Warn("the repository's rules cannot be read", "error", err)
 	}
 	return rule.Set{LeftOut: []rule.LeftOut{{Source: folders[0].Path, Why: "the machine could not read the rules"}}}, nil

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -106,7 +107,7 @@ func TestRulesAreGivenAgainAfterEachCompaction(t *testing.T) {
 	r.withRules(t)
 	r.info.ContextWindow = 20_000
 	full := strings.Repeat("lorem ipsum ", 20_000*4/12*9/10) // nine tenths of the window
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		if c.Name == "Shell" {
 			return tool.Result{Text: full}, nil
 		}

@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -34,7 +35,7 @@ func TestOutOfMemory(t *testing.T) {
 	t.Run("DuringACall", func(t *testing.T) {
 		r := newRig(t, false)
 		report := r.runsShort()
-		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if strings.Contains(string(c.Args), "make") {
 				report(killed())
 				return tool.Result{Text: "exit code 137", Error: true}, nil
@@ -71,10 +72,10 @@ func TestOutOfMemory(t *testing.T) {
 	t.Run("OfTheWholeMachine", func(t *testing.T) {
 		r := newRig(t, false)
 		report := r.runsShort()
-		r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 			if len(r.machine.asked) == 1 {
 				report(&agent.MachineOutOfMemory{MachineID: "m-1", Kills: 1, Ended: true})
-				return tool.Result{}, fmt.Errorf("gone: %w", loop.ErrMachineLost)
+				return tool.Result{}, fmt.Errorf("gone: %w", remote.ErrLost)
 			}
 			return tool.Result{Text: "ok"}, nil
 		}
@@ -98,10 +99,10 @@ func TestDiskLimit(t *testing.T) {
 	}{{1, agent.Finished}, {20, agent.Failed}} {
 		r := newRig(t, false)
 		report := r.runsShort()
-		r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 			if len(r.machine.asked) <= c.times {
 				report(full)
-				return tool.Result{}, loop.ErrMachineLost
+				return tool.Result{}, remote.ErrLost
 			}
 			return tool.Result{Text: "ok"}, nil
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/policy/permit"
 )
 
@@ -34,11 +34,11 @@ func TestACallThatNobodyCanReadIsRefused(t *testing.T) {
 func TestAQuestionShowsTheWholeCall(t *testing.T) {
 	r := newRig(t, false)
 	r.reviewed(permit.Allowlist, "")
-	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
+	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
 		if call.Events[0].Name == "preToolUse" && call.Events[0].Subject == "Grep" {
-			return loop.HookOutcome{Permission: "ask"}
+			return remote.HookOutcome{Permission: "ask"}
 		}
-		return loop.HookOutcome{}
+		return remote.HookOutcome{}
 	}
 	r.model.steps = []step{use(`Shell {"command":"rm -rf *","working_directory":"/srv"}`), use(`Grep {"pattern":"password"}`), say("done")}
 	r.answers(agent.ApprovalAnswered{Decision: agent.Deny}, agent.ApprovalAnswered{Decision: agent.Deny})

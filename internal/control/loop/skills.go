@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
 )
@@ -26,7 +27,7 @@ func withoutFiles(rules []rule.Rule) []rule.Rule {
 
 // placeSkills writes the skills of the team and of the agent's owner to files in
 // the machine. A file that cannot be written does not stop the run.
-func (l *Loop) placeSkills(ctx context.Context, m Machine) error {
+func (l *Loop) placeSkills(ctx context.Context, m remote.Machine) error {
 	if l.Rules == nil {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (l *Loop) placeSkills(ctx context.Context, m Machine) error {
 		}
 		sum := sha256.Sum256(args)
 		c := conversation.ToolCall{ID: "skill_" + hex.EncodeToString(sum[:12]), Name: "Write", Args: args}
-		said, _, err := m.Call(ctx, c, func(Delta) {})
+		said, _, err := m.Call(ctx, c, func(remote.Delta) {})
 		if err == nil {
 			err = m.Ack(ctx, c.ID)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
 	"aloft/internal/tool"
@@ -19,7 +20,7 @@ import (
 func TestSkillsOfTheServer(t *testing.T) {
 	r := newRig(t, true)
 	files := map[string]string{}
-	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		var in struct{ Path, Contents string }
 		if c.Name != "Write" || json.Unmarshal(c.Args, &in) != nil {
 			t.Errorf("the machine was asked for %s", c.Name)

@@ -14,6 +14,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -81,9 +82,9 @@ func (p played) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 // commit and a push; and hooks or none. Without hooks, each step is one append.
 func sweepRun(r *rig, hooks bool) loop.Config {
 	r.machine.enforced = true
-	r.machine.takes = func(loop.HookCall) time.Duration { return time.Second }
-	r.machine.hooks = func(call loop.HookCall) loop.HookOutcome {
-		out := loop.HookOutcome{Present: []string{"preToolUse", "postToolUse", "stop", "sessionEnd"}}
+	r.machine.takes = func(remote.HookCall) time.Duration { return time.Second }
+	r.machine.hooks = func(call remote.HookCall) remote.HookOutcome {
+		out := remote.HookOutcome{Present: []string{"preToolUse", "postToolUse", "stop", "sessionEnd"}}
 		for _, e := range call.Events {
 			if slices.Contains(out.Present, e.Name) {
 				out.Ran = append(out.Ran, agent.HookRan{Command: e.Name})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
 	"aloft/internal/subagent"
@@ -220,7 +221,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 			return no("%s is not available: needs a model that accepts images, which %q does not; choose another model", b.Type, b.Model)
 		}
 	}
-	said, err := t.runHooks(ctx, HookCall{Events: t.presentOnes([]HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
+	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes([]remote.HookEvent{{Name: "subagentStart", Subject: b.Type, Fields: map[string]any{
 		"subagent_id": b.ID, "subagent_type": b.Type, "task": in.Prompt, "parent_conversation_id": t.rec.AgentID(),
 	}}})})
 	if err != nil {
@@ -277,7 +278,7 @@ func (t *thread) converse(ctx context.Context) error {
 // whether one of them makes it continue.
 func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
-	said, err := t.runHooks(ctx, HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]HookEvent{
+	said, err := t.runHooks(ctx, remote.HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]remote.HookEvent{
 		{Name: "subagentStop", Subject: sub.Type, Fields: stopFields(sub, "completed")},
 	})})
 	if err != nil || said.Followup == "" {
@@ -319,7 +320,7 @@ func begunOf(sub *agent.Subagent) tool.Result {
 // finishTask journals the result of a Task call, together with the end of the
 // subagent.
 func (t *thread) finishTask(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
-	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, ErrMachineLost) {
+	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, remote.ErrLost) {
 		return err
 	}
 	return t.done(ctx, c.ID, r, took, append(t.unjournaled(c), ended...)...)
@@ -333,7 +334,7 @@ func (l *Loop) findSubagents(ctx context.Context) error {
 	}
 	files, err := l.own.machine.Subagents(ctx)
 	if err != nil {
-		if !errors.Is(err, ErrMachineLost) && ctx.Err() == nil {
+		if !errors.Is(err, remote.ErrLost) && ctx.Err() == nil {
 			l.Logger.Warn("the repository's subagents cannot be read", "error", err)
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/conversation"
@@ -83,7 +84,7 @@ func TestTasksSideBySide(t *testing.T) {
 	r := newRig(t, false)
 	var both sync.WaitGroup
 	both.Add(2)
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		both.Done()
 		both.Wait() // blocks unless both have started
 		return tool.Result{Text: "ok"}, nil
@@ -191,7 +192,7 @@ func TestCrashOfATask(t *testing.T) {
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		made := map[string]int{}
 		kept := map[string]bool{} // results that the machine keeps, as exec-daemon does
-		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+		r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 			if !kept[c.ID] {
 				kept[c.ID] = true
 				made[c.ID]++
@@ -268,7 +269,7 @@ func (d *dying) Append(ctx context.Context, a store.Append) ([]agent.Event, erro
 func TestCancelOfATask(t *testing.T) {
 	r := newRig(t, false)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(ctx context.Context, _ conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		cancel(loop.ErrCancel)
 		return tool.Failed("aborted"), nil
 	}
@@ -426,11 +427,11 @@ func TestRequestedSubagents(t *testing.T) {
 // TestSubagentHooks checks that hooks can refuse a subagent's start and prolong
 // its end.
 func TestSubagentHooks(t *testing.T) {
-	events := map[string][]loop.HookCall{}
-	hooks := func(answer func(name string, call loop.HookCall) loop.HookOutcome) func(loop.HookCall) loop.HookOutcome {
+	events := map[string][]remote.HookCall{}
+	hooks := func(answer func(name string, call remote.HookCall) remote.HookOutcome) func(remote.HookCall) remote.HookOutcome {
 		clear(events)
-		return func(call loop.HookCall) loop.HookOutcome {
-			out := loop.HookOutcome{}
+		return func(call remote.HookCall) remote.HookOutcome {
+			out := remote.HookOutcome{}
 			for _, e := range call.Events {
 				events[e.Name] = append(events[e.Name], call)
 				out = answer(e.Name, call)
@@ -453,11 +454,11 @@ func TestSubagentHooks(t *testing.T) {
 	}
 	t.Run("subagentStart", func(t *testing.T) {
 		r := newRig(t, false)
-		r.machine.hooks = hooks(func(name string, _ loop.HookCall) loop.HookOutcome {
+		r.machine.hooks = hooks(func(name string, _ remote.HookCall) remote.HookOutcome {
 			if name == "subagentStart" {
-				return loop.HookOutcome{Permission: "deny", UserMessage: "no subagents here"}
+				return remote.HookOutcome{Permission: "deny", UserMessage: "no subagents here"}
 			}
-			return loop.HookOutcome{}
+			return remote.HookOutcome{}
 		})
 		r.model.steps = []step{use(`Task {"description":"d","prompt":"p","subagent_type":"debug"}`), say("done")}
 		r.work(t.Context())
@@ -471,11 +472,11 @@ func TestSubagentHooks(t *testing.T) {
 	})
 	t.Run("subagentStop", func(t *testing.T) {
 		r := newRig(t, false)
-		r.machine.hooks = hooks(func(name string, call loop.HookCall) loop.HookOutcome {
+		r.machine.hooks = hooks(func(name string, call remote.HookCall) remote.HookOutcome {
 			if name == "subagentStop" && call.LoopCount < 1 {
-				return loop.HookOutcome{Followup: "and the tests?"}
+				return remote.HookOutcome{Followup: "and the tests?"}
 			}
-			return loop.HookOutcome{}
+			return remote.HookOutcome{}
 		})
 		r.model.steps = []step{use(`Task {"description":"d","prompt":"p","subagent_type":"debug"}`), use(`Write {"path":"a.go","contents":"x"}`), say("one"), say("two"), say("done")}
 		r.work(t.Context())
@@ -494,7 +495,7 @@ func TestSubagentHooks(t *testing.T) {
 func TestTaskCompacts(t *testing.T) {
 	r := newRig(t, false)
 	r.info.ContextWindow = 4000
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		return tool.Result{Text: strings.Repeat("word ", 2000)}, nil
 	}
 	r.model.steps = []step{use(`Task {"description":"d","prompt":"look at it"}`), use(`Shell {}`), use(`Shell {}`), say("a summary"), say("sub"), say("done")}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/prompt"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 )
@@ -15,8 +17,8 @@ import (
 // subagent. Like the loop, it keeps no state that is not in the journal.
 type thread struct {
 	*Loop
-	machine Machine  // the machine as this conversation last reached it; nil before that, and after a loss
-	lacks   []string // tools that do not work in that machine
+	machine remote.Machine // the machine as this conversation last reached it; nil before that, and after a loss
+	lacks   []string       // tools that do not work in that machine
 	answerer
 	task  string // id of the call that started the subagent; "" for the agent's own
 	cache model.Cache
@@ -55,9 +57,9 @@ func (t *thread) inThread(bodies []agent.Body) []agent.Body {
 // system returns the conversation's system prompt.
 func (t *thread) system(s *agent.State) string {
 	if t.task == "" {
-		return systemPrompt(s)
+		return prompt.System(s)
 	}
-	return subagentPrompt(s, s.Subagent(t.task))
+	return prompt.Subagent(s, s.Subagent(t.task))
 }
 
 // prefix returns the prefix for the call ids of the next reply, which is unique

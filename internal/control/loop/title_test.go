@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
@@ -74,7 +75,7 @@ func TestFastModelSummarizes(t *testing.T) {
 					return fast, model.Info{ID: "fast", ContextWindow: c.window}, nil
 				}
 			}
-			r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 				return tool.Result{Text: strings.Repeat("lorem ipsum ", 200)}, nil // about 600 tokens
 			}
 			r.model.steps = []step{use(`Shell {}`), use(`Shell {}`), use(`Shell {}`)}

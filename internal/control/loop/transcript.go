@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 )
 
@@ -44,14 +45,14 @@ const maxTranscriptPiece = 1 << 20
 
 // transcribe adds to a hook call the part of the transcript that the machine
 // lacks. If that is too long for one message, it sends the beginning ahead.
-func (t *thread) transcribe(ctx context.Context, s *agent.State, call *HookCall) error {
+func (t *thread) transcribe(ctx context.Context, s *agent.State, call *remote.HookCall) error {
 	lines := transcriptOf(s.Messages)
 	for {
 		call.Transcript, call.TranscriptAt = t.told.next(lines)
 		if call.TranscriptAt+int64(len(call.Transcript)) == int64(len(lines)) {
 			return nil
 		}
-		out, err := t.machine.Hooks(ctx, s, HookCall{Transcript: call.Transcript, TranscriptAt: call.TranscriptAt})
+		out, err := t.machine.Hooks(ctx, s, remote.HookCall{Transcript: call.Transcript, TranscriptAt: call.TranscriptAt})
 		if err != nil {
 			return err
 		}

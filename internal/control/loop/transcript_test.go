@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 )
 
@@ -71,7 +72,7 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 	m := &keeper{}
 	l := &thread{Loop: &Loop{}, machine: m}
 	s := &agent.State{Thread: agent.Thread{Messages: []conversation.Message{conversation.Text(conversation.User, strings.Repeat("x", 3*maxTranscriptPiece))}}}
-	var call HookCall
+	var call remote.HookCall
 	if err := l.transcribe(t.Context(), s, &call); err != nil {
 		t.Fatal(err)
 	}
@@ -83,18 +84,18 @@ func TestTranscribeSendsLongOnesAhead(t *testing.T) {
 
 // keeper is a machine that stores transcripts as exec-daemon does.
 type keeper struct {
-	Machine
+	remote.Machine
 	has   string
 	calls int
 }
 
-func (k *keeper) Hooks(_ context.Context, _ *agent.State, call HookCall) (HookOutcome, error) {
+func (k *keeper) Hooks(_ context.Context, _ *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
 	k.calls++
 	k.keep(call)
-	return HookOutcome{Transcript: int64(len(k.has))}, nil
+	return remote.HookOutcome{Transcript: int64(len(k.has))}, nil
 }
 
-func (k *keeper) keep(call HookCall) {
+func (k *keeper) keep(call remote.HookCall) {
 	if call.TranscriptAt == 0 || call.TranscriptAt == int64(len(k.has)) {
 		k.has = k.has[:call.TranscriptAt] + string(call.Transcript)
 	}

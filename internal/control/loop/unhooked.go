@@ -6,20 +6,14 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
 )
-
-// Delivered is the outcome of a commit or a push.
-type Delivered struct {
-	Commit string // the repository's commit, or that of its branch on the remote
-	Made   bool   // for a commit: there were uncommitted changes
-	Note   string // why git hooks refused or did not run, or ""
-}
 
 // hooked commits or pushes with the project's git hooks. If they refuse, the
 // model is told, at most maxRefusals times in a run. After that, or if last
 // says that the model will not be asked again, hooked skips the hooks.
-func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (Delivered, error)) (done Delivered, told bool, err error) {
+func (l *Loop) hooked(ctx context.Context, last bool, do func(skipHooks bool) (remote.Delivered, error)) (done remote.Delivered, told bool, err error) {
 	done, err = do(false)
 	f := fault.Of(err)
 	switch {

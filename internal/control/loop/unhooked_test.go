@@ -6,7 +6,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
 )
 
@@ -20,15 +20,15 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			r := newRig(t, true)
 			fixed := false
-			r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+			r.machine.hook = func(what string, skipHooks bool) (remote.Delivered, error) {
 				if skipHooks {
 					t.Error("the hooks are passed over")
 				}
 				if what == op && !fixed {
 					fixed = true
-					return loop.Delivered{}, hookRefuses(op, "a.go:3: not formatted")
+					return remote.Delivered{}, hookRefuses(op, "a.go:3: not formatted")
 				}
-				return loop.Delivered{Commit: "c0ffee", Made: what == "commit"}, nil
+				return remote.Delivered{Commit: "c0ffee", Made: what == "commit"}, nil
 			}
 			r.model.steps = []step{say("done"), use(`Shell {"command":"gofmt -w a.go"}`), say("fixed")}
 			run := r.work(t.Context())
@@ -53,12 +53,12 @@ func TestAHooksRefusalIsFixed(t *testing.T) {
 func TestHooksArePassedOverAsALastResort(t *testing.T) {
 	r := newRig(t, true)
 	skipped := []string{}
-	r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+	r.machine.hook = func(what string, skipHooks bool) (remote.Delivered, error) {
 		if !skipHooks {
-			return loop.Delivered{}, hookRefuses(what, "no")
+			return remote.Delivered{}, hookRefuses(what, "no")
 		}
 		skipped = append(skipped, what)
-		return loop.Delivered{Commit: "c0ffee", Made: what == "commit", Note: "the " + what + " hooks did not let it pass"}, nil
+		return remote.Delivered{Commit: "c0ffee", Made: what == "commit", Note: "the " + what + " hooks did not let it pass"}, nil
 	}
 	r.model.steps = []step{say("one"), say("two"), say("three"), say("four")}
 	run := r.work(t.Context())
@@ -76,11 +76,11 @@ func TestHooksArePassedOverAsALastResort(t *testing.T) {
 // A run that has used up a limit does not ask the model again.
 func TestHooksAtALimit(t *testing.T) {
 	r := newRig(t, true)
-	r.machine.hook = func(what string, skipHooks bool) (loop.Delivered, error) {
+	r.machine.hook = func(what string, skipHooks bool) (remote.Delivered, error) {
 		if !skipHooks {
-			return loop.Delivered{}, hookRefuses(what, "no")
+			return remote.Delivered{}, hookRefuses(what, "no")
 		}
-		return loop.Delivered{Commit: "c0ffee", Made: what == "commit", Note: "no"}, nil
+		return remote.Delivered{Commit: "c0ffee", Made: what == "commit", Note: "no"}, nil
 	}
 	r.allowed = allowance.Amount{Turns: 1}
 	r.model.steps = []step{use(`Shell {"command":"true"}`), say("never")}

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -50,7 +51,7 @@ func TestWatchdog(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, true)
 			n := 0
-			r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(loop.Delta)) (tool.Result, error) {
+			r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 				n++
 				switch {
 				case strings.Contains(string(c.Args), "fails"):
@@ -91,7 +92,7 @@ func TestWatchdog(t *testing.T) {
 // A subagent that makes no progress ends, and the agent goes on.
 func TestWatchdogOfSubagent(t *testing.T) {
 	r := newRig(t, true)
-	r.machine.call = func(context.Context, conversation.ToolCall, func(loop.Delta)) (tool.Result, error) {
+	r.machine.call = func(context.Context, conversation.ToolCall, func(remote.Delta)) (tool.Result, error) {
 		return tool.Failed("no such file"), nil
 	}
 	c := r.config()

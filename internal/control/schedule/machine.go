@@ -12,8 +12,8 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
 	"aloft/internal/control/fleet"
-	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
@@ -25,7 +25,7 @@ import (
 
 // machine returns the agent's machine, ready: the existing one, started again
 // if necessary, or a new one. It is [loop.Config.Machine].
-func (w *worker) machine(ctx context.Context, state *agent.State, record journal.Record) (loop.Machine, error) {
+func (w *worker) machine(ctx context.Context, state *agent.State, record journal.Record) (remote.Machine, error) {
 	w.letGo()
 	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was created
 		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
@@ -217,7 +217,7 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 	if err := m.Destroy(ctx); err != nil {
 		return machineFault(errors.Join(cause, err))
 	}
-	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
+	return fmt.Errorf("%w: %w", remote.ErrLost, cause)
 }
 
 // outdated stops a machine whose programs are of another version of the server, such as
@@ -234,7 +234,7 @@ func (w *worker) outdated(ctx context.Context, id string, cause error) error {
 	if err := stopping.Stop(ctx); err != nil {
 		return machineFault(errors.Join(cause, err))
 	}
-	return fmt.Errorf("%w: %w", loop.ErrMachineLost, cause)
+	return fmt.Errorf("%w: %w", remote.ErrLost, cause)
 }
 
 // traceparent returns the run's trace context, or "" if tracing is off.
@@ -413,7 +413,7 @@ func (s *Scheduler) withRunningMachine(ctx context.Context, state *agent.State, 
 // no machine.
 func machineFault(err error) error {
 	switch {
-	case errors.Is(err, loop.ErrMachineLost):
+	case errors.Is(err, remote.ErrLost):
 		return err
 	case errors.Is(err, syscall.ENOSPC):
 		return fault.Exhausted("cannot create a machine: the disk is full").Named("disk_full").

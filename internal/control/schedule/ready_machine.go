@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/pod"
 	"aloft/internal/conversation"
@@ -84,18 +85,18 @@ func (h *readyMachine) close() {
 // which exec-daemon sends over it.
 const traceLinger = 10 * time.Second
 
-// BootID implements [loop.Machine].
+// BootID implements [remote.Machine].
 func (h *readyMachine) BootID() string { return h.boot }
 
-// Call implements [loop.Machine]. Only a cancel aborts the call in the machine.
+// Call implements [remote.Machine]. Only a cancel aborts the call in the machine.
 // If the server stops or loses the lease, the call continues and the next
 // server attaches to it.
-func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *readyMachine) Call(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, h.exec.Call, onDelta)
 }
 
-// Attach implements [loop.Machine].
-func (h *readyMachine) Attach(ctx context.Context, callID string, onDelta func(loop.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
+// Attach implements [remote.Machine].
+func (h *readyMachine) Attach(ctx context.Context, callID string, onDelta func(remote.Delta)) (r tool.Result, took time.Duration, started bool, err error) {
 	r, took, err = h.call(ctx, conversation.ToolCall{ID: callID}, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (r tool.Result, took time.Duration, err error) {
 		r, took, started, err = h.exec.Attach(ctx, c.ID, onDelta)
 		return r, took, err
@@ -103,16 +104,16 @@ func (h *readyMachine) Attach(ctx context.Context, callID string, onDelta func(l
 	return r, took, started, err
 }
 
-// Known implements [loop.Machine].
+// Known implements [remote.Machine].
 func (h *readyMachine) Known() []string { return h.known }
 
-// Drop implements [loop.Machine].
+// Drop implements [remote.Machine].
 func (h *readyMachine) Drop(ctx context.Context, callID string) error {
 	return lostError(h.exec.Drop(ctx, callID))
 }
 
-// CallSandboxed implements [loop.Machine].
-func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+// CallSandboxed implements [remote.Machine].
+func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	return h.call(ctx, c, func(ctx context.Context, c conversation.ToolCall, onDelta func(pod.Delta)) (tool.Result, time.Duration, error) {
 		return h.exec.CallSandboxed(ctx, c, p, onDelta)
 	}, onDelta)
@@ -121,7 +122,7 @@ func (h *readyMachine) CallSandboxed(ctx context.Context, c conversation.ToolCal
 // exec is a function with which the machine runs a call.
 type exec = func(context.Context, conversation.ToolCall, func(pod.Delta)) (tool.Result, time.Duration, error)
 
-func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(loop.Delta)) (tool.Result, time.Duration, error) {
+func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run exec, onDelta func(remote.Delta)) (tool.Result, time.Duration, error) {
 	call, abort := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abort(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -131,20 +132,20 @@ func (h *readyMachine) call(ctx context.Context, c conversation.ToolCall, run ex
 		}
 		_ = h.exec.Close() // makes Call return with an error
 	})()
-	r, took, err := run(call, c, func(d pod.Delta) { onDelta(loop.Delta(d)) })
+	r, took, err := run(call, c, func(d pod.Delta) { onDelta(remote.Delta(d)) })
 	if errors.Is(err, pod.ErrHooked) {
-		return r, 0, errors.Join(loop.ErrHooked, err)
+		return r, 0, errors.Join(remote.ErrHooked, err)
 	}
 	return r, took, lostError(err)
 }
 
-// Enforced implements [loop.Machine].
+// Enforced implements [remote.Machine].
 func (h *readyMachine) Enforced() bool { return h.enforced }
 
-// Lacking implements [loop.Machine].
+// Lacking implements [remote.Machine].
 func (h *readyMachine) Lacking() []string { return h.lacking }
 
-// Servers implements [loop.Machine].
+// Servers implements [remote.Machine].
 func (h *readyMachine) Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error) {
 	around, err := h.mcpSandbox(ctx, s.Agent)
 	if err != nil {
@@ -154,7 +155,7 @@ func (h *readyMachine) Servers(ctx context.Context, s *agent.State, servers []mc
 	return all, lostError(err)
 }
 
-// Unhooked implements [loop.Machine].
+// Unhooked implements [remote.Machine].
 func (h *readyMachine) Unhooked(ctx context.Context, a agent.Agent) (bool, error) {
 	if !h.checksHooks {
 		return false, nil
@@ -163,15 +164,15 @@ func (h *readyMachine) Unhooked(ctx context.Context, a agent.Agent) (bool, error
 	return people.Team == nil && people.User == nil, err
 }
 
-// Hooks implements [loop.Machine].
-func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call loop.HookCall) (loop.HookOutcome, error) {
+// Hooks implements [remote.Machine].
+func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call remote.HookCall) (remote.HookOutcome, error) {
 	people, err := h.people(ctx, s.Agent)
 	if err != nil {
-		return loop.HookOutcome{}, err
+		return remote.HookOutcome{}, err
 	}
 	around, err := h.hookSandbox(ctx, s.Agent)
 	if err != nil {
-		return loop.HookOutcome{}, err
+		return remote.HookOutcome{}, err
 	}
 	ask := pod.HookCall{Sandbox: around, ConversationID: s.Agent.ID, GenerationID: s.Run.ID, Model: model.ParseRef(s.Agent.Model).ID, Email: people.Email, Team: people.Team, User: people.User, LoopCount: call.LoopCount,
 		Transcript: call.Transcript, TranscriptAt: call.TranscriptAt,
@@ -181,9 +182,9 @@ func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call loop.Hook
 	}
 	o, err := h.hooks.Run(ctx, ask)
 	if err != nil {
-		return loop.HookOutcome{}, lostError(err)
+		return remote.HookOutcome{}, lostError(err)
 	}
-	out := loop.HookOutcome{
+	out := remote.HookOutcome{
 		Permission: o.Permission, UserMessage: o.UserMessage, AgentMessage: o.AgentMessage, UpdatedInput: o.UpdatedInput, UpdatedMCP: o.UpdatedMCP,
 		Context: o.Context, Stopped: o.Stopped, Followup: o.Followup, Present: o.PresentEvents, Transcript: o.Transcript,
 	}
@@ -193,25 +194,25 @@ func (h *readyMachine) Hooks(ctx context.Context, s *agent.State, call loop.Hook
 	return out, nil
 }
 
-// Ack implements [loop.Machine].
+// Ack implements [remote.Machine].
 func (h *readyMachine) Ack(ctx context.Context, callID string) error {
 	return lostError(h.exec.Ack(ctx, callID))
 }
 
-// Commit implements [loop.Machine].
-func (h *readyMachine) Commit(ctx context.Context, n int, message string, skipHooks bool) (loop.Delivered, error) {
+// Commit implements [remote.Machine].
+func (h *readyMachine) Commit(ctx context.Context, n int, message string, skipHooks bool) (remote.Delivered, error) {
 	around, err := h.gitSandbox(ctx)
 	if err != nil {
-		return loop.Delivered{}, err
+		return remote.Delivered{}, err
 	}
 	c, err := h.conn.Commit(ctx, n, message, skipHooks, around)
 	if err != nil {
-		return loop.Delivered{}, gitFault(err, h.name(n))
+		return remote.Delivered{}, gitFault(err, h.name(n))
 	}
-	return loop.Delivered{Commit: c.Commit, Made: c.Made, Note: c.Note}, nil
+	return remote.Delivered{Commit: c.Commit, Made: c.Made, Note: c.Note}, nil
 }
 
-// Subagents implements [loop.Machine].
+// Subagents implements [remote.Machine].
 func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	files := h.conn.Files(h.token)
 	defer files.Close()
@@ -261,23 +262,23 @@ func definitions(ctx context.Context, files *pod.Files, folder string, most int)
 	return all, nil
 }
 
-// Rules implements [loop.Machine].
+// Rules implements [remote.Machine].
 func (h *readyMachine) Rules(ctx context.Context, folders []rule.Folder) (rule.Set, error) {
 	rules, err := h.rules.Read(ctx, folders)
 	return rules, lostError(err)
 }
 
-// Push implements [loop.Machine].
-func (h *readyMachine) Push(ctx context.Context, n int, branch string, skipHooks bool) (loop.Delivered, error) {
+// Push implements [remote.Machine].
+func (h *readyMachine) Push(ctx context.Context, n int, branch string, skipHooks bool) (remote.Delivered, error) {
 	around, err := h.gitSandbox(ctx)
 	if err != nil {
-		return loop.Delivered{}, err
+		return remote.Delivered{}, err
 	}
 	p, err := h.conn.Push(ctx, n, branch, skipHooks, around)
 	if err != nil {
-		return loop.Delivered{}, gitFault(err, h.name(n))
+		return remote.Delivered{}, gitFault(err, h.name(n))
 	}
-	return loop.Delivered{Commit: p.Commit, Note: p.Note}, nil
+	return remote.Delivered{Commit: p.Commit, Note: p.Note}, nil
 }
 
 // name returns the URL of the n-th repository if there are several, and
@@ -289,11 +290,11 @@ func (h *readyMachine) name(n int) string {
 	return ""
 }
 
-// Keep implements [loop.Machine].
+// Keep implements [remote.Machine].
 func (h *readyMachine) Keep(ctx context.Context) error { return lostError(h.keep(ctx)) }
 
 // lostError converts an error that means the machine is gone to
-// [loop.ErrMachineLost]. If the machine flooded its connection, it is not
+// [remote.ErrLost]. If the machine flooded its connection, it is not
 // dialed again, and the run ends.
 func lostError(err error) error {
 	if errors.Is(err, pod.ErrExceeded) {
@@ -301,7 +302,7 @@ func lostError(err error) error {
 			Hint("check the last tool calls with `aloft agent logs`, then send a follow-up").Because(err)
 	}
 	if errors.Is(err, pod.ErrLost) {
-		return fmt.Errorf("%w: %w", loop.ErrMachineLost, err)
+		return fmt.Errorf("%w: %w", remote.ErrLost, err)
 	}
 	return err
 }

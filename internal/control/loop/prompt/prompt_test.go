@@ -1,4 +1,4 @@
-package loop
+package prompt
 
 import (
 	"strings"
@@ -10,9 +10,9 @@ import (
 // Only an agent that sets up a machine gets the instructions for that.
 func TestPromptOfTheSetUpHelper(t *testing.T) {
 	s := &agent.State{WorkRecord: agent.WorkRecord{Branch: "aloft/x"}}
-	plain := systemPrompt(s)
+	plain := System(s)
 	s.Agent.Env.Preset = agent.VMSetupHelper
-	helped := systemPrompt(s)
+	helped := System(s)
 	if !strings.HasPrefix(helped, plain) || !strings.Contains(helped, "`.aloft/environment.json`") || strings.Contains(plain, "environment.json") {
 		t.Errorf("plain:\n%s\nhelped:\n%s", plain, helped)
 	}
@@ -28,10 +28,10 @@ func TestPromptsNameTheUser(t *testing.T) {
 		s := agent.Fold("bc-1", []agent.Event{
 			{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineReady{User: user}}, {Seq: 3, Body: &agent.MachineReady{}},
 		})
-		if got := systemPrompt(s); !strings.Contains(got, want) {
+		if got := System(s); !strings.Contains(got, want) {
 			t.Errorf("the agent is told %q, want %q", got[:400], want)
 		}
-		if got := subagentPrompt(s, &agent.Subagent{}); !strings.Contains(got, want) {
+		if got := Subagent(s, &agent.Subagent{}); !strings.Contains(got, want) {
 			t.Errorf("a subagent is told %q, want %q", got[:400], want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestPromptsSayWhatTheMachineHas(t *testing.T) {
 			{Seq: 1, Body: &agent.Created{}}, {Seq: 2, Body: &agent.MachineReady{User: tt.user, Facilities: &tt.has}},
 			{Seq: 3, Body: &agent.MachineReady{Facilities: &agent.Facilities{System: "another"}}},
 		})
-		for _, words := range []string{systemPrompt(s), subagentPrompt(s, &agent.Subagent{})} {
+		for _, words := range []string{System(s), Subagent(s, &agent.Subagent{})} {
 			for _, want := range tt.wants {
 				if !strings.Contains(words, want) || strings.Contains(words, "another") {
 					t.Errorf("%+v: a prompt lacks %q:\n%s", tt.has, want, words[:900])

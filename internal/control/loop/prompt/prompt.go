@@ -1,4 +1,5 @@
-package loop
+// Package prompt has the system prompts of agents and of subagents.
+package prompt
 
 import (
 	"cmp"
@@ -47,9 +48,9 @@ var subagentTemplate = template.Must(template.New("subagent").Parse(subagentWord
 
 var systemTemplate = template.Must(template.New("system").Parse(systemWords))
 
-// systemPrompt returns the agent's system prompt. It never changes during an
+// System returns the agent's system prompt. It never changes during an
 // agent's life, so that providers can cache it.
-func systemPrompt(s *agent.State) string {
+func System(s *agent.State) string {
 	words := fill(systemTemplate, s)
 	if s.Agent.Env.Preset == agent.VMSetupHelper {
 		words += helperWords
@@ -60,8 +61,8 @@ func systemPrompt(s *agent.State) string {
 	return words
 }
 
-// subagentPrompt returns a subagent's system prompt.
-func subagentPrompt(s *agent.State, sub *agent.Subagent) string {
+// Subagent returns a subagent's system prompt.
+func Subagent(s *agent.State, sub *agent.Subagent) string {
 	words := fill(subagentTemplate, s)
 	if sub.Background {
 		words += backgroundNote
