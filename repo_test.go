@@ -104,6 +104,8 @@ var mayImport = map[string][]string{
 	"internal/control/live":                            {},
 	"internal/control/loop/journal":                    {"NOUNS", "internal/control/store"},
 	"internal/control/loop/remote":                     {"NOUNS"},
+	"internal/control/loop/rulebook":                   {"NOUNS", "internal/control/loop/remote"},
+	"internal/control/loop/compact":                    {"NOUNS", "internal/control/loop/rulebook", "internal/control/model"},
 	"internal/control/loop/prompt":                     {"NOUNS"},
 	"internal/control/loop":                            {"NOUNS", "internal/control/loop/...", "internal/control/live", "internal/control/store", "internal/control/model", "internal/control/tool", "internal/control/review", "internal/control/pull", "internal/control/websearch"},
 	"internal/control/schedule":                        {"NOUNS", "internal/control/fleet", "internal/control/live", "internal/control/store", "internal/control/model", "internal/control/machine", "internal/control/pod", "internal/control/gateway", "internal/control/artifact", "internal/control/identity", "internal/control/loop", "internal/control/loop/...", "internal/control/egress", "internal/telemetry", "internal/control/build", "internal/control/layer"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
@@ -196,7 +197,7 @@ func commitMessage(s *agent.State) string {
 	if subject == task || s.By != "" { // do not repeat what others wrote at the pull request
 		return subject
 	}
-	return subject + "\n\n" + cut(task, 4000)
+	return subject + "\n\n" + compact.Cut(task, 4000)
 }
 
 // keep stores the machine's artifacts before the run's end is announced. A

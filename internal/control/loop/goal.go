@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
@@ -83,7 +84,7 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 func (l *Loop) verdict(ctx context.Context, s *agent.State, judged *agent.GoalJudged) error {
 	c := l.own.fastModel("goal")
 	judged.Model = c.info.ID
-	in := goalInput{Goal: s.Judging.Goal, Task: cut(strings.Join(s.Asked, "\n\n"), maxGoalTask), Checks: append([]agent.CheckResult{}, s.Checking.Results...)}
+	in := goalInput{Goal: s.Judging.Goal, Task: compact.Cut(strings.Join(s.Asked, "\n\n"), maxGoalTask), Checks: append([]agent.CheckResult{}, s.Checking.Results...)}
 	if l.Diff != nil {
 		var err error
 		if in.Diff, in.Cut, err = l.Diff(ctx, s, maxGoalDiff); err != nil {
@@ -115,5 +116,5 @@ func readVerdict(text string) (agent.GoalVerdict, error) {
 	if readAnswer(text, &in) != nil || in.Met == nil {
 		return agent.GoalVerdict{}, errors.New("the judging model's reply is not a verdict")
 	}
-	return agent.GoalVerdict{Met: *in.Met, Missing: cut(in.Missing, maxGoalMissing)}, nil
+	return agent.GoalVerdict{Met: *in.Met, Missing: compact.Cut(in.Missing, maxGoalMissing)}, nil
 }

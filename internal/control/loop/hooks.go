@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -315,7 +316,7 @@ func refusedByHook(said remote.HookOutcome) string {
 
 // compacting tells the hooks that the conversation is about to be summarized.
 func (t *thread) compacting(ctx context.Context) {
-	tokens, percent := t.size(), int64(100) // 100 if the model rejected the request and its window is unknown
+	tokens, percent := compact.Size(t.state()), int64(100) // 100 if the model rejected the request and its window is unknown
 	if w := int64(t.info.ContextWindow); w > 0 {
 		percent = tokens * 100 / w
 	}

@@ -17,6 +17,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
+	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	controltool "aloft/internal/control/tool"
@@ -111,7 +112,7 @@ type Loop struct {
 	present atomic.Pointer[map[string]bool]
 	told    transcriptProgress
 	offers  offers // of MCP servers
-	read    readFolders
+	rules   rulebook.Book
 	heard   heard
 	short   shortages
 	// sessionEnded is true once the sessionEnd hooks have run.
@@ -131,7 +132,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	if err != nil {
 		return err
 	}
-	l := &Loop{Config: c, rec: rec}
+	l := &Loop{Config: c, rec: rec, rules: rulebook.Book{Own: c.Rules, Log: c.Logger}}
 	l.own = &thread{Loop: l, answerer: answerer{model: c.Model, info: c.Info}}
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil

@@ -45,7 +45,7 @@ func (t *thread) reach(ctx context.Context) error {
 				err = t.noteLost(ctx, err)
 			} else if err == nil {
 				t.slot.machine = h
-				err = t.placeSkills(ctx, h)
+				err = t.rules.PlaceSkills(ctx, t.rec.Snapshot().Agent, h)
 			}
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/conversation"
 	"aloft/internal/mcp"
 	"aloft/internal/tool"
@@ -87,6 +88,6 @@ func replace(r *tool.Result, output json.RawMessage) {
 		}
 		text = strings.Join(parts, "\n")
 	}
-	r.Text, r.Images = cut(text, maxHookOutput), nil
+	r.Text, r.Images = compact.Cut(text, maxHookOutput), nil
 	r.Output = outputOf(map[string]any{"content": []any{map[string]string{"text": r.Text}}, "isError": r.Error})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
@@ -290,14 +291,14 @@ func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 // stopFields returns the fields of the subagentStop event.
 func stopFields(sub *agent.Subagent, status string) map[string]any {
 	return map[string]any{
-		"subagent_type": sub.Type, "status": status, "summary": cut(sub.LastWords(), maxTaskAnswer),
+		"subagent_type": sub.Type, "status": status, "summary": compact.Cut(sub.LastWords(), maxTaskAnswer),
 		"duration_ms": time.Since(sub.Began).Milliseconds(), "modified_files": append([]string{}, sub.Changed...),
 	}
 }
 
 // answerOf returns the result of a call whose subagent has ended.
 func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
-	answer := cut(sub.LastWords(), maxTaskAnswer)
+	answer := compact.Cut(sub.LastWords(), maxTaskAnswer)
 	output, err := json.Marshal(map[string]any{"success": map[string]any{
 		"agent_id": sub.ID, "answer": answer, "duration_ms": ended.DurationMS, "tool_calls": ended.ToolCalls,
 	}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
 )
@@ -50,7 +51,7 @@ func (l *Loop) title(ctx context.Context, c answerer, prompt string) error {
 	ctx, stop := context.WithTimeout(ctx, titleWithin)
 	defer stop()
 	text, used, err := c.answer(ctx, model.Request{
-		System: titleWords, Messages: []conversation.Message{conversation.Text(conversation.User, cut(prompt, maxTitleTask))},
+		System: titleWords, Messages: []conversation.Message{conversation.Text(conversation.User, compact.Cut(prompt, maxTitleTask))},
 		MaxTokens: titleReply, Schema: json.RawMessage(titleSchema),
 	})
 	if err != nil {

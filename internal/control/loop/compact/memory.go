@@ -1,4 +1,4 @@
-package loop
+package compact
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/conversation"
+	"aloft/internal/rule"
 )
 
 // What a compaction keeps unchanged, as fractions of the context window (10 is
@@ -15,7 +17,7 @@ import (
 const (
 	promptShare  = 10 // prompts
 	imageShare   = 10 // their images
-	ruleShare    = 10 // the project's rules
+	ruleShare    = rulebook.Share
 	todoShare    = 40 // the todo list
 	fileShare    = 40 // names of changed files
 	summaryShare = 5  // the summary, at most
@@ -27,11 +29,11 @@ const imageTokens = 1600
 // remembered returns what a compaction keeps of the conversation unchanged,
 // within the shares of a context window of that many tokens. left is the number
 // of images that are dropped.
-func (t *thread) remembered(s *agent.State, window int64, left int) string {
-	room := func(share int64) int { return int(window/share) * charsPerToken }
+func remembered(s *agent.State, task string, window int64, left int) string {
+	room := func(share int64) int { return int(window/share) * CharsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
-	if t.task != "" {
-		asked, who, plan = s.Subagent(t.task).Asked, "Your task", false
+	if task != "" {
+		asked, who, plan = s.Subagent(task).Asked, "Your task", false
 	}
 	var b strings.Builder
 	b.WriteString("This is kept verbatim in addition to the summary.\n")
@@ -66,9 +68,9 @@ func quotePrompts(asked []string, room int) string {
 	last := len(asked) - 1
 	quoted := make([]string, len(asked))
 	if last > 0 {
-		quoted[last] = cut(asked[last], max(room/2, room-len(asked[0])))
+		quoted[last] = Cut(asked[last], max(room/2, room-len(asked[0])))
 	}
-	quoted[0] = cut(asked[0], room-len(quoted[last]))
+	quoted[0] = Cut(asked[0], room-len(quoted[last]))
 	room -= len(quoted[0]) + len(quoted[last])
 	from := last
 	for from > 1 && len(asked[from-1]) <= room {
@@ -101,7 +103,7 @@ func listTodos(todos []agent.Todo, room int) string {
 		lines = nil
 		for _, todo := range todos {
 			if keep(todo) {
-				lines = append(lines, fmt.Sprintf("[%s] %s: %s\n", todo.Status, cut(todo.ID, maxTodoText), cut(todo.Content, maxTodoText)))
+				lines = append(lines, fmt.Sprintf("[%s] %s: %s\n", todo.Status, Cut(todo.ID, maxTodoText), Cut(todo.Content, maxTodoText)))
 				size += len(lines[len(lines)-1])
 			}
 		}
@@ -162,4 +164,32 @@ func keptImages(messages []conversation.Message, most int) []int {
 		}
 	}
 	return kept
+}
+
+// keptRules returns what a compaction keeps of the rules in at most room bytes,
+// not counting the marks around them: those that the model was given, and the
+// list of those that it may read. more are the instructions that it has read
+// itself and was not given.
+func keptRules(s *agent.State, room int) (given string, more []agent.Rule) {
+	rules := slices.Clone(s.Applied)
+	rule.Order(rules)
+	fit, left := rule.Fit(rules, room)
+	var b strings.Builder
+	for _, r := range fit {
+		if r.Text != "" {
+			b.WriteString(r.Quote(agent.Workspace))
+		}
+	}
+	b.WriteString(rule.Offer(agent.Workspace, fit))
+	for _, l := range left {
+		fmt.Fprintf(&b, "[%s omitted: %s]\n", l.Source, l.Why)
+	}
+	for _, r := range s.Rules {
+		if !slices.ContainsFunc(fit, func(f rule.Rule) bool {
+			return f.Text != "" && f.From == rule.Repository && f.Source == rulebook.InWorkspace(r.Source)
+		}) {
+			more = append(more, r)
+		}
+	}
+	return b.String(), more
 }

@@ -1,4 +1,4 @@
-package loop
+package rulebook
 
 import (
 	"context"
@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/rule"
+	"aloft/internal/tool"
 )
 
 // withoutFiles returns the rules with the texts of skills left out: the model
@@ -25,13 +27,20 @@ func withoutFiles(rules []rule.Rule) []rule.Rule {
 	return rules
 }
 
-// placeSkills writes the skills of the team and of the agent's owner to files in
+// Writer runs the call that writes a file in the machine. It is the part of
+// [remote.Machine] that skills need.
+type Writer interface {
+	Call(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error)
+	Ack(ctx context.Context, callID string) error
+}
+
+// PlaceSkills writes the skills of the team and of the agent's owner to files in
 // the machine. A file that cannot be written does not stop the run.
-func (l *Loop) placeSkills(ctx context.Context, m remote.Machine) error {
-	if l.Rules == nil {
+func (b *Book) PlaceSkills(ctx context.Context, a agent.Agent, m Writer) error {
+	if b.Own == nil {
 		return nil
 	}
-	rules, err := l.Rules(ctx, l.rec.Snapshot().Agent)
+	rules, err := b.Own(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -53,7 +62,7 @@ func (l *Loop) placeSkills(ctx context.Context, m remote.Machine) error {
 			return cause
 		}
 		if err != nil || said.Error {
-			l.Logger.Warn("a skill could not be written", "skill", r.Name(), "said", said.Text, "error", err)
+			b.Log.Warn("a skill could not be written", "skill", r.Name(), "said", said.Text, "error", err)
 		}
 	}
 	return nil

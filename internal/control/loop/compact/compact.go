@@ -1,0 +1,160 @@
+// Package compact decides what a compaction keeps of a conversation, and what is
+// replaced by a summary. It calls no model.
+package compact
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"aloft/internal/agent"
+	"aloft/internal/control/model"
+	"aloft/internal/conversation"
+)
+
+//go:embed prompts/compact.md
+var compactPrompt string
+
+// The conversation is compacted when it takes more than four fifths of the
+// context window minus the room for a reply. The tail that is kept unchanged
+// takes at most a fifth of the window.
+const (
+	fullNumerator, fullDenominator = 4, 5
+	keepFraction                   = 5
+	messageTokens                  = 4 // overhead of a message besides its text
+	longestQuote                   = 2000
+	smallWindow                    = 1000 // tokens that every model's window has
+)
+
+// CharsPerToken is the average for English and code. It is used only until the
+// model has reported a count.
+const CharsPerToken = 4
+
+// IsFull reports whether the next request does not fit a context window of that
+// many tokens. 0 means that the window is unknown.
+func IsFull(s *agent.State, window int) bool {
+	return window != 0 && Size(s) >= int64(window)*fullNumerator/fullDenominator
+}
+
+// Size estimates the tokens of the next request: the last count that the model
+// reported, plus what was added since.
+func Size(s *agent.State) int64 {
+	if s.Context > 0 {
+		return s.Context + estimate(s.Messages[len(s.Messages)-1])
+	}
+	var n int64
+	for _, m := range s.Messages {
+		n += estimate(m)
+	}
+	return n
+}
+
+func estimate(m conversation.Message) int64 {
+	var n int
+	for _, b := range m.Blocks {
+		switch {
+		case b.Image != nil:
+			n += imageTokens * CharsPerToken
+		case b.Call != nil:
+			n += len(b.Call.Args)
+		case b.Result != nil:
+			n += len(b.Result.Text) + imageTokens*CharsPerToken*len(b.Result.Images)
+		}
+		n += len(b.Text)
+	}
+	return int64(n/CharsPerToken) + messageTokens
+}
+
+// A Plan is what a compaction does with a conversation.
+type Plan struct {
+	// Old are the messages that a summary replaces. The others are kept.
+	Old []conversation.Message
+
+	state      *agent.State
+	task       string
+	window     int64
+	mostImages int
+}
+
+// New plans the compaction of a conversation: of the agent's own, or of the
+// subagent's that the call task has started. window is the model's context
+// window in tokens, or 0. It returns false if the last messages do not fit the
+// window, so that a compaction is of no use.
+func New(s *agent.State, task string, window int) (Plan, bool) {
+	messages := s.Messages
+	p := Plan{state: s, task: task, window: Size(s)}
+	room := p.window / 2 // at least half is removed, whatever the window
+	if w := int64(window); w > 0 {
+		room, p.window = min(room, w/keepFraction), w
+	}
+	p.mostImages = int(p.window / imageShare / imageTokens)
+	room -= int64(len(keptImages(messages, p.mostImages))) * imageTokens
+	p.Old = messages[:len(messages)-tail(messages, room)]
+	return p, len(p.Old) >= 2
+}
+
+// Request returns the request for a summary, for a model with a context window
+// of that many tokens.
+func (p Plan) Request(window int) model.Request {
+	quote := max(window/2, smallWindow) * CharsPerToken
+	return model.Request{System: compactPrompt, Messages: []conversation.Message{
+		conversation.Text(conversation.User, transcript(p.Old, quote)),
+	}}
+}
+
+// Done returns the event of the compaction, with the summary and what its
+// requests have used. Facts that must not depend on a summary follow it
+// unchanged.
+func (p Plan) Done(summary string, used conversation.Usage) *agent.Compacted {
+	images := keptImages(p.Old, p.mostImages)
+	return &agent.Compacted{
+		Summary: "The conversation up to here was summarized to save space.\n\n" + Cut(summary, int(p.window/summaryShare)*CharsPerToken),
+		Memory:  remembered(p.state, p.task, p.window, len(agent.PromptImages(p.Old))-len(images)),
+		Images:  images, Keep: len(p.state.Messages) - len(p.Old), Usage: used,
+	}
+}
+
+// tail returns how many of the last messages are kept, within room tokens. The
+// tail begins with a message of the assistant, so that no result is kept
+// without its call.
+func tail(messages []conversation.Message, room int64) int {
+	keep := 0
+	var n int64
+	for i := len(messages) - 1; i > 0; i-- {
+		n += estimate(messages[i])
+		if n > room {
+			break
+		}
+		if messages[i].Role == conversation.Assistant {
+			keep = len(messages) - i
+		}
+	}
+	return keep
+}
+
+// transcript renders the messages as text of at most room bytes. It leaves out
+// the middle if necessary.
+func transcript(messages []conversation.Message, room int) string {
+	var b strings.Builder
+	for _, m := range messages {
+		for _, block := range m.Blocks {
+			switch {
+			case block.Text != "":
+				fmt.Fprintf(&b, "[%s] %s\n", m.Role, block.Text)
+			case block.Call != nil:
+				fmt.Fprintf(&b, "[call %s of %s] %s\n", block.Call.ID, block.Call.Name, Cut(string(block.Call.Args), longestQuote))
+			case block.Result != nil:
+				fmt.Fprintf(&b, "[result of %s] %s\n", block.Result.CallID, Cut(block.Result.Text, longestQuote))
+			}
+		}
+	}
+	return Cut(b.String(), room)
+}
+
+// Cut removes the middle of s so that at most n bytes of it remain.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n/2], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", len(s)-n) + strings.ToValidUTF8(s[len(s)-n/2:], "")
+}
