@@ -232,7 +232,7 @@ func (e *emitter) work(agentID string) {
 		{Stop: model.StopEnd, Message: conversation.Text(conversation.Assistant, said)},
 	}
 	err = loop.Run(e.t.Context(), agentID, loop.Config{
-		Journal: e.observer.Journal(), Model: &steps, Info: model.Info{ID: "house"}, Privacy: (&team.Policy{Store: e.store}).Private, Pulls: e.desk, Logger: e.logger.With("agent", agentID),
+		Journal: e.observer.Journal(), Models: loop.Models{Model: &steps, Info: model.Info{ID: "house"}}, Team: loop.Team{Privacy: (&team.Policy{Store: e.store}).Private}, Pulls: e.desk, Logger: e.logger.With("agent", agentID),
 		Machine: func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error) {
 			e.mu.Lock()
 			e.branch = s.Branch

@@ -62,7 +62,7 @@ func TestTaskInTheBackground(t *testing.T) {
 	}
 	var told atomic.Pointer[model.Request]
 	c := r.config()
-	c.Model = runConcurrently(&told)
+	c.Models.Model = runConcurrently(&told)
 	if err := loop.Run(t.Context(), r.id, c); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestCrashDuringBackgroundTask(t *testing.T) {
 		r := rigs.another(false)
 		c := r.config()
 		var told atomic.Pointer[model.Request]
-		c.Model = runConcurrently(&told)
+		c.Models.Model = runConcurrently(&told)
 		ctx, stop := context.WithCancelCause(t.Context())
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		var mu sync.Mutex
@@ -161,7 +161,7 @@ func TestCancelDuringBackgroundTask(t *testing.T) {
 	}()
 	c := r.config()
 	var told atomic.Pointer[model.Request]
-	c.Model = runConcurrently(&told)
+	c.Models.Model = runConcurrently(&told)
 	if err := loop.Run(ctx, r.id, c); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestLimitDuringBackgroundTask(t *testing.T) {
 	r := newRig(t, false)
 	r.allowed.Tokens = 40 // each reply uses 15
 	c := r.config()
-	c.Model = asked(func(req model.Request, turn int) step {
+	c.Models.Model = asked(func(req model.Request, turn int) step {
 		if strings.HasPrefix(req.System, "You are a subagent") {
 			return counted(use(`Read {"path":"a"}`))
 		}
@@ -216,7 +216,7 @@ func TestApprovalDuringBackgroundTask(t *testing.T) {
 	c := r.config()
 	c.Review = r.review
 	mine := make(chan struct{})
-	c.Model = asked(func(req model.Request, turn int) step {
+	c.Models.Model = asked(func(req model.Request, turn int) step {
 		switch {
 		case strings.HasPrefix(req.System, "You are a subagent"):
 			return []step{use(`Shell {"command":"rm -rf x"}`), say("it may")}[turn]
@@ -257,7 +257,7 @@ func TestMachineLostDuringBackgroundTask(t *testing.T) {
 	}
 	c := r.config()
 	var told atomic.Pointer[model.Request]
-	c.Model = runConcurrently(&told)
+	c.Models.Model = runConcurrently(&told)
 	var made atomic.Int32
 	c.Machine = func(context.Context, *agent.State, journal.Record) (remote.Machine, error) {
 		if made.Add(1) == 1 {

@@ -307,7 +307,7 @@ func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 		}
 		return t.done(ctx, c.ID, result, time.Since(start))
 	}
-	result, kept := controltool.Run(ctx, c.ToolCall, t.state(), t.Scripts)
+	result, kept := controltool.Run(ctx, c.ToolCall, t.state(), t.Tools.Scripts)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

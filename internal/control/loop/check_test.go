@@ -237,7 +237,7 @@ func sweepChecks(t *testing.T, r *rig, n int, how failing) (over bool) {
 	r, p := checked(r, []string{"make test"}, []string{"make lint"})
 	p.litter = true
 	c := r.config()
-	c.Model = played{own: []step{use(`Shell {"command":"edit"}`), say("done"), use(`Write {"path":"a","contents":"4"}`), use(`Write {"path":"a","contents":"4"}`), say("fixed")}}
+	c.Models.Model = played{own: []step{use(`Shell {"command":"edit"}`), say("done"), use(`Write {"path":"a","contents":"4"}`), use(`Write {"path":"a","contents":"4"}`), say("fixed")}}
 	c.Journal = &mortal{Journal: r.store, dies: func(i int, _ store.Append) bool { return i == n }, after: how.after}
 	err := loop.Run(t.Context(), r.id, c)
 	if over = err == nil; !over {

@@ -21,10 +21,10 @@ type answerer struct {
 // changes.
 func (t *thread) keepFallback() {
 	name := t.state().Fallback
-	if name == "" || name == t.info.Name() || t.Named == nil {
+	if name == "" || name == t.info.Name() || t.Models.Named == nil {
 		return
 	}
-	if m, info, err := t.Named(name); err == nil {
+	if m, info, err := t.Models.Named(name); err == nil {
 		t.model, t.info = m, info
 	}
 }
@@ -32,10 +32,10 @@ func (t *thread) keepFallback() {
 // fallBack replaces c by its fallback if c has failed often enough because its
 // provider is busy, and journals that. It returns false if c stays.
 func (t *thread) fallBack(ctx context.Context, c *answerer, failed *model.Error, attempt int) (bool, error) {
-	if !failed.Busy() || c.info.Fallback == "" || attempt < c.info.FallbackAfter || t.Named == nil {
+	if !failed.Busy() || c.info.Fallback == "" || attempt < c.info.FallbackAfter || t.Models.Named == nil {
 		return false, nil
 	}
-	m, info, err := t.Named(c.info.Fallback)
+	m, info, err := t.Models.Named(c.info.Fallback)
 	if err != nil || t.payable(info) != nil || !info.Images && c.purpose == "" && t.showsImages() {
 		return false, nil //nolint:nilerr // waiting for the first model is better than a run that fails
 	}
@@ -62,10 +62,10 @@ func (t *thread) showsImages() bool {
 // agent's own. purpose describes the request.
 func (t *thread) fastModel(purpose string) answerer {
 	c := answerer{t.model, t.info, purpose}
-	if t.Fast == "" || t.Named == nil {
+	if t.Models.Fast == "" || t.Models.Named == nil {
 		return c
 	}
-	if m, info, err := t.Named(t.Fast); err == nil && t.payable(info) == nil {
+	if m, info, err := t.Models.Named(t.Models.Fast); err == nil && t.payable(info) == nil {
 		c.model, c.info = m, info
 	}
 	return c

@@ -59,7 +59,7 @@ func TestFallback(t *testing.T) {
 				}
 				second := &answers{steps: c.second}
 				r.model.steps = c.own
-				r.change = func(cfg *loop.Config) { cfg.Named = named(map[string]*answers{"second": second}) }
+				r.change = func(cfg *loop.Config) { cfg.Models.Named = named(map[string]*answers{"second": second}) }
 				run := r.work(context.Background())
 				var models []string
 				for _, b := range bodies[*agent.TurnReplied](r) {
@@ -86,7 +86,7 @@ func TestFallbackUntilTheRunEnds(t *testing.T) {
 	r := newRig(t, false)
 	r.record(&agent.RunStarted{}, &agent.ModelFallback{From: "m", To: "second", Reason: "model_overloaded", Attempts: 3})
 	second := &answers{steps: []step{say("done")}}
-	r.change = func(cfg *loop.Config) { cfg.Named = named(map[string]*answers{"second": second}) }
+	r.change = func(cfg *loop.Config) { cfg.Models.Named = named(map[string]*answers{"second": second}) }
 	r.work(t.Context())
 	r.run = agent.NewRunID()
 	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "more")})
@@ -111,8 +111,8 @@ func TestFallbackAndReasoning(t *testing.T) {
 	r := newRig(t, false)
 	r.info = model.Info{ID: "opus", Fallback: "haiku", FallbackAfter: 1}
 	r.change = func(cfg *loop.Config) {
-		cfg.Model = open(first, modeltest.Model)
-		cfg.Named = func(string) (model.Model, model.Info, error) {
+		cfg.Models.Model = open(first, modeltest.Model)
+		cfg.Models.Named = func(string) (model.Model, model.Info, error) {
 			return open(second, modeltest.Second), model.Info{ID: "haiku"}, nil
 		}
 	}

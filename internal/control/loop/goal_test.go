@@ -43,8 +43,8 @@ func withGoal(r *rig, p *project) (*rig, *judge) {
 	r.record(&agent.RunCreated{Prompt: conversation.Text(conversation.User, "fix it"), Goal: &goal})
 	before := r.change
 	r.change = func(c *loop.Config) {
-		c.Fast = "judge"
-		c.Named = func(string) (model.Model, model.Info, error) { return j, model.Info{ID: "judge"}, nil }
+		c.Models.Fast = "judge"
+		c.Models.Named = func(string) (model.Model, model.Info, error) { return j, model.Info{ID: "judge"}, nil }
 		c.Diff = func(context.Context, *agent.State, int) (string, bool, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func TestEveryAppendOfGoals(t *testing.T) {
 					r, p := checked(r, nil, nil)
 					r, _ = withGoal(r, p)
 					c := r.config()
-					c.Model = played{own: []step{use(`Shell {"command":"edit"}`), say("done"), use(`Write {"path":"a","contents":"4"}`), say("fixed")}}
+					c.Models.Model = played{own: []step{use(`Shell {"command":"edit"}`), say("done"), use(`Write {"path":"a","contents":"4"}`), say("fixed")}}
 					c.Journal = &mortal{Journal: r.store, dies: func(i int, _ store.Append) bool { return i == n }, after: after}
 					over := loop.Run(t.Context(), r.id, c) == nil
 					if c.Journal = r.store; !over {

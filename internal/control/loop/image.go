@@ -50,8 +50,8 @@ func (t *thread) generateImage(ctx context.Context, c agent.Call) error {
 	if refused != nil {
 		return t.done(ctx, c.ID, *refused, time.Since(start), t.unjournaled(c)...)
 	}
-	data, used, err := t.Images.Generate(ctx, req)
-	paid := []agent.Body{&agent.ImageGenerated{CallID: c.ID, Model: t.ImageInfo.Name, Bytes: len(data), Usage: t.ImageInfo.Of(used)}}
+	data, used, err := t.Tools.Images.Generate(ctx, req)
+	paid := []agent.Body{&agent.ImageGenerated{CallID: c.ID, Model: t.Tools.ImageInfo.Name, Bytes: len(data), Usage: t.Tools.ImageInfo.Of(used)}}
 	if err != nil {
 		if used == (conversation.Usage{}) {
 			paid = nil
@@ -98,7 +98,7 @@ func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageReq
 		return refuse("description contains a secret, so it was not sent: describe the image without it")
 	}
 	if t.rec.Snapshot().Run.Limit.Cost != 0 {
-		if err := t.ImageInfo.Unpriced(); err != nil {
+		if err := t.Tools.ImageInfo.Unpriced(); err != nil {
 			return refuse("The image was not generated: %s", fault.Of(err).Message)
 		}
 	}

@@ -30,8 +30,8 @@ func (r *rig) paints() *modeltest.ImageServer {
 	r.t.Helper()
 	s, price := modeltest.NewImages(r.t), 10.0
 	r.change = func(c *loop.Config) {
-		c.Images = openai.NewImages(openai.Config{Name: modeltest.GPTImage, BaseURL: s.URL, Key: modeltest.Key})
-		c.ImageInfo = model.ImageInfo{Name: modeltest.GPTImage, Price: &model.Price{Input: &price, Output: &price}}
+		c.Tools.Images = openai.NewImages(openai.Config{Name: modeltest.GPTImage, BaseURL: s.URL, Key: modeltest.Key})
+		c.Tools.ImageInfo = model.ImageInfo{Name: modeltest.GPTImage, Price: &model.Price{Input: &price, Output: &price}}
 		c.Secrets = func(*agent.State) *redact.Redactor { return redact.New(map[string]string{"TOKEN": "s3cr3t-value"}) }
 	}
 	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
@@ -129,7 +129,7 @@ func TestGenerateImageWithinLimits(t *testing.T) {
 	change := r.change
 	r.change = func(c *loop.Config) {
 		change(c)
-		c.ImageInfo.Price = nil
+		c.Tools.ImageInfo.Price = nil
 	}
 	r.info.Price = &model.Price{Input: &price, Output: &price, CacheRead: &price, CacheWrite: &price}
 	r.allowed = allowance.Amount{Cost: 15_000_000}
@@ -158,7 +158,7 @@ func TestGenerateImageOverARestart(t *testing.T) {
 	change := r.change
 	r.change = func(c *loop.Config) {
 		change(c)
-		c.Images = painter{stop}
+		c.Tools.Images = painter{stop}
 	}
 	if err := loop.Run(ctx, r.id, r.config()); !errors.Is(err, loop.ErrStop) {
 		t.Fatalf("got %v", err)

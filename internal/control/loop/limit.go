@@ -55,9 +55,9 @@ func (l *Loop) checkLimits() error {
 func (l *Loop) begin(ctx context.Context) error {
 	s := l.rec.Snapshot()
 	var allowed allowance.Amount
-	if l.Allowed != nil {
+	if l.Team.Allowed != nil {
 		var err error
-		if allowed, err = l.Allowed(ctx, s.Agent); err != nil {
+		if allowed, err = l.Team.Allowed(ctx, s.Agent); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (l *Loop) begin(ctx context.Context) error {
 	if err := l.rec.Record(ctx, &agent.RunStarted{Limit: limit, Paused: s.Agent.Paused, Privacy: &privacy}); err != nil {
 		return err
 	}
-	return l.payable(l.Info)
+	return l.payable(l.Models.Info)
 }
 
 // payable returns an error if the run has a cost limit and the model's price is

@@ -9,22 +9,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 
 	"aloft/internal/agent"
-	"aloft/internal/allowance"
-	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/control/model"
-	"aloft/internal/control/store"
-	controltool "aloft/internal/control/tool"
 	"aloft/internal/fault"
-	"aloft/internal/redact"
-	"aloft/internal/rule"
-	"aloft/internal/tool"
 )
 
 // Causes for which a loop's context may end.
@@ -35,70 +27,6 @@ var (
 	// ErrCancel ends the run.
 	ErrCancel = errors.New("cancelled")
 )
-
-// Config is what a loop needs.
-type Config struct {
-	Journal store.Journal
-	Owner   string // holds the lease on the agent
-	Model   model.Model
-	Info    model.Info
-	// Named returns the configured model with the given id, for subagents. If
-	// it is nil, subagents use the agent's model.
-	Named func(id string) (model.Model, model.Info, error)
-	Fast  string // id of the model for small tasks; "" is the agent's model
-	// Machine returns the agent's machine, ready for calls. It creates,
-	// restarts or boots the machine if necessary, and records that.
-	Machine func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error)
-	// Review decides which calls may run. If it is nil, all may.
-	Review Reviewer
-	// Scripts stores install scripts that agents propose for later machines;
-	// nil stores none.
-	Scripts controltool.Scripts
-	// MCP provides the agents' MCP servers; nil means there are none.
-	MCP Servers
-	// Allowed returns the limits that the team and the server set for each run
-	// of the agent. If it is nil, there are none.
-	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
-	// Privacy reports whether the run is in privacy mode. If it is nil, no run
-	// is.
-	Privacy func(ctx context.Context, r agent.Run) (bool, error)
-	// Live shows clients the arguments of calls while the model writes them;
-	// nil shows none.
-	Live *live.Board
-	// Secrets returns what to redact from those arguments; nil redacts nothing.
-	Secrets func(s *agent.State) *redact.Redactor
-	// Rules returns the rules and skills of the team and of the agent's owner. If
-	// it is nil, there are none.
-	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
-	// Checks configures the checks of runs.
-	Checks Checks
-	// Repeats is how often an identical call may have an identical result, with
-	// no change in between, before the model is told. The run ends when it
-	// happens so often again. 0 means any number.
-	Repeats int
-	// Diff returns at most limit bytes of what the agent has pushed in all
-	// repositories. If it is nil, goals are judged without a diff.
-	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
-	// Patches returns what another agent of the same owner has pushed to the
-	// agent's repositories. Its faults are for the model. If it is nil, there are
-	// no other agents.
-	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
-	// Pulls opens pull requests; nil if there is no forge.
-	Pulls Pulls
-	// Shortages returns what the agent's machine has run out of, and has not been
-	// journaled in s: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
-	// is nil, nothing is reported.
-	Shortages func(ctx context.Context, s *agent.State) []Shortage
-	// Web searches the web; nil if no provider is configured.
-	Web Web
-	// Images generates images; nil if no model for images is configured.
-	Images    model.ImageModel
-	ImageInfo model.ImageInfo
-	Logger    *slog.Logger
-	// JournalQuota is the most that events caused by the machine may take in
-	// the journal, per run and in bytes; 0 means 1 GiB.
-	JournalQuota int64
-}
 
 // Loop works one run.
 type Loop struct {
@@ -127,13 +55,13 @@ type Loop struct {
 // cannot be written.
 func Run(ctx context.Context, agentID string, c Config) error {
 	opening, opened := journal.Outliving(ctx) // a run that is cancelled meanwhile ends like any other
-	rec, err := journal.Open(opening, c.Journal, agentID, c.Owner, c.JournalQuota, c.Logger)
+	rec, err := journal.Open(opening, c.Journal, agentID, c.Owner, c.Limits.JournalQuota, c.Logger)
 	opened()
 	if err != nil {
 		return err
 	}
-	l := &Loop{Config: c, rec: rec, rules: rulebook.Book{Own: c.Rules, Log: c.Logger}}
-	l.own = &thread{Loop: l, answerer: answerer{model: c.Model, info: c.Info}}
+	l := &Loop{Config: c, rec: rec, rules: rulebook.Book{Own: c.Team.Rules, Log: c.Logger}}
+	l.own = &thread{Loop: l, answerer: answerer{model: c.Models.Model, info: c.Models.Info}}
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil
 	}

@@ -106,11 +106,10 @@ func (r *rig) record(bodies ...agent.Body) {
 
 func (r *rig) config() loop.Config {
 	c := loop.Config{
-		Journal: r.store, Model: &r.model, Info: r.info, Logger: slog.New(slog.DiscardHandler),
+		Journal: r.store, Models: loop.Models{Model: &r.model, Info: r.info}, Logger: slog.New(slog.DiscardHandler),
 		Review:  r.review,
-		Scripts: &r.scripts,
-		MCP:     r.mcp,
-		Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil },
+		Tools:   loop.Tools{Scripts: &r.scripts, MCP: r.mcp},
+		Team:    loop.Team{Allowed: func(context.Context, agent.Agent) (allowance.Amount, error) { return r.allowed, nil }},
 		Machine: func(context.Context, *agent.State, journal.Record) (remote.Machine, error) { return r.machine, r.err },
 	}
 	if r.pulls != nil {

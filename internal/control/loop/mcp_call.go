@@ -50,7 +50,7 @@ const firstServerWait = 10 * time.Second
 
 // servers returns the servers that the agent can use in this run.
 func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
-	if l.MCP == nil {
+	if l.Tools.MCP == nil {
 		return nil, nil
 	}
 	l.offers.mu.Lock()
@@ -58,7 +58,7 @@ func (l *Loop) servers(ctx context.Context) ([]mcp.Server, error) {
 	if l.offers.known {
 		return l.offers.servers, nil
 	}
-	servers, left, err := l.MCP.ServersOf(ctx, l.rec.Snapshot())
+	servers, left, err := l.Tools.MCP.ServersOf(ctx, l.rec.Snapshot())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (l *Loop) listed(ctx context.Context, server mcp.Server, again bool) (mcp.L
 	if ok && (!again || was.State == mcp.Ready) {
 		return was, nil
 	}
-	listing, err := l.MCP.List(ctx, l.rec.Snapshot(), server)
+	listing, err := l.Tools.MCP.List(ctx, l.rec.Snapshot(), server)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return listing, cause
@@ -135,7 +135,7 @@ func (t *thread) listings(ctx context.Context) ([]mcp.Listing, error) {
 // first reply of a run, when a server has started or its tools have changed,
 // and when a compaction has removed the message.
 func (t *thread) offer(ctx context.Context) error {
-	if t.MCP == nil {
+	if t.Tools.MCP == nil {
 		return nil
 	}
 	all, err := t.listings(ctx)
@@ -163,7 +163,7 @@ func (t *thread) offer(ctx context.Context) error {
 // leaves out the MCP tools.
 func (t *thread) offered(s *agent.State) []tool.Spec {
 	all := t.workable(s)
-	if t.MCP != nil && s.Servers != "" {
+	if t.Tools.MCP != nil && s.Servers != "" {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return isMCP(s.Name) })
@@ -316,13 +316,13 @@ func (t *thread) askRemote(ctx context.Context, c agent.Call, server mcp.Server,
 	s := t.state()
 	switch {
 	case c.Name == listMCP:
-		resources, err := t.MCP.Resources(ctx, s, server)
+		resources, err := t.Tools.MCP.Resources(ctx, s, server)
 		if err != nil {
 			return tool.Result{}, err
 		}
 		return success(mcp.TellResources(resources), map[string]any{"resources": resources}), nil
 	case c.Name == fetchMCP:
-		contents, err := t.MCP.Read(ctx, s, server, a.URI)
+		contents, err := t.Tools.MCP.Read(ctx, s, server, a.URI)
 		if err != nil {
 			return tool.Result{}, err
 		}
@@ -340,7 +340,7 @@ func (t *thread) askRemote(ctx context.Context, c agent.Call, server mcp.Server,
 		text := listing.Describe()
 		return success(text, map[string]any{"content": []any{map[string]string{"text": text}}}), nil
 	}
-	answer, err := t.MCP.Call(ctx, s, server, a.Tool, a.Arguments)
+	answer, err := t.Tools.MCP.Call(ctx, s, server, a.Tool, a.Arguments)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -416,7 +416,7 @@ func (t *thread) addRemote(ctx context.Context, r *tool.Result) {
 		if !s.Remote() {
 			continue
 		}
-		found, err := t.MCP.Resources(ctx, t.state(), s)
+		found, err := t.Tools.MCP.Resources(ctx, t.state(), s)
 		if err != nil {
 			r.Text += fmt.Sprintf("\n%s: %s", s.Name, fault.Of(err).Message)
 		}

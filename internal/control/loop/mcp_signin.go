@@ -15,7 +15,7 @@ import (
 // itself resolves.
 func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) error {
 	if c.Approval == nil {
-		where, err := t.MCP.SignIn(ctx, t.state(), server)
+		where, err := t.Tools.MCP.SignIn(ctx, t.state(), server)
 		if err != nil || where == "" {
 			return t.signedIn(ctx, c, server, err, "no sign-in is needed for "+server.Name)
 		}
@@ -35,7 +35,7 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 		return t.done(ctx, c.ID, tool.Failed("%s", message), time.Since(c.Approval.AskedAt))
 	}
 	t.forget(server)
-	where, err := t.MCP.SignIn(ctx, t.state(), server)
+	where, err := t.Tools.MCP.SignIn(ctx, t.state(), server)
 	if err == nil && where != "" {
 		err = fault.Denied("the user answered without signing in to %s", server.Name)
 	}

@@ -45,7 +45,7 @@ func TestCompactionsLoseNothing(t *testing.T) {
 			}
 			r.run, p.left = id, rapid.IntRange(4, 16).Draw(t, "turns")
 			c := r.config()
-			c.Model = p
+			c.Models.Model = p
 			if err := loop.Run(context.Background(), r.id, c); err != nil {
 				t.Fatal(err)
 			}

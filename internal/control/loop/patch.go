@@ -52,10 +52,10 @@ func (t *thread) patches(ctx context.Context, c agent.Call) ([]tool.Patch, error
 	switch {
 	case s.Subagent(in.AgentID) != nil:
 		return nil, fault.Invalid("%s is a subagent, which works in your own tree: its changes are there already", in.AgentID)
-	case t.Patches == nil:
+	case t.Tools.Patches == nil:
 		return nil, fault.Unavailable("the server knows no other agents")
 	}
-	patches, err := t.Patches(ctx, s, in.AgentID)
+	patches, err := t.Tools.Patches(ctx, s, in.AgentID)
 	if err != nil || t.Review == nil {
 		return patches, err
 	}

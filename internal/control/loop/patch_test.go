@@ -37,7 +37,7 @@ func TestApplyAgentDiff(t *testing.T) {
 			r := newRig(t, true)
 			r.reviewed(c.mode, "")
 			r.change = func(config *loop.Config) {
-				config.Patches = func(_ context.Context, _ *agent.State, id string) ([]tool.Patch, error) {
+				config.Tools.Patches = func(_ context.Context, _ *agent.State, id string) ([]tool.Patch, error) {
 					switch id {
 					case "bc-1":
 						return []tool.Patch{{Folder: "r", Text: []byte("diff"), Files: []string{"a.go"}}}, nil
@@ -69,7 +69,7 @@ func TestApplyAgentDiff(t *testing.T) {
 func TestApplyAgentDiffOfASubagent(t *testing.T) {
 	r := newRig(t, true)
 	r.change = func(c *loop.Config) {
-		c.Patches = func(context.Context, *agent.State, string) ([]tool.Patch, error) {
+		c.Tools.Patches = func(context.Context, *agent.State, string) ([]tool.Patch, error) {
 			t.Error("the server looked for an agent")
 			return nil, nil
 		}

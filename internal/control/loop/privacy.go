@@ -6,8 +6,8 @@ import "context"
 // the prompt or of the agent's replies appears in what leaves the server, such
 // as commit messages.
 func (l *Loop) privacy(ctx context.Context) (bool, error) {
-	if l.Privacy == nil {
+	if l.Team.Privacy == nil {
 		return false, nil
 	}
-	return l.Privacy(ctx, l.rec.Snapshot().Run)
+	return l.Team.Privacy(ctx, l.rec.Snapshot().Run)
 }

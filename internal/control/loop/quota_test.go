@@ -28,7 +28,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 	for name, evil := range map[string]func(r *rig){
 		"steps of the boot": func(r *rig) {
 			r.change = func(c *loop.Config) {
-				c.JournalQuota = quota
+				c.Limits.JournalQuota = quota
 				c.Machine = func(ctx context.Context, _ *agent.State, record journal.Record) (remote.Machine, error) {
 					for {
 						if err := record(ctx, &agent.BootStep{Name: "checkout", State: "running", Detail: strings.Repeat("x", 8<<10)}); err != nil {
@@ -59,7 +59,7 @@ func TestHostileMachineEndsAtTheQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, false)
-			r.change = func(c *loop.Config) { c.JournalQuota = quota }
+			r.change = func(c *loop.Config) { c.Limits.JournalQuota = quota }
 			r.model.steps = shell()
 			evil(r)
 			run := r.work(t.Context())

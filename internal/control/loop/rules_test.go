@@ -32,7 +32,7 @@ func (r *rig) withRules(t *testing.T) {
 	t.Helper()
 	r.machine.rules = func(f rule.Folder) rule.Set { return repoRules[f.Path] }
 	r.change = func(c *loop.Config) {
-		c.Rules = func(context.Context, agent.Agent) ([]rule.Rule, error) {
+		c.Team.Rules = func(context.Context, agent.Agent) ([]rule.Rule, error) {
 			return []rule.Rule{{Source: rule.File, From: rule.Team, When: rule.Always, Text: "Text of the team."}, {Source: rule.File, From: rule.User, When: rule.Always, Text: "Text of the user."}}, nil
 		}
 	}

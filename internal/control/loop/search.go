@@ -44,7 +44,7 @@ func (t *thread) searchWeb(ctx context.Context, c conversation.ToolCall) (tool.R
 	case t.holdsSecret(t.rec.Snapshot(), in.Term):
 		return tool.Failed("search_term contains a secret, so it was not sent: search without it"), nil
 	}
-	found, err := t.Web.Search(ctx, in.Term)
+	found, err := t.Tools.Web.Search(ctx, in.Term)
 	if cause := context.Cause(ctx); cause != nil {
 		return tool.Result{}, cause
 	}

@@ -46,7 +46,7 @@ func (r *rig) searchable() *[]string {
 		r.t.Fatal(err)
 	}
 	r.change = func(c *loop.Config) {
-		c.Web = engine
+		c.Tools.Web = engine
 		c.Secrets = func(*agent.State) *redact.Redactor {
 			return redact.New(map[string]string{"TOKEN": "s3cr3t-value"})
 		}
@@ -165,7 +165,7 @@ func TestWebSearchOverARestart(t *testing.T) {
 	r := newRig(t, false)
 	r.model.steps = []step{use(`WebSearch {"search_term":"x"}`), say("done")}
 	ctx, stop := context.WithCancelCause(t.Context())
-	r.change = func(c *loop.Config) { c.Web = stopped{stop} }
+	r.change = func(c *loop.Config) { c.Tools.Web = stopped{stop} }
 	if err := loop.Run(ctx, r.id, r.config()); !errors.Is(err, loop.ErrStop) {
 		t.Fatalf("got %v", err)
 	}

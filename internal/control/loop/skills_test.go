@@ -29,7 +29,7 @@ func TestSkillsOfTheServer(t *testing.T) {
 		return tool.Result{Text: "written"}, nil
 	}
 	r.change = func(c *loop.Config) {
-		c.Rules = func(context.Context, agent.Agent) (rules []rule.Rule, err error) {
+		c.Team.Rules = func(context.Context, agent.Agent) (rules []rule.Rule, err error) {
 			for _, from := range []rule.From{rule.Team, rule.User} {
 				skills, _, err := rule.ParseSkills(from, "---\nname: release\ndescription: How the "+string(from)+" releases\n---\nRun make "+string(from)+".")
 				if err != nil {

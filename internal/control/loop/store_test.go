@@ -194,7 +194,7 @@ func TestErrorsThatLeaveARunOpen(t *testing.T) {
 			r := newRig(t, false)
 			r.model.steps = []step{say("done")}
 			config := r.config()
-			config.Allowed = func(context.Context, agent.Agent) (allowance.Amount, error) {
+			config.Team.Allowed = func(context.Context, agent.Agent) (allowance.Amount, error) {
 				return allowance.Amount{}, fmt.Errorf("read the settings: %w", c.err)
 			}
 			err := loop.Run(t.Context(), r.id, config)

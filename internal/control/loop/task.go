@@ -238,15 +238,15 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 // for "fast" if no fast model is configured, it is the agent's model.
 func (t *thread) findModel(id string) (model.Model, model.Info, error) {
 	if id == subagent.Fast {
-		id = t.Fast
+		id = t.Models.Fast
 	}
 	if id == "" || id == subagent.Inherit || id == t.info.Name() {
 		return t.model, t.info, nil
 	}
-	if t.Named == nil {
+	if t.Models.Named == nil {
 		return nil, model.Info{}, fault.NotFound("no model %q", id)
 	}
-	return t.Named(id)
+	return t.Models.Named(id)
 }
 
 // converse works a subagent's conversation to its end.

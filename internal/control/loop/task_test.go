@@ -90,7 +90,7 @@ func TestTasksSideBySide(t *testing.T) {
 		return tool.Result{Text: "ok"}, nil
 	}
 	c := r.config()
-	c.Model = byPrompt(func(first string, turn int) step {
+	c.Models.Model = byPrompt(func(first string, turn int) step {
 		switch {
 		case first == "mend it" && turn == 0:
 			return use(`Task {"description":"a","prompt":"one","subagent_type":"explore"}`, `Task {"description":"b","prompt":"two","readonly":true}`)
@@ -187,7 +187,7 @@ func TestCrashOfATask(t *testing.T) {
 		r := rigs.another(false)
 		model := &replies{steps: steps()}
 		c := r.config()
-		c.Model = model
+		c.Models.Model = model
 		ctx, stop := context.WithCancelCause(t.Context())
 		c.Journal = &dying{Journal: r.store, at: crash, die: func() { stop(loop.ErrStop) }}
 		made := map[string]int{}
@@ -358,8 +358,8 @@ func TestTaskModels(t *testing.T) {
 			r.record(&agent.Titled{Title: "test"})
 			r.model.steps = []step{use(`Task {"description":"d","prompt":"p",` + c.args + `}`), say("sub"), say("done")}
 			cfg := r.config()
-			cfg.Fast = c.fast
-			cfg.Named = func(id string) (model.Model, model.Info, error) {
+			cfg.Models.Fast = c.fast
+			cfg.Models.Named = func(id string) (model.Model, model.Info, error) {
 				if id != "small" {
 					return nil, model.Info{}, errors.New("no such model")
 				}

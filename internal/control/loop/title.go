@@ -32,7 +32,7 @@ const (
 // a fast model, the agent is named by the first words of its prompt.
 func (l *Loop) startTitle(ctx context.Context) (wait func()) {
 	s := l.rec.Snapshot()
-	if l.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {
+	if l.Models.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {
 		return func() {}
 	}
 	c := l.own.fastModel("title")

@@ -29,7 +29,7 @@ func TestTitle(t *testing.T) {
 			r.model.steps = []step{say("done")}
 			fast := &answers{steps: []step{say(c.reply)}}
 			r.change = func(cfg *loop.Config) {
-				cfg.Fast, cfg.Named = "fast", named(map[string]*answers{"fast": fast})
+				cfg.Models.Fast, cfg.Models.Named = "fast", named(map[string]*answers{"fast": fast})
 			}
 			run := r.work(t.Context())
 			a, err := r.store.Agent(t.Context(), r.id)
@@ -70,8 +70,8 @@ func TestFastModelSummarizes(t *testing.T) {
 			r.record(&agent.Titled{Title: "x"})
 			fast := &answers{steps: []step{c.fast}}
 			r.change = func(cfg *loop.Config) {
-				cfg.Fast = "fast"
-				cfg.Named = func(string) (model.Model, model.Info, error) {
+				cfg.Models.Fast = "fast"
+				cfg.Models.Named = func(string) (model.Model, model.Info, error) {
 					return fast, model.Info{ID: "fast", ContextWindow: c.window}, nil
 				}
 			}

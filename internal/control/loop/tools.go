@@ -94,10 +94,10 @@ func notFor(s *agent.State, name string) string {
 
 // unconfigured returns what the server's configuration lacks for a tool, or "".
 func (t *thread) unconfigured(name string) string {
-	if name == searchWeb && t.Web == nil {
+	if name == searchWeb && t.Tools.Web == nil {
 		return "a search provider in the server's configuration (web_search)"
 	}
-	if name == paintImage && t.Images == nil {
+	if name == paintImage && t.Tools.Images == nil {
 		return "a model for images in the server's configuration (image_model)"
 	}
 	return ""

@@ -18,7 +18,7 @@ const repeatsCall = "no_progress"
 func (t *thread) watch(ctx context.Context) error {
 	s := t.state()
 	most := s.Repeats.Most()
-	if t.Repeats <= 0 || most.Count < t.Repeats {
+	if t.Limits.Repeats <= 0 || most.Count < t.Limits.Repeats {
 		return nil
 	}
 	what := fmt.Sprintf("%s %s", most.Tool, most.Args)

@@ -68,7 +68,7 @@ func TestWatchdog(t *testing.T) {
 				return tool.Result{Text: "ok"}, nil
 			}
 			r.model.steps = c.steps
-			r.change = func(c *loop.Config) { c.Repeats = 3 }
+			r.change = func(c *loop.Config) { c.Limits.Repeats = 3 }
 			run := r.work(t.Context())
 			told := 0
 			for _, b := range bodies[*agent.Notice](r) {
@@ -96,8 +96,8 @@ func TestWatchdogOfSubagent(t *testing.T) {
 		return tool.Failed("no such file"), nil
 	}
 	c := r.config()
-	c.Repeats = 3
-	c.Model = played{own: []step{use(`Task {"description":"d","prompt":"p"}`), say("without it")}, sub: []step{use(`Shell {"command":"cat nothing"}`)}}
+	c.Limits.Repeats = 3
+	c.Models.Model = played{own: []step{use(`Task {"description":"d","prompt":"p"}`), say("without it")}, sub: []step{use(`Shell {"command":"cat nothing"}`)}}
 	if err := loop.Run(t.Context(), r.id, c); err != nil {
 		t.Fatal(err)
 	}

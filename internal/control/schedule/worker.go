@@ -86,9 +86,12 @@ func (w *worker) run() {
 		return
 	}
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
-		Journal: w.s.Journal, Owner: w.s.Owner, Model: m, Info: info, Named: w.s.Model, Fast: fast,
-		Live: w.s.Live, Secrets: w.secrets,
-		Machine: w.machine, Review: w.s.Review, Scripts: w.s.Environments, Pulls: w.s.pulls(), Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, MCP: w.s.MCP, Rules: w.s.Rules, Checks: w.s.Checks, Diff: w.s.pushedDiff, Patches: w.s.patches, Shortages: w.shortages, Repeats: w.s.Repeats, Allowed: w.s.Allowed, Privacy: w.s.Privacy, Logger: log.With("run", a.LatestRunID),
+		Journal: w.s.Journal, Owner: w.s.Owner, Models: loop.Models{Model: m, Info: info, Named: w.s.Model, Fast: fast},
+		Machine: w.machine, Shortages: w.shortages, Review: w.s.Review,
+		Tools: loop.Tools{Scripts: w.s.Environments, MCP: w.s.MCP, Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, Patches: w.s.patches},
+		Team:  loop.Team{Allowed: w.s.Allowed, Privacy: w.s.Privacy, Rules: w.s.Rules},
+		Live:  w.s.Live, Secrets: w.secrets, Checks: w.s.Checks, Limits: loop.Limits{Repeats: w.s.Repeats},
+		Diff: w.s.pushedDiff, Pulls: w.s.pulls(), Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("the run is left open", "error", err)

@@ -1,0 +1,102 @@
+package loop
+
+import (
+	"context"
+	"log/slog"
+
+	"aloft/internal/agent"
+	"aloft/internal/allowance"
+	"aloft/internal/control/live"
+	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/remote"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	controltool "aloft/internal/control/tool"
+	"aloft/internal/redact"
+	"aloft/internal/rule"
+	"aloft/internal/tool"
+)
+
+// Config is what a loop needs.
+type Config struct {
+	Journal store.Journal
+	Owner   string // holds the lease on the agent
+	Models  Models
+	// Machine returns the agent's machine, ready for calls. It creates,
+	// restarts or boots the machine if necessary, and records that.
+	Machine func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error)
+	// Shortages returns what the agent's machine has run out of, and has not been
+	// journaled in s: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
+	// is nil, nothing is reported.
+	Shortages func(ctx context.Context, s *agent.State) []Shortage
+	// Review decides which calls may run. If it is nil, all may.
+	Review Reviewer
+	Tools  Tools
+	Team   Team
+	// Live shows clients the arguments of calls while the model writes them;
+	// nil shows none.
+	Live *live.Board
+	// Secrets returns what to redact from those arguments; nil redacts nothing.
+	Secrets func(s *agent.State) *redact.Redactor
+	// Checks configures the checks of runs.
+	Checks Checks
+	Limits Limits
+	// Diff returns at most limit bytes of what the agent has pushed in all
+	// repositories. If it is nil, goals are judged without a diff.
+	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
+	// Pulls opens pull requests; nil if there is no forge.
+	Pulls  Pulls
+	Logger *slog.Logger
+}
+
+// Models are the models that a loop asks.
+type Models struct {
+	Model model.Model // the agent's
+	Info  model.Info
+	// Named returns the configured model with the given id, for subagents. If
+	// it is nil, subagents use the agent's model.
+	Named func(id string) (model.Model, model.Info, error)
+	Fast  string // id of the model for small tasks; "" is the agent's model
+}
+
+// Tools are what the tools of the control plane use.
+type Tools struct {
+	// Scripts stores install scripts that agents propose for later machines;
+	// nil stores none.
+	Scripts controltool.Scripts
+	// MCP provides the agents' MCP servers; nil means there are none.
+	MCP Servers
+	// Web searches the web; nil if no provider is configured.
+	Web Web
+	// Images generates images; nil if no model for images is configured.
+	Images    model.ImageModel
+	ImageInfo model.ImageInfo
+	// Patches returns what another agent of the same owner has pushed to the
+	// agent's repositories. Its faults are for the model. If it is nil, there are
+	// no other agents.
+	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
+}
+
+// Team is what the team and the agent's owner have set for a run.
+type Team struct {
+	// Allowed returns the limits that the team and the server set for each run
+	// of the agent. If it is nil, there are none.
+	Allowed func(ctx context.Context, a agent.Agent) (allowance.Amount, error)
+	// Privacy reports whether the run is in privacy mode. If it is nil, no run
+	// is.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
+	// Rules returns the rules and skills of the team and of the agent's owner. If
+	// it is nil, there are none.
+	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
+}
+
+// Limits are the server's limits for a run.
+type Limits struct {
+	// Repeats is how often an identical call may have an identical result, with
+	// no change in between, before the model is told. The run ends when it
+	// happens so often again. 0 means any number.
+	Repeats int
+	// JournalQuota is the most that events caused by the machine may take in
+	// the journal, per run and in bytes; 0 means 1 GiB.
+	JournalQuota int64
+}
