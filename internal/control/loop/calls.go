@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
@@ -79,7 +80,7 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 		return t.done(ctx, c.ID, tool.Failed("%s", t.withheld(spec)), 0)
 	case notObject(c):
 		return t.done(ctx, c.ID, tool.Failed("the arguments were not a JSON object; send the call again"), 0)
-	case isMCP(c.Name):
+	case offer.IsTool(c.Name):
 		return t.mcpCall(ctx, c)
 	case controltool.Consults(c.Name):
 		return t.consult(ctx, c)

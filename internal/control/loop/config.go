@@ -8,6 +8,7 @@ import (
 	"aloft/internal/allowance"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -65,7 +66,7 @@ type Tools struct {
 	// nil stores none.
 	Scripts controltool.Scripts
 	// MCP provides the agents' MCP servers; nil means there are none.
-	MCP Servers
+	MCP offer.Servers
 	// Web searches the web; nil if no provider is configured.
 	Web Web
 	// Images generates images; nil if no model for images is configured.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/offer"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
@@ -41,7 +42,7 @@ func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decid
 func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
-	case !ok || t.withheld(spec) != "" || notObject(c) || isMCP(c.Name) || controltool.Consults(c.Name):
+	case !ok || t.withheld(spec) != "" || notObject(c) || offer.IsTool(c.Name) || controltool.Consults(c.Name):
 		return nil
 	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
 		return t.sent(c, "")

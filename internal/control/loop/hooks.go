@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/compact"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -38,16 +39,16 @@ func hookTool(name string) string {
 // known, it leaves the check to the machine, which then refuses to start the
 // call if there are some: this saves a request for each call.
 func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome, error) {
-	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !isMCP(c.Name) && !t.hasHooks() {
+	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !offer.IsTool(c.Name) && !t.hasHooks() {
 		var err error
 		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || c.Unhooked {
 			return remote.HookOutcome{}, err
 		}
 	}
 	name, input := hookTool(c.Name), c.Args
-	server := t.hookOfMCP(ctx, c.ToolCall)
+	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
 	if server != nil {
-		name, input = "MCP:"+server.Tool, server.Arguments
+		name, input = "MCP:"+server.Args.Tool, server.Args.Arguments
 	}
 	var args struct {
 		Command, Path string
@@ -73,14 +74,14 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome,
 		events = append(events, remote.HookEvent{Name: "beforeReadFile", Subject: name, Fields: map[string]any{"file_path": args.Path}})
 	}
 	if server != nil {
-		events = append(events, remote.HookEvent{Name: "beforeMCPExecution", Subject: server.Tool, Fields: server.fields()})
+		events = append(events, remote.HookEvent{Name: "beforeMCPExecution", Subject: server.Args.Tool, Fields: server.Fields()})
 	}
 	if args.Dir == "" {
 		t.ofShell(*c, events)
 	}
 	said, err := t.runHooks(ctx, remote.HookCall{Events: events})
 	if server != nil && said.UpdatedInput != nil {
-		said.UpdatedInput = server.changed(said.UpdatedInput)
+		said.UpdatedInput = server.Changed(said.UpdatedInput)
 	}
 	return said, err
 }
@@ -117,9 +118,9 @@ const workspace = "/workspace"
 // result.
 func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
 	name, input := hookTool(c.Name), c.Args
-	server := t.hookOfMCP(ctx, c.ToolCall)
+	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
 	if server != nil {
-		name, input = "MCP:"+server.Tool, server.Arguments
+		name, input = "MCP:"+server.Args.Tool, server.Args.Arguments
 	}
 	fields := map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
@@ -147,9 +148,9 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
 		}})
 	case server != nil:
-		said := server.fields()
+		said := server.Fields()
 		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, remote.HookEvent{Name: "afterMCPExecution", Subject: server.Tool, Fields: said})
+		events = append(events, remote.HookEvent{Name: "afterMCPExecution", Subject: server.Args.Tool, Fields: said})
 	case !r.Error && name == "Write":
 		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
 		events = append(events, remote.HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
@@ -157,7 +158,7 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 	t.ofShell(c, events)
 	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes(events)})
 	if server != nil && said.UpdatedMCP != nil {
-		replace(r, said.UpdatedMCP)
+		offer.Replace(r, said.UpdatedMCP)
 	}
 	// A hook cannot deny a call that has already run; its message goes to the
 	// model.

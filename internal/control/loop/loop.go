@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/control/model"
@@ -39,7 +40,7 @@ type Loop struct {
 	// the machine has reported them.
 	present atomic.Pointer[map[string]bool]
 	told    transcriptProgress
-	offers  offers // of MCP servers
+	offers  offer.Offers // of MCP servers
 	rules   rulebook.Book
 	heard   heard
 	short   shortages
@@ -60,7 +61,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	if err != nil {
 		return err
 	}
-	l := &Loop{Config: c, rec: rec, rules: rulebook.Book{Own: c.Team.Rules, Log: c.Logger}}
+	l := &Loop{Config: c, rec: rec, offers: offer.Offers{Of: c.Tools.MCP}, rules: rulebook.Book{Own: c.Team.Rules, Log: c.Logger}}
 	l.own = &thread{Loop: l, answerer: answerer{model: c.Models.Model, info: c.Models.Info}}
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"aloft/internal/allowance"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -44,7 +45,7 @@ type rig struct {
 	scripts scripts
 	pulls   *pulls // nil if there is no forge
 	allowed allowance.Amount
-	mcp     loop.Servers
+	mcp     offer.Servers
 	change  func(*loop.Config) // nil changes nothing
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/fault"
 )
@@ -77,7 +78,7 @@ func (t *thread) forgetOthers(ctx context.Context, h remote.Machine) error {
 	}
 	s := t.rec.Snapshot() // read after Known, so that it contains every call that the machine knows
 	for _, id := range known {
-		if c := s.Find(strings.TrimSuffix(id, downloadSuffix)); c != nil && c.Result == nil {
+		if c := s.Find(strings.TrimSuffix(id, offer.DownloadSuffix)); c != nil && c.Result == nil {
 			continue
 		}
 		if err := h.Drop(ctx, id); err != nil {

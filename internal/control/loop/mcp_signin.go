@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/fault"
 	"aloft/internal/mcp"
 	"aloft/internal/tool"
@@ -34,7 +35,7 @@ func (t *thread) signIn(ctx context.Context, c agent.Call, server mcp.Server) er
 		}
 		return t.done(ctx, c.ID, tool.Failed("%s", message), time.Since(c.Approval.AskedAt))
 	}
-	t.forget(server)
+	t.offers.Forget(server)
 	where, err := t.Tools.MCP.SignIn(ctx, t.state(), server)
 	if err == nil && where != "" {
 		err = fault.Denied("the user answered without signing in to %s", server.Name)
@@ -50,5 +51,5 @@ func (t *thread) signedIn(ctx context.Context, c agent.Call, server mcp.Server, 
 	if err != nil {
 		return t.done(ctx, c.ID, tool.Failed("%s", fault.Of(err).Message), 0)
 	}
-	return t.done(ctx, c.ID, success(words+": its tools are listed next.", map[string]any{"server": server.Name, "authorizationUrl": ""}), 0)
+	return t.done(ctx, c.ID, offer.Success(words+": its tools are listed next.", map[string]any{"server": server.Name, "authorizationUrl": ""}), 0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -154,7 +154,7 @@ func TestServersAreToldAsData(t *testing.T) {
 
 // Without MCP servers the model is told nothing about them.
 func TestNoServers(t *testing.T) {
-	for name, servers := range map[string]loop.Servers{"Nobody": nil, "None": &network{}} {
+	for name, servers := range map[string]offer.Servers{"Nobody": nil, "None": &network{}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false)
 			r.mcp = servers

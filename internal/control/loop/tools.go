@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/offer"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
@@ -40,7 +41,7 @@ func mayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == computerUse || sub.Type == subagent.ComputerUse:
 		return spec.Name == computerUse && sub.Type == subagent.ComputerUse
-	case spec.Name == agent.TaskTool || spec.Name == agent.ReviewTool || spec.Name == managePull || spec.Name == signInMCP || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
+	case spec.Name == agent.TaskTool || spec.Name == agent.ReviewTool || spec.Name == managePull || spec.Name == offer.SignInTool || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
 		return false
 	case sub.ReadOnly:
 		return spec.ReadOnly

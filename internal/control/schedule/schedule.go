@@ -21,6 +21,7 @@ import (
 	"aloft/internal/control/identity"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -111,7 +112,7 @@ type Config struct {
 	// Review decides which tool calls may run. If it is nil, all may.
 	Review loop.Reviewer
 	// MCP provides the agents' MCP servers; nil means none.
-	MCP loop.Servers
+	MCP offer.Servers
 	// Sandbox reports whether machines of a class can enforce the sandbox
 	// policy for single commands. This is known from the host's configuration,
 	// never from what a machine claims. If it is nil, none can.

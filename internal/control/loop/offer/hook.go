@@ -1,4 +1,4 @@
-package loop
+package offer
 
 import (
 	"context"
@@ -6,33 +6,34 @@ import (
 	"net/url"
 	"strings"
 
+	"aloft/internal/agent"
 	"aloft/internal/control/loop/compact"
 	"aloft/internal/conversation"
 	"aloft/internal/mcp"
 	"aloft/internal/tool"
 )
 
-// mcpHook is a call of an MCP tool, as hooks see it.
-type mcpHook struct {
-	mcpArgs
-	at map[string]any // the server's url or command
+// Hook is a call of an MCP tool, as hooks see it.
+type Hook struct {
+	Args args
+	at   map[string]any // the server's url or command
 }
 
-// hookOfMCP returns nil if the call does not invoke a tool of a server.
-func (t *thread) hookOfMCP(ctx context.Context, c conversation.ToolCall) *mcpHook {
-	a, ok := mcpArgsOf(c)
+// Hook returns the call as hooks see it, or nil if the call does not invoke a tool of a server.
+func (o *Offers) Hook(ctx context.Context, s *agent.State, c conversation.ToolCall) *Hook {
+	a, ok := argsOf(c)
 	if !ok || !a.callsTool(c.Name) {
 		return nil
 	}
-	h := &mcpHook{a, map[string]any{}}
-	servers, err := t.servers(ctx)
+	h := &Hook{a, map[string]any{}}
+	servers, err := o.Servers(ctx, s)
 	if err != nil {
 		return h
 	}
-	if s, ok := mcp.Find(servers, a.Server); ok && s.Remote() {
-		h.at["url"] = shownURL(s)
+	if server, ok := mcp.Find(servers, a.Server); ok && server.Remote() {
+		h.at["url"] = shownURL(server)
 	} else if ok {
-		h.at["command"] = s.Line()
+		h.at["command"] = server.Line()
 	}
 	return h
 }
@@ -51,19 +52,19 @@ func shownURL(s mcp.Server) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// fields returns the fields of a hook event about the call.
-func (h *mcpHook) fields() map[string]any {
-	out := map[string]any{"tool_name": h.Tool, "tool_input": h.Arguments}
+// Fields returns the fields of a hook event about the call.
+func (h *Hook) Fields() map[string]any {
+	out := map[string]any{"tool_name": h.Args.Tool, "tool_input": h.Args.Arguments}
 	for k, v := range h.at {
 		out[k] = v
 	}
 	return out
 }
 
-// changed returns the call with other arguments for the tool. A hook can change
+// Changed returns the call with other arguments for the tool. A hook can change
 // those, but neither the server nor the tool.
-func (h *mcpHook) changed(args json.RawMessage) json.RawMessage {
-	text, err := json.Marshal(map[string]any{"server": h.Server, "tool_name": h.Tool, "arguments": args})
+func (h *Hook) Changed(args json.RawMessage) json.RawMessage {
+	text, err := json.Marshal(map[string]any{"server": h.Args.Server, "tool_name": h.Args.Tool, "arguments": args})
 	if err != nil {
 		return nil
 	}
@@ -74,8 +75,8 @@ func (h *mcpHook) changed(args json.RawMessage) json.RawMessage {
 // substitutes.
 const maxHookOutput = 32 << 10
 
-// replace replaces a tool's result with a hook's output.
-func replace(r *tool.Result, output json.RawMessage) {
+// Replace replaces a tool's result with a hook's output.
+func Replace(r *tool.Result, output json.RawMessage) {
 	text := string(output)
 	var s string
 	var shaped struct{ Content []struct{ Text string } }

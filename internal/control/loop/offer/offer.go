@@ -1,11 +1,17 @@
-package loop
+// Package offer knows which MCP servers a run can use and what they offer, and
+// calls the remote ones. Servers in the machine are called there, like any tool.
+package offer
 
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/remote"
+	"aloft/internal/conversation"
 	"aloft/internal/mcp"
+	"aloft/internal/tool"
 )
 
 // Servers provides the MCP servers of agents: all of them by name, and access
@@ -15,7 +21,7 @@ import (
 // their own timeouts. Errors are faults whose messages users and the model may
 // read.
 type Servers interface {
-	// Of returns the servers that the agent can use in its open run, merged
+	// ServersOf returns the servers that the agent can use in its open run, merged
 	// from all sources by [mcp.Merge], and those that it cannot use. The
 	// project's file is read from the default branch as of the agent's start:
 	// State.Agent.RulesAt. Variables of stdio servers are not expanded; the
@@ -25,7 +31,7 @@ type Servers interface {
 	// not an error: its State and Error say why.
 	List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error)
 	// Call calls a tool of a remote server. The loop has already checked the
-	// call: the server is one that Of returned, its listing has the tool, and
+	// call: the server is one that ServersOf returned, its listing has the tool, and
 	// policy allows the call.
 	Call(ctx context.Context, s *agent.State, server mcp.Server, tool string, args json.RawMessage) (mcp.Result, error)
 	// Resources lists the resources of a remote server, at most
@@ -36,4 +42,15 @@ type Servers interface {
 	// SignIn returns the URL at which a person signs in to a remote server, or
 	// "" if no sign-in is needed.
 	SignIn(ctx context.Context, s *agent.State, server mcp.Server) (string, error)
+}
+
+// Machine runs the servers that work in the machine.
+type Machine interface {
+	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
+}
+
+// Writer runs the call that writes a file in the machine.
+type Writer interface {
+	Call(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error)
+	Ack(ctx context.Context, callID string) error
 }
