@@ -29,8 +29,7 @@ func IsTool(name string) bool {
 // Offers is what a run knows about its MCP servers. Its methods are safe for
 // concurrent use.
 type Offers struct {
-	// Of provides the servers. If it is nil, there are none, and only Servers and
-	// Hook may be called.
+	// Of provides the servers. If it is nil, there are none.
 	Of Servers
 
 	mu      sync.Mutex
