@@ -104,6 +104,7 @@ var mayImport = map[string][]string{
 	"internal/control/live":                            {},
 	"internal/control/loop/journal":                    {"NOUNS", "internal/control/store"},
 	"internal/control/loop/remote":                     {"NOUNS"},
+	"internal/control/loop/pullrequest":                {"NOUNS", "internal/control/loop/remote", "internal/control/loop/journal", "internal/control/pull"},
 	"internal/control/loop/offer":                      {"NOUNS", "internal/control/loop/remote", "internal/control/loop/compact"},
 	"internal/control/loop/rulebook":                   {"NOUNS", "internal/control/loop/remote"},
 	"internal/control/loop/compact":                    {"NOUNS", "internal/control/loop/rulebook", "internal/control/model"},

@@ -318,6 +318,11 @@ func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 	return t.done(ctx, c.ID, result, time.Since(start))
 }
 
+// manage runs a PrManagement call.
+func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+	return t.requests.Manage(ctx, c, t.machine)
+}
+
 // done journals a result, preceded by the other events. It does so even if ctx
 // has ended, since the call has already happened.
 func (t *thread) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {

@@ -9,6 +9,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -46,7 +47,7 @@ type Config struct {
 	// repositories. If it is nil, goals are judged without a diff.
 	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
 	// Pulls opens pull requests; nil if there is no forge.
-	Pulls  Pulls
+	Pulls  pullrequest.Pulls
 	Logger *slog.Logger
 }
 

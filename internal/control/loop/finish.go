@@ -52,7 +52,7 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 	if err != nil || told {
 		return err
 	}
-	if err := l.propose(ctx); err != nil {
+	if err := l.requests.Propose(ctx); err != nil {
 		return err
 	}
 	if failed != nil {

@@ -132,7 +132,7 @@ func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failur
 		case failed != nil:
 			f.Message += "; its branch was not pushed: " + fault.Of(failed).Message
 		default:
-			if err := l.propose(ctx); err != nil {
+			if err := l.requests.Propose(ctx); err != nil {
 				return err
 			}
 		}

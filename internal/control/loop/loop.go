@@ -14,6 +14,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/rulebook"
 	"aloft/internal/control/model"
@@ -38,12 +39,12 @@ type Loop struct {
 	background *background
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
-	present atomic.Pointer[map[string]bool]
-	told    transcriptProgress
-	offers  offer.Offers // of MCP servers
-	rules   rulebook.Book
-	heard   heard
-	short   shortages
+	present  atomic.Pointer[map[string]bool]
+	told     transcriptProgress
+	offers   offer.Offers // of MCP servers
+	rules    rulebook.Book
+	requests pullrequest.Requests
+	short    shortages
 	// sessionEnded is true once the sessionEnd hooks have run.
 	sessionEnded bool
 }
@@ -62,6 +63,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 		return err
 	}
 	l := &Loop{Config: c, rec: rec, offers: offer.Offers{Of: c.Tools.MCP}, rules: rulebook.Book{Own: c.Team.Rules, Log: c.Logger}}
+	l.requests = pullrequest.Requests{Pulls: c.Pulls, Recorder: rec, Privacy: l.privacy, HoldsSecret: l.holdsSecret, Log: c.Logger}
 	l.own = &thread{Loop: l, answerer: answerer{model: c.Models.Model, info: c.Models.Info}}
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil

@@ -79,6 +79,6 @@ func (t *thread) searchWeb(ctx context.Context, c conversation.ToolCall) (tool.R
 
 // holdsSecret reports whether a text contains a secret of the agent or of the
 // server.
-func (t *thread) holdsSecret(s *agent.State, text string) bool {
-	return t.Secrets != nil && t.Secrets(s).Contains([]byte(text))
+func (l *Loop) holdsSecret(s *agent.State, text string) bool {
+	return l.Secrets != nil && l.Secrets(s).Contains([]byte(text))
 }

@@ -160,3 +160,14 @@ func withSubagents(spec tool.Spec, own, defined []subagent.Definition) tool.Spec
 	}
 	return spec
 }
+
+const managePull = "PrManagement"
+
+// workable returns the tools that work in the machine and on this server. It
+// includes PrManagement only if one of the agent's repositories has a forge.
+func (t *thread) workable(s *agent.State) []tool.Spec {
+	able := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
+	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
+		return spec.Name == managePull && !able || notFor(s, spec.Name) != "" || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
+	})
+}

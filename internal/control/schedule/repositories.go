@@ -9,8 +9,8 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
-	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -48,7 +48,7 @@ func (s *Scheduler) mayReach(ctx context.Context, userID int64, repoURL string) 
 }
 
 // pulls returns the loop's access to forges, or nil if there is none.
-func (s *Scheduler) pulls() loop.Pulls {
+func (s *Scheduler) pulls() pullrequest.Pulls {
 	if s.Pulls == nil {
 		return nil
 	}

@@ -9,14 +9,14 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
-	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/fault"
 )
 
 // forge returns pull requests by their URLs.
 type forge struct {
-	loop.Pulls
+	pullrequest.Pulls
 	found map[string]agent.PullRequest
 	asked []string
 }

@@ -22,6 +22,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
@@ -171,7 +172,7 @@ type Gateway interface {
 
 // Pulls opens and finds pull requests at forges.
 type Pulls interface {
-	loop.Pulls
+	pullrequest.Pulls
 	// Found returns the pull request with the given URL, for an agent that will
 	// work on it in that repository.
 	Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error)

@@ -1,4 +1,7 @@
-package loop
+// Package pullrequest opens the pull requests of a run, and runs the calls in
+// which the model opens, changes, reads and answers them. What is sent to a forge
+// is journaled first, so that it is sent once.
+package pullrequest
 
 import (
 	"bytes"
@@ -7,11 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/pull"
 	"aloft/internal/conversation"
@@ -43,14 +47,33 @@ type Pulls interface {
 	Resolve(ctx context.Context, a agent.Agent, p agent.PullRequest, threadID string) error
 }
 
+// Pusher pushes the branch of the agent's n-th repository.
+type Pusher interface {
+	Push(ctx context.Context, n int, branch string, skipHooks bool) (remote.Delivered, error)
+}
+
+// Requests are the pull requests of a run. Their calls belong to the agent's own
+// conversation. The methods are safe for concurrent use.
+type Requests struct {
+	Pulls    Pulls // nil if there is no forge
+	Recorder *journal.Recorder
+	// Privacy reports whether the run is in privacy mode.
+	Privacy func(ctx context.Context) (bool, error)
+	// HoldsSecret reports whether a text contains a secret.
+	HoldsSecret func(s *agent.State, text string) bool
+	Log         *slog.Logger
+
+	heard heard
+}
+
 // proposeWithin is how long the end of a run waits for a forge.
 const proposeWithin = 2 * time.Minute
 
-// propose opens the pull requests that the agent's owner has asked for: one for
+// Propose opens the pull requests that the agent's owner has asked for: one for
 // each repository with a pushed branch. Each request is journaled first, so
 // that after a crash it is repeated unchanged.
-func (l *Loop) propose(ctx context.Context) error {
-	s := l.rec.Snapshot()
+func (r *Requests) Propose(ctx context.Context) error {
+	s := r.Recorder.Snapshot()
 	if !s.Agent.Pull.Auto || s.Mode == agent.ModePlan {
 		return nil
 	}
@@ -62,14 +85,14 @@ func (l *Loop) propose(ctx context.Context) error {
 		asked := p.Asked
 		if asked == nil {
 			var err error
-			if asked, err = l.proposal(ctx, n); err != nil {
+			if asked, err = r.proposal(ctx, n); err != nil {
 				return err
 			}
 		}
 		if asked == nil {
 			continue
 		}
-		if _, err := l.pull(ctx, *asked); err != nil && (ctx.Err() != nil || !isFault(err)) {
+		if _, err := r.pull(ctx, *asked); err != nil && (ctx.Err() != nil || !isFault(err)) {
 			return err
 		}
 	}
@@ -78,12 +101,12 @@ func (l *Loop) propose(ctx context.Context) error {
 
 // proposal journals the pull request to open. If none can be opened, it
 // journals why and returns nil.
-func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
-	s := l.rec.Snapshot()
+func (r *Requests) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, error) {
+	s := r.Recorder.Snapshot()
 	asked, err := agent.PullRequestAsked{RepoURL: s.Agent.Repos[n].URL, Branch: s.Checkout(n).Branch}, error(errNoForges())
-	if l.Pulls != nil {
+	if r.Pulls != nil {
 		within, cancel := context.WithTimeout(ctx, proposeWithin)
-		asked, err = l.Pulls.Propose(within, s, n, l.commitOf(asked.RepoURL), pull.Options{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
+		asked, err = r.Pulls.Propose(within, s, n, r.commitOf(asked.RepoURL), pull.Options{Draft: s.Agent.Pull.Draft, Said: s.LastWords()})
 		cancel()
 	}
 	asked.By = agent.PullByRun
@@ -91,14 +114,14 @@ func (l *Loop) proposal(ctx context.Context, n int) (*agent.PullRequestAsked, er
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, l.notPulled(ctx, asked, err)
+		return nil, r.notPulled(ctx, asked, err)
 	}
-	return &asked, l.rec.Record(ctx, &asked)
+	return &asked, r.Recorder.Record(ctx, &asked)
 }
 
 // commitOf returns the commit to which a repository's branch was pushed, or "".
-func (l *Loop) commitOf(repoURL string) string {
-	for _, b := range l.rec.Snapshot().Run.Branches {
+func (r *Requests) commitOf(repoURL string) string {
+	for _, b := range r.Recorder.Snapshot().Run.Branches {
 		if b.RepoURL == repoURL {
 			return b.Commit
 		}
@@ -108,12 +131,12 @@ func (l *Loop) commitOf(repoURL string) string {
 
 // pull opens the journaled pull request, and journals the result. If the forge
 // refuses, its error is a fault.
-func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.PullRequest, error) {
+func (r *Requests) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.PullRequest, error) {
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
 	opened, err := agent.PullRequestOpened{}, error(errNoForges())
-	if l.Pulls != nil {
-		opened, err = l.Pulls.Open(within, l.rec.Snapshot().Agent, asked)
+	if r.Pulls != nil {
+		opened, err = r.Pulls.Open(within, r.Recorder.Snapshot().Agent, asked)
 	}
 	if ctx.Err() != nil {
 		return agent.PullRequest{}, context.Cause(ctx)
@@ -122,36 +145,25 @@ func (l *Loop) pull(ctx context.Context, asked agent.PullRequestAsked) (agent.Pu
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fault.Unavailable("the forge did not answer in %v", proposeWithin).Named("forge_unreachable").Hint("try again later")
 		}
-		if written := l.notPulled(ctx, asked, err); written != nil {
+		if written := r.notPulled(ctx, asked, err); written != nil {
 			return agent.PullRequest{}, written
 		}
 		return agent.PullRequest{}, fault.Of(err)
 	}
 	opened.By = asked.By
-	return opened.PullRequest, l.rec.Record(ctx, &opened)
+	return opened.PullRequest, r.Recorder.Record(ctx, &opened)
 }
 
 // notPulled journals why there is no pull request.
-func (l *Loop) notPulled(ctx context.Context, asked agent.PullRequestAsked, err error) error {
+func (r *Requests) notPulled(ctx context.Context, asked agent.PullRequestAsked, err error) error {
 	failure := pull.FailureOf(err)
-	l.Logger.Warn("no pull request", "code", failure.Code, "by", asked.By, "error", err)
-	return l.rec.Record(ctx, &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: failure})
+	r.Log.Warn("no pull request", "code", failure.Code, "by", asked.By, "error", err)
+	return r.Recorder.Record(ctx, &agent.PullRequestFailed{RepoURL: asked.RepoURL, Branch: asked.Branch, By: asked.By, Failure: failure})
 }
 
 func errNoForges() *fault.Error {
 	return fault.Invalid("this server has no forge").Named("integration_not_connected").
 		Hint("add the host's URL and a token to git.credentials in the configuration")
-}
-
-const managePull = "PrManagement"
-
-// workable returns the tools that work in the machine and on this server. It
-// includes PrManagement only if one of the agent's repositories has a forge.
-func (t *thread) workable(s *agent.State) []tool.Spec {
-	able := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
-	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
-		return spec.Name == managePull && !able || notFor(s, spec.Name) != "" || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
-	})
 }
 
 // pullArgs are the arguments of the PrManagement tool.
@@ -167,18 +179,18 @@ type pullArgs struct {
 	Timeout    *int64 `json:"timeout"` // milliseconds
 }
 
-// manage runs a PrManagement call for the branch of one of the agent's
+// Manage runs a PrManagement call for the branch of one of the agent's
 // repositories: it pushes the branch and opens or updates its pull request, or
 // reads and answers what is said about that. The call cannot name any other
 // branch or pull request.
-func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Result, error) {
+func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		return tool.Failed("the arguments do not fit the schema: %v", err), nil
 	}
-	s := t.rec.Snapshot()
+	s := r.Recorder.Snapshot()
 	n := 0
 	for n < len(s.Agent.Repos) && in.RepoURL != "" && s.Agent.Repos[n].URL != in.RepoURL {
 		n++
@@ -190,8 +202,8 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	there := s.Agent.PullRequest(url, was.Branch)
 	switch {
 	case in.Action != "PR_ACTION_CREATE" && in.Action != "PR_ACTION_UPDATE":
-		return t.discuss(ctx, c.ID, in, there)
-	case t.holdsSecret(s, in.Title+"\n"+in.Body):
+		return r.discuss(ctx, c.ID, in, there)
+	case r.HoldsSecret(s, in.Title+"\n"+in.Body):
 		return tool.Failed("the title or body contains a secret, so nothing was sent: write them without the secret"), nil
 	case strings.TrimSpace(in.Title) == "" && in.Action == "PR_ACTION_CREATE":
 		return tool.Failed("title is missing: describe the change in one line"), nil
@@ -200,7 +212,7 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	case in.Action == "PR_ACTION_UPDATE":
 		in.Title, in.Body = cmp.Or(in.Title, there.Title), cmp.Or(in.Body, there.Body)
 	}
-	done, err := t.machine.Push(ctx, n, was.Branch, false)
+	done, err := m.Push(ctx, n, was.Branch, false)
 	commit := done.Commit
 	switch {
 	case err != nil && (errors.Is(err, remote.ErrLost) || ctx.Err() != nil || !isFault(err)):
@@ -208,15 +220,15 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil
 	}
-	if err := t.rec.Record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit, Unhooked: done.Note}); err != nil {
+	if err := r.Recorder.Record(ctx, &agent.Pushed{RepoURL: url, Branch: was.Branch, Commit: commit, Unhooked: done.Note}); err != nil {
 		return tool.Result{}, err
 	}
-	if t.Pulls == nil {
+	if r.Pulls == nil {
 		return notManaged("", errNoForges()), nil
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	asked, err := t.Pulls.Propose(within, t.rec.Snapshot(), n, commit, pull.Options{
+	asked, err := r.Pulls.Propose(within, r.Recorder.Snapshot(), n, commit, pull.Options{
 		Title: in.Title, Body: in.Body, Base: in.BaseBranch, Draft: in.Draft || s.Agent.Pull.Draft,
 	})
 	if err != nil {
@@ -225,15 +237,15 @@ func (t *thread) manage(ctx context.Context, c conversation.ToolCall) (tool.Resu
 		}
 		return notManaged("", err), nil
 	}
-	privacy, err := t.privacy(ctx)
+	privacy, err := r.Privacy(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	asked.By, asked.CallID, asked.Force = agent.PullByTool, c.ID, !privacy
-	if err := t.rec.Record(ctx, &asked); err != nil {
+	if err := r.Recorder.Record(ctx, &asked); err != nil {
 		return tool.Result{}, err
 	}
-	p, err := t.pull(ctx, asked)
+	p, err := r.pull(ctx, asked)
 	switch {
 	case err != nil && (ctx.Err() != nil || !isFault(err)):
 		return tool.Result{}, err
@@ -259,4 +271,9 @@ func notManaged(what string, err error) tool.Result {
 		text += ". To fix this: " + f.Advice
 	}
 	return tool.Failed("%s", text)
+}
+
+func isFault(err error) bool {
+	_, ok := errors.AsType[*fault.Error](err)
+	return ok
 }

@@ -1,4 +1,4 @@
-package loop
+package pullrequest
 
 import (
 	"cmp"
@@ -41,15 +41,15 @@ type pullSuccess struct {
 
 // discuss runs a PrManagement call about an existing pull request, p, which is
 // nil if there is none.
-func (t *thread) discuss(ctx context.Context, callID string, in pullArgs, p *agent.PullRequest) (tool.Result, error) {
+func (r *Requests) discuss(ctx context.Context, callID string, in pullArgs, p *agent.PullRequest) (tool.Result, error) {
 	switch {
 	case p == nil || p.URL == "" || p.Number == 0:
 		return tool.Failed("your branch has no pull request: use PR_ACTION_CREATE"), nil
-	case t.Pulls == nil:
+	case r.Pulls == nil:
 		return notDiscussed(errNoForges()), nil
 	}
 	out := pullSuccess{URL: p.URL, Number: p.Number}
-	text, err := t.discussed(ctx, callID, in, *p, &out)
+	text, err := r.discussed(ctx, callID, in, *p, &out)
 	if ctx.Err() != nil {
 		return tool.Result{}, context.Cause(ctx)
 	}
@@ -63,19 +63,19 @@ func (t *thread) discuss(ctx context.Context, callID string, in pullArgs, p *age
 	return tool.Result{Text: text, Output: output}, err
 }
 
-func (t *thread) discussed(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
-	a := t.rec.Snapshot().Agent
+func (r *Requests) discussed(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
+	a := r.Recorder.Snapshot().Agent
 	switch in.Action {
 	case "PR_ACTION_WAIT_CHECKS", "PR_ACTION_WAIT_REPLY":
-		answer, err := t.waitFor(ctx, callID, in, p)
+		answer, err := r.waitFor(ctx, callID, in, p)
 		return out.take(answer), err
 	case "PR_ACTION_COMMENT", "PR_ACTION_REPLY":
-		return t.say(ctx, callID, in, p, out)
+		return r.say(ctx, callID, in, p, out)
 	case "PR_ACTION_RESOLVE":
 		if in.ThreadID == "" {
 			return "", fault.Invalid("thread_id is missing: PR_ACTION_THREADS lists the threads")
 		}
-		if err := t.Pulls.Resolve(ctx, a, p, in.ThreadID); err != nil {
+		if err := r.Pulls.Resolve(ctx, a, p, in.ThreadID); err != nil {
 			return "", err
 		}
 		return "The thread is resolved.", nil
@@ -84,7 +84,7 @@ func (t *thread) discussed(ctx context.Context, callID string, in pullArgs, p ag
 	if !ok {
 		return "", fault.Invalid("there is no action %q", in.Action)
 	}
-	answer, err := t.Pulls.Read(ctx, a, p, pull.Question{Subject: subject, Check: in.Check, Commit: t.commitOf(p.RepoURL)})
+	answer, err := r.Pulls.Read(ctx, a, p, pull.Question{Subject: subject, Check: in.Check, Commit: r.commitOf(p.RepoURL)})
 	return out.take(answer), err
 }
 
@@ -97,7 +97,7 @@ func (out *pullSuccess) take(answer pull.Answer) string {
 // say adds a comment that the model wrote. It is journaled with a key before it
 // is sent, so that after a crash it is sent again only if the forge does not have
 // it.
-func (t *thread) say(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
+func (r *Requests) say(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
 	if in.Action == "PR_ACTION_COMMENT" {
 		in.ThreadID = ""
 	} else if in.ThreadID == "" {
@@ -106,33 +106,33 @@ func (t *thread) say(ctx context.Context, callID string, in pullArgs, p agent.Pu
 	if strings.TrimSpace(in.Body) == "" {
 		return "", fault.Invalid("body is missing: write the text of the comment")
 	}
-	s := t.rec.Snapshot()
-	if t.holdsSecret(s, in.Body) {
+	s := r.Recorder.Snapshot()
+	if r.HoldsSecret(s, in.Body) {
 		return "", fault.Invalid("body contains a secret, so it was not sent: write it without the secret")
 	}
 	var said agent.PullRequestSaid
-	known, _ := t.rec.Call(callID)
+	known, _ := r.Recorder.Call(callID)
 	again := known.Said != nil
 	if again {
 		said = *known.Said
 	} else {
 		var err error
-		if said, err = t.Pulls.Compose(ctx, s, p, callID, in.ThreadID, in.Body); err != nil {
+		if said, err = r.Pulls.Compose(ctx, s, p, callID, in.ThreadID, in.Body); err != nil {
 			return "", err
 		}
-		if err := t.record(ctx, &said); err != nil {
+		if err := r.Recorder.Record(ctx, &said); err != nil {
 			return "", err
 		}
 	}
 	within, cancel := context.WithTimeout(ctx, proposeWithin)
 	defer cancel()
-	url, err := t.Pulls.Say(within, s.Agent, p, said, again)
+	url, err := r.Pulls.Say(within, s.Agent, p, said, again)
 	if err != nil {
 		return "", err
 	}
 	out.CommentURL = url
 	text := fmt.Sprintf("The comment is at %s.", cmp.Or(url, p.URL))
-	if private, err := t.privacy(ctx); err != nil {
+	if private, err := r.Privacy(ctx); err != nil {
 		return "", err
 	} else if private {
 		text += " Privacy mode is on: your text was not sent; the comment has a generic text."
@@ -143,13 +143,13 @@ func (t *thread) say(ctx context.Context, callID string, in pullArgs, p agent.Pu
 // waitFor waits for checks, or for what others write after the agent's last
 // comment and after what an earlier wait has told. The end of the wait is
 // journaled first, so that it stays the same if another server continues it.
-func (t *thread) waitFor(ctx context.Context, callID string, in pullArgs, p agent.PullRequest) (pull.Answer, error) {
-	a := t.rec.Snapshot().Agent
+func (r *Requests) waitFor(ctx context.Context, callID string, in pullArgs, p agent.PullRequest) (pull.Answer, error) {
+	a := r.Recorder.Snapshot().Agent
 	q := pull.Question{Subject: pull.Checks}
 	if in.Action == "PR_ACTION_WAIT_REPLY" {
 		q.Subject = pull.Replies
 	}
-	known, _ := t.rec.Call(callID)
+	known, _ := r.Recorder.Call(callID)
 	w := known.Awaited
 	if w == nil {
 		length := pullWait
@@ -158,24 +158,24 @@ func (t *thread) waitFor(ctx context.Context, callID string, in pullArgs, p agen
 		}
 		w = &agent.PullRequestAwaited{CallID: callID, URL: p.URL, Until: time.Now().Add(length)}
 		if q.Subject == pull.Checks {
-			w.Commit = t.commitOf(p.RepoURL)
+			w.Commit = r.commitOf(p.RepoURL)
 		} else {
-			seen, err := t.Pulls.Read(ctx, a, p, q)
+			seen, err := r.Pulls.Read(ctx, a, p, q)
 			if err != nil {
 				return pull.Answer{}, err
 			}
-			if w.After = t.heard.Load(p.URL); seen.Answered.After(w.After) {
+			if w.After = r.heard.Load(p.URL); seen.Answered.After(w.After) {
 				w.After = seen.Answered
 			}
 		}
-		if err := t.record(ctx, w); err != nil {
+		if err := r.Recorder.Record(ctx, w); err != nil {
 			return pull.Answer{}, err
 		}
 	}
 	q.Commit, q.After = w.Commit, w.After
-	answer, err := t.Pulls.Wait(ctx, a, p, q, w.Until)
+	answer, err := r.Pulls.Wait(ctx, a, p, q, w.Until)
 	if err == nil && answer.Newest.After(w.After) {
-		t.heard.Store(p.URL, answer.Newest)
+		r.heard.Store(p.URL, answer.Newest)
 	}
 	return answer, err
 }
