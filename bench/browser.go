@@ -22,7 +22,7 @@ import (
 type frames struct{ Rate, P95, Late, Work float64 }
 
 // seen are the results of web/test/perf.ts in milliseconds, except FirstLoad in
-// bytes. Beside has the baseline of each.
+// bytes. Yardstick has the baseline of each.
 type seen struct {
 	FirstLoad                  int64
 	FirstAgent, Opens          float64

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -22,141 +23,141 @@ type row struct {
 // suite is a Go benchmark that measures both sides of a comparison.
 type suite struct {
 	pkg, name, times string
-	rows             func(figures) []row
+	rows             func(*figures) []row
 }
 
 var suites = []suite{
-	{"./internal/control/machine/container", "FirstByte", "20x", func(f figures) []row {
-		ours, bare := f["FirstByte/create"], f["FirstByte/bare"]
+	{"./internal/control/machine/container", "FirstByte", "20x", func(f *figures) []row {
+		ours, bare := f.of("FirstByte/create"), f.of("FirstByte/bare")
 		return []row{{"machine created → first byte", ms(ours), ms(bare), times(ours, bare) + " a bare runc run", "≤ 2×"}}
 	}},
-	{"./internal/control/machine/container", "Sleep", "5x", func(f figures) []row {
+	{"./internal/control/machine/container", "Sleep", "5x", func(f *figures) []row {
 		compare := func(work, name, than string) row {
-			return row{work, ms(f["Sleep/live/"+name]), ms(f["Sleep/disk/"+name]), times(f["Sleep/live/"+name], f["Sleep/disk/"+name]) + " " + than, ""}
+			return row{work, ms(f.of("Sleep/live/" + name)), ms(f.of("Sleep/disk/" + name)), times(f.of("Sleep/live/"+name), f.of("Sleep/disk/"+name)) + " " + than, ""}
 		}
 		return []row{
 			compare("gVisor, 64 MiB in use: to sleep, alive", "sleep", "on its disk"),
 			compare("the same woken, until it answers", "wake", "from its disk"),
 			compare("the same forked, until it answers", "fork", "from its disk"),
-			{"freeze of a disk with 5,000 files", ms(f["Sleep/freeze"]), ms(f["Sleep/copy"]), times(f["Sleep/freeze"], f["Sleep/copy"]) + " cp -a", ""},
+			{"freeze of a disk with 5,000 files", ms(f.of("Sleep/freeze")), ms(f.of("Sleep/copy")), times(f.of("Sleep/freeze"), f.of("Sleep/copy")) + " cp -a", ""},
 		}
 	}},
-	{"./cmd/exec-daemon", "True$", "500x", func(f figures) []row {
-		bare := f["True/ForkExec"]
+	{"./cmd/exec-daemon", "True$", "500x", func(f *figures) []row {
+		bare := f.of("True/ForkExec")
 		return []row{
-			{"tool call: Shell `true`", ms(f["True/Shell"]), ms(bare), more(f["True/Shell"], bare) + " than fork+exec", "≤ 1 ms more"},
-			{"tool call: Shell `/bin/true`", ms(f["True/Shell/Process"]), ms(bare), more(f["True/Shell/Process"], bare) + " than fork+exec", "≤ 1 ms more"},
-			{"the same, 99 of 100 within", ms(f["True/Shell/Process/p99"]), ms(f["True/ForkExec/p99"]), more(f["True/Shell/Process/p99"], f["True/ForkExec/p99"]) + " than fork+exec", ""},
-			{"tool call over RPC: Write an empty file", ms(f["True/Write"]), ms(bare), times(f["True/Write"], bare) + " fork+exec", ""},
-			{"the same, 99 of 100 within", ms(f["True/Write/p99"]), ms(f["True/ForkExec/p99"]), times(f["True/Write/p99"], f["True/ForkExec/p99"]) + " fork+exec", ""},
+			{"tool call: Shell `true`", ms(f.of("True/Shell")), ms(bare), more(f.of("True/Shell"), bare) + " than fork+exec", "≤ 1 ms more"},
+			{"tool call: Shell `/bin/true`", ms(f.of("True/Shell/Process")), ms(bare), more(f.of("True/Shell/Process"), bare) + " than fork+exec", "≤ 1 ms more"},
+			{"the same, 99 of 100 within", ms(f.of("True/Shell/Process/p99")), ms(f.of("True/ForkExec/p99")), more(f.of("True/Shell/Process/p99"), f.of("True/ForkExec/p99")) + " than fork+exec", ""},
+			{"tool call over RPC: Write an empty file", ms(f.of("True/Write")), ms(bare), times(f.of("True/Write"), bare) + " fork+exec", ""},
+			{"the same, 99 of 100 within", ms(f.of("True/Write/p99")), ms(f.of("True/ForkExec/p99")), times(f.of("True/Write/p99"), f.of("True/ForkExec/p99")) + " fork+exec", ""},
 		}
 	}},
-	{"./cmd/exec-daemon", "AtOnce", "10x", func(f figures) []row {
-		ours, bare := f["AtOnce/Shell"], f["AtOnce/ForkExec"]
-		turn := f["AtOnce/InTurn"]
+	{"./cmd/exec-daemon", "AtOnce", "10x", func(f *figures) []row {
+		ours, bare := f.of("AtOnce/Shell"), f.of("AtOnce/ForkExec")
+		turn := f.of("AtOnce/InTurn")
 		return []row{
 			{"100 tool calls at once: Shell `/bin/true`", ms(ours), ms(turn), times(ours, turn) + " bash, one after another", ""},
 			{"the same", ms(ours), ms(bare), times(ours, bare) + " 100 fork+exec at once", ""},
 		}
 	}},
-	{"./cmd/exec-daemon", "Output", "3x", func(f figures) []row {
+	{"./cmd/exec-daemon", "Output", "3x", func(f *figures) []row {
 		const size = 100e6
-		pipe := f["Output/Pipe"]
+		pipe := f.of("Output/Pipe")
 		return []row{
-			{"Shell prints 100 MB", speed(size, f["Output/Shell"]), speed(size, pipe), times(pipe, f["Output/Shell"]) + " a pipe", ""},
-			{"the same, looking for 200 secrets", speed(size, f["Output/Secrets"]), speed(size, pipe), times(pipe, f["Output/Secrets"]) + " a pipe", ""},
+			{"Shell prints 100 MB", speed(size, f.of("Output/Shell")), speed(size, pipe), times(pipe, f.of("Output/Shell")) + " a pipe", ""},
+			{"the same, looking for 200 secrets", speed(size, f.of("Output/Secrets")), speed(size, pipe), times(pipe, f.of("Output/Secrets")) + " a pipe", ""},
 		}
 	}},
-	{"./cmd/exec-daemon", "Read", "20x", func(f figures) []row {
-		return []row{{"Read 100 lines in the middle of 50 MB", ms(f["Read/Read"]), ms(f["Read/sed"]), times(f["Read/Read"], f["Read/sed"]) + " sed", ""}}
+	{"./cmd/exec-daemon", "Read", "20x", func(f *figures) []row {
+		return []row{{"Read 100 lines in the middle of 50 MB", ms(f.of("Read/Read")), ms(f.of("Read/sed")), times(f.of("Read/Read"), f.of("Read/sed")) + " sed", ""}}
 	}},
-	{"./internal/redact", "Stream/(OneByIndex|200)", "50x", func(f figures) []row {
+	{"./internal/redact", "Stream/(OneByIndex|200)", "50x", func(f *figures) []row {
 		const code, hostile = 3000 * 97, 30000 * 7 // bytes per operation of the benchmark
-		one := f["Stream/OneByIndex"]
+		one := f.of("Stream/OneByIndex")
 		return []row{
-			{"redaction of source code, 200 secrets", speed(code, f["Stream/200/Code"]), speed(code, one), times(one, f["Stream/200/Code"]) + " looking for one value", ""},
-			{"redaction of nearly secrets, 200 secrets", speed(hostile, f["Stream/200/Hostile"]), "", "", ""},
+			{"redaction of source code, 200 secrets", speed(code, f.of("Stream/200/Code")), speed(code, one), times(one, f.of("Stream/200/Code")) + " looking for one value", ""},
+			{"redaction of nearly secrets, 200 secrets", speed(hostile, f.of("Stream/200/Hostile")), "", "", ""},
 		}
 	}},
-	{"./internal/guest/tool", "Search", "3x", func(f figures) []row {
+	{"./internal/guest/tool", "Search", "3x", func(f *figures) []row {
 		return []row{
-			{"Grep, 100,000 files, some hits", ms(f["Search/Grep-needle"]), ms(f["Search/rg-needle"]), times(f["Search/Grep-needle"], f["Search/rg-needle"]) + " rg", "≤ 1.1×"},
-			{"Grep, 100,000 files, no hit", ms(f["Search/Grep-none"]), ms(f["Search/rg-none"]), times(f["Search/Grep-none"], f["Search/rg-none"]) + " rg", "≤ 1.1×"},
-			{"Glob *.go, newest first", ms(f["Search/Glob-go"]), ms(f["Search/rg-files-go-newest"]), times(f["Search/Glob-go"], f["Search/rg-files-go-newest"]) + " rg --sortr modified", "≤ 1.1×"},
-			{"the same", ms(f["Search/Glob-go"]), ms(f["Search/fd-go"]), times(f["Search/Glob-go"], f["Search/fd-go"]) + " fd --glob, not sorted", ""},
+			{"Grep, 100,000 files, some hits", ms(f.of("Search/Grep-needle")), ms(f.of("Search/rg-needle")), times(f.of("Search/Grep-needle"), f.of("Search/rg-needle")) + " rg", "≤ 1.1×"},
+			{"Grep, 100,000 files, no hit", ms(f.of("Search/Grep-none")), ms(f.of("Search/rg-none")), times(f.of("Search/Grep-none"), f.of("Search/rg-none")) + " rg", "≤ 1.1×"},
+			{"Glob *.go, newest first", ms(f.of("Search/Glob-go")), ms(f.of("Search/rg-files-go-newest")), times(f.of("Search/Glob-go"), f.of("Search/rg-files-go-newest")) + " rg --sortr modified", "≤ 1.1×"},
+			{"the same", ms(f.of("Search/Glob-go")), ms(f.of("Search/fd-go")), times(f.of("Search/Glob-go"), f.of("Search/fd-go")) + " fd --glob, not sorted", ""},
 		}
 	}},
-	{"./internal/guest/search", "(Index|Query)/(rg|Ours|ctags=none)", "3x", func(f figures) []row {
-		index, words := f["Index/ctags=none"], f["Index/rg"]
-		query, lines := f["Query/Ours"], f["Query/rg"]
+	{"./internal/guest/search", "^Benchmark(Index|Query)$/^(rg|Ours|ctags=none)$", "3x", func(f *figures) []row {
+		index, words := f.of("Index/ctags=none"), f.of("Index/rg")
+		query, lines := f.of("Query/Ours"), f.of("Query/rg")
 		return []row{
 			{"SemSearch: index of Go's source, from nothing", ms(index), ms(words), times(index, words) + " rg, every word", ""},
-			{"the same, files a second", rate(index / f["Index/ctags=none/files"]), rate(words / f["Index/ctags=none/files"]), "", ""},
+			{"the same, files a second", rate(index / f.of("Index/ctags=none/files")), rate(words / f.of("Index/ctags=none/files")), "", ""},
 			{"SemSearch: a question of seven words", ms(query), ms(lines), times(query, lines) + " rg for three", ""},
 		}
 	}},
-	{"./internal/guest/screen", "Screenshot", "20x", func(f figures) []row {
-		ours, theirs := f["Screenshot/Ours"], f["Screenshot/ffmpeg"]
+	{"./internal/guest/screen", "Screenshot", "20x", func(f *figures) []row {
+		ours, theirs := f.of("Screenshot/Ours"), f.of("Screenshot/ffmpeg")
 		return []row{{"screenshot, 1920×1200 → 1280×800 WebP", ms(ours), ms(theirs), times(ours, theirs) + " ffmpeg", "≤ 60 ms"}}
 	}},
-	{"./cmd/sandbox", "True", "1x", func(f figures) []row {
-		return []row{{"sandbox around `true`", ms(f["True/sandboxed"]), ms(f["True/bare"]), more(f["True/sandboxed"], f["True/bare"]) + " than bare", "≤ 3 ms more"},
-			{"the same", ms(f["True/sandboxed"]), ms(f["True/bwrap"]), times(f["True/sandboxed"], f["True/bwrap"]) + " bubblewrap", "< 1×"},
-			{"the same, where no protected name is there", ms(f["True/placeholders"]), ms(f["True/bwrap"]), times(f["True/placeholders"], f["True/bwrap"]) + " bubblewrap", ""}}
+	{"./cmd/sandbox", "True", "1x", func(f *figures) []row {
+		return []row{{"sandbox around `true`", ms(f.of("True/sandboxed")), ms(f.of("True/bare")), more(f.of("True/sandboxed"), f.of("True/bare")) + " than bare", "≤ 3 ms more"},
+			{"the same", ms(f.of("True/sandboxed")), ms(f.of("True/bwrap")), times(f.of("True/sandboxed"), f.of("True/bwrap")) + " bubblewrap", "< 1×"},
+			{"the same, where no protected name is there", ms(f.of("True/placeholders")), ms(f.of("True/bwrap")), times(f.of("True/placeholders"), f.of("True/bwrap")) + " bubblewrap", ""}}
 	}},
-	{"./cmd/sandbox", "Rules", "20x", func(f figures) []row {
-		few := f["Rules/10"]
+	{"./cmd/sandbox", "Rules", "20x", func(f *figures) []row {
+		few := f.of("Rules/10")
 		return []row{
-			{"sandbox with 1,000 paths", ms(f["Rules/1000"]), ms(few), more(f["Rules/1000"], few) + " than with 10", ""},
-			{"sandbox with 10,000 paths", ms(f["Rules/10000"]), ms(few), more(f["Rules/10000"], few) + " than with 10", ""},
+			{"sandbox with 1,000 paths", ms(f.of("Rules/1000")), ms(few), more(f.of("Rules/1000"), few) + " than with 10", ""},
+			{"sandbox with 10,000 paths", ms(f.of("Rules/10000")), ms(few), more(f.of("Rules/10000"), few) + " than with 10", ""},
 		}
 	}},
-	{"./internal/policy/shell", "Bash", "200x", func(f figures) []row {
-		return []row{{"judge a line of shell", ms(f["Bash/ours"]), ms(f["Bash/bash"]), times(f["Bash/ours"], f["Bash/bash"]) + " `bash -n`", "< 1×"}}
+	{"./internal/policy/shell", "Bash", "200x", func(f *figures) []row {
+		return []row{{"judge a line of shell", ms(f.of("Bash/ours")), ms(f.of("Bash/bash")), times(f.of("Bash/ours"), f.of("Bash/bash")) + " `bash -n`", "< 1×"}}
 	}},
-	{"./internal/guest/sandbox/proxy", "Throughput", "20x", func(f figures) []row {
+	{"./internal/guest/sandbox/proxy", "Throughput", "20x", func(f *figures) []row {
 		const size = 64 << 20 // per operation of the benchmark
-		ours, bare := f["Throughput/proxy"], f["Throughput/direct"]
+		ours, bare := f.of("Throughput/proxy"), f.of("Throughput/direct")
 		return []row{{"download through the sandbox's proxy", speed(size, ours), speed(size, bare), times(ours, bare) + " plain loopback", ""}}
 	}},
-	{"./internal/control/store/sqlite", "Append/agents=(1|100)$", "5000x", func(f figures) []row {
+	{"./internal/control/store/sqlite", "Append/agents=(1|100)$", "5000x", func(f *figures) []row {
 		of := func(work, name string) row {
-			return row{work, rate(f[name]), rate(f[name+"/ns/yardstick"]), times(f[name+"/ns/yardstick"], f[name]) + " a plain INSERT loop", "≥ 5,000/s"}
+			return row{work, rate(f.of(name)), rate(f.of(name + "/ns/yardstick")), times(f.of(name+"/ns/yardstick"), f.of(name)) + " a plain INSERT loop", "≥ 5,000/s"}
 		}
 		return []row{of("event append, 1 agent", "Append/agents=1"), of("event append, 100 agents", "Append/agents=100")}
 	}},
-	{"./internal/control/machine/container", "Snapshot", "20x", func(f figures) []row {
-		full, empty := f["Snapshot/50000-files"], f["Snapshot/empty"]
-		freeze, copied := f["Snapshot/50000-files/ns/freeze"], f["Snapshot/50000-files/ns/copy"]
-		one, many := f["Snapshot/50000-files/bytes/one"], f["Snapshot/50000-files/bytes/many"]
+	{"./internal/control/machine/container", "Snapshot", "20x", func(f *figures) []row {
+		full, empty := f.of("Snapshot/50000-files"), f.of("Snapshot/empty")
+		freeze, copied := f.of("Snapshot/50000-files/ns/freeze"), f.of("Snapshot/50000-files/ns/copy")
+		one, many := f.of("Snapshot/50000-files/bytes/one"), f.of("Snapshot/50000-files/bytes/many")
 		return []row{
 			{"start from a snapshot of 50,000 files, 1 GiB", ms(full), ms(empty), times(full, empty) + " a start from an empty one", "≤ 1.2×"},
 			{"freeze of the same", ms(freeze), ms(copied), times(freeze, copied) + " cp -a and sync", ""},
 			{"disk of 20 machines of the same", mib(int64(many)), mib(int64(one)), times(many, one) + " one", ""},
 		}
 	}},
-	{"./internal/control/image", "Unpack", "5x", func(f figures) []row {
-		ours, tar := f["Unpack/Ours"], f["Unpack/Tar"]
+	{"./internal/control/image/unpack", "Unpack", "5x", func(f *figures) []row {
+		ours, tar := f.of("Unpack/Ours"), f.of("Unpack/Tar")
 		return []row{{"image layer of 5,000 files unpacked and proven", ms(ours), ms(tar), times(ours, tar) + " tar -xpz", ""}}
 	}},
-	{"./internal/control/gateway", "Clone", "3x", func(f figures) []row {
+	{"./internal/control/gateway", "Clone", "3x", func(f *figures) []row {
 		return []row{
-			{"clone of 5,000 files, warm mirror", ms(f["Clone/Gateway"]), ms(f["Clone/Plain"]), times(f["Clone/Gateway"], f["Clone/Plain"]) + " git clone", ""},
-			{"the same, without checkout", ms(f["Clone/GatewayNoCheckout"]), ms(f["Clone/PlainNoCheckout"]), times(f["Clone/GatewayNoCheckout"], f["Clone/PlainNoCheckout"]) + " git clone", ""},
+			{"clone of 5,000 files, warm mirror", ms(f.of("Clone/Gateway")), ms(f.of("Clone/Plain")), times(f.of("Clone/Gateway"), f.of("Clone/Plain")) + " git clone", ""},
+			{"the same, without checkout", ms(f.of("Clone/GatewayNoCheckout")), ms(f.of("Clone/PlainNoCheckout")), times(f.of("Clone/GatewayNoCheckout"), f.of("Clone/PlainNoCheckout")) + " git clone", ""},
 		}
 	}},
-	{"./internal/control/machine/container", "Network", "3s", func(f figures) []row {
+	{"./internal/control/machine/container", "Network", "3s", func(f *figures) []row {
 		const size = 256 << 20 // per operation of the benchmark
 		through := func(work, name string) []row {
-			ours, bare := f["Network/"+name], f["Network/"+name+"/ns/yardstick"]
-			cpu, bareCPU := f["Network/"+name+"/cpu-ns/op"], f["Network/"+name+"/cpu-ns/yardstick"]
+			ours, bare := f.of("Network/"+name), f.of("Network/"+name+"/ns/yardstick")
+			cpu, bareCPU := f.of("Network/"+name+"/cpu-ns/op"), f.of("Network/"+name+"/cpu-ns/yardstick")
 			return []row{
 				{work, speed(size, ours), speed(size, bare), times(bare, ours) + " plain loopback", "≥ 0.5×"},
 				{"the same, processors' time for 256 MiB", ms(cpu), ms(bareCPU), times(cpu, bareCPU) + " plain loopback", ""},
 			}
 		}
-		ours, bare := f["Network/connect"], f["Network/connect/ns/yardstick"]
-		each, bareEach := f["Network/rate"], f["Network/rate/ns/yardstick"]
+		ours, bare := f.of("Network/connect"), f.of("Network/connect/ns/yardstick")
+		each, bareEach := f.of("Network/rate"), f.of("Network/rate/ns/yardstick")
 		return slices.Concat(through("out of a machine: download", "down"), through("out of a machine: upload", "up"), []row{
 			{"out of a machine: connect, one byte, close", ms(ours), ms(bare), more(ours, bare) + " than plain loopback", "≤ 0.4 ms more"},
 			{"the same, 16 at once", rate(each), rate(bareEach), times(bareEach, each) + " plain loopback", ""},
@@ -191,6 +192,10 @@ func main() {
 			continue
 		}
 		rows = append(rows, s.rows(f)...)
+		if len(f.missing) > 0 {
+			fmt.Fprintf(os.Stderr, "bench: %s %s did not report %s\n", s.pkg, s.name, strings.Join(f.missing, ", "))
+			failed = true
+		}
 	}
 	for _, w := range whole {
 		if !chosen.MatchString(w.name) {
@@ -213,10 +218,24 @@ func main() {
 	}
 }
 
-// figures maps the name of a benchmark to nanoseconds. Keys ending in /p99 are
-// the 99th percentile, in /files the number of files. A benchmark that measures
-// its own baseline has keys that end in the metric's unit.
-type figures map[string]float64
+// figures are the results of a suite.
+type figures struct {
+	// values maps the name of a benchmark to nanoseconds. Keys ending in /p99 are
+	// the 99th percentile, in /files the number of files. A benchmark that
+	// measures its own baseline has keys that end in the metric's unit.
+	values  map[string]float64
+	missing []string // names that were asked for and not reported
+}
+
+// of returns the value with the given name. If there is none, it returns 0 and
+// records the name as missing.
+func (f *figures) of(name string) float64 {
+	v, ok := f.values[name]
+	if !ok && !slices.Contains(f.missing, name) {
+		f.missing = append(f.missing, name)
+	}
+	return v
+}
 
 var line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op(.*)$`)
 var p99 = regexp.MustCompile(`([\d.]+) µs/p99`)
@@ -225,7 +244,7 @@ var files = regexp.MustCompile(`([\d.]+) files/s`)
 var reported = regexp.MustCompile(`([\d.]+) (µs|ns|ms)/median`)
 
 // run runs the suite, and returns the median of repeated results.
-func (s suite) run() (figures, error) {
+func (s suite) run() (*figures, error) {
 	fmt.Fprintf(os.Stderr, "measuring %s %s\n", s.pkg, s.name)
 	cmd := exec.Command("go", "test", s.pkg, "-run", "^$", "-bench", s.name, "-benchtime", s.times, "-timeout", "20m")
 	cmd.Stderr = os.Stderr
@@ -233,7 +252,7 @@ func (s suite) run() (figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", s.pkg, err, text)
 	}
-	f := figures{}
+	f := map[string]float64{}
 	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
 		value, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
@@ -267,7 +286,7 @@ func (s suite) run() (figures, error) {
 			f[m[1]+"/files"] = each * value / 1e9
 		}
 	}
-	return f, nil
+	return &figures{values: f}, nil
 }
 
 func ms(ns float64) string { return fmt.Sprintf("%.2f ms", ns/1e6) }

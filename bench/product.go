@@ -53,7 +53,7 @@ func product() (rows []row, err error) {
 	if err := fill(filepath.Join(dir, "data"), 10_000); err != nil {
 		return rows, err
 	}
-	s, err := serve(dir)
+	s, err := serveWith(dir, once, "quotas: {agents: 0}\n") // the stored agents are of one person
 	if err != nil {
 		return rows, err
 	}
