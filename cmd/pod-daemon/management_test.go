@@ -198,9 +198,12 @@ func TestKeptProcesses(t *testing.T) {
 	if res, err := p.StopProcess(t.Context(), connect.NewRequest(&podv1.StopProcessRequest{Name: "web"})); err != nil || res.Msg.GetProcess().GetState() != podv1.Process_STATE_ENDED {
 		t.Errorf("%v, %v", res, err)
 	}
-	if n := sh.run("pgrep -xc sleep || true"); n != "0" {
-		t.Errorf("%s sleep on", n)
-	}
+	until(t, "its processes have been reaped", func() error { // pgrep counts zombies
+		if n := sh.run("pgrep -xc sleep || true"); n != "0" {
+			return fmt.Errorf("%s sleep on", n)
+		}
+		return nil
+	})
 	for _, r := range []*podv1.StartProcessRequest{
 		{Name: "a b", Command: []string{"true"}}, {Name: "exec-daemon", Command: []string{"true"}}, {Name: "x"},
 		{Name: "x", Command: []string{"/no/such"}}, {Name: "x", Command: []string{"true"}, Directory: "rel"}, {Name: "x", Command: []string{"true"}, Env: map[string]string{"=": ""}},

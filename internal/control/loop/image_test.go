@@ -165,17 +165,15 @@ func TestGenerateImageOverARestart(t *testing.T) {
 	}
 	r.change = change
 	saves := r.machine.call
-	r.restart(func() {
-		saving := make(chan struct{})
-		r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(remote.Delta)) (tool.Result, error) {
-			if c.Name == "GenerateImage" {
-				close(saving)
-				<-ctx.Done()
-			}
-			return saves(ctx, c, d)
+	saving := make(chan struct{})
+	r.machine.call = func(ctx context.Context, c conversation.ToolCall, d func(remote.Delta)) (tool.Result, error) {
+		if c.Name == "GenerateImage" {
+			close(saving)
+			<-ctx.Done()
 		}
-		<-saving
-	})
+		return saves(ctx, c, d)
+	}
+	r.restart(func() { <-saving })
 	r.machine.call = saves
 	r.work(t.Context())
 	if diff := cmp.Diff([]string{"[saved]"}, results(r)); diff != "" || len(s.Painted()) != 1 {
