@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,11 +221,20 @@ func TestSweep(t *testing.T) {
 type leftover struct {
 	machine.Runtime
 	store.Agents
+	mu        sync.Mutex
 	id        string
 	destroyed chan struct{}
 }
 
+func (l *leftover) set(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.id = id
+}
+
 func (l *leftover) List(context.Context) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.id == "" {
 		return nil, nil
 	}
@@ -245,7 +255,7 @@ type remains struct {
 }
 
 func (r remains) Destroy(context.Context) error {
-	r.of.id = ""
+	r.of.set("")
 	close(r.of.destroyed)
 	return nil
 }
@@ -259,7 +269,7 @@ func TestRunSweeps(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
 		synctest.Wait()
-		l.id = agent.NewID() + "-0000"
+		l.set(agent.NewID() + "-0000")
 		select {
 		case <-l.destroyed:
 		case <-time.After(time.Hour): // fake time
