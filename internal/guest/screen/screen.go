@@ -190,11 +190,11 @@ func open(name string, pause func(context.Context) error) (*display, error) {
 		return nil, fmt.Errorf("cannot connect to the display %s: %w", name, err)
 	}
 	d := &display{conn: conn, screen: xproto.Setup(conn).DefaultScreen(conn), buttons: map[byte]bool{}, pause: pause}
-	if err := xtest.Init(conn); err != nil {
+	if err := enable(conn, "XTEST"); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("the display %s does not accept input from programs (XTEST): %w", name, err)
 	}
-	if xfixes.Init(conn) == nil {
+	if enable(conn, "XFIXES") == nil {
 		_, err := xfixes.QueryVersion(conn, 4, 0).Reply()
 		d.fixes = err == nil
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jezek/xgb"
+	"github.com/jezek/xgb/shm"
 	"github.com/jezek/xgb/xproto"
 	"golang.org/x/image/webp"
 
@@ -440,4 +441,29 @@ func write(t testing.TB, w *window, width, height int) {
 		}
 	}
 	fill(t, w, 0x202030, strokes)
+}
+
+// The error of an extension's request is returned to its caller. If the error's
+// number were unknown, the caller would wait for ever.
+func TestExtensionError(t *testing.T) {
+	d, err := open(vnctest.Start(t, 640, 400).Display, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.conn.Close()
+	if err := enable(d.conn, "MIT-SHM"); err != nil {
+		t.Fatal(err)
+	}
+	if err := shm.AttachChecked(d.conn, 1, 1<<31-1, false).Check(); err == nil { // neither is valid
+		t.Error("the X server accepted it")
+	}
+	if err := shm.DetachChecked(d.conn, 12345).Check(); err == nil || !strings.Contains(err.Error(), "extension error") {
+		t.Errorf("got %v", err)
+	}
+	if err := enable(d.conn, "NO-SUCH"); err == nil {
+		t.Error("there is no such extension")
+	}
+	if _, _, _, err := d.pointer(); err != nil {
+		t.Error(err)
+	}
 }

@@ -112,7 +112,7 @@ func (d *display) grab() (*image.RGBA, error) {
 // grabShared makes the server write the pixels into shared memory. It reports
 // whether that worked.
 func (d *display) grabShared(size int, take func([]byte) error) bool {
-	if shm.Init(d.conn) != nil {
+	if enable(d.conn, "MIT-SHM") != nil {
 		return false
 	}
 	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, size, unix.IPC_CREAT|0o600)
