@@ -137,7 +137,7 @@ var suites = []suite{
 		}
 	}},
 	{"./internal/control/image/unpack", "Unpack", "5x", func(f *figures) []row {
-		ours, tar := f.of("Unpack/Ours"), f.of("Unpack/Tar")
+		ours, tar := f.of("Unpack/Jail"), f.of("Unpack/Tar")
 		return []row{{"image layer of 5,000 files unpacked and proven", ms(ours), ms(tar), times(ours, tar) + " tar -xpz", ""}}
 	}},
 	{"./internal/control/gateway", "Clone", "3x", func(f *figures) []row {
