@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"aloft/internal/control/loop"
+	"aloft/internal/control/loop/proof"
 )
 
 // checksConfig configures the checks of runs.
@@ -19,15 +19,15 @@ func (c checksConfig) check() error {
 		return errors.New("checks.rounds: must not be negative (0 never sends the agent back to work)")
 	}
 	d, err := time.ParseDuration(c.Timeout)
-	if c.Timeout != "" && (err != nil || d < time.Second || d > loop.MaxCheckTimeout) {
-		return fmt.Errorf("checks.timeout: invalid duration %q: must be 1s to %v", c.Timeout, loop.MaxCheckTimeout)
+	if c.Timeout != "" && (err != nil || d < time.Second || d > proof.MaxCheckTimeout) {
+		return fmt.Errorf("checks.timeout: invalid duration %q: must be 1s to %v", c.Timeout, proof.MaxCheckTimeout)
 	}
 	return nil
 }
 
 // checks returns the settings, which check has validated.
-func (c checksConfig) checks() loop.Checks {
-	out := loop.Checks{Timeout: duration(c.Timeout)}
+func (c checksConfig) checks() proof.Checks {
+	out := proof.Checks{Timeout: duration(c.Timeout)}
 	if c.Rounds != nil {
 		out.Rounds = *c.Rounds
 		if out.Rounds == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/hook"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
@@ -78,8 +79,8 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hookDeny {
-		t.judged(c, agent.CallRefused, "hook", said.UserMessage, refusedByHook(said))
+	if said.Permission == hook.Deny {
+		t.judged(c, agent.CallRefused, "hook", said.UserMessage, hook.Refusal(said))
 		return nil, nil
 	}
 	if said.UpdatedInput != nil && t.task != agent.ChecksThread { // a check runs as written or not at all
@@ -96,7 +97,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		t.judged(c, agent.CallRun, "policy", "", "")
 		return nil, nil
 	}
-	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hookAsk {
+	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hook.Ask {
 		// The user's own command. Like one of an allow list it runs outside of
 		// the sandbox, but only if no sandboxed command could have changed what
 		// it starts.
@@ -107,7 +108,7 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hookAsk && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
+	if said.Permission == hook.Ask && (v.Treatment == permit.Run || v.Treatment == permit.Sandboxed) {
 		v.Treatment, v.Why = permit.Ask, "a hook requires approval: "+said.UserMessage
 	}
 	switch v.Treatment {

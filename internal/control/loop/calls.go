@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"golang.org/x/sync/errgroup"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
+	"aloft/internal/control/loop/task"
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
@@ -299,7 +299,7 @@ func (t *thread) controlCall(ctx context.Context, c agent.Call) error {
 	}
 	start := time.Now()
 	run := map[string]func(context.Context, conversation.ToolCall) (tool.Result, error){
-		managePull: t.manage, searchWeb: t.searchWeb,
+		task.ManagePull: t.manage, searchWeb: t.searchWeb,
 	}[c.Name]
 	if run != nil {
 		result, err := run(ctx, c.ToolCall)

@@ -9,6 +9,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
@@ -41,7 +42,7 @@ type Config struct {
 	// Secrets returns what to redact from those arguments; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
 	// Checks configures the checks of runs.
-	Checks Checks
+	Checks proof.Checks
 	Limits Limits
 	// Diff returns at most limit bytes of what the agent has pushed in all
 	// repositories. If it is nil, goals are judged without a diff.

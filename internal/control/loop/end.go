@@ -7,6 +7,8 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/proof"
+	"aloft/internal/control/loop/task"
 )
 
 // end ends the run, for the cause that ended its work, unless the cause leaves
@@ -68,7 +70,7 @@ func (l *Loop) conclude(ctx context.Context, reason string, ended *agent.RunEnde
 	l.tellEnd(ctx, reason)
 	last, cancel := journal.Outliving(ctx)
 	defer cancel()
-	ended.Outcome, ended.Evidence = l.outcome(ended)
+	ended.Outcome, ended.Evidence = proof.Outcome(l.rec.Snapshot(), ended)
 	return l.rec.Close(last, ended)
 }
 
@@ -92,7 +94,7 @@ func (l *Loop) tellEnd(ctx context.Context, reason string) {
 	s := l.rec.Snapshot()
 	for i := range s.Subagents {
 		if sub := &s.Subagents[i]; sub.Busy {
-			l.own.tell(stopping, "subagentStop", stopFields(sub, reason))
+			l.own.tell(stopping, "subagentStop", task.StopFields(sub, reason))
 		}
 	}
 	ending, cancelEnding := context.WithTimeout(ctx, endHooksWithin)

@@ -11,6 +11,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/loop/journal"
+	"aloft/internal/control/loop/prompt"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/conversation"
 	"aloft/internal/fault"
@@ -152,7 +153,7 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 		if several {
 			why = url + ": " + why
 		}
-		return true, l.rec.Record(ctx, &agent.Notice{Text: refused(was.BaseCommit, why), Code: f.Code})
+		return true, l.rec.Record(ctx, &agent.Notice{Text: prompt.RefusedPush(was.BaseCommit, why), Code: f.Code})
 	}
 	if err != nil {
 		if several {
@@ -165,14 +166,6 @@ func (l *Loop) deliver(ctx context.Context, n int, last bool) (told bool, err er
 
 // maxRefusals is how often in a run the model is asked to fix a push.
 const maxRefusals = 3
-
-// refused tells the model why its push was refused and how to fix it.
-func refused(base, why string) string {
-	return "Your branch was not pushed: " + why + "\nRemove the value from every commit since " + base +
-		", not only from the current files: for example `git reset --soft " + base +
-		"`, then remove it from the files, unstage what should not be there, and commit again. " +
-		"If it is needed at run time, read it from the environment. Do not encode or split it. The push is retried when you finish."
-}
 
 // subjectLen is the length that git's tools expect for the first line of a
 // commit message.

@@ -10,30 +10,13 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/compact"
+	"aloft/internal/control/loop/hook"
 	"aloft/internal/control/loop/offer"
 	"aloft/internal/control/loop/remote"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/policy/permit"
 	"aloft/internal/tool"
 )
-
-// Values of [remote.HookOutcome].Permission.
-const (
-	hookDeny = "deny"
-	hookAsk  = "ask"
-)
-
-// hookTools maps tools to the names that hooks use for them, where these
-// differ.
-var hookTools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
-
-func hookTool(name string) string {
-	if other, ok := hookTools[name]; ok {
-		return other
-	}
-	return name
-}
 
 // before runs the hooks that precede a call. If there are none as far as is
 // known, it leaves the check to the machine, which then refuses to start the
@@ -45,17 +28,14 @@ func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome,
 			return remote.HookOutcome{}, err
 		}
 	}
-	name, input := hookTool(c.Name), c.Args
 	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
-	if server != nil {
-		name, input = "MCP:"+server.Args.Tool, server.Args.Arguments
-	}
+	name, input := hook.Subject(c.ToolCall, server)
 	var args struct {
 		Command, Path string
 		Dir           string `json:"working_directory"`
 	}
 	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
-	folder := cmp.Or(args.Dir, workspace)
+	folder := cmp.Or(args.Dir, hook.Workspace)
 	events := []remote.HookEvent{{Name: "preToolUse", Subject: name, Fields: map[string]any{
 		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": folder,
 	}}}
@@ -110,51 +90,11 @@ func (t *thread) ofShell(c agent.Call, events []remote.HookEvent) {
 	}
 }
 
-// workspace is the working directory that hooks see for calls other than shell
-// calls.
-const workspace = "/workspace"
-
 // after runs the hooks that follow a call, and adds their messages to its
 // result.
 func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took time.Duration) error {
-	name, input := hookTool(c.Name), c.Args
 	server := t.offers.Hook(ctx, t.rec.Snapshot(), c.ToolCall)
-	if server != nil {
-		name, input = "MCP:"+server.Args.Tool, server.Args.Arguments
-	}
-	fields := map[string]any{
-		"tool_name": name, "tool_input": input, "tool_use_id": c.ID, "cwd": workspace, "duration": took.Milliseconds(),
-	}
-	var events []remote.HookEvent
-	refused := c.Judged != nil && c.Judged.Treatment == agent.CallRefused
-	if r.Error {
-		fields["error_message"], fields["failure_type"] = r.Text, failureType(r.Why, refused)
-		events = append(events, remote.HookEvent{Name: "postToolUseFailure", Subject: name, Fields: fields})
-	} else {
-		fields["tool_output"] = r.Text
-		events = append(events, remote.HookEvent{Name: "postToolUse", Subject: name, Fields: fields})
-	}
-	var args struct {
-		Command, Path, Contents string
-		Notebook                string `json:"target_notebook"`
-		Old                     string `json:"old_string"`
-		New                     string `json:"new_string"`
-	}
-	_ = json.Unmarshal(c.Args, &args) // arguments that are not an object give an empty map
-	switch {
-	case refused: // the call did not run
-	case c.Name == "Shell":
-		events = append(events, remote.HookEvent{Name: "afterShellExecution", Subject: args.Command, Fields: map[string]any{
-			"command": args.Command, "output": r.Text, "duration": took.Milliseconds(), "sandbox": c.Judged != nil && c.Judged.Treatment == agent.CallSandboxed,
-		}})
-	case server != nil:
-		said := server.Fields()
-		said["result_json"], said["duration"] = string(r.Output), took.Milliseconds()
-		events = append(events, remote.HookEvent{Name: "afterMCPExecution", Subject: server.Args.Tool, Fields: said})
-	case !r.Error && name == "Write":
-		edit := map[string]string{"old_string": args.Old, "new_string": args.New + args.Contents}
-		events = append(events, remote.HookEvent{Name: "afterFileEdit", Subject: name, Fields: map[string]any{"file_path": args.Path + args.Notebook, "edits": []any{edit}}})
-	}
+	events := hook.After(c, server, *r, took)
 	t.ofShell(c, events)
 	said, err := t.runHooks(ctx, remote.HookCall{Events: t.presentOnes(events)})
 	if server != nil && said.UpdatedMCP != nil {
@@ -166,14 +106,6 @@ func (t *thread) after(ctx context.Context, c agent.Call, r *tool.Result, took t
 		r.Text += "\n\n[message from a project hook]\n" + words
 	}
 	return err
-}
-
-// failureType returns the kind of a failure in the hooks' terms.
-func failureType(why tool.Failure, refused bool) string {
-	if refused {
-		why = tool.PermissionDenied
-	}
-	return cmp.Or(string(why), "error")
 }
 
 // mayRun reports whether the machine may have hooks for an event.
@@ -219,7 +151,7 @@ func (t *thread) runHooks(ctx context.Context, call remote.HookCall) (remote.Hoo
 	if err != nil {
 		return remote.HookOutcome{}, err
 	}
-	t.told.has(out.Transcript)
+	t.told.Has(out.Transcript)
 	present := map[string]bool{}
 	for _, p := range out.Present {
 		present[p] = true
@@ -253,7 +185,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	if s.Submitted || s.Run.Turns > 0 || len(s.Asked) == 0 {
 		return nil
 	}
-	events := []remote.HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": attachments(s.Messages)}}}
+	events := []remote.HookEvent{{Name: "beforeSubmitPrompt", Fields: map[string]any{"prompt": s.Asked[len(s.Asked)-1], "attachments": hook.Attachments(s.Messages)}}}
 	if len(s.Asked) == 1 {
 		start := remote.HookEvent{Name: "sessionStart", Fields: map[string]any{"session_id": s.Agent.ID, "is_background_agent": true}}
 		events = append([]remote.HookEvent{start}, events...)
@@ -262,7 +194,7 @@ func (l *Loop) submit(ctx context.Context) error {
 	if err != nil || len(said.Ran) == 0 {
 		return err
 	}
-	if said.Stopped || said.Permission == hookDeny {
+	if said.Stopped || said.Permission == hook.Deny {
 		return fault.Denied("a project hook refused the prompt: %s", strings.TrimSpace(said.UserMessage+" "+said.AgentMessage)).
 			Named("prompt_refused").Hint("check the project's hooks.json, or rephrase the prompt")
 	}
@@ -271,23 +203,6 @@ func (l *Loop) submit(ctx context.Context) error {
 		bodies = append(bodies, &agent.Notice{Text: "[message from a project hook]\n" + said.Context, Code: agent.CodeHook})
 	}
 	return l.rec.Record(ctx, bodies...)
-}
-
-// attachments returns the images of the last prompt in a conversation.
-func attachments(messages []conversation.Message) []any {
-	all := []any{}
-	for i := len(messages) - 1; i >= 0 && messages[i].Role == conversation.User; i-- {
-		var of []any
-		for _, b := range messages[i].Blocks {
-			if b.Image != nil {
-				of = append(of, map[string]any{"type": "image", "media_type": b.Image.MediaType, "size_bytes": len(b.Image.Data)})
-			}
-		}
-		if len(of) > 0 {
-			all = append(of, all...)
-		}
-	}
-	return all
 }
 
 // goesOn runs the stop hooks, after the model's last reply. It reports whether
@@ -301,18 +216,6 @@ func (l *Loop) goesOn(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return true, l.rec.Record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
-}
-
-// refusedByHook is what the model is told about a call that a hook denied.
-func refusedByHook(said remote.HookOutcome) string {
-	words := strings.TrimSpace(said.AgentMessage)
-	if words == "" {
-		words = strings.TrimSpace(said.UserMessage)
-	}
-	if words == "" {
-		return "Not run: a project hook denied it."
-	}
-	return "Not run: a project hook denied it: " + words
 }
 
 // compacting tells the hooks that the conversation is about to be summarized.

@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
@@ -112,7 +113,7 @@ func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure
 
 func (l *Loop) keepWork(ctx context.Context, status agent.Status, f agent.Failure) error {
 	s := l.rec.Snapshot()
-	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !l.mustCheck(s) && !l.mustJudge(s) { // it was about to end anyway
+	if s.Thread.Next() == agent.NextFinish && len(s.Background()) == 0 && !proof.MustCheck(s) && !proof.MustJudge(s) { // it was about to end anyway
 		if err := l.finish(ctx, ctx); err != nil || l.rec.Closed() {
 			return err
 		}

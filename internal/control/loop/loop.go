@@ -14,9 +14,11 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/loop/rulebook"
+	"aloft/internal/control/loop/transcript"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
 )
@@ -40,7 +42,7 @@ type Loop struct {
 	// present lists the events for which the machine has hooks. It is nil until
 	// the machine has reported them.
 	present  atomic.Pointer[map[string]bool]
-	told     transcriptProgress
+	told     transcript.Progress
 	offers   offer.Offers // of MCP servers
 	rules    rulebook.Book
 	requests pullrequest.Requests
@@ -96,7 +98,7 @@ func (l *Loop) work(ctx context.Context) error {
 	if s, ok := errors.AsType[*limitError](err); ok {
 		return l.expire(ctx, agent.Expired, s.failure())
 	}
-	if err != nil && fault.Of(err).Code == repeatsCall {
+	if err != nil && fault.Of(err).Code == proof.NoProgress {
 		return l.expire(ctx, agent.Failed, failure(err))
 	}
 	return err

@@ -1,18 +1,18 @@
 package loop
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/compact"
+	"aloft/internal/control/loop/hook"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/remote"
+	"aloft/internal/control/loop/task"
 	"aloft/internal/control/model"
 	"aloft/internal/fault"
 	"aloft/internal/subagent"
@@ -22,52 +22,9 @@ import (
 // maxTasks is how many subagents of one agent can work at the same time.
 const maxTasks = 4
 
-// Limits of the messages between an agent and a subagent, in bytes.
-const (
-	maxTaskPrompt = 128 << 10
-	maxTaskAnswer = 64 << 10
-)
-
-// taskArgs are the arguments of the Task tool.
-type taskArgs struct {
-	Description string   `json:"description"`
-	Prompt      string   `json:"prompt"`
-	Type        string   `json:"subagent_type"`
-	Model       string   `json:"model"`
-	Resume      string   `json:"resume"`
-	ReadOnly    bool     `json:"readonly"`
-	Attachments []string `json:"attachments"`
-	Background  bool     `json:"is_background"`
-}
-
-// readTask parses the arguments; the error is for the model.
-func readTask(raw json.RawMessage) (taskArgs, error) {
-	var in taskArgs
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	switch err := d.Decode(&in); {
-	case err != nil:
-		return in, fmt.Errorf("the arguments do not fit the schema: %w", err)
-	case strings.TrimSpace(in.Prompt) == "":
-		return in, errors.New("prompt is missing: write everything that the subagent needs to know")
-	case len(in.Prompt) > maxTaskPrompt:
-		return in, fmt.Errorf("prompt has %d bytes, more than %d: put long content into a file and name the file", len(in.Prompt), maxTaskPrompt)
-	}
-	if strings.TrimSpace(in.Description) == "" {
-		in.Description = agent.NameFrom(in.Prompt)
-	}
-	for i, path := range in.Attachments {
-		if i == 0 {
-			in.Prompt += "\n\nFiles to look at:"
-		}
-		in.Prompt += "\n- " + path
-	}
-	return in, nil
-}
-
 // chosen returns the subagent for a call: with an ID, the existing one that
 // continues, and otherwise a new one. The error is for the model.
-func (t *thread) chosen(in taskArgs) (agent.TaskBegan, error) {
+func (t *thread) chosen(in task.Args) (agent.TaskBegan, error) {
 	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
 	old := s.Subagent(in.Resume)
@@ -100,14 +57,14 @@ func (t *thread) chosen(in taskArgs) (agent.TaskBegan, error) {
 // onlyReads reports whether a call changes nothing.
 func (t *thread) onlyReads(c agent.Call) bool {
 	if c.Name == agent.TaskTool {
-		in, err := readTask(c.Args)
+		in, err := task.Read(c.Args)
 		if err != nil {
 			return true // the call will be refused
 		}
 		b, err := t.chosen(in)
 		return err != nil || b.ReadOnly
 	}
-	if c.Name == managePull {
+	if c.Name == task.ManagePull {
 		var in struct{ Action string }
 		return json.Unmarshal(c.Args, &in) == nil && agent.PullReads(in.Action)
 	}
@@ -132,7 +89,7 @@ func (t *thread) delegate(ctx context.Context, c agent.Call) error {
 	}
 	if sub.Background {
 		t.startBackground()
-		return t.finishTask(ctx, c, begunOf(sub), 0)
+		return t.finishTask(ctx, c, task.Begun(sub), 0)
 	}
 	work := t.subagentThread(sub)
 	ended, result, err := work.ended(ctx, work.converse(ctx))
@@ -164,10 +121,10 @@ func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.R
 		CallID: sub.CallID, ID: sub.ID, Status: "completed", DurationMS: time.Since(sub.Began).Milliseconds(), Turns: sub.Turns, ToolCalls: sub.ToolCalls, Usage: sub.Usage,
 	}
 	if err == nil {
-		return ended, answerOf(sub, ended), nil
+		return ended, task.Answer(sub, ended), nil
 	}
 	ended.Status = "error"
-	t.tell(ctx, "subagentStop", stopFields(sub, ended.Status))
+	t.tell(ctx, "subagentStop", task.StopFields(sub, ended.Status))
 	return ended, tool.Failed("the subagent %s failed: %s", sub.ID, failure(err).Message), nil
 }
 
@@ -178,7 +135,7 @@ func itsOwn(ctx context.Context, err error) bool {
 		return false
 	}
 	_, ok := errors.AsType[*model.Error](err)
-	return ok || fault.Of(err).Code == modelRefused || fault.Of(err).Code == repeatsCall
+	return ok || fault.Of(err).Code == modelRefused || fault.Of(err).Code == proof.NoProgress
 }
 
 // beginTask journals that a subagent starts to work for the call. If it may
@@ -188,7 +145,7 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 		r := tool.Failed(format, args...)
 		return &r, nil
 	}
-	in, err := readTask(c.Args)
+	in, err := task.Read(c.Args)
 	if err != nil {
 		return no("%v", err)
 	}
@@ -228,8 +185,8 @@ func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Res
 	if err != nil {
 		return nil, err
 	}
-	if said.Permission == hookDeny {
-		return no("%s", refusedByHook(said))
+	if said.Permission == hook.Deny {
+		return no("%s", hook.Refusal(said))
 	}
 	return nil, t.record(ctx, append(t.sent(c, ""), &b)...)
 }
@@ -280,42 +237,12 @@ func (t *thread) converse(ctx context.Context) error {
 func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
 	said, err := t.runHooks(ctx, remote.HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]remote.HookEvent{
-		{Name: "subagentStop", Subject: sub.Type, Fields: stopFields(sub, "completed")},
+		{Name: "subagentStop", Subject: sub.Type, Fields: task.StopFields(sub, "completed")},
 	})})
 	if err != nil || said.Followup == "" {
 		return false, err
 	}
 	return true, t.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
-}
-
-// stopFields returns the fields of the subagentStop event.
-func stopFields(sub *agent.Subagent, status string) map[string]any {
-	return map[string]any{
-		"subagent_type": sub.Type, "status": status, "summary": compact.Cut(sub.LastWords(), maxTaskAnswer),
-		"duration_ms": time.Since(sub.Began).Milliseconds(), "modified_files": append([]string{}, sub.Changed...),
-	}
-}
-
-// answerOf returns the result of a call whose subagent has ended.
-func answerOf(sub *agent.Subagent, ended *agent.TaskEnded) tool.Result {
-	answer := compact.Cut(sub.LastWords(), maxTaskAnswer)
-	output, err := json.Marshal(map[string]any{"success": map[string]any{
-		"agent_id": sub.ID, "answer": answer, "duration_ms": ended.DurationMS, "tool_calls": ended.ToolCalls,
-	}})
-	if err != nil {
-		return tool.Failed("the answer of the subagent: %v", err)
-	}
-	return tool.Result{Output: output, Text: answer + "\n\n[agent_id: " + sub.ID + "]"}
-}
-
-// begunOf returns the result of a call whose subagent works in the background.
-func begunOf(sub *agent.Subagent) tool.Result {
-	output, err := json.Marshal(map[string]any{"success": map[string]any{"agent_id": sub.ID, "background": true}})
-	if err != nil {
-		return tool.Failed("the subagent works in the background: %v", err)
-	}
-	return tool.Result{Output: output, Text: "The subagent works in the background. You get its answer when it has ended; " +
-		"if nothing else is left to do, end your turn, and you are asked again then.\n\n[agent_id: " + sub.ID + "]"}
 }
 
 // finishTask journals the result of a Task call, together with the end of the

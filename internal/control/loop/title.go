@@ -60,18 +60,8 @@ func (l *Loop) title(ctx context.Context, c answerer, prompt string) error {
 	var in struct {
 		Title string `json:"title"`
 	}
-	if err := readAnswer(text, &in); err != nil || strings.TrimSpace(in.Title) == "" {
+	if err := model.ReadObject(text, &in); err != nil || strings.TrimSpace(in.Title) == "" {
 		return errors.New("the model's reply is not a title")
 	}
 	return l.rec.Record(ctx, &agent.Titled{Title: agent.NameFrom(in.Title), Model: c.info.ID, Usage: used})
-}
-
-// readAnswer decodes a model's reply that has to be one JSON object. Models
-// whose provider cannot enforce that may put it into a block of code.
-func readAnswer(text string, to any) error {
-	text = strings.TrimSpace(text)
-	if inner, ok := strings.CutPrefix(text, "```json"); ok {
-		text = strings.TrimSpace(strings.TrimSuffix(inner, "```"))
-	}
-	return json.Unmarshal([]byte(text), to)
 }

@@ -5,12 +5,9 @@ import (
 	"fmt"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/fault"
 )
-
-// repeatsCall is the error code of a run that ends because its model repeats a
-// call although it was told.
-const repeatsCall = "no_progress"
 
 // watch tells the model once that it repeats a call that fails in the same way
 // each time, with nothing changed in between. If the model goes on, watch
@@ -23,7 +20,7 @@ func (t *thread) watch(ctx context.Context) error {
 	}
 	what := fmt.Sprintf("%s %s", most.Tool, most.Args)
 	if s.Repeats.Warned {
-		return fault.Conflict("the agent repeats a call that fails in the same way, without a change: %s", what).Named(repeatsCall).
+		return fault.Conflict("the agent repeats a call that fails in the same way, without a change: %s", what).Named(proof.NoProgress).
 			Hint("its work is saved; send a follow-up that says what to do differently")
 	}
 	return t.record(ctx, &agent.Notice{Code: agent.CodeRepeats, Text: fmt.Sprintf("The same call has failed %d times with the same error, and nothing was changed in between: %s\n"+

@@ -115,15 +115,11 @@ func complete(ctx context.Context, m model.Model, req model.Request) (*model.Rep
 // readVerdict parses the classifier's reply, which must be a single JSON object
 // without surrounding text.
 func readVerdict(text string) (verdict, reason string, err error) {
-	text = strings.TrimSpace(text)
-	if inner, ok := strings.CutPrefix(text, "```json"); ok {
-		text = strings.TrimSpace(strings.TrimSuffix(inner, "```"))
-	}
 	var v struct {
 		Verdict string `json:"verdict"`
 		Reason  string `json:"reason"`
 	}
-	if json.Unmarshal([]byte(text), &v) != nil {
+	if model.ReadObject(text, &v) != nil {
 		return "", "", errors.New("the classifier's reply is not a verdict")
 	}
 	switch v.Verdict {

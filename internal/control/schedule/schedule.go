@@ -22,6 +22,7 @@ import (
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/loop/offer"
+	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/model"
@@ -66,7 +67,7 @@ type Config struct {
 	// agent's model. If it is nil, there is none.
 	FastModel func(context.Context) (string, error)
 	// Checks configures the checks of runs.
-	Checks loop.Checks
+	Checks proof.Checks
 	// Repeats is [loop.Config.Repeats].
 	Repeats int
 	// Secret is 32 random bytes from which the tokens of machines are derived,
