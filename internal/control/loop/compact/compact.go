@@ -151,9 +151,10 @@ func transcript(messages []conversation.Message, room int) string {
 	return Cut(b.String(), room)
 }
 
-// Cut removes the middle of s so that at most n bytes of it remain.
+// Cut removes the middle of s so that at most n bytes of it remain, and writes
+// there how much was left out. A negative n is 0.
 func Cut(s string, n int) string {
-	if len(s) <= n {
+	if n = max(n, 0); len(s) <= n {
 		return s
 	}
 	return strings.ToValidUTF8(s[:n/2], "") + fmt.Sprintf("\n[… %d bytes left out …]\n", len(s)-n) + strings.ToValidUTF8(s[len(s)-n/2:], "")

@@ -67,11 +67,14 @@ func quotePrompts(asked []string, room int) string {
 	}
 	last := len(asked) - 1
 	quoted := make([]string, len(asked))
-	if last > 0 {
-		quoted[last] = Cut(asked[last], max(room/2, room-len(asked[0])))
+	quote := func(i, most int) {
+		quoted[i] = Cut(asked[i], most)
+		room -= min(len(asked[i]), most)
 	}
-	quoted[0] = Cut(asked[0], room-len(quoted[last]))
-	room -= len(quoted[0]) + len(quoted[last])
+	if last > 0 {
+		quote(last, max(room/2, room-len(asked[0])))
+	}
+	quote(0, room)
 	from := last
 	for from > 1 && len(asked[from-1]) <= room {
 		from--
