@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
+	"aloft/internal/fault"
 )
 
 // background runs the subagents that work in the background of a run. Each has its
@@ -37,7 +38,7 @@ func (b *background) begin(task string, work func(context.Context) error) {
 	}
 	b.tasks[task] = true
 	b.all.Go(func() {
-		if err := work(b.ctx); err != nil {
+		if err := fault.Contain(func() error { return work(b.ctx) }); err != nil {
 			b.end(err)
 		}
 		select {

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/control/review"
 	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
 	"aloft/internal/policy/sandbox"
 	"aloft/internal/tool"
 )
@@ -64,7 +65,7 @@ func (t *thread) calls(ctx context.Context) error {
 					return err
 				}
 			}
-			return t.call(each, c)
+			return fault.Contain(func() error { return t.call(each, c) })
 		})
 	}
 	return group.Wait()

@@ -9,6 +9,7 @@ import (
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/proof"
 	"aloft/internal/control/loop/task"
+	"aloft/internal/fault"
 )
 
 // end ends the run, for the cause that ended its work, unless the cause leaves
@@ -55,7 +56,7 @@ func (l *Loop) settleCalls(ctx context.Context) error {
 	}
 	last, cancel := journal.Outliving(ctx)
 	defer cancel()
-	err := l.abandon(last)
+	err := fault.Contain(func() error { return l.abandon(last) })
 	if err == nil || journal.LeavesOpen(err) {
 		return err
 	}

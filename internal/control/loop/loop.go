@@ -55,9 +55,14 @@ type Loop struct {
 // ended, whatever its status; if a prompt was queued, the next run is open
 // then. If ctx ends with [ErrCancel], the run is cancelled. If ctx ends with a
 // fault as its cause, the run ends with that error. Run returns an error and
-// leaves the run open only if ctx ended with another cause, or if the journal
-// cannot be written.
+// leaves the run open only if ctx ended with another cause, if the journal
+// cannot be written, or if its own code panics while it opens or ends the run. A
+// panic at any other time ends the run.
 func Run(ctx context.Context, agentID string, c Config) error {
+	return fault.Contain(func() error { return run(ctx, agentID, c) })
+}
+
+func run(ctx context.Context, agentID string, c Config) error {
 	opening, opened := journal.Outliving(ctx) // a run that is cancelled meanwhile ends like any other
 	rec, err := journal.Open(opening, c.Journal, agentID, c.Owner, c.Limits.JournalQuota, c.Logger)
 	opened()
@@ -70,7 +75,7 @@ func Run(ctx context.Context, agentID string, c Config) error {
 	if l.rec.Snapshot().Next() == agent.NextNothing {
 		return nil
 	}
-	if err = l.work(ctx); err != nil {
+	if err = fault.Contain(func() error { return l.work(ctx) }); err != nil {
 		return l.end(ctx, err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"aloft/internal/control/loop/compact"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
+	"aloft/internal/fault"
 )
 
 //go:embed prompts/title.md
@@ -39,7 +40,7 @@ func (l *Loop) startTitle(ctx context.Context) (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := l.title(ctx, c, s.Asked[0]); err != nil && ctx.Err() == nil {
+		if err := fault.Contain(func() error { return l.title(ctx, c, s.Asked[0]) }); err != nil && ctx.Err() == nil {
 			l.Logger.Warn("the agent has no title", "error", err)
 		}
 	}()

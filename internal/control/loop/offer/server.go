@@ -119,7 +119,12 @@ func (o *Offers) Listings(ctx context.Context, s *agent.State, m Machine) ([]mcp
 	errs := make([]error, len(servers))
 	var asking sync.WaitGroup
 	for i, server := range servers {
-		asking.Go(func() { all[i], errs[i] = o.listed(ctx, s, server, false) })
+		asking.Go(func() {
+			errs[i] = fault.Contain(func() (err error) {
+				all[i], err = o.listed(ctx, s, server, false)
+				return err
+			})
+		})
 	}
 	asking.Wait()
 	for _, left := range o.left {

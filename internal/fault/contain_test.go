@@ -1,0 +1,30 @@
+package fault_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"aloft/internal/fault"
+)
+
+// TestContain checks that a panic becomes an error for the log, and that other
+// results pass.
+func TestContain(t *testing.T) {
+	t.Parallel()
+	want := errors.New("no")
+	if err := fault.Contain(func() error { return want }); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	if err := fault.Contain(func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	err := fault.Contain(func() error { panic("the list is empty") })
+	f := fault.Of(err)
+	if f.Kind != fault.KindInternal || strings.Contains(f.Message, "list") {
+		t.Errorf("users are told %q", f.Message)
+	}
+	if text := err.Error(); !strings.Contains(text, "the list is empty") || !strings.Contains(text, "contain_test.go") {
+		t.Errorf("the log has %q", text)
+	}
+}
