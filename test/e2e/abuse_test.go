@@ -101,7 +101,7 @@ func TestAbuse(t *testing.T) {
 			// Memory in /dev/shm stays allocated when its writer is killed, so
 			// the next run may lack memory, and says so.
 			if x.name != "SharedMemoryHog" && again.Status != "FINISHED" {
-				t.Errorf("the run after it is %s", again.Status)
+				t.Errorf("the run after it is %s: %+v", again.Status, again.Error)
 			}
 			if peak := a.memory(); peak > serverMemory {
 				t.Errorf("the server has taken %d MiB", peak>>20)

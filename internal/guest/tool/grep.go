@@ -71,14 +71,15 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 	if err != nil {
 		return nil, "", err
 	}
+	hidden := grepHidden(ws, args)
 	if order == "" {
 		// rg searches in parallel only if it need not sort, so small results
 		// are sorted here.
 		var found []entry
-		found, err = grepAll(ctx, ws, flags, args.GetOutputMode(), grepHidden(ws, args))
+		found, err = grepAll(ctx, ws, flags, args.GetOutputMode())
 		if err == nil {
 			for _, e := range found {
-				if !page.add(e) {
+				if !hidden(e.name) && !page.add(e) {
 					break
 				}
 			}
@@ -89,10 +90,10 @@ func grep(ctx context.Context, ws Workspace, args *agentv1.GrepArgs) (*agentv1.G
 		}
 		order = "--sort=path"
 	}
-	hidden := grepHidden(ws, args)
 	err = ripgrep(ctx, ws, ws.Dir, slices.Insert(slices.Clone(flags), 0, order), func(in *bufio.Reader) error {
+		line := newGrepLine()
 		for {
-			e, err := readEntry(ctx, in, args.GetOutputMode())
+			e, err := readEntry(ctx, in, args.GetOutputMode(), line)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -149,21 +150,20 @@ func grepError(err error) error {
 // errTooMuch says that rg's output is too large to be sorted here.
 var errTooMuch = errors.New("too much output")
 
-// grepAll returns everything that rg finds, sorted by name.
-func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode, hidden func(name string) bool) ([]entry, error) {
+// grepAll returns everything that rg finds, sorted by name. Results in hidden
+// files are among them.
+func grepAll(ctx context.Context, ws Workspace, flags []string, mode agentv1.GrepArgs_OutputMode) ([]entry, error) {
 	var found []entry
 	size := 0
 	err := ripgrep(ctx, ws, ws.Dir, flags, func(in *bufio.Reader) error {
+		line := newGrepLine()
 		for {
-			e, err := readEntry(ctx, in, mode)
+			e, err := readEntry(ctx, in, mode, line)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err != nil {
 				return err
-			}
-			if hidden(e.name) {
-				continue
 			}
 			if size += len(e.name) + len(e.text) + 32; size > maxGrepFound {
 				return errTooMuch
@@ -316,13 +316,18 @@ func grepOrder(args *agentv1.GrepArgs) (string, error) {
 	return "", fmt.Errorf("sort is %q: use path, modified, accessed or created", args.GetSort())
 }
 
-// readEntry reads one result from rg's output.
-func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_OutputMode) (entry, error) {
+// newGrepLine returns a buffer for [readEntry], with room for what it shows of a
+// line.
+func newGrepLine() []byte { return make([]byte, 0, 4*maxGrepRunes+16) }
+
+// readEntry reads one result from rg's output. It overwrites line, a buffer from
+// [newGrepLine].
+func readEntry(ctx context.Context, in *bufio.Reader, mode agentv1.GrepArgs_OutputMode, line []byte) (entry, error) {
 	name, err := readName(in)
 	if err != nil || mode == agentv1.GrepArgs_files_with_matches {
 		return entry{name: name, match: true}, err
 	}
-	raw, err := boundedLine(ctx, in, make([]byte, 0, 4*maxGrepRunes+16))
+	raw, err := boundedLine(ctx, in, line)
 	if err != nil {
 		return entry{}, err
 	}
