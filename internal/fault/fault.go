@@ -125,5 +125,11 @@ func Of(err error) *Error {
 	return &Error{Kind: KindInternal, Code: "internal", Message: "internal error", Cause: err}
 }
 
+// Has reports whether err's chain has a fault.
+func Has(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
 // Is reports whether err's fault has the kind.
 func Is(err error, k Kind) bool { return err != nil && Of(err).Kind == k }

@@ -27,7 +27,7 @@ func (l *Loop) end(ctx context.Context, cause error) error {
 		return cause
 	case errors.Is(cause, ErrCancel):
 		ended.Status, reason = agent.Cancelled, "aborted"
-	case ctx.Err() != nil && !isFault(cause):
+	case ctx.Err() != nil && !fault.Has(cause):
 		return cause
 	default:
 		ended.Failure = failure(cause)

@@ -185,11 +185,6 @@ func (l *Loop) holdWhilePaused(ctx context.Context) error {
 	}
 }
 
-func isFault(err error) bool {
-	_, ok := errors.AsType[*fault.Error](err)
-	return ok
-}
-
 // failure converts err to the form that users see.
 func failure(err error) *agent.Failure {
 	if m, ok := errors.AsType[*model.Error](err); ok {

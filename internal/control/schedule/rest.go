@@ -11,6 +11,7 @@ import (
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
+	"aloft/internal/fault"
 )
 
 // warnBefore is how long before a machine is removed its users are warned. If
@@ -32,7 +33,7 @@ func (s *Scheduler) Rest(ctx context.Context) {
 		if !ok {
 			continue // not created by this server
 		}
-		err := s.restOne(ctx, agentID, id)
+		err := fault.Contain(func() error { return s.restOne(ctx, agentID, id) })
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrMoved) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, machine.ErrNotFound) {
 			s.Logger.Error("cannot put an idle machine to sleep", "machine", id, "error", err)
 		}

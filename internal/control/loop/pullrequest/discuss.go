@@ -54,7 +54,7 @@ func (r *Requests) discuss(ctx context.Context, callID string, in pullArgs, p *a
 		return tool.Result{}, context.Cause(ctx)
 	}
 	if err != nil {
-		if !isFault(err) {
+		if !fault.Has(err) {
 			return tool.Result{}, err
 		}
 		return notDiscussed(err), nil

@@ -92,7 +92,7 @@ func (r *Requests) Propose(ctx context.Context) error {
 		if asked == nil {
 			continue
 		}
-		if _, err := r.pull(ctx, *asked); err != nil && (ctx.Err() != nil || !isFault(err)) {
+		if _, err := r.pull(ctx, *asked); err != nil && (ctx.Err() != nil || !fault.Has(err)) {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher
 	done, err := m.Push(ctx, n, was.Branch, false)
 	commit := done.Commit
 	switch {
-	case err != nil && (errors.Is(err, remote.ErrLost) || ctx.Err() != nil || !isFault(err)):
+	case err != nil && (errors.Is(err, remote.ErrLost) || ctx.Err() != nil || !fault.Has(err)):
 		return tool.Result{}, err
 	case err != nil:
 		return notManaged("the branch was not pushed: ", err), nil
@@ -247,7 +247,7 @@ func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher
 	}
 	p, err := r.pull(ctx, asked)
 	switch {
-	case err != nil && (ctx.Err() != nil || !isFault(err)):
+	case err != nil && (ctx.Err() != nil || !fault.Has(err)):
 		return tool.Result{}, err
 	case err != nil:
 		return notManaged("", err), nil
@@ -271,9 +271,4 @@ func notManaged(what string, err error) tool.Result {
 		text += ". To fix this: " + f.Advice
 	}
 	return tool.Failed("%s", text)
-}
-
-func isFault(err error) bool {
-	_, ok := errors.AsType[*fault.Error](err)
-	return ok
 }
