@@ -3,6 +3,7 @@ package shell
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +20,7 @@ const markVariable = "ALOFT_CALL"
 // after SIGKILL.
 const (
 	grace    = time.Second
-	patience = 3 * time.Second
+	patience = 10 * time.Second // with hundreds of processes that compete for the processor
 	interval = 5 * time.Millisecond
 )
 
@@ -30,11 +31,16 @@ func killCall(bash int, mark string, old before) {
 }
 
 // signalUntil sends each process of the call a signal once, including processes
-// that appear meanwhile. It returns when there are none left, or after limit.
+// that appear meanwhile. It returns when there are none left, or after limit. If
+// processes appear after SIGKILL, it stops all of them before it kills more: a
+// fork bomb would replace each that is killed.
 func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit time.Duration) {
 	signalled := map[int]bool{}
 	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {
 		members := callMembers(bash, mark, old)
+		if sig == syscall.SIGKILL && len(signalled) > 0 && slices.ContainsFunc(members, func(pid int) bool { return !signalled[pid] }) {
+			members = stopAll(bash, mark, old)
+		}
 		for _, pid := range members {
 			if !signalled[pid] {
 				signalled[pid] = true
@@ -46,6 +52,27 @@ func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit ti
 			return
 		}
 	}
+}
+
+// stopAll stops the processes of the call, including processes that appear
+// meanwhile, and returns them. It gives up after some rounds.
+func stopAll(bash int, mark string, old before) (members []int) {
+	const rounds = 20
+	stopped := map[int]bool{}
+	for range rounds {
+		members = callMembers(bash, mark, old)
+		were := len(stopped)
+		for _, pid := range members {
+			if !stopped[pid] {
+				stopped[pid] = true
+				_ = syscall.Kill(pid, syscall.SIGSTOP) // it may have exited already
+			}
+		}
+		if len(stopped) == were {
+			break
+		}
+	}
+	return members
 }
 
 // process is one entry of /proc.
