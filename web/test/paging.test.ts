@@ -107,3 +107,28 @@ test("whoever is at the end of what is being written stays there, and whoever re
   await expect.poll(away, { timeout: patience }).toBeLessThan(48);
   await page.context().close();
 });
+
+test("a click reaches what was pressed, though more is written before the release", { timeout: 3 * patience }, async () => {
+  const page = await (await opened(1280)).newPage();
+  await page.goto(`${demo.url}/agents/bc-00000000-0000-4000-8000-000000000001?demo=stream`);
+  const log = 'document.querySelector(".conversation [role=log]")';
+  const high = () => page.evaluate<number>(`${log}.scrollHeight`);
+  const call = page.locator(".call-head").last();
+  await call.waitFor();
+  const before = await call.getAttribute("aria-expanded");
+  const place = () => call.boundingBox();
+  await expect.poll(async () => {
+    await page.mouse.up();
+    await call.hover();
+    await page.mouse.down();
+    return call.evaluate((e) => e.matches(":active")); // it may have moved before it was pressed
+  }, { timeout: patience }).toBe(true);
+  const [pressed, than] = [await place(), await high()];
+  await expect.poll(high, { timeout: patience }).toBeGreaterThan(than + 80);
+  expect(await place()).toEqual(pressed);
+  await page.mouse.up();
+  expect(await call.getAttribute("aria-expanded")).not.toBe(before);
+  // Whoever was at the end is there again.
+  await expect.poll(() => page.evaluate<number>(`${log}.scrollHeight - ${log}.scrollTop - ${log}.clientHeight`), { timeout: patience }).toBeLessThan(48);
+  await page.context().close();
+});

@@ -47,12 +47,14 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   const atEnd = useRef(true);
   const touchedAt = useRef(0); // when a person last did something that scrolls
   const touched = () => (touchedAt.current = Date.now());
+  const [pressed, setPressed] = useState(false);
   const [away, setAway] = useState(false);
   const virtual = useVirtualizer({
     count: entries.length,
     getScrollElement: () => box.current,
     estimateSize: (i) => guess(entries[i]),
     getItemKey: useCallback((i: number) => entries[i]?.key ?? i, [entries]), // a new function would lay out all rows again
+    scrollEndThreshold: pressed ? -1 : 1, // -1: nobody is at the end
     anchorTo: "end", // visible rows keep their position when earlier ones are added
     overscan: 12,
     gap: 14,
@@ -67,8 +69,17 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
   const height = virtual.scrollRect?.height;
   // Where it has grown, and not with every letter: it asks for a layout.
   useLayoutEffect(() => {
-    if (atEnd.current) toEnd();
-  }, [total, height]);
+    if (atEnd.current && !pressed) toEnd();
+  }, [total, height, pressed]);
+  // Scrolling between press and release would move what is pressed away from the
+  // pointer, and nothing would be clicked.
+  useEffect(() => {
+    if (!pressed) return;
+    const release = (e: PointerEvent) => e.buttons || setTimeout(() => setPressed(false)); // after the click
+    const ends = ["pointerup", "pointercancel", "pointermove"] as const; // the release of a scroll bar is not reported
+    ends.forEach((end) => window.addEventListener(end, release));
+    return () => ends.forEach((end) => window.removeEventListener(end, release));
+  }, [pressed]);
   // What is above or below may change the height without a new range of rows.
   useEffect(() => {
     const el = box.current;
@@ -110,7 +121,11 @@ export function Conversation({ follower, finding }: { follower: Follower; findin
             else if (Date.now() - touchedAt.current < 1_000) atEnd.current = false; // and not since more has come
             setAway(!atEnd.current);
           }}
-          onWheel={touched} onTouchMove={touched} onPointerDown={touched} onKeyDown={touched}
+          onWheel={touched} onTouchMove={touched} onKeyDown={touched}
+          onPointerDown={() => {
+            touched();
+            setPressed(true);
+          }}
         >
           <div className="conversation-inner" style={{ height: total }}>
             {more && (
