@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// TestContain checks that a panic becomes an error for the log, and that other
-// results pass.
+// TestContain checks that a panic becomes an internal error whose stack is only in
+// the log, and that errors and nil are returned unchanged.
 func TestContain(t *testing.T) {
 	t.Parallel()
 	want := errors.New("no")
@@ -22,7 +22,7 @@ func TestContain(t *testing.T) {
 	err := fault.Contain(func() error { panic("the list is empty") })
 	f := fault.Of(err)
 	if f.Kind != fault.KindInternal || strings.Contains(f.Message, "list") {
-		t.Errorf("users are told %q", f.Message)
+		t.Errorf("kind %v, message %q", f.Kind, f.Message)
 	}
 	if text := err.Error(); !strings.Contains(text, "the list is empty") || !strings.Contains(text, "contain_test.go") {
 		t.Errorf("the log has %q", text)

@@ -77,7 +77,7 @@ func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err 
 		if c.Source == agent.CheckOfEnvironment && !changed {
 			continue
 		}
-		args, err := json.Marshal(map[string]any{"command": c.Command, "working_directory": folder, "timeout": l.Checks.Each().Milliseconds()})
+		args, err := json.Marshal(map[string]any{"command": c.Command, "working_directory": folder, "timeout": l.Checks.PerCheck().Milliseconds()})
 		if err != nil {
 			return false, err
 		}
@@ -98,9 +98,9 @@ func (l *Loop) endChecks(ctx context.Context, s *agent.State) (told bool, err er
 		return true, l.rec.Record(ctx, ended) // the loop comes back here, and commits first
 	}
 	bodies := []agent.Body{ended}
-	if proof.SendBack(s, l.Checks.SendBacks()) {
+	if proof.SendBack(s, l.Checks.MaxSendBacks()) {
 		told = true
-		bodies = append(bodies, &agent.Notice{Code: agent.CodeChecks, Text: proof.FailedChecks(s, l.Checks.SendBacks())})
+		bodies = append(bodies, &agent.Notice{Code: agent.CodeChecks, Text: proof.FailedChecks(s, l.Checks.MaxSendBacks())})
 	}
 	return told, l.rec.Record(ctx, bodies...)
 }

@@ -38,7 +38,7 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 	}
 	judged.Verdict.Goal = s.Judging.Goal
 	bodies := []agent.Body{judged}
-	if !judged.Verdict.Met && judged.Verdict.Failure == "" && !s.Judging.Unchanged(s.Run.Branches) && s.Judging.SentBack < l.Checks.SendBacks() {
+	if !judged.Verdict.Met && judged.Verdict.Failure == "" && !s.Judging.Unchanged(s.Run.Branches) && s.Judging.SentBack < l.Checks.MaxSendBacks() {
 		told = true
 		bodies = append(bodies, &agent.Notice{Code: agent.CodeGoal, Text: "Your work is pushed, but it does not meet the goal of this run yet.\n\nThe goal: " + s.Judging.Goal +
 			"\n\nWhat is missing, as another model judged by the diff and the checks: " + judged.Verdict.Missing +

@@ -19,7 +19,7 @@ func (t *thread) tools(s *agent.State) []tool.Spec {
 	specs = slices.DeleteFunc(specs, func(spec tool.Spec) bool { return spec.Name == task.ComputerUse })
 	for i := range specs {
 		if specs[i].Name == agent.TaskTool {
-			specs[i] = task.Describe(specs[i], t.subagents(), t.defined())
+			specs[i] = task.WithSubagents(specs[i], t.subagents(), t.defined())
 		}
 	}
 	return specs
@@ -31,7 +31,7 @@ func (t *thread) withheld(spec tool.Spec) string {
 	if needs := t.unconfigured(spec.Name); needs != "" {
 		return spec.Name + " is not available: needs " + needs
 	}
-	if why := task.NotFor(t.state(), spec.Name); why != "" {
+	if why := task.Unavailable(t.state(), spec.Name); why != "" {
 		return why
 	}
 	switch {
@@ -90,6 +90,6 @@ func (t *thread) defined() []subagent.Definition {
 func (t *thread) workable(s *agent.State) []tool.Spec {
 	able := t.Pulls != nil && slices.ContainsFunc(s.Agent.Repos, func(r agent.Repo) bool { return t.Pulls.Can(r.URL) == nil })
 	return slices.DeleteFunc(slices.Clone(tool.Catalogue()), func(spec tool.Spec) bool {
-		return spec.Name == task.ManagePull && !able || task.NotFor(s, spec.Name) != "" || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
+		return spec.Name == task.ManagePull && !able || task.Unavailable(s, spec.Name) != "" || t.unconfigured(spec.Name) != "" || slices.Contains(t.lacks, spec.Name)
 	})
 }

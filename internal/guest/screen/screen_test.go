@@ -443,8 +443,9 @@ func write(t testing.TB, w *window, width, height int) {
 	fill(t, w, 0x202030, strokes)
 }
 
-// The error of an extension's request is returned to its caller. If the error's
-// number were unknown, the caller would wait for ever.
+// TestExtensionError checks that the caller of an extension's request gets its
+// error: without an entry for the error's number, xgb would drop it and the caller
+// would wait forever.
 func TestExtensionError(t *testing.T) {
 	d, err := open(vnctest.Start(t, 640, 400).Display, nil)
 	if err != nil {

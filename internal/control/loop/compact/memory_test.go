@@ -11,7 +11,7 @@ import (
 	"aloft/internal/conversation"
 )
 
-// mark is more than [Cut] adds to what it keeps.
+// mark is more bytes than the text that [Cut] inserts.
 const mark = 60
 
 // TestQuotePrompts checks which prompts a compaction quotes.
@@ -106,8 +106,8 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestTail checks that what is kept of any conversation fits, and begins with a
-// reply, since providers refuse results without their calls.
+// TestTail checks that the kept messages of any conversation fit, and that they
+// begin with a reply: providers refuse tool results without their calls.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -129,7 +129,7 @@ func TestTail(t *testing.T) {
 			t.Errorf("%d messages of %d tokens are kept within %d", keep, size, room)
 		}
 		if keep > 0 && messages[len(messages)-keep].Role != conversation.Assistant {
-			t.Error("what is kept begins with a prompt or a result")
+			t.Error("the kept messages begin with a user message")
 		}
 		for more := keep + 1; more < len(messages); more++ { // nothing that fits is left out
 			size += estimate(messages[len(messages)-more])

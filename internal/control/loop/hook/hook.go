@@ -21,8 +21,7 @@ const (
 	Ask  = "ask"
 )
 
-// tools maps tools to the names that hooks use for them, where these
-// differ.
+// tools maps tools to the names that hooks use for them, where these differ.
 var tools = map[string]string{"StrReplace": "Write", "EditNotebook": "Write", "WebFetch": "Fetch"}
 
 // named returns the name that hooks use for a tool.
@@ -111,7 +110,7 @@ func Attachments(messages []conversation.Message) []any {
 	return all
 }
 
-// Refusal is what the model is told about a call that a hook denied.
+// Refusal returns the text that the model gets for a call that a hook denied.
 func Refusal(said remote.HookOutcome) string {
 	words := strings.TrimSpace(said.AgentMessage)
 	if words == "" {

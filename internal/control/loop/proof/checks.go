@@ -27,11 +27,11 @@ const (
 	MaxCheckTimeout     = 10 * time.Minute // of a Shell call
 )
 
-// SendBacks returns how often failed checks send the model back to work in a run.
-func (c Checks) SendBacks() int { return max(cmp.Or(c.Rounds, DefaultCheckRounds), 0) }
+// MaxSendBacks returns how often failed checks send the model back to work in a run.
+func (c Checks) MaxSendBacks() int { return max(cmp.Or(c.Rounds, DefaultCheckRounds), 0) }
 
-// Each returns the timeout of each check.
-func (c Checks) Each() time.Duration {
+// PerCheck returns the timeout of each check.
+func (c Checks) PerCheck() time.Duration {
 	return min(cmp.Or(c.Timeout, DefaultCheckTimeout), MaxCheckTimeout)
 }
 

@@ -1,6 +1,6 @@
-// Package pullrequest opens the pull requests of a run, and runs the calls in
-// which the model opens, changes, reads and answers them. What is sent to a forge
-// is journaled first, so that it is sent once.
+// Package pullrequest opens the pull requests of a run, and executes the tool
+// calls with which the model opens, updates, reads and comments on them. Every
+// request to a forge is journaled first, so that it is sent only once.
 package pullrequest
 
 import (

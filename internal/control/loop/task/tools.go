@@ -20,9 +20,8 @@ const ComputerUse = "ComputerUse"
 // ManagePull is the tool that opens and changes pull requests.
 const ManagePull = "PrManagement"
 
-// MayUse reports whether a subagent has a tool. Subagents have no tools that
-// A thread to the user and none that start subagents: the outcome of their work is
-// one message.
+// MayUse reports whether a subagent has a tool. Subagents cannot talk to the user
+// and cannot start subagents: they report with one message.
 func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == ComputerUse || sub.Type == subagent.ComputerUse:
@@ -37,9 +36,9 @@ func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// NotFor returns why an agent does not have a tool because it is a reviewer, or
-// because it is none, or "".
-func NotFor(s *agent.State, name string) string {
+// Unavailable returns why an agent does not have a tool: reviewers lack some, and
+// other agents lack that of reviewers. It returns "" if the agent has the tool.
+func Unavailable(s *agent.State, name string) string {
 	switch {
 	case s.Review == nil && name == agent.ReviewTool:
 		return name + " is only for agents that review a change"
@@ -49,9 +48,9 @@ func NotFor(s *agent.State, name string) string {
 	return ""
 }
 
-// Describe adds the list of subagents to the tool's description. Those of
-// a repository come last and are marked as such.
-func Describe(spec tool.Spec, own, defined []subagent.Definition) tool.Spec {
+// WithSubagents adds the list of subagents to the description of the Task tool.
+// Those that a repository defines come last and are marked as such.
+func WithSubagents(spec tool.Spec, own, defined []subagent.Definition) tool.Spec {
 	var b strings.Builder
 	var names []string
 	tell := func(all []subagent.Definition) {
