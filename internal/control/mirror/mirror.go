@@ -222,6 +222,7 @@ type Mirror struct {
 	snapshot      Snapshot
 	moved         map[string]Repo      // targets of the server's redirects, by URL
 	retired       map[string]time.Time // former tips of refs, with their expiry
+	answers       map[string][]byte    // of git, about objects; by arguments
 }
 
 // Snapshot holds a mirror's refs at one moment.

@@ -23,7 +23,7 @@ func (m *Mirror) Tree(ctx context.Context, commit string, paths []string) (files
 		return nil, nil, fault.Invalid("%q is not a commit id", Plain(commit))
 	}
 	args := append([]string{"--literal-pathspecs", "ls-tree", "-z", "-l", "--full-tree", commit, "--"}, paths...)
-	out, _, err := m.git(ctx, invocation{args: args})
+	out, err := m.answer(ctx, args)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list files: %w", err)
 	}
@@ -95,8 +95,16 @@ func (m *Mirror) Contents(ctx context.Context, b Blob, limit int64) ([]byte, err
 	if !wholeID.MatchString(b.ID) {
 		return nil, fault.Invalid("%q is not a blob id", Plain(b.ID))
 	}
+	args := []string{"cat-file", "blob", b.ID}
+	if b.Size <= min(limit, maxAnswer) {
+		data, err := m.answer(ctx, args)
+		if err != nil {
+			return nil, fmt.Errorf("read a file: %w", err)
+		}
+		return bytes.Clone(data), nil
+	}
 	head := &headBuffer{max: int(limit)}
-	if _, _, err := m.git(ctx, invocation{args: []string{"cat-file", "blob", b.ID}, stdout: head}); err != nil {
+	if _, _, err := m.git(ctx, invocation{args: args, stdout: head}); err != nil {
 		return nil, fmt.Errorf("read a file: %w", err)
 	}
 	return head.Bytes(), nil

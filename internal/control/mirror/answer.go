@@ -1,0 +1,43 @@
+package mirror
+
+import (
+	"context"
+	"strings"
+)
+
+// Limits of the answers that a mirror keeps in memory.
+const (
+	maxAnswer  = 16 << 10 // bytes of one
+	maxAnswers = 256
+)
+
+// answer runs git with arguments that name objects by their full ids only, and
+// returns what git prints. Such an answer never changes, so it is kept: an agent's
+// page asks for the same few files every few seconds, and each process of git takes
+// milliseconds. The caller must not modify the result.
+func (m *Mirror) answer(ctx context.Context, args []string) ([]byte, error) {
+	key := strings.Join(args, "\x00")
+	m.mu.Lock()
+	known, ok := m.answers[key]
+	m.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	out, _, err := m.git(ctx, invocation{args: args})
+	if err != nil || len(out) > maxAnswer {
+		return out, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.answers == nil {
+		m.answers = map[string][]byte{}
+	}
+	for other := range m.answers { // in random order
+		if len(m.answers) < maxAnswers {
+			break
+		}
+		delete(m.answers, other)
+	}
+	m.answers[key] = out
+	return out, nil
+}
