@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { isOpen } from "../agents/status";
 import type { Agent } from "../api/types";
 import { useClient, type Loaded } from "../api/use";
@@ -23,7 +23,12 @@ export function useTalk(id: string, { data: agent, reload }: Loaded<Agent>): Tal
   const client = useClient();
   const follower = useJournal(client, id);
   const { working } = follower.transcript;
-  useEffect(reload, [working, reload]); // the agent has changed as well
+  const worked = useRef(working);
+  useEffect(() => {
+    if (worked.current === working) return;
+    worked.current = working;
+    reload(); // the agent has changed as well
+  }, [working, reload]);
   const outgoing = useOutgoing(client, id, reload);
   return { follower, busy: agent ? isOpen(agent) || working : true, outgoing, sent: reload };
 }
