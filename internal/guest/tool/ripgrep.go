@@ -37,19 +37,24 @@ func ripgrep(ctx context.Context, ws Workspace, dir string, args []string, read 
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // whoever holds the pipe open ends
 	var complaint bounded
 	cmd.Stderr = &complaint
-	out, err := cmd.StdoutPipe()
+	in, out, err := newGather()
 	if err != nil {
 		return fmt.Errorf("ripgrep: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	defer in.pipe.Close()
+	cmd.Stdout = out
+	err = cmd.Start()
+	out.Close()
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return fmt.Errorf("ripgrep: %w", err)
 	}
-	readErr := read(bufio.NewReaderSize(out, 64<<10))
+	readErr := read(bufio.NewReaderSize(in, 64<<10))
 	if readErr != nil {
 		stop()
 	}

@@ -1,0 +1,49 @@
+package tool
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	gatherPipe  = 1 << 20              // bytes; rg writes on while nobody reads
+	gatherShort = 16 << 10             // bytes; a read of less is short
+	gatherAfter = 16                   // short reads before the first pause
+	gatherPause = 2 * time.Millisecond // before the read that follows
+)
+
+// gather reads rg's output. rg writes once for each file with a match, and a
+// reader that is always ready is woken by each of these writes, which takes
+// processor time from rg's threads. After some short reads, gather therefore
+// pauses before each, so that the next one returns many writes at once.
+type gather struct {
+	pipe  *os.File
+	short int // short reads in a row
+}
+
+// newGather returns a gather, and the end of its pipe that rg writes to. Reads
+// block their thread: the kernel wakes the poller of the Go runtime at every
+// write, and a blocked reader only when the pipe was empty.
+func newGather() (*gather, *os.File, error) {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	in, out := os.NewFile(uintptr(ends[0]), "|0"), os.NewFile(uintptr(ends[1]), "|1")
+	_, _ = unix.FcntlInt(uintptr(ends[0]), unix.F_SETPIPE_SZ, gatherPipe) // a smaller pipe is slower, and no more
+	return &gather{pipe: in}, out, nil
+}
+
+func (g *gather) Read(p []byte) (int, error) {
+	if g.short >= gatherAfter {
+		time.Sleep(gatherPause)
+	}
+	n, err := g.pipe.Read(p)
+	if g.short++; n >= min(gatherShort, len(p)) {
+		g.short = 0
+	}
+	return n, err
+}
