@@ -3,12 +3,14 @@
 package repo
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -369,6 +371,28 @@ func TestContributingNamesEveryMakeTarget(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z-]*):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		if !strings.Contains(doc, "`make "+m[1]+"`") {
 			t.Errorf("CONTRIBUTING.md does not name make %s", m[1])
+		}
+	}
+}
+
+// TestNoProgramsAreCommitted checks that no file that git tracks is larger than
+// a mebibyte. `go build` and `go test -c` in the top folder leave programs
+// there, which a commit of everything would add for good.
+func TestNoProgramsAreCommitted(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > 1<<20 {
+			t.Errorf("%s has %d bytes; remove it, or store it outside the repository", name, info.Size())
 		}
 	}
 }
