@@ -149,14 +149,25 @@ func convert(from protoreflect.ProtoMessage, to proto.Message) error {
 func specOf(m protoreflect.MessageDescriptor, o *agentv1.ToolOptions) (tool.Spec, error) {
 	spec := tool.Spec{
 		Name: o.GetName(), PublicName: o.GetPublicName(), Description: commentOf(m), ReadOnly: o.GetReadOnly(),
+		Reviewed: o.GetReviewed(), MainAgentOnly: o.GetMainAgentOnly(),
 	}
 	switch o.GetHome() {
 	case agentv1.ToolHome_TOOL_HOME_GUEST:
-		spec.Home = tool.Guest
+		spec.Home, spec.Runner, spec.Reviewed = tool.Guest, tool.Machine, true
 	case agentv1.ToolHome_TOOL_HOME_CONTROL:
-		spec.Home = tool.Control
+		spec.Home, spec.Runner = tool.Control, tool.Server
 	default:
 		return spec, fmt.Errorf("%s: its tool option gives no home", m.FullName())
+	}
+	switch o.GetRunner() {
+	case agentv1.ToolRunner_TOOL_RUNNER_PREPARED:
+		spec.Runner = tool.Prepared
+	case agentv1.ToolRunner_TOOL_RUNNER_MCP:
+		spec.Runner = tool.MCP
+	case agentv1.ToolRunner_TOOL_RUNNER_SUBAGENT:
+		spec.Runner = tool.Subagent
+	case agentv1.ToolRunner_TOOL_RUNNER_PERSON:
+		spec.Runner = tool.Person
 	}
 	if spec.Name == "" || spec.PublicName == "" {
 		return spec, fmt.Errorf("%s: a tool needs a name and a public name", m.FullName())

@@ -24,14 +24,30 @@ const (
 	Control Home = "control" // in the control plane
 )
 
+// Runner is what runs the calls of a tool.
+type Runner string
+
+// Runners.
+const (
+	Machine  Runner = "machine"  // exec-daemon, in the machine
+	Prepared Runner = "prepared" // exec-daemon, with data that the server adds to the call
+	MCP      Runner = "mcp"      // an MCP server, in the machine or elsewhere
+	Server   Runner = "server"   // the server itself
+	Subagent Runner = "subagent" // a conversation of its own
+	Person   Runner = "person"   // a person, who answers
+)
+
 // Spec is one tool of the catalogue.
 type Spec struct {
-	Name        string          `json:"name"`       // as the model calls it: "Grep"
-	PublicName  string          `json:"publicName"` // as the public stream calls it: "grep"
-	Description string          `json:"description"`
-	Schema      json.RawMessage `json:"schema"` // JSON schema of the arguments
-	ReadOnly    bool            `json:"readOnly,omitempty"`
-	Home        Home            `json:"home"`
+	Name          string          `json:"name"`       // as the model calls it: "Grep"
+	PublicName    string          `json:"publicName"` // as the public stream calls it: "grep"
+	Description   string          `json:"description"`
+	Schema        json.RawMessage `json:"schema"` // JSON schema of the arguments
+	ReadOnly      bool            `json:"readOnly,omitempty"`
+	Home          Home            `json:"home"`
+	Runner        Runner          `json:"runner"`
+	Reviewed      bool            `json:"reviewed,omitempty"`      // hooks and the run mode decide about each call
+	MainAgentOnly bool            `json:"mainAgentOnly,omitempty"` // subagents lack it
 }
 
 // Result is the result of a call.

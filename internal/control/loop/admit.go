@@ -249,24 +249,6 @@ func (t *thread) askPerson(ctx context.Context, c *agent.Call, q agent.Approval,
 	return t.record(ctx, append(before, asked)...)
 }
 
-// consult runs a call with which the agent asks a person something. The answer
-// is the call's result.
-func (t *thread) consult(ctx context.Context, c agent.Call) error {
-	if c.Approval == nil {
-		q, err := controltool.Question(c.ToolCall)
-		if err != nil {
-			return t.done(ctx, c.ID, tool.Failed("%v", err), 0)
-		}
-		if err := t.askPerson(ctx, &c, q, &agent.CallSent{CallID: c.ID}); err != nil {
-			return err
-		}
-	}
-	if err := t.await(ctx, &c); err != nil {
-		return err
-	}
-	return t.done(ctx, c.ID, controltool.Answer(*c.Approval, *c.Answer), time.Since(c.Approval.AskedAt))
-}
-
 // await waits for a person's answer, or until the request expires.
 func (t *thread) await(ctx context.Context, c *agent.Call) error {
 	late := ctx

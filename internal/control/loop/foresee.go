@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/offer"
-	controltool "aloft/internal/control/tool"
 	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
@@ -42,11 +40,11 @@ func (t *thread) foresee(ctx context.Context, reply conversation.Message) (decid
 func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	spec, ok := tool.Lookup(c.Name)
 	switch {
-	case !ok || t.withheld(spec) != "" || notObject(c) || offer.IsTool(c.Name) || controltool.Consults(c.Name):
+	case !ok || t.withheld(spec) != "" || notObject(c):
 		return nil
-	case spec.Home == tool.Control && !controltool.Reviewed(c.Name):
+	case spec.Runner == tool.Server && !spec.Reviewed:
 		return t.sent(c, "")
-	case spec.Home == tool.Control || provides(c.Name):
+	case spec.Runner != tool.Machine:
 		return nil
 	}
 	args := string(c.Args)
@@ -64,10 +62,6 @@ func (t *thread) foreseen(ctx context.Context, c agent.Call) []agent.Body {
 	}
 	return t.sent(c, t.machine.BootID())
 }
-
-// provides reports whether the server adds a payload to calls of a tool before it
-// sends them to the machine.
-func provides(name string) bool { return name == paintImage || name == applyDiff }
 
 // notObject reports whether the model's arguments were not a JSON object.
 func notObject(c agent.Call) bool { return bytes.HasPrefix(c.Args, []byte(`{"`+notJSON+`":`)) }

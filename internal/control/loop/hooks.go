@@ -22,7 +22,7 @@ import (
 // known, it leaves the check to the machine, which then refuses to start the
 // call if there are some: this saves a request for each call.
 func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome, error) {
-	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && !offer.IsTool(c.Name) && !t.hasHooks() {
+	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && spec.Runner != tool.MCP && !t.hasHooks() {
 		var err error
 		if c.Unhooked, err = t.machine.Unhooked(ctx, t.rec.Snapshot().Agent); err != nil || c.Unhooked {
 			return remote.HookOutcome{}, err

@@ -88,6 +88,8 @@ func TestHookEvents(t *testing.T) {
 		{"preToolUse", nil, []step{use(`Shell {"command":"ls"}`)}, `{"cwd":"/workspace","tool_input":{"command":"ls"},"tool_name":"Shell","tool_use_id":"ID"}`},
 		{"preToolUse/NamesOfTools", nil, []step{use(`StrReplace {"path":"a"}`)}, `{"cwd":"/workspace","tool_input":{"path":"a"},"tool_name":"Write","tool_use_id":"ID"}`},
 		{"postToolUse", nil, []step{use(`Grep {"pattern":"x"}`)}, `{"cwd":"/workspace","duration":1,"tool_input":{"pattern":"x"},"tool_name":"Grep","tool_output":"ok","tool_use_id":"ID"}`},
+		{"postToolUseFailure/ofTheServer", func(r *rig) { r.searchable() }, []step{use(`WebSearch {"search_term":" "}`)},
+			`{"cwd":"/workspace","duration":0,"error_message":"search_term is empty: give the words to search for","failure_type":"error","tool_input":{"search_term":" "},"tool_name":"WebSearch","tool_use_id":"ID"}`},
 		{"postToolUseFailure/error", failing("no such file", ""), []step{use(`Read {"path":"a"}`)},
 			`{"cwd":"/workspace","duration":1,"error_message":"no such file","failure_type":"error","tool_input":{"path":"a"},"tool_name":"Read","tool_use_id":"ID"}`},
 		{"postToolUseFailure/timeout", failing("killed after 1 s", tool.Timeout), []step{use(`Shell {"command":"x"}`)},

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,42 +34,40 @@ type imageArgs struct {
 	References  []string `json:"reference_image_paths"`
 }
 
-// generateImage runs an admitted call of GenerateImage: it requests the image
-// from the model and has the machine save and show it. A call that a crash
-// interrupts before it was sent to the machine requests another image.
-func (t *thread) generateImage(ctx context.Context, c agent.Call) error {
-	start := time.Now()
+// paint requests the image of a GenerateImage call from the model. A non-nil
+// outcome says why there is none. A call that a crash interrupts before it was
+// sent to the machine requests another image.
+func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
+	began := time.Now()
 	if err := t.checkLimits(); err != nil {
-		return err
+		return nil, nil, err
 	}
 	req, refused, err := t.imageRequest(ctx, c)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if refused != nil {
-		return t.done(ctx, c.ID, *refused, time.Since(start), t.unjournaled(c)...)
+		return nil, &outcome{result: *refused, took: time.Since(began)}, nil
 	}
 	data, used, err := t.Tools.Images.Generate(ctx, req)
 	paid := []agent.Body{&agent.ImageGenerated{CallID: c.ID, Model: t.Tools.ImageInfo.Name, Bytes: len(data), Usage: t.Tools.ImageInfo.Of(used)}}
-	if err != nil {
-		if used == (conversation.Usage{}) {
-			paid = nil
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			last, cancel := journal.Outliving(ctx)
-			defer cancel()
-			return cmp.Or(t.record(last, paid...), cause)
-		}
-		return t.done(ctx, c.ID, tool.Failed("The image was not generated: %v", err), time.Since(start), append(t.unjournaled(c), paid...)...)
+	if err != nil && used == (conversation.Usage{}) {
+		paid = nil
+	}
+	if err != nil && context.Cause(ctx) == nil {
+		out := failed(began, "The image was not generated: %v", err)
+		out.events = paid
+		return nil, &out, nil
 	}
 	last, cancel := journal.Outliving(ctx) // the image is already paid for
-	err = t.record(last, paid...)
-	cancel()
-	if err != nil {
-		return err
+	defer cancel()
+	if recordErr := t.record(last, paid...); recordErr != nil {
+		return nil, nil, recordErr
 	}
-	c.Payload = data
-	return t.send(ctx, c, nil)
+	if err != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	return data, nil, nil
 }
 
 // imageRequest returns the request to the model. A non-nil result says why there

@@ -50,62 +50,55 @@ func (t *thread) offered(s *agent.State) []tool.Spec {
 	if t.Tools.MCP != nil && s.Servers != "" {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return offer.IsTool(s.Name) })
+	return slices.DeleteFunc(slices.Clone(all), func(s tool.Spec) bool { return s.Runner == tool.MCP })
 }
 
-// mcpCall runs a call to an MCP server. A server in the machine is called
-// there, like any tool; a remote server is called from here. That the model
-// names a server or a tool grants nothing: the server must be configured, and
-// its tools allowed.
-func (t *thread) mcpCall(ctx context.Context, c agent.Call) error {
+// mcpRoute checks a call to an MCP server and chooses its runner. A server in
+// the machine is called there, like any tool; a remote server is called from
+// here. That the model names a server or a tool grants nothing: the server must
+// be configured, and its tools allowed.
+func (t *thread) mcpRoute(ctx context.Context, c agent.Call) (route, error) {
 	server, why, err := t.offers.Check(ctx, t.rec.Snapshot(), c.ToolCall)
-	if err != nil {
-		return err
+	if err != nil || why != "" {
+		return route{why: why}, err
 	}
-	if why != "" {
-		return t.done(ctx, c.ID, tool.Failed("%s", why), 0)
-	}
-	if c.Name == offer.SignInTool && server.Remote() {
-		return t.signIn(ctx, c, server)
-	}
-	if c.Sent {
-		if server.Name != "" && server.Remote() {
-			return t.done(ctx, c.ID, tool.Failed("%s", offer.LostAnswer), 0)
-		}
-		if c.BootID != t.machine.BootID() {
-			return t.done(ctx, c.ID, tool.Failed("%s", tool.Lost), 0)
-		}
-	}
-	c, admitted, err := t.admit(ctx, c)
-	if err != nil || !admitted {
-		return err
-	}
-	// A hook may have changed the server or the tool.
-	if server, why, err = t.offers.Check(ctx, t.rec.Snapshot(), c.ToolCall); err != nil {
-		return err
-	}
+	away := server.Name != "" && server.Remote()
 	switch {
-	case why != "":
-		return t.done(ctx, c.ID, tool.Failed("%s", why), 0, t.unjournaled(c)...)
+	case c.Name == offer.SignInTool && server.Remote():
+		return route{run: func(ctx context.Context, c agent.Call) (outcome, error) { return t.signIn(ctx, c, server) }}, nil
+	case c.Sent && away:
+		return route{why: offer.LostAnswer}, nil
+	case t.isLost(c):
+		return route{why: tool.Lost}, nil
 	case c.Name == offer.ListTool && server.Name == "":
-		return t.send(ctx, c, func(r *tool.Result) { t.offers.AddRemote(ctx, t.state(), r) })
+		return route{reviewed: true, run: t.listAll}, nil
 	case server.Remote():
-		return t.remoteCall(ctx, c, server)
+		return route{reviewed: true, run: func(ctx context.Context, c agent.Call) (outcome, error) { return t.callRemote(ctx, c, server) }}, nil
 	}
-	return t.send(ctx, c, nil)
+	return route{reviewed: true, run: t.send}, nil
 }
 
-// remoteCall runs a call to a remote server. The call is journaled before it is
-// sent, and never sent twice.
-func (t *thread) remoteCall(ctx context.Context, c agent.Call, server mcp.Server) error {
-	if err := t.record(ctx, t.sent(c, "")...); err != nil {
-		return err
+// listAll lists the resources of all servers: the machine lists its own, to
+// which those of the remote servers are added.
+func (t *thread) listAll(ctx context.Context, c agent.Call) (outcome, error) {
+	out, err := t.send(ctx, c)
+	if err == nil {
+		t.offers.AddRemote(ctx, t.state(), &out.result)
 	}
-	start := time.Now()
+	return out, err
+}
+
+// callRemote runs a call to a remote server. The call is journaled before it is
+// sent, and never sent twice.
+func (t *thread) callRemote(ctx context.Context, c agent.Call, server mcp.Server) (outcome, error) {
+	if err := t.record(ctx, t.sent(c, "")...); err != nil {
+		return outcome{}, err
+	}
+	began := time.Now()
 	result, err := t.offers.Ask(ctx, t.state(), c.ToolCall, server, t.machine)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			return cause
+			return outcome{}, cause
 		}
 		f := fault.Of(err)
 		result = tool.Failed("%s", strings.TrimSuffix(f.Message+". "+f.Advice, ". "))
@@ -113,9 +106,5 @@ func (t *thread) remoteCall(ctx context.Context, c agent.Call, server mcp.Server
 			result = tool.Failed("the MCP server %s: %s", server.Name, mcp.Clean(err.Error(), 2000))
 		}
 	}
-	took := time.Since(start)
-	if err := t.after(ctx, c, &result, took); err != nil && !errors.Is(err, remote.ErrLost) {
-		return err
-	}
-	return t.done(ctx, c.ID, result, took)
+	return outcome{result: result, took: time.Since(began)}, nil
 }

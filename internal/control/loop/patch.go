@@ -16,25 +16,27 @@ import (
 
 const applyDiff = "ApplyAgentDiff"
 
-// applyPatches runs an admitted call of ApplyAgentDiff: it reads what the other
-// agent has pushed, and has the machine apply it.
-func (t *thread) applyPatches(ctx context.Context, c agent.Call) error {
-	start := time.Now()
+// patchesFor reads what another agent has pushed, for a call of ApplyAgentDiff.
+// A non-nil outcome says why the machine has nothing to apply.
+func (t *thread) patchesFor(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
+	began := time.Now()
 	patches, err := t.patches(ctx, c)
 	if cause := context.Cause(ctx); cause != nil {
-		return cause
+		return nil, nil, cause
 	}
-	if err == nil {
-		c.Payload, err = json.Marshal(patches)
-	}
-	switch {
-	case err != nil:
-		return t.done(ctx, c.ID, tool.Failed("Nothing was applied: %s", fault.Of(err).Message), time.Since(start), t.unjournaled(c)...)
-	case len(patches) == 0:
+	if err == nil && len(patches) == 0 {
 		none := tool.Result{Text: "There is nothing to apply: you have everything that the agent has pushed.", Output: json.RawMessage(`{"success":{}}`)}
-		return t.done(ctx, c.ID, none, time.Since(start), t.unjournaled(c)...)
+		return nil, &outcome{result: none, took: time.Since(began)}, nil
 	}
-	return t.send(ctx, c, nil)
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(patches)
+	}
+	if err != nil {
+		out := failed(began, "Nothing was applied: %s", fault.Of(err).Message)
+		return nil, &out, nil
+	}
+	return data, nil, nil
 }
 
 // patches returns the changes that a call wants applied. The error is for the

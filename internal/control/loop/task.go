@@ -75,28 +75,28 @@ func (t *thread) onlyReads(c agent.Call) bool {
 // delegate runs a Task call: a subagent works, and its answer becomes the
 // call's result. After a crash it continues where the subagent was. It does not
 // wait for a background subagent.
-func (t *thread) delegate(ctx context.Context, c agent.Call) error {
+func (t *thread) delegate(ctx context.Context, c agent.Call) (outcome, error) {
 	sub := t.state().Subagent(c.ID)
 	if sub == nil || !sub.Busy {
 		refused, err := t.beginTask(ctx, c)
 		if err != nil {
-			return err
+			return outcome{}, err
 		}
 		if refused != nil {
-			return t.finishTask(ctx, c, *refused, 0)
+			return outcome{result: *refused}, nil
 		}
 		sub = t.state().Subagent(c.ID)
 	}
 	if sub.Background {
 		t.startBackground()
-		return t.finishTask(ctx, c, task.Begun(sub), 0)
+		return outcome{result: task.Begun(sub)}, nil
 	}
 	work := t.subagentThread(sub)
 	ended, result, err := work.ended(ctx, work.converse(ctx))
 	if err != nil {
-		return err
+		return outcome{}, err
 	}
-	return t.finishTask(ctx, c, result, time.Since(sub.Began), ended)
+	return outcome{result: result, took: time.Since(sub.Began), events: []agent.Body{ended}}, nil
 }
 
 // subagentThread returns the conversation with a subagent.
@@ -243,15 +243,6 @@ func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 		return false, err
 	}
 	return true, t.record(ctx, &agent.Notice{Text: said.Followup, Code: agent.CodeFollowup})
-}
-
-// finishTask journals the result of a Task call, together with the end of the
-// subagent.
-func (t *thread) finishTask(ctx context.Context, c agent.Call, r tool.Result, took time.Duration, ended ...agent.Body) error {
-	if err := t.after(ctx, c, &r, took); err != nil && !errors.Is(err, remote.ErrLost) {
-		return err
-	}
-	return t.done(ctx, c.ID, r, took, append(t.unjournaled(c), ended...)...)
 }
 
 // findSubagents reads from the machine which subagents the repositories define.

@@ -23,9 +23,6 @@ const (
 	maxID        = 200
 )
 
-// Consults reports whether calls of a tool are questions to a person.
-func Consults(name string) bool { return name == agent.QuestionTool || name == agent.PlanTool }
-
 // Question returns the approval request for a call of AskQuestion or CreatePlan.
 // The error is for the model.
 func Question(c conversation.ToolCall) (agent.Approval, error) {

@@ -34,14 +34,3 @@ func Run(ctx context.Context, c conversation.ToolCall, s *agent.State, scripts S
 	}
 	return tool.Failed("not available: %s", c.Name), nil
 }
-
-// Reviewed reports whether calls of a tool are reviewed like those that run in
-// a machine, because their effect outlasts the conversation or because they
-// send something to others.
-func Reviewed(name string) bool {
-	switch name {
-	case setUp, agent.TaskTool, agent.SwitchTool, "PrManagement", "WebSearch":
-		return true
-	}
-	return false
-}

@@ -282,13 +282,13 @@ var File_agent_v1_apply_agent_diff_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_apply_agent_diff_tool_proto_rawDesc = "" +
 	"\n" +
-	"$agent/v1/apply_agent_diff_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa5\x01\n" +
+	"$agent/v1/apply_agent_diff_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa7\x01\n" +
 	"\x12ApplyAgentDiffArgs\x12\x1f\n" +
 	"\bagent_id\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\aagentId\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12\x1e\n" +
-	"\apayload\x18\x03 \x01(\fB\x04\x90\xb5\x18\x01R\apayload:&\x8a\xb5\x18\"\n" +
-	"\x0eApplyAgentDiff\x12\x0eapplyAgentDiff \x01\"Z\n" +
+	"\apayload\x18\x03 \x01(\fB\x04\x90\xb5\x18\x01R\apayload:(\x8a\xb5\x18$\n" +
+	"\x0eApplyAgentDiff\x12\x0eapplyAgentDiff \x01(\x01\"Z\n" +
 	"\x15ApplyAgentDiffSuccess\x12#\n" +
 	"\rchanged_files\x18\x01 \x03(\tR\fchangedFiles\x12\x1c\n" +
 	"\tconflicts\x18\x02 \x03(\tR\tconflicts\"\x8a\x01\n" +

@@ -458,13 +458,13 @@ var File_agent_v1_ask_question_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_ask_question_tool_proto_rawDesc = "" +
 	"\n" +
-	" agent/v1/ask_question_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa9\x01\n" +
+	" agent/v1/ask_question_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xad\x01\n" +
 	"\x0fAskQuestionArgs\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x126\n" +
 	"\tquestions\x18\x02 \x03(\v2\x12.agent.v1.QuestionB\x04\x88\xb5\x18\x01R\tquestions\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId: \x8a\xb5\x18\x1c\n" +
-	"\vAskQuestion\x12\vaskQuestion \x02\"\x99\x01\n" +
+	"toolCallId:$\x8a\xb5\x18 \n" +
+	"\vAskQuestion\x12\vaskQuestion \x02(\x048\x01\"\x99\x01\n" +
 	"\bQuestion\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x02id\x12\x1c\n" +
 	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x122\n" +

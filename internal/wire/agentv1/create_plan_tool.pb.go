@@ -287,17 +287,17 @@ var File_agent_v1_create_plan_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_create_plan_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/create_plan_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xd2\x01\n" +
+	"\x1fagent/v1/create_plan_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/todos_tool.proto\x1a\x19agent/v1/tool_error.proto\"\xd6\x01\n" +
 	"\x0eCreatePlanArgs\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04name\x12\x1a\n" +
 	"\boverview\x18\x02 \x01(\tR\boverview\x12\x18\n" +
 	"\x04plan\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01R\x04plan\x12(\n" +
 	"\x05todos\x18\x04 \x03(\v2\x12.agent.v1.TodoItemR\x05todos\x12&\n" +
 	"\ftool_call_id\x18\x05 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"toolCallId:\"\x8a\xb5\x18\x1e\n" +
 	"\n" +
 	"CreatePlan\x12\n" +
-	"createPlan \x02\",\n" +
+	"createPlan \x02(\x048\x01\",\n" +
 	"\x11CreatePlanSuccess\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\"\x82\x01\n" +
 	"\x10CreatePlanResult\x127\n" +

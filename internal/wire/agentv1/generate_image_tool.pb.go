@@ -314,7 +314,7 @@ var File_agent_v1_generate_image_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_generate_image_tool_proto_rawDesc = "" +
 	"\n" +
-	"\"agent/v1/generate_image_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9a\x02\n" +
+	"\"agent/v1/generate_image_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9c\x02\n" +
 	"\x11GenerateImageArgs\x12&\n" +
 	"\vdescription\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\vdescription\x12\x1b\n" +
 	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x122\n" +
@@ -322,8 +322,8 @@ const file_agent_v1_generate_image_tool_proto_rawDesc = "" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12\x1e\n" +
 	"\apayload\x18\x05 \x01(\fB\x04\x90\xb5\x18\x01R\apayload\x12\x1e\n" +
-	"\aguarded\x18\x06 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:$\x8a\xb5\x18 \n" +
-	"\rGenerateImage\x12\rgenerateImage \x01\"q\n" +
+	"\aguarded\x18\x06 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:&\x8a\xb5\x18\"\n" +
+	"\rGenerateImage\x12\rgenerateImage \x01(\x01\"q\n" +
 	"\x14GenerateImageSuccess\x12\x1b\n" +
 	"\tfile_path\x18\x01 \x01(\tR\bfilePath\x12\x1d\n" +
 	"\n" +

@@ -488,12 +488,12 @@ var File_agent_v1_grind_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_grind_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x19agent/v1/grind_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x97\x01\n" +
+	"\x19agent/v1/grind_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x99\x01\n" +
 	"\x17StartGrindExecutionArgs\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:2\x8a\xb5\x18.\n" +
-	"\x13StartGrindExecution\x12\x13startGrindExecution\x18\x01 \x02\"0\n" +
+	"toolCallId:4\x8a\xb5\x180\n" +
+	"\x13StartGrindExecution\x12\x13startGrindExecution\x18\x01 \x028\x01\"0\n" +
 	"\x1aStartGrindExecutionSuccess\x12\x12\n" +
 	"\x04open\x18\x01 \x01(\x05R\x04open\"\x94\x01\n" +
 	"\x19StartGrindExecutionResult\x12@\n" +
@@ -502,12 +502,12 @@ const file_agent_v1_grind_tool_proto_rawDesc = "" +
 	"\x06result\"\xba\x01\n" +
 	"\x1bStartGrindExecutionToolCall\x125\n" +
 	"\x04args\x18\x01 \x01(\v2!.agent.v1.StartGrindExecutionArgsR\x04args\x12;\n" +
-	"\x06result\x18\x02 \x01(\v2#.agent.v1.StartGrindExecutionResultR\x06result:'\x92\xb5\x18#the server, which starts the rounds\"\x94\x01\n" +
+	"\x06result\x18\x02 \x01(\v2#.agent.v1.StartGrindExecutionResultR\x06result:'\x92\xb5\x18#the server, which starts the rounds\"\x96\x01\n" +
 	"\x16StartGrindPlanningArgs\x12 \n" +
 	"\vexplanation\x18\x01 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:0\x8a\xb5\x18,\n" +
-	"\x12StartGrindPlanning\x12\x12startGrindPlanning\x18\x01 \x02\"\x1b\n" +
+	"toolCallId:2\x8a\xb5\x18.\n" +
+	"\x12StartGrindPlanning\x12\x12startGrindPlanning\x18\x01 \x028\x01\"\x1b\n" +
 	"\x19StartGrindPlanningSuccess\"\x92\x01\n" +
 	"\x18StartGrindPlanningResult\x12?\n" +
 	"\asuccess\x18\x01 \x01(\v2#.agent.v1.StartGrindPlanningSuccessH\x00R\asuccess\x12+\n" +

@@ -1312,14 +1312,14 @@ var File_agent_v1_mcp_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x17agent/v1/mcp_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xbd\x01\n" +
+	"\x17agent/v1/mcp_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xbf\x01\n" +
 	"\aMcpArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12\x1b\n" +
 	"\ttool_name\x18\x02 \x01(\tR\btoolName\x125\n" +
 	"\targuments\x18\x03 \x01(\v2\x17.google.protobuf.StructR\targuments\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
-	"\vCallMcpTool\x12\x03mcp \x01\"\x86\x01\n" +
+	"toolCallId:\x1a\x8a\xb5\x18\x16\n" +
+	"\vCallMcpTool\x12\x03mcp \x01(\x02\"\x86\x01\n" +
 	"\n" +
 	"McpSuccess\x12.\n" +
 	"\acontent\x18\x01 \x03(\v2\x14.agent.v1.McpContentR\acontent\x12\x19\n" +
@@ -1352,12 +1352,12 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\x06result\"a\n" +
 	"\vMcpToolCall\x12%\n" +
 	"\x04args\x18\x01 \x01(\v2\x11.agent.v1.McpArgsR\x04args\x12+\n" +
-	"\x06result\x18\x02 \x01(\v2\x13.agent.v1.McpResultR\x06result\"\x84\x01\n" +
+	"\x06result\x18\x02 \x01(\v2\x13.agent.v1.McpResultR\x06result\"\x86\x01\n" +
 	"\x14ListMcpResourcesArgs\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:,\x8a\xb5\x18(\n" +
-	"\x10ListMcpResources\x12\x10listMcpResources\x18\x01 \x01\"N\n" +
+	"toolCallId:.\x8a\xb5\x18*\n" +
+	"\x10ListMcpResources\x12\x10listMcpResources\x18\x01 \x01(\x02\"N\n" +
 	"\x17ListMcpResourcesSuccess\x123\n" +
 	"\tresources\x18\x01 \x03(\v2\x15.agent.v1.McpResourceR\tresources\"\x8e\x01\n" +
 	"\x16ListMcpResourcesResult\x12=\n" +
@@ -1366,15 +1366,15 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\x06result\"\x88\x01\n" +
 	"\x18ListMcpResourcesToolCall\x122\n" +
 	"\x04args\x18\x01 \x01(\v2\x1e.agent.v1.ListMcpResourcesArgsR\x04args\x128\n" +
-	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result\"\xe3\x01\n" +
+	"\x06result\x18\x02 \x01(\v2 .agent.v1.ListMcpResourcesResultR\x06result\"\xe5\x01\n" +
 	"\x13ReadMcpResourceArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12\x16\n" +
 	"\x03uri\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x03uri\x12\"\n" +
 	"\fdownloadPath\x18\x03 \x01(\tR\fdownloadPath\x12&\n" +
 	"\ftool_call_id\x18\x04 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12\x1e\n" +
-	"\aguarded\x18\x05 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:*\x8a\xb5\x18&\n" +
-	"\x10FetchMcpResource\x12\x10fetchMcpResource \x01\"\x97\x01\n" +
+	"\aguarded\x18\x05 \x01(\bB\x04\x90\xb5\x18\x01R\aguarded:,\x8a\xb5\x18(\n" +
+	"\x10FetchMcpResource\x12\x10fetchMcpResource \x01(\x02\"\x97\x01\n" +
 	"\x16ReadMcpResourceSuccess\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1d\n" +
 	"\n" +
@@ -1389,12 +1389,12 @@ const file_agent_v1_mcp_tool_proto_rawDesc = "" +
 	"\x06result\"\x85\x01\n" +
 	"\x17ReadMcpResourceToolCall\x121\n" +
 	"\x04args\x18\x01 \x01(\v2\x1d.agent.v1.ReadMcpResourceArgsR\x04args\x127\n" +
-	"\x06result\x18\x02 \x01(\v2\x1f.agent.v1.ReadMcpResourceResultR\x06result\"m\n" +
+	"\x06result\x18\x02 \x01(\v2\x1f.agent.v1.ReadMcpResourceResultR\x06result\"q\n" +
 	"\vMcpAuthArgs\x12\x1c\n" +
 	"\x06server\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x06server\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x18\x8a\xb5\x18\x14\n" +
-	"\aMcpAuth\x12\amcpAuth \x01\"U\n" +
+	"toolCallId:\x1c\x8a\xb5\x18\x18\n" +
+	"\aMcpAuth\x12\amcpAuth \x01(\x028\x01\"U\n" +
 	"\x0eMcpAuthSuccess\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\tR\x06server\x12+\n" +
 	"\x11authorization_url\x18\x02 \x01(\tR\x10authorizationUrl\"|\n" +

@@ -76,6 +76,67 @@ func (ToolHome) EnumDescriptor() ([]byte, []int) {
 	return file_agent_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// ToolRunner is what runs the calls of a tool.
+type ToolRunner int32
+
+const (
+	// What the tool's home has: exec-daemon, or the server itself.
+	ToolRunner_TOOL_RUNNER_UNSPECIFIED ToolRunner = 0
+	// exec-daemon, with data that the server adds to the call.
+	ToolRunner_TOOL_RUNNER_PREPARED ToolRunner = 1
+	// An MCP server, in the machine or elsewhere.
+	ToolRunner_TOOL_RUNNER_MCP ToolRunner = 2
+	// A subagent.
+	ToolRunner_TOOL_RUNNER_SUBAGENT ToolRunner = 3
+	// A person, who answers.
+	ToolRunner_TOOL_RUNNER_PERSON ToolRunner = 4
+)
+
+// Enum value maps for ToolRunner.
+var (
+	ToolRunner_name = map[int32]string{
+		0: "TOOL_RUNNER_UNSPECIFIED",
+		1: "TOOL_RUNNER_PREPARED",
+		2: "TOOL_RUNNER_MCP",
+		3: "TOOL_RUNNER_SUBAGENT",
+		4: "TOOL_RUNNER_PERSON",
+	}
+	ToolRunner_value = map[string]int32{
+		"TOOL_RUNNER_UNSPECIFIED": 0,
+		"TOOL_RUNNER_PREPARED":    1,
+		"TOOL_RUNNER_MCP":         2,
+		"TOOL_RUNNER_SUBAGENT":    3,
+		"TOOL_RUNNER_PERSON":      4,
+	}
+)
+
+func (x ToolRunner) Enum() *ToolRunner {
+	p := new(ToolRunner)
+	*p = x
+	return p
+}
+
+func (x ToolRunner) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolRunner) Descriptor() protoreflect.EnumDescriptor {
+	return file_agent_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (ToolRunner) Type() protoreflect.EnumType {
+	return &file_agent_v1_options_proto_enumTypes[1]
+}
+
+func (x ToolRunner) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolRunner.Descriptor instead.
+func (ToolRunner) EnumDescriptor() ([]byte, []int) {
+	return file_agent_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
 // ToolOptions marks a message as the arguments of a tool that a model may call.
 // The comment of the message is the tool's description, which the model reads.
 type ToolOptions struct {
@@ -85,8 +146,15 @@ type ToolOptions struct {
 	// The name in the public event stream, for example "grep".
 	PublicName string `protobuf:"bytes,2,opt,name=public_name,json=publicName,proto3" json:"public_name,omitempty"`
 	// Whether the tool changes nothing, so that calls may run in parallel.
-	ReadOnly      bool     `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Home          ToolHome `protobuf:"varint,4,opt,name=home,proto3,enum=agent.v1.ToolHome" json:"home,omitempty"`
+	ReadOnly bool       `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Home     ToolHome   `protobuf:"varint,4,opt,name=home,proto3,enum=agent.v1.ToolHome" json:"home,omitempty"`
+	Runner   ToolRunner `protobuf:"varint,5,opt,name=runner,proto3,enum=agent.v1.ToolRunner" json:"runner,omitempty"`
+	// Whether hooks and the run mode decide about calls of a tool of the control
+	// plane, because their effect outlasts the conversation or they send something
+	// to others. They decide about every call of a tool in the machine.
+	Reviewed bool `protobuf:"varint,6,opt,name=reviewed,proto3" json:"reviewed,omitempty"`
+	// Whether subagents lack the tool.
+	MainAgentOnly bool `protobuf:"varint,7,opt,name=main_agent_only,json=mainAgentOnly,proto3" json:"main_agent_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +215,27 @@ func (x *ToolOptions) GetHome() ToolHome {
 		return x.Home
 	}
 	return ToolHome_TOOL_HOME_UNSPECIFIED
+}
+
+func (x *ToolOptions) GetRunner() ToolRunner {
+	if x != nil {
+		return x.Runner
+	}
+	return ToolRunner_TOOL_RUNNER_UNSPECIFIED
+}
+
+func (x *ToolOptions) GetReviewed() bool {
+	if x != nil {
+		return x.Reviewed
+	}
+	return false
+}
+
+func (x *ToolOptions) GetMainAgentOnly() bool {
+	if x != nil {
+		return x.MainAgentOnly
+	}
+	return false
 }
 
 var file_agent_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
@@ -223,17 +312,27 @@ var File_agent_v1_options_proto protoreflect.FileDescriptor
 
 const file_agent_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x16agent/v1/options.proto\x12\bagent.v1\x1a google/protobuf/descriptor.proto\"\x87\x01\n" +
+	"\x16agent/v1/options.proto\x12\bagent.v1\x1a google/protobuf/descriptor.proto\"\xf9\x01\n" +
 	"\vToolOptions\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_name\x18\x02 \x01(\tR\n" +
 	"publicName\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12&\n" +
-	"\x04home\x18\x04 \x01(\x0e2\x12.agent.v1.ToolHomeR\x04home*Q\n" +
+	"\x04home\x18\x04 \x01(\x0e2\x12.agent.v1.ToolHomeR\x04home\x12,\n" +
+	"\x06runner\x18\x05 \x01(\x0e2\x14.agent.v1.ToolRunnerR\x06runner\x12\x1a\n" +
+	"\breviewed\x18\x06 \x01(\bR\breviewed\x12&\n" +
+	"\x0fmain_agent_only\x18\a \x01(\bR\rmainAgentOnly*Q\n" +
 	"\bToolHome\x12\x19\n" +
 	"\x15TOOL_HOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_HOME_GUEST\x10\x01\x12\x15\n" +
-	"\x11TOOL_HOME_CONTROL\x10\x02:L\n" +
+	"\x11TOOL_HOME_CONTROL\x10\x02*\x8a\x01\n" +
+	"\n" +
+	"ToolRunner\x12\x1b\n" +
+	"\x17TOOL_RUNNER_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14TOOL_RUNNER_PREPARED\x10\x01\x12\x13\n" +
+	"\x0fTOOL_RUNNER_MCP\x10\x02\x12\x18\n" +
+	"\x14TOOL_RUNNER_SUBAGENT\x10\x03\x12\x16\n" +
+	"\x12TOOL_RUNNER_PERSON\x10\x04:L\n" +
 	"\x04tool\x12\x1f.google.protobuf.MessageOptions\x18ц\x03 \x01(\v2\x15.agent.v1.ToolOptionsR\x04tool:7\n" +
 	"\x05needs\x12\x1f.google.protobuf.MessageOptions\x18҆\x03 \x01(\tR\x05needs:;\n" +
 	"\brequired\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\brequired:;\n" +
@@ -252,27 +351,29 @@ func file_agent_v1_options_proto_rawDescGZIP() []byte {
 	return file_agent_v1_options_proto_rawDescData
 }
 
-var file_agent_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_agent_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agent_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_agent_v1_options_proto_goTypes = []any{
 	(ToolHome)(0),                       // 0: agent.v1.ToolHome
-	(*ToolOptions)(nil),                 // 1: agent.v1.ToolOptions
-	(*descriptorpb.MessageOptions)(nil), // 2: google.protobuf.MessageOptions
-	(*descriptorpb.FieldOptions)(nil),   // 3: google.protobuf.FieldOptions
+	(ToolRunner)(0),                     // 1: agent.v1.ToolRunner
+	(*ToolOptions)(nil),                 // 2: agent.v1.ToolOptions
+	(*descriptorpb.MessageOptions)(nil), // 3: google.protobuf.MessageOptions
+	(*descriptorpb.FieldOptions)(nil),   // 4: google.protobuf.FieldOptions
 }
 var file_agent_v1_options_proto_depIdxs = []int32{
 	0, // 0: agent.v1.ToolOptions.home:type_name -> agent.v1.ToolHome
-	2, // 1: agent.v1.tool:extendee -> google.protobuf.MessageOptions
-	2, // 2: agent.v1.needs:extendee -> google.protobuf.MessageOptions
-	3, // 3: agent.v1.required:extendee -> google.protobuf.FieldOptions
-	3, // 4: agent.v1.internal:extendee -> google.protobuf.FieldOptions
-	3, // 5: agent.v1.as_text:extendee -> google.protobuf.FieldOptions
-	1, // 6: agent.v1.tool:type_name -> agent.v1.ToolOptions
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	6, // [6:7] is the sub-list for extension type_name
-	1, // [1:6] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 1: agent.v1.ToolOptions.runner:type_name -> agent.v1.ToolRunner
+	3, // 2: agent.v1.tool:extendee -> google.protobuf.MessageOptions
+	3, // 3: agent.v1.needs:extendee -> google.protobuf.MessageOptions
+	4, // 4: agent.v1.required:extendee -> google.protobuf.FieldOptions
+	4, // 5: agent.v1.internal:extendee -> google.protobuf.FieldOptions
+	4, // 6: agent.v1.as_text:extendee -> google.protobuf.FieldOptions
+	2, // 7: agent.v1.tool:type_name -> agent.v1.ToolOptions
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	7, // [7:8] is the sub-list for extension type_name
+	2, // [2:7] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_options_proto_init() }
@@ -285,7 +386,7 @@ func file_agent_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_options_proto_rawDesc), len(file_agent_v1_options_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   1,
 			NumExtensions: 5,
 			NumServices:   0,

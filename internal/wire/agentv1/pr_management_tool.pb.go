@@ -679,7 +679,7 @@ var File_agent_v1_pr_management_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_pr_management_tool_proto_rawDesc = "" +
 	"\n" +
-	"!agent/v1/pr_management_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xea\x02\n" +
+	"!agent/v1/pr_management_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xee\x02\n" +
 	"\x10PrManagementArgs\x120\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x12.agent.v1.PrActionB\x04\x88\xb5\x18\x01R\x06action\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x12\n" +
@@ -693,8 +693,8 @@ const file_agent_v1_pr_management_tool_proto_rawDesc = "" +
 	"\tthread_id\x18\b \x01(\tR\bthreadId\x12\x14\n" +
 	"\x05check\x18\t \x01(\tR\x05check\x12\x1d\n" +
 	"\atimeout\x18\n" +
-	" \x01(\x05H\x00R\atimeout\x88\x01\x01:\"\x8a\xb5\x18\x1e\n" +
-	"\fPrManagement\x12\fprManagement \x02B\n" +
+	" \x01(\x05H\x00R\atimeout\x88\x01\x01:&\x8a\xb5\x18\"\n" +
+	"\fPrManagement\x12\fprManagement \x020\x018\x01B\n" +
 	"\n" +
 	"\b_timeout\"\xe8\x01\n" +
 	"\x13PrManagementSuccess\x12\x10\n" +

@@ -423,12 +423,12 @@ var File_agent_v1_report_findings_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_report_findings_tool_proto_rawDesc = "" +
 	"\n" +
-	"#agent/v1/report_findings_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9b\x01\n" +
+	"#agent/v1/report_findings_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x9d\x01\n" +
 	"\x12ReportFindingsArgs\x123\n" +
 	"\bfindings\x18\x01 \x03(\v2\x11.agent.v1.FindingB\x04\x88\xb5\x18\x01R\bfindings\x12&\n" +
 	"\ftool_call_id\x18\x02 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:(\x8a\xb5\x18$\n" +
-	"\x0eReportFindings\x12\x0ereportFindings\x18\x01 \x02\"\x86\x02\n" +
+	"toolCallId:*\x8a\xb5\x18&\n" +
+	"\x0eReportFindings\x12\x0ereportFindings\x18\x01 \x028\x01\"\x86\x02\n" +
 	"\aFinding\x12\x18\n" +
 	"\x04path\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\x04path\x12\x18\n" +
 	"\x04line\x18\x02 \x01(\x05B\x04\x88\xb5\x18\x01R\x04line\x12\x19\n" +

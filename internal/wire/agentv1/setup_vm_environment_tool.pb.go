@@ -326,12 +326,12 @@ var File_agent_v1_setup_vm_environment_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_setup_vm_environment_tool_proto_rawDesc = "" +
 	"\n" +
-	"(agent/v1/setup_vm_environment_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\"\xb3\x01\n" +
+	"(agent/v1/setup_vm_environment_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\"\xb5\x01\n" +
 	"\x16SetupVmEnvironmentArgs\x12,\n" +
 	"\x0finstall_command\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\rupdate_script\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:.\x8a\xb5\x18*\n" +
-	"\x12SetupVmEnvironment\x12\x12setupVmEnvironment \x02J\x04\b\x02\x10\x03R\rstart_command\"a\n" +
+	"toolCallId:0\x8a\xb5\x18,\n" +
+	"\x12SetupVmEnvironment\x12\x12setupVmEnvironment \x020\x01J\x04\b\x02\x10\x03R\rstart_command\"a\n" +
 	"\x19SetupVmEnvironmentSuccess\x12%\n" +
 	"\x0eenvironment_id\x18\x01 \x01(\tR\renvironmentId\x12\x1d\n" +
 	"\n" +

@@ -278,16 +278,16 @@ var File_agent_v1_switch_mode_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_switch_mode_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagent/v1/switch_mode_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa1\x01\n" +
+	"\x1fagent/v1/switch_mode_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa5\x01\n" +
 	"\x0eSwitchModeArgs\x12%\n" +
 	"\vtarget_mode\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\n" +
 	"targetMode\x12 \n" +
 	"\vexplanation\x18\x02 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
+	"toolCallId:\"\x8a\xb5\x18\x1e\n" +
 	"\n" +
 	"SwitchMode\x12\n" +
-	"switchMode \x02\"I\n" +
+	"switchMode \x020\x018\x01\"I\n" +
 	"\x11SwitchModeSuccess\x12\x1b\n" +
 	"\tfrom_mode\x18\x01 \x01(\tR\bfromMode\x12\x17\n" +
 	"\ato_mode\x18\x02 \x01(\tR\x06toMode\"\x82\x01\n" +

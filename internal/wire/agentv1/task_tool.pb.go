@@ -1049,7 +1049,7 @@ var File_agent_v1_task_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x81\x03\n" +
+	"\x18agent/v1/task_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\x87\x03\n" +
 	"\bTaskArgs\x12&\n" +
 	"\vdescription\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\vdescription\x12\x1c\n" +
 	"\x06prompt\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01R\x06prompt\x12A\n" +
@@ -1062,8 +1062,8 @@ const file_agent_v1_task_tool_proto_rawDesc = "" +
 	"\ftool_call_id\x18\t \x01(\tB\x04\x90\xb5\x18\x01R\n" +
 	"toolCallId\x12#\n" +
 	"\ris_background\x18\n" +
-	" \x01(\bR\fisBackground:\x12\x8a\xb5\x18\x0e\n" +
-	"\x04Task\x12\x04task \x02\"\xd8\x05\n" +
+	" \x01(\bR\fisBackground:\x18\x8a\xb5\x18\x14\n" +
+	"\x04Task\x12\x04task \x02(\x030\x018\x01\"\xd8\x05\n" +
 	"\fSubagentType\x12E\n" +
 	"\vunspecified\x18\x01 \x01(\v2!.agent.v1.SubagentTypeUnspecifiedH\x00R\vunspecified\x129\n" +
 	"\aexplore\x18\x02 \x01(\v2\x1d.agent.v1.SubagentTypeExploreH\x00R\aexplore\x123\n" +

@@ -391,14 +391,14 @@ var File_agent_v1_web_search_tool_proto protoreflect.FileDescriptor
 
 const file_agent_v1_web_search_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagent/v1/web_search_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa0\x01\n" +
+	"\x1eagent/v1/web_search_tool.proto\x12\bagent.v1\x1a\x16agent/v1/options.proto\x1a\x19agent/v1/tool_error.proto\"\xa2\x01\n" +
 	"\rWebSearchArgs\x12%\n" +
 	"\vsearch_term\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01R\n" +
 	"searchTerm\x12 \n" +
 	"\vexplanation\x18\x02 \x01(\tR\vexplanation\x12&\n" +
 	"\ftool_call_id\x18\x03 \x01(\tB\x04\x90\xb5\x18\x01R\n" +
-	"toolCallId:\x1e\x8a\xb5\x18\x1a\n" +
-	"\tWebSearch\x12\twebSearch\x18\x01 \x02\"\xbb\x01\n" +
+	"toolCallId: \x8a\xb5\x18\x1c\n" +
+	"\tWebSearch\x12\twebSearch\x18\x01 \x020\x01\"\xbb\x01\n" +
 	"\x0fWebSearchResult\x126\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.agent.v1.WebSearchSuccessH\x00R\asuccess\x12+\n" +
 	"\x05error\x18\x02 \x01(\v2\x13.agent.v1.ToolErrorH\x00R\x05error\x129\n" +

@@ -28,7 +28,7 @@ type args struct {
 
 func argsOf(c conversation.ToolCall) (args, bool) {
 	var a args
-	if !IsTool(c.Name) || json.Unmarshal(c.Args, &a) != nil {
+	if spec, _ := tool.Lookup(c.Name); spec.Runner != tool.MCP || json.Unmarshal(c.Args, &a) != nil {
 		return a, false
 	}
 	if trimmed := bytes.TrimSpace(a.Arguments); len(trimmed) == 0 || string(trimmed) == "null" {

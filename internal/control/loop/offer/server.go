@@ -21,11 +21,6 @@ const (
 	SignInTool = "McpAuth"
 )
 
-// IsTool reports whether a tool is one of these.
-func IsTool(name string) bool {
-	return slices.Contains([]string{CallTool, ListTool, FetchTool, SignInTool}, name)
-}
-
 // Offers is what a run knows about its MCP servers. Its methods are safe for
 // concurrent use.
 type Offers struct {

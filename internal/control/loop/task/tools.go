@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/offer"
-	controltool "aloft/internal/control/tool"
 	"aloft/internal/subagent"
 	"aloft/internal/tool"
 )
@@ -26,7 +24,7 @@ func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	switch {
 	case spec.Name == ComputerUse || sub.Type == subagent.ComputerUse:
 		return spec.Name == ComputerUse && sub.Type == subagent.ComputerUse
-	case spec.Name == agent.TaskTool || spec.Name == agent.ReviewTool || spec.Name == ManagePull || spec.Name == offer.SignInTool || spec.Name == agent.SwitchTool || spec.Name == agent.GrindTool || spec.Name == agent.GrindPlanTool || controltool.Consults(spec.Name):
+	case spec.MainAgentOnly:
 		return false
 	case sub.ReadOnly:
 		return spec.ReadOnly
