@@ -19,6 +19,7 @@ import (
 
 	"aloft/internal/control/api/machines"
 	"aloft/internal/fault"
+	"aloft/internal/folder"
 )
 
 // filesEnd is a machine of which only the files are used.
@@ -38,20 +39,20 @@ type farFiles struct {
 
 func (f farFiles) Close() error { f.closed.Add(1); return nil }
 
-func (f farFiles) List(_ context.Context, name string) ([]machines.FileEntry, error) {
+func (f farFiles) List(_ context.Context, name string) ([]folder.Entry, error) {
 	dir, err := f.Open(name)
 	if err != nil {
 		return nil, fault.NotFound("%s does not exist", name).Named("file_not_found")
 	}
 	defer dir.Close()
 	found, err := dir.ReadDir(-1)
-	var list []machines.FileEntry
+	var list []folder.Entry
 	for _, e := range found {
 		info, err := e.Info()
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, machines.FileEntry{Name: e.Name(), Folder: e.IsDir(), Size: info.Size(), Modified: info.ModTime()})
+		list = append(list, folder.Entry{Name: e.Name(), Folder: e.IsDir(), Size: info.Size(), Modified: info.ModTime()})
 	}
 	return list, err
 }

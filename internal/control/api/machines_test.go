@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"aloft/internal/control/api/machines"
 	"aloft/internal/fault"
-
-	"github.com/coder/websocket"
+	"aloft/internal/terminal"
 )
 
 // farEnd is a machine whose terminals are a WebSocket to an echo server of the
@@ -35,13 +36,13 @@ func (f farEnd) PTY(ctx context.Context, _ string) (machines.PTY, error) {
 	return farPTY{ws}, err
 }
 
-func (f farEnd) Terminals(context.Context, string) ([]machines.Terminal, error) {
+func (f farEnd) Terminals(context.Context, string) ([]terminal.Terminal, error) {
 	code := 3
-	return []machines.Terminal{{Name: "main", Created: time.Unix(0, 0), Columns: 80, Rows: 24}, {Name: "t2", ExitCode: &code}}, nil
+	return []terminal.Terminal{{Name: "main", Created: time.Unix(0, 0), Columns: 80, Rows: 24}, {Name: "t2", Dead: true, ExitCode: &code}}, nil
 }
 
-func (f farEnd) CreateTerminal(_ context.Context, _ string, n machines.NewTerminal) (machines.Terminal, bool, error) {
-	return machines.Terminal{Name: n.Name, Columns: n.Columns}, n.Name != "main", nil
+func (f farEnd) CreateTerminal(_ context.Context, _ string, n terminal.New) (terminal.Terminal, bool, error) {
+	return terminal.Terminal{Name: n.Name, Columns: n.Columns}, n.Name != "main", nil
 }
 
 func TestTerminals(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"aloft/internal/mcp"
 	"aloft/internal/policy"
 	"aloft/internal/rule"
+	"aloft/internal/terminal"
 )
 
 // Whose rows a list shows.
@@ -186,8 +187,8 @@ type labelled struct {
 	t *testing.T
 }
 
-func (l labelled) Terminals(_ context.Context, agentID string) ([]machines.Terminal, error) {
-	return []machines.Terminal{{Name: agentID}}, nil
+func (l labelled) Terminals(_ context.Context, agentID string) ([]terminal.Terminal, error) {
+	return []terminal.Terminal{{Name: agentID}}, nil
 }
 
 func (l labelled) Files(_ context.Context, agentID string) (machines.Files, error) {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"connectrpc.com/connect"
 
 	"aloft/internal/fault"
+	"aloft/internal/folder"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
@@ -22,15 +22,6 @@ const (
 	maxName        = 4 << 10   // bytes
 	filePiece      = 256 << 10 // bytes of a file per message to a machine
 )
-
-// FileEntry is an entry of a folder, as the machine reports it.
-type FileEntry struct {
-	Name     string
-	Folder   bool // for a link, whether its target is a folder
-	Link     bool
-	Size     int64 // bytes
-	Modified time.Time
-}
 
 // Files reads and writes a machine's files as the agent's user. Relative paths
 // begin at the workspace. Its methods are safe for concurrent use. Errors that
@@ -62,14 +53,14 @@ func (c *Conn) Files(token string) *Files {
 func (f *Files) Close() { f.http.CloseIdleConnections() }
 
 // List returns the entries of a folder, sorted by name.
-func (f *Files) List(ctx context.Context, path string) ([]FileEntry, error) {
+func (f *Files) List(ctx context.Context, path string) ([]folder.Entry, error) {
 	res, err := f.control.ListDirectory(ctx, connect.NewRequest(&agentv1.ListDirectoryRequest{Path: path}))
 	if err != nil {
 		return nil, f.fault(err, "")
 	}
-	list := make([]FileEntry, 0, len(res.Msg.GetEntries()))
+	list := make([]folder.Entry, 0, len(res.Msg.GetEntries()))
 	for _, e := range res.Msg.GetEntries() {
-		list = append(list, FileEntry{
+		list = append(list, folder.Entry{
 			Name: bounded(e.GetName(), maxName), Folder: e.GetIsDirectory() || e.GetIsSymlink() && e.GetLeadsToDirectory(), Link: e.GetIsSymlink(),
 			Size: max(e.GetSizeBytes(), 0), Modified: when(e.GetModifiedAt()),
 		})

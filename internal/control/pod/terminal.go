@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"aloft/internal/fault"
-	"aloft/internal/policy/sandbox"
+	"aloft/internal/terminal"
 	"aloft/internal/wire/agentv1"
 	"aloft/internal/wire/agentv1/agentv1connect"
 	"aloft/internal/wire/mux"
@@ -53,34 +53,11 @@ func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, erro
 	return ws, nil
 }
 
-// Terminal is a tmux session in the machine, as the machine reports it.
-type Terminal struct {
-	Name          string
-	Created       time.Time
-	Active        time.Time
-	Attached      int // number of viewers
-	Columns, Rows int
-	Command       string
-	Directory     string
-	Dead          bool
-	ExitCode      *int // of a dead terminal; nil if unknown
-}
-
-// NewTerminal describes a terminal to create. All fields are optional.
-type NewTerminal struct {
-	Name          string
-	Command       string // for the user's shell
-	Directory     string
-	Env           map[string]string
-	Columns, Rows int
-	Sandbox       *sandbox.Policy // nil means no sandbox
-}
-
 // Screen is the content of a terminal.
 type Screen struct {
 	Text      string
 	Truncated bool // its beginning was cut off
-	Terminal  Terminal
+	Terminal  terminal.Terminal
 }
 
 // Keys is input for a terminal: either a Text, or one Key by tmux's name for
@@ -122,13 +99,13 @@ func withToken(token string) connect.UnaryInterceptorFunc {
 }
 
 // List returns the terminals, sorted by name.
-func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
+func (t *Terminals) List(ctx context.Context) ([]terminal.Terminal, error) {
 	res, err := t.client.ListTerminals(ctx, connect.NewRequest(&agentv1.ListTerminalsRequest{}))
 	if err != nil {
 		return nil, t.fault("list terminals", err)
 	}
 	list := res.Msg.GetTerminals()
-	found := make([]Terminal, 0, min(len(list), maxTerminals))
+	found := make([]terminal.Terminal, 0, min(len(list), maxTerminals))
 	for _, m := range list[:min(len(list), maxTerminals)] {
 		found = append(found, terminalOf(m))
 	}
@@ -136,18 +113,18 @@ func (t *Terminals) List(ctx context.Context) ([]Terminal, error) {
 }
 
 // Create creates a terminal, or returns the existing one with that name.
-func (t *Terminals) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
+func (t *Terminals) Create(ctx context.Context, n terminal.New) (made terminal.Terminal, created bool, err error) {
 	var policy *agentv1.SandboxPolicy
 	if n.Sandbox != nil {
 		policy = encodePolicy(*n.Sandbox)
 	}
 	res, err := t.client.CreateTerminal(ctx, connect.NewRequest(&agentv1.CreateTerminalRequest{
 		SandboxPolicy: policy,
-		Name:          n.Name, Command: n.Command, Directory: n.Directory, Env: n.Env,
+		Name:          n.Name, Command: n.Command, Directory: n.Dir, Env: n.Env,
 		Columns: int32(min(max(n.Columns, 0), 1<<15)), Rows: int32(min(max(n.Rows, 0), 1<<15)),
 	}))
 	if err != nil {
-		return Terminal{}, false, t.fault("create a terminal", err)
+		return terminal.Terminal{}, false, t.fault("create a terminal", err)
 	}
 	return terminalOf(res.Msg.GetTerminal()), res.Msg.GetCreated(), nil
 }
@@ -196,11 +173,11 @@ func when(told *timestamppb.Timestamp) time.Time {
 	return told.AsTime()
 }
 
-func terminalOf(m *agentv1.Terminal) Terminal {
-	out := Terminal{
+func terminalOf(m *agentv1.Terminal) terminal.Terminal {
+	out := terminal.Terminal{
 		Name: bounded(m.GetName(), maxWord), Created: when(m.GetCreatedAt()), Active: when(m.GetActiveAt()),
 		Attached: int(m.GetAttached()), Columns: int(m.GetColumns()), Rows: int(m.GetRows()),
-		Command: bounded(m.GetCommand(), maxWord), Directory: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
+		Command: bounded(m.GetCommand(), maxWord), Dir: bounded(m.GetDirectory(), maxDetail), Dead: m.GetDead(),
 	}
 	if m != nil && m.ExitCode != nil { // a hostile machine may reply without a terminal
 		code := int(m.GetExitCode())

@@ -17,6 +17,7 @@ import (
 	"aloft/internal/environment"
 	"aloft/internal/fault"
 	"aloft/internal/policy/sandbox"
+	"aloft/internal/terminal"
 )
 
 // Environments decides what machines are built from. [build.Builder] implements
@@ -125,7 +126,7 @@ func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string,
 	for i, t := range e.Terminals {
 		begun := time.Now()
 		step := &agent.BootStep{Name: "terminal " + names[i], State: string(pod.StepDone), Detail: t.Description}
-		if _, _, err := terminals.Create(ctx, pod.NewTerminal{Name: names[i], Command: t.Command, Sandbox: around}); err != nil {
+		if _, _, err := terminals.Create(ctx, terminal.New{Name: names[i], Command: t.Command, Sandbox: around}); err != nil {
 			if errors.Is(err, pod.ErrLost) || ctx.Err() != nil {
 				return nil, lostError(err)
 			}

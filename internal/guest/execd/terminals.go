@@ -11,6 +11,7 @@ import (
 
 	"aloft/internal/fault"
 	"aloft/internal/guest/terminal"
+	noun "aloft/internal/terminal"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -50,8 +51,8 @@ func (s *Server) CreateTerminal(ctx context.Context, req *connect.Request[agentv
 	if err != nil {
 		return nil, err
 	}
-	made, created, err := tmux.Create(ctx, terminal.NewTerminal{
-		Name: m.GetName(), Command: command, Dir: dir, Env: m.GetEnv(), Columns: columns, Rows: rows,
+	made, created, err := tmux.Create(ctx, noun.New{
+		Name: m.GetName(), Command: command, Dir: dir, Env: m.GetEnv(), Columns: int(columns), Rows: int(rows),
 	})
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func terminalSize(columns, rows int32) (c, r uint16, err error) {
 	return uint16(columns), uint16(rows), nil
 }
 
-func terminalMessage(t terminal.Terminal) *agentv1.Terminal {
+func terminalMessage(t noun.Terminal) *agentv1.Terminal {
 	out := &agentv1.Terminal{
 		Name: t.Name, CreatedAt: timestamppb.New(t.Created), ActiveAt: timestamppb.New(t.Active),
 		Attached: clamp(t.Attached), Columns: clamp(t.Columns), Rows: clamp(t.Rows),

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"aloft/internal/fault"
+	"aloft/internal/terminal"
 )
 
 // Attachment says how to attach to a terminal.
@@ -31,7 +32,7 @@ func (h *Host) Attach(ctx context.Context, a Attachment) (*PTY, error) {
 	}
 	a.Name = cmp.Or(a.Name, "main")
 	if a.Create {
-		_, _, err = t.Create(ctx, NewTerminal{Name: a.Name, Columns: a.Columns, Rows: a.Rows})
+		_, _, err = t.Create(ctx, terminal.New{Name: a.Name, Columns: int(a.Columns), Rows: int(a.Rows)})
 	} else {
 		_, err = t.Find(ctx, a.Name)
 	}

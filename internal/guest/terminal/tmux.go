@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"aloft/internal/fault"
+	"aloft/internal/terminal"
 )
 
 // Limits on data sent to and read from tmux, in bytes.
@@ -46,20 +47,11 @@ const serverPatience = 5 * time.Second
 // Keys is input to type: Text literally, or one Key by tmux's name.
 type Keys struct{ Text, Key string }
 
-// NewTerminal says what Create should create. Every field is optional.
-type NewTerminal struct {
-	Name          string
-	Command       string // run by the user's shell
-	Dir           string // absolute
-	Env           map[string]string
-	Columns, Rows uint16
-}
-
 // errNoServer says that no tmux server listens on the socket.
 var errNoServer = errors.New("no tmux server is running")
 
 // List returns the terminals, sorted by name.
-func (t *Tmux) List(ctx context.Context) ([]Terminal, error) {
+func (t *Tmux) List(ctx context.Context) ([]terminal.Terminal, error) {
 	out, err := t.run(ctx, maxSaid, "list-sessions", "-F", listFormat)
 	if errors.Is(err, errNoServer) {
 		return nil, nil
@@ -71,17 +63,17 @@ func (t *Tmux) List(ctx context.Context) ([]Terminal, error) {
 }
 
 // Find returns one terminal.
-func (t *Tmux) Find(ctx context.Context, name string) (Terminal, error) {
+func (t *Tmux) Find(ctx context.Context, name string) (terminal.Terminal, error) {
 	list, err := t.List(ctx)
 	if err != nil {
-		return Terminal{}, err
+		return terminal.Terminal{}, err
 	}
 	for _, found := range list {
 		if found.Name == name {
 			return found, nil
 		}
 	}
-	return Terminal{}, noTerminal(name)
+	return terminal.Terminal{}, noTerminal(name)
 }
 
 func noTerminal(name string) error {
@@ -89,36 +81,36 @@ func noTerminal(name string) error {
 }
 
 // Create creates a terminal, or returns the existing one with that name.
-func (t *Tmux) Create(ctx context.Context, n NewTerminal) (made Terminal, created bool, err error) {
+func (t *Tmux) Create(ctx context.Context, n terminal.New) (made terminal.Terminal, created bool, err error) {
 	if n.Name == "" {
 		if n.Name, err = t.freeName(ctx); err != nil {
-			return Terminal{}, false, err
+			return terminal.Terminal{}, false, err
 		}
 	}
 	if !idForm.MatchString(n.Name) {
-		return Terminal{}, false, fault.Invalid("%.70q is not a valid terminal name", n.Name).At("name").
+		return terminal.Terminal{}, false, fault.Invalid("%.70q is not a valid terminal name", n.Name).At("name").
 			Hint("use 1 to 64 letters, digits, _ and -")
 	}
 	if err := t.awaitServer(ctx); err != nil {
-		return Terminal{}, false, err
+		return terminal.Terminal{}, false, err
 	}
 	if old, err := t.Find(ctx, n.Name); err == nil {
 		return old, false, nil
 	} else if !fault.Is(err, fault.KindNotFound) {
-		return Terminal{}, false, err
+		return terminal.Terminal{}, false, err
 	}
 	args, err := t.newSession(n)
 	if err != nil {
-		return Terminal{}, false, err
+		return terminal.Terminal{}, false, err
 	}
 	if !t.Kept {
 		if err := os.MkdirAll(filepath.Dir(t.Socket), 0o700); err != nil {
-			return Terminal{}, false, err
+			return terminal.Terminal{}, false, err
 		}
 	}
 	_, err = t.run(ctx, maxSaid, args...)
 	if err != nil && !strings.Contains(err.Error(), "duplicate session") { // another caller created it first
-		return Terminal{}, false, err
+		return terminal.Terminal{}, false, err
 	}
 	made, findErr := t.Find(ctx, n.Name)
 	return made, err == nil, findErr
@@ -149,7 +141,7 @@ func (t *Tmux) awaitServer(ctx context.Context) error {
 }
 
 // newSession returns the tmux command that creates a terminal.
-func (t *Tmux) newSession(n NewTerminal) ([]string, error) {
+func (t *Tmux) newSession(n terminal.New) ([]string, error) {
 	dir := cmp.Or(n.Dir, t.Dir, "/")
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
 		return nil, fault.Invalid("%.200q is not the absolute path of a folder", dir).At("directory").Because(err)

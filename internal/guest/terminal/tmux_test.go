@@ -12,6 +12,7 @@ import (
 
 	"aloft/internal/fault"
 	"aloft/internal/need"
+	"aloft/internal/terminal"
 )
 
 // newTmux returns a tmux with a server of its own.
@@ -58,14 +59,14 @@ func TestTerminals(t *testing.T) {
 	if list, err := tm.List(ctx); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	made, created, err := tm.Create(ctx, NewTerminal{Name: "build", Columns: 90, Rows: 20, Env: map[string]string{"GIVEN": "yes;"}})
+	made, created, err := tm.Create(ctx, terminal.New{Name: "build", Columns: 90, Rows: 20, Env: map[string]string{"GIVEN": "yes;"}})
 	if err != nil || !created || made.Name != "build" || made.Columns != 90 || made.PID == 0 || made.Dead {
 		t.Fatalf("%+v, %v, %v", made, created, err)
 	}
-	if _, again, err := tm.Create(ctx, NewTerminal{Name: "build"}); err != nil || again {
+	if _, again, err := tm.Create(ctx, terminal.New{Name: "build"}); err != nil || again {
 		t.Errorf("%v, %v", again, err)
 	}
-	if other, _, err := tm.Create(ctx, NewTerminal{}); err != nil || other.Name != "term-1" {
+	if other, _, err := tm.Create(ctx, terminal.New{}); err != nil || other.Name != "term-1" {
 		t.Errorf("%+v, %v", other, err)
 	}
 	// Text that looks like a key's name, a flag or the end of a tmux command is sent as text.
@@ -98,7 +99,7 @@ func TestTerminals(t *testing.T) {
 		t.Errorf("%d, %d, %v", col, row, err)
 	}
 	// The status of a command that has ended can be read.
-	if _, _, err := tm.Create(ctx, NewTerminal{Name: "job", Command: "echo result; sleep 0.3; exit 3"}); err != nil {
+	if _, _, err := tm.Create(ctx, terminal.New{Name: "job", Command: "echo result; sleep 0.3; exit 3"}); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, tm, "job", "result")
@@ -122,9 +123,9 @@ func TestTerminals(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"key":  tm.Send(ctx, "build", []Keys{{Key: "rm -rf"}}),
-		"name": func() error { _, _, err := tm.Create(ctx, NewTerminal{Name: "a:b"}); return err }(),
-		"dir":  func() error { _, _, err := tm.Create(ctx, NewTerminal{Dir: "/no/such"}); return err }(),
-		"env":  func() error { _, _, err := tm.Create(ctx, NewTerminal{Env: map[string]string{"a b": ""}}); return err }(),
+		"name": func() error { _, _, err := tm.Create(ctx, terminal.New{Name: "a:b"}); return err }(),
+		"dir":  func() error { _, _, err := tm.Create(ctx, terminal.New{Dir: "/no/such"}); return err }(),
+		"env":  func() error { _, _, err := tm.Create(ctx, terminal.New{Env: map[string]string{"a b": ""}}); return err }(),
 	} {
 		if !fault.Is(err, fault.KindInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -190,12 +191,12 @@ func TestKeptServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { cancel(context.Canceled) })
-	if _, _, err := tm.Create(ctx, NewTerminal{Name: "x"}); err == nil {
+	if _, _, err := tm.Create(ctx, terminal.New{Name: "x"}); err == nil {
 		t.Error("a server was made")
 	}
 	made := make(chan error)
 	go func() {
-		_, _, err := tm.Create(t.Context(), NewTerminal{Name: "x"})
+		_, _, err := tm.Create(t.Context(), terminal.New{Name: "x"})
 		made <- err
 	}()
 	server := exec.Command("tmux", "-D", "-S", tm.Socket)

@@ -8,21 +8,9 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-)
 
-// Terminal is the state of a tmux session.
-type Terminal struct {
-	Name          string
-	Created       time.Time
-	Active        time.Time
-	Attached      int // number of viewers
-	Columns, Rows int
-	PID           int // of the foreground program
-	Dead          bool
-	ExitCode      *int // of a dead terminal; nil if tmux does not know it
-	Command       string
-	Dir           string
-}
+	"aloft/internal/terminal"
+)
 
 // listFormat makes tmux print a terminal's fields, one terminal per line.
 // Fields that may contain anything come last.
@@ -36,8 +24,8 @@ var keyForm = regexp.MustCompile(`^([CMS]-)*([!-~]|[A-Za-z][A-Za-z0-9]{1,15})$`)
 
 // parseList parses tmux's output for listFormat. It skips invalid lines: a
 // folder's name may contain a line break.
-func parseList(out []byte) []Terminal {
-	var list []Terminal
+func parseList(out []byte) []terminal.Terminal {
+	var list []terminal.Terminal
 	for line := range strings.Lines(strings.ToValidUTF8(string(out), "\uFFFD")) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", listFields)
 		if len(f) != listFields || f[0] == "" {
@@ -47,13 +35,13 @@ func parseList(out []byte) []Terminal {
 		if err != nil {
 			continue
 		}
-		list = append(list, Terminal{
+		list = append(list, terminal.Terminal{
 			Name: f[0], Created: time.Unix(created, 0), Active: time.Unix(int64(number(f[2])), 0),
 			Attached: number(f[3]), Columns: number(f[4]), Rows: number(f[5]), PID: number(f[6]),
 			Dead: f[7] == "1", ExitCode: parseNumber(f[8]), Command: f[9], Dir: f[10],
 		})
 	}
-	slices.SortFunc(list, func(a, b Terminal) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b terminal.Terminal) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 

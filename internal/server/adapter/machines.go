@@ -13,6 +13,7 @@ import (
 	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/schedule"
+	"aloft/internal/terminal"
 )
 
 // Machines implements [machineapi.Machines] with the scheduler's access to machines.
@@ -60,24 +61,18 @@ func (m Machines) terminals(ctx context.Context, agentID string, do func(*pod.Te
 }
 
 // Terminals implements [machineapi.Machines].
-func (m Machines) Terminals(ctx context.Context, agentID string) (list []machineapi.Terminal, err error) {
+func (m Machines) Terminals(ctx context.Context, agentID string) (list []terminal.Terminal, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
-		found, err := t.List(ctx)
-		for _, f := range found {
-			list = append(list, apiTerminal(f))
-		}
+		list, err = t.List(ctx)
 		return err
 	})
 	return list, err
 }
 
 // CreateTerminal implements [machineapi.Machines].
-func (m Machines) CreateTerminal(ctx context.Context, agentID string, n machineapi.NewTerminal) (made machineapi.Terminal, created bool, err error) {
+func (m Machines) CreateTerminal(ctx context.Context, agentID string, n terminal.New) (made terminal.Terminal, created bool, err error) {
 	err = m.terminals(ctx, agentID, func(t *pod.Terminals) error {
-		found, isNew, err := t.Create(ctx, pod.NewTerminal{
-			Name: n.Name, Command: n.Command, Directory: n.WorkingDirectory, Columns: n.Columns, Rows: n.Rows,
-		})
-		made, created = apiTerminal(found), isNew
+		made, created, err = t.Create(ctx, n)
 		return err
 	})
 	return made, created, err
@@ -98,29 +93,8 @@ func (m Machines) Files(ctx context.Context, agentID string) (machineapi.Files, 
 	return files{access.Conn.Files(access.Token), access}, nil
 }
 
-// List implements [machineapi.Files].
-func (f files) List(ctx context.Context, path string) ([]machineapi.FileEntry, error) {
-	found, err := f.Files.List(ctx, path)
-	list := make([]machineapi.FileEntry, 0, len(found))
-	for _, e := range found {
-		list = append(list, machineapi.FileEntry(e))
-	}
-	return list, err
-}
-
 // Close implements [machineapi.Files].
 func (f files) Close() error {
 	f.Files.Close()
 	return f.access.Close()
-}
-
-func apiTerminal(t pod.Terminal) machineapi.Terminal {
-	out := machineapi.Terminal{
-		Name: t.Name, Created: t.Created, Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
-		Command: t.Command, WorkingDirectory: t.Directory,
-	}
-	if t.Dead {
-		out.ExitCode = t.ExitCode
-	}
-	return out
 }

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
+	"aloft/internal/folder"
 )
 
 // Limits for transferred files.
@@ -32,7 +33,7 @@ const (
 // tree.
 type Files interface {
 	// List returns the entries of a folder.
-	List(ctx context.Context, path string) ([]FileEntry, error)
+	List(ctx context.Context, path string) ([]folder.Entry, error)
 	// Read opens a file and returns its size in bytes and its contents, which
 	// are valid until ctx ends. If digest is true, it also returns the SHA-256
 	// in hex.
@@ -48,16 +49,6 @@ type Files interface {
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string, recursive bool) error
 	Close() error
-}
-
-// FileEntry is an entry of a folder, as the machine reports it. The name is
-// untrusted and may contain any bytes.
-type FileEntry struct {
-	Name     string
-	Folder   bool // for a link, whether its target is a folder
-	Link     bool
-	Size     int64 // bytes
-	Modified time.Time
 }
 
 type fileEntryJSON struct {

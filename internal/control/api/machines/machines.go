@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"aloft/internal/account"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
-
-	"github.com/coder/websocket"
+	"aloft/internal/terminal"
 )
 
 // Machines connects to the machines of agents. The API authorizes the caller
@@ -26,10 +27,10 @@ type Machines interface {
 	// speaks the protocol of docs/reference/pty.md. The caller closes it.
 	PTY(ctx context.Context, agentID string) (PTY, error)
 	// Terminals lists the terminals that the agent and people share.
-	Terminals(ctx context.Context, agentID string) ([]Terminal, error)
+	Terminals(ctx context.Context, agentID string) ([]terminal.Terminal, error)
 	// CreateTerminal creates a terminal, or returns the existing one with the
 	// same name.
-	CreateTerminal(ctx context.Context, agentID string, n NewTerminal) (made Terminal, created bool, err error)
+	CreateTerminal(ctx context.Context, agentID string, n terminal.New) (made terminal.Terminal, created bool, err error)
 	// Files opens the files of the agent's machine. The caller closes the
 	// result.
 	Files(ctx context.Context, agentID string) (Files, error)
@@ -40,24 +41,6 @@ type PTY interface {
 	Read(ctx context.Context) (websocket.MessageType, []byte, error)
 	Write(ctx context.Context, kind websocket.MessageType, message []byte) error
 	Close() error
-}
-
-// Terminal describes a terminal, as the machine reports it. Its texts are
-// untrusted.
-type Terminal struct {
-	Name             string
-	Created          time.Time
-	Attached         int
-	Columns, Rows    int
-	Command          string
-	WorkingDirectory string
-	ExitCode         *int // nil while the command runs
-}
-
-// NewTerminal describes a terminal to create. All fields are optional.
-type NewTerminal struct {
-	Name, Command, WorkingDirectory string
-	Columns, Rows                   int
 }
 
 type terminalJSON struct {
@@ -122,8 +105,8 @@ func (s *API) createTerminal(w http.ResponseWriter, r *http.Request, who account
 	if s.Machines == nil {
 		return noMachines()
 	}
-	made, created, err := s.Machines.CreateTerminal(r.Context(), a.ID, NewTerminal{
-		Name: in.Name, Command: in.Command, WorkingDirectory: in.WorkingDirectory, Columns: in.Columns, Rows: in.Rows,
+	made, created, err := s.Machines.CreateTerminal(r.Context(), a.ID, terminal.New{
+		Name: in.Name, Command: in.Command, Dir: in.WorkingDirectory, Columns: in.Columns, Rows: in.Rows,
 	})
 	if err != nil {
 		return err
@@ -135,11 +118,15 @@ func (s *API) createTerminal(w http.ResponseWriter, r *http.Request, who account
 	return rest.WriteJSON(w, status, viewTerminal(made))
 }
 
-func viewTerminal(t Terminal) terminalJSON {
-	return terminalJSON{
+func viewTerminal(t terminal.Terminal) terminalJSON {
+	out := terminalJSON{
 		Name: t.Name, CreatedAt: t.Created.UTC().Format(time.RFC3339), Attached: t.Attached, Columns: t.Columns, Rows: t.Rows,
-		Command: t.Command, WorkingDirectory: t.WorkingDirectory, ExitCode: t.ExitCode,
+		Command: t.Command, WorkingDirectory: t.Dir,
 	}
+	if t.Dead {
+		out.ExitCode = t.ExitCode
+	}
+	return out
 }
 
 // maxPTYMessage is the largest message that a client may send, in bytes.

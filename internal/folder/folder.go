@@ -1,0 +1,14 @@
+// Package folder has the noun for what a folder of a machine contains.
+package folder
+
+import "time"
+
+// Entry is an entry of a folder, as the machine reports it. The name is
+// untrusted and may contain any bytes.
+type Entry struct {
+	Name     string
+	Folder   bool // for a link, whether its target is a folder
+	Link     bool
+	Size     int64 // bytes
+	Modified time.Time
+}
