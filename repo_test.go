@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/folder":         {},
 	"internal/terminal":       {"internal/policy/sandbox"},
 	"internal/rule":           {},
-	"internal/tool":           {},
+	"internal/tool":           {"internal/conversation"},
 	"internal/agent":          {"internal/conversation", "internal/subagent", "internal/allowance", "internal/rule", "internal/tool", "internal/agent/repeat"},
 	"internal/agent/fork":     {"internal/agent", "internal/conversation"},
 	"internal/agent/repeat":   {"internal/tool"},
@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/environment":    {"internal/policy"},
 	"internal/policy/shell":   {"internal/policy/pattern"},
 	"internal/policy/permit":  {"internal/policy/pattern", "internal/policy/shell"},
-	"internal/mcp":            {"internal/environment", "internal/policy/pattern", "internal/tool"},
+	"internal/mcp":            {"internal/environment", "internal/conversation", "internal/policy/pattern", "internal/tool"},
 	"internal/allowance":      {},
 
 	// Compiles filters for the tests of those that embed them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"aloft/internal/conversation"
 	"aloft/internal/tool"
 )
 
@@ -84,7 +85,7 @@ func (c Content) words(out *tool.Result) string {
 	case len(c.Data) > MaxImage || len(out.Images) == MaxImages:
 		return fmt.Sprintf("[an image, %s, %d bytes, not shown: a result shows at most %d, of %d bytes each]\n", c.MediaType, len(c.Data), MaxImages, MaxImage)
 	}
-	out.Images = append(out.Images, tool.Image{MediaType: c.MediaType, Data: c.Data})
+	out.Images = append(out.Images, conversation.Image{MediaType: c.MediaType, Data: c.Data})
 	return ""
 }
 

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+
+	"aloft/internal/conversation"
 )
 
 //go:embed catalogue.json
@@ -56,7 +58,7 @@ type Result struct {
 	Error  bool            // the call failed
 	Why    Failure         // kind of the error; "" if unknown
 	Output json.RawMessage // for programs: {"success": …} or {"error": …}
-	Images []Image
+	Images []conversation.Image
 }
 
 // Failure is why a call failed.
@@ -67,12 +69,6 @@ const (
 	Timeout          Failure = "timeout"
 	PermissionDenied Failure = "permission_denied"
 )
-
-// Image is an image in a result.
-type Image struct {
-	MediaType string
-	Data      []byte
-}
 
 var catalogue = sync.OnceValue(func() []Spec {
 	var specs []Spec

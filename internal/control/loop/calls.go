@@ -11,7 +11,6 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/tool"
 )
@@ -168,12 +167,9 @@ func (t *thread) abandon(ctx context.Context) error {
 func (t *thread) done(ctx context.Context, id string, r tool.Result, took time.Duration, before ...agent.Body) error {
 	last, cancel := journal.Outliving(ctx)
 	defer cancel()
-	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, DurationMS: took.Milliseconds()}
+	done := &agent.CallDone{CallID: id, Text: r.Text, Error: r.Error, Output: r.Output, Images: r.Images, DurationMS: took.Milliseconds()}
 	if done.Text == "" {
 		done.Text = "(no output)"
-	}
-	for _, i := range r.Images {
-		done.Images = append(done.Images, conversation.Image{MediaType: i.MediaType, Data: i.Data})
 	}
 	return t.record(last, append(before, done)...)
 }

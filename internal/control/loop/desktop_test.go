@@ -24,7 +24,7 @@ func TestComputerUse(t *testing.T) {
 	r.info.Images = true
 	picture := []byte("RIFF of a screenshot")
 	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
-		return tool.Result{Text: "looked with " + c.Name, Images: []tool.Image{{MediaType: "image/webp", Data: picture}}}, nil
+		return tool.Result{Text: "looked with " + c.Name, Images: []conversation.Image{{MediaType: "image/webp", Data: picture}}}, nil
 	}
 	r.model.steps = []step{
 		use(look),

@@ -141,5 +141,5 @@ func (t *thread) reference(ctx context.Context, id, path string) (image conversa
 	case len(read.Images) != 1:
 		return image, path + " is not an image", nil
 	}
-	return conversation.Image{MediaType: read.Images[0].MediaType, Data: read.Images[0].Data}, "", nil
+	return read.Images[0], "", nil
 }

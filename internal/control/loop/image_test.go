@@ -37,13 +37,13 @@ func (r *rig) paints() *modeltest.ImageServer {
 	r.machine.call = func(_ context.Context, c conversation.ToolCall, _ func(remote.Delta)) (tool.Result, error) {
 		switch {
 		case c.Name == "Read" && string(c.Args) == `{"path":"ref.png"}`:
-			return tool.Result{Text: "[image/png]", Images: []tool.Image{{MediaType: "image/png", Data: modeltest.PNG(4, 4)}}}, nil
+			return tool.Result{Text: "[image/png]", Images: []conversation.Image{{MediaType: "image/png", Data: modeltest.PNG(4, 4)}}}, nil
 		case c.Name == "Read":
 			return tool.Failed("no such file"), nil
 		case len(c.Payload) == 0 || strings.Contains(string(c.Args)+c.ID, modeltest.Key):
 			return tool.Failed("the image did not arrive"), nil
 		}
-		return tool.Result{Text: "[saved]", Output: json.RawMessage(`{"success":{}}`), Images: []tool.Image{{MediaType: "image/png", Data: c.Payload[:8]}}}, nil
+		return tool.Result{Text: "[saved]", Output: json.RawMessage(`{"success":{}}`), Images: []conversation.Image{{MediaType: "image/png", Data: c.Payload[:8]}}}, nil
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"aloft/internal/conversation"
 	"aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -54,7 +55,7 @@ func resultOf(done *agentv1.ExecCompleted) tool.Result {
 			r.Text += "\n[image omitted]"
 			break
 		}
-		r.Images = append(r.Images, tool.Image{MediaType: p.GetMediaType(), Data: p.GetData()})
+		r.Images = append(r.Images, conversation.Image{MediaType: p.GetMediaType(), Data: p.GetData()})
 	}
 	switch done.GetFailure() {
 	case agentv1.FailureKind_FAILURE_KIND_TIMEOUT:
