@@ -159,8 +159,8 @@ func (s *Server) checkRemote(wrong complain) {
 	}
 }
 
-// checkURL says why a server cannot have this URL. One with a variable in it is
-// looked at again when that is known.
+// checkURL returns why a server cannot have this URL, or "". A URL with a
+// variable is checked again once the variable is replaced.
 func checkURL(raw string) string {
 	if len(raw) > 4096 {
 		return "it is longer than 4096 bytes"

@@ -89,8 +89,8 @@ func (m *Model) poll(again bool) tea.Cmd {
 	}
 }
 
-// list fetches up to most agents that match words: first those waiting for an answer,
-// then the newest.
+// list fetches at most the given number of agents that match words: first those
+// that wait for an answer, then the newest.
 func list(ctx context.Context, c Client, most int, words string) ([]client.Agent, error) {
 	var all []client.Agent
 	seen := map[string]bool{}

@@ -175,24 +175,24 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if t.Failed() {
 		t.Log(events)
 	}
-	wrecks := func() []string {
+	failed := func() []string {
 		found, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "env-*"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return found
 	}
-	if w := wrecks(); len(w) != 1 {
-		t.Errorf("wrecks: %q; want that of the build that failed", w)
+	if w := failed(); len(w) != 1 {
+		t.Errorf("failed machines: %q; want that of the build that failed", w)
 	}
 	// A person can enter the failed build's machine, more than once.
 	broken := regexp.MustCompile(`could not be built \((bld-[0-9a-f-]+)\)`).FindStringSubmatch(events)[1]
 	for _, want := range []string{"/workspace\n1\n", "/workspace\n1\nagain\n"} {
 		if got := a.said("env", "shell", broken, "--", "sh", "-c", "pwd; cat package-lock.json; echo; cat visited 2>/dev/null; echo again > visited"); got != want {
-			t.Errorf("in the wreck: %q, want %q", got, want)
+			t.Errorf("in the failed machine: %q, want %q", got, want)
 		}
 	}
-	eventually(t, "the wreck stands still", func() bool { return !runs(t, wrecks()[0]) })
+	eventually(t, "the failed machine is stopped", func() bool { return !runs(t, failed()[0]) })
 	if got := a.said("env", "logs", url); !strings.Contains(got, "# install\nbefore it fails\n# install ended with status 9\n") {
 		t.Errorf("the log of the repository's newest build: %s", got)
 	}
@@ -205,7 +205,7 @@ func TestEnvironmentIsBuiltOnce(t *testing.T) {
 	if id, _ := built(events); id == "" || id == first || !strings.Contains(events, `mended\n`) {
 		t.Errorf("after it was mended: build %q\n%s", id, events)
 	}
-	eventually(t, "the wreck is gone", func() bool { return len(wrecks()) == 0 })
+	eventually(t, "the failed machine is gone", func() bool { return len(failed()) == 0 })
 	logs, err := filepath.Glob(filepath.Join(a.Data, "builds", "*.log"))
 	if err != nil || len(logs) != 4 {
 		t.Errorf("logs: %q, %v", logs, err)
@@ -252,7 +252,7 @@ func TestEnvironmentAtItsWorst(t *testing.T) {
 			git.Commit(name, "main", "Mend", map[string]string{".cursor/environment.json": `{"install": "true"}`})
 			a.finish(a.create(git.URL+"/"+name+".git", "Look", nil))
 		}
-		eventually(t, "the wrecks are gone", func() bool {
+		eventually(t, "the failed machines are gone", func() bool {
 			left, err := filepath.Glob(filepath.Join(a.Data, "machines", "machines", "env-*"))
 			return err == nil && len(left) == 0
 		})

@@ -183,7 +183,8 @@ func TestIdempotencyKeysOfOthersAreNotTaken(t *testing.T) {
 	}
 }
 
-// A key that was used before ids were reserved gives its first reply again.
+// TestIdempotencyKeysOfOldAgents checks that a repeated request with an
+// Idempotency-Key that an older server has stored returns the first reply.
 func TestIdempotencyKeysOfOldAgents(t *testing.T) {
 	h := newHouse(t)
 	ann, err := rest.KeyOf(t.Context(), h.store, account.HashKey(annsKey))

@@ -306,7 +306,8 @@ func TestDamagedBackups(t *testing.T) {
 	nothing(t, to)
 }
 
-// seal encrypts an archive of the entries, and adds the manifest that fits if own is nil.
+// seal returns an encrypted archive of the entries. If the last entry is not a
+// manifest, it adds the manifest of the entries.
 func seal(t testing.TB, k *age.X25519Identity, entries []entry) []byte {
 	t.Helper()
 	var out bytes.Buffer

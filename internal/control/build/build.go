@@ -92,8 +92,8 @@ type Config struct {
 	// SnapshotFor is how long a snapshot is kept after its last use; 0 means for
 	// ever.
 	SnapshotFor time.Duration
-	// WreckFor is how long the machine of a failed install is kept for
-	// inspection, and WreckBytes how much disk space all of them may use; 0 means
+	// FailedBuildsFor is how long the machine of a failed install is kept for
+	// inspection, and FailedBuildsBytes how much disk space all of them may use; 0 means
 	// no limit.
 	FailedBuildsFor   time.Duration
 	FailedBuildsBytes int64
@@ -124,7 +124,7 @@ type Builder struct {
 	ctx     context.Context // context of builds; nil until Run
 	flights map[string]*runningBuild
 	ends    map[string]context.CancelCauseFunc // cancels the build in a machine, by machine id
-	wrecks  map[string]*failedBuild            // failed machines with visitors, by build id
+	failed  map[string]*failedBuild            // failed machines with visitors, by build id
 	saving  map[string]bool                    // snapshots being saved, by id
 	expired expired
 	running sync.WaitGroup
@@ -140,7 +140,7 @@ func New(c Config) *Builder {
 		c.InstallLimit = time.Hour
 	}
 	return &Builder{
-		Config: c, tidied: make(chan struct{}), flights: map[string]*runningBuild{}, ends: map[string]context.CancelCauseFunc{}, wrecks: map[string]*failedBuild{}, saving: map[string]bool{}, step: func(string) {},
+		Config: c, tidied: make(chan struct{}), flights: map[string]*runningBuild{}, ends: map[string]context.CancelCauseFunc{}, failed: map[string]*failedBuild{}, saving: map[string]bool{}, step: func(string) {},
 	}
 }
 

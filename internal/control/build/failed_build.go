@@ -63,10 +63,10 @@ func (b *Builder) Enter(ctx context.Context, buildID string) (*Visit, error) {
 			Hint("only builds whose install failed keep their machine; `aloft env logs %s` shows what happened", r.ID)
 	}
 	b.mu.Lock()
-	w := b.wrecks[r.ID]
+	w := b.failed[r.ID]
 	if w == nil {
 		w = &failedBuild{}
-		b.wrecks[r.ID] = w
+		b.failed[r.ID] = w
 	}
 	w.users++
 	b.mu.Unlock()
@@ -168,7 +168,7 @@ func (b *Builder) leaveFailedBuild(r environment.Record, w *failedBuild) {
 	}
 	b.mu.Lock()
 	if w.users == 0 {
-		delete(b.wrecks, r.ID)
+		delete(b.failed, r.ID)
 	}
 	b.mu.Unlock()
 }
@@ -192,10 +192,10 @@ func (b *Builder) stopFailedBuild(ctx context.Context, machineID string) error {
 	return nil
 }
 
-// tidyWrecks destroys machines of builds, except those with visitors and the
+// removeFailedBuilds destroys machines of builds, except those with visitors and the
 // machine of each environment's latest failed build. These are kept for
-// WreckFor and up to WreckBytes in total, the newest first.
-func (b *Builder) tidyWrecks(ctx context.Context) error {
+// FailedBuildsFor and up to FailedBuildsBytes in total, the newest first.
+func (b *Builder) removeFailedBuilds(ctx context.Context) error {
 	ids, err := b.Runtime.List(ctx)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 		}
 		r, err := b.Builds.Build(ctx, buildID)
 		b.mu.Lock()
-		visited := b.wrecks[buildID] != nil
+		visited := b.failed[buildID] != nil
 		b.mu.Unlock()
 		switch {
 		case visited, err == nil && r.Status == environment.InProgress:
@@ -233,9 +233,9 @@ func (b *Builder) tidyWrecks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stopWrecks stops the machines of failed builds that visitors used when an
+// stopFailedBuilds stops the machines of failed builds that visitors used when an
 // earlier server died. It must not run during a build.
-func (b *Builder) stopWrecks(ctx context.Context) error {
+func (b *Builder) stopFailedBuilds(ctx context.Context) error {
 	ids, err := b.Runtime.List(ctx)
 	errs := []error{err}
 	for _, id := range ids {

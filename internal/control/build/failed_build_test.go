@@ -30,7 +30,7 @@ func TestFailedBuild(t *testing.T) {
 	}
 	var out strings.Builder
 	if _, err := first.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
-		t.Errorf("in the wreck: %q, %v", &out, err)
+		t.Errorf("in the failed machine: %q, %v", &out, err)
 	}
 	// A machine that fills the disk is stopped despite its visitors, who can come
 	// back.
@@ -44,7 +44,7 @@ func TestFailedBuild(t *testing.T) {
 	}
 	out.Reset()
 	if _, err := third.Conn.RunCommand(t.Context(), "stat -c %s /tmp/big", time.Minute, &out); err != nil || out.String() != "2097152\n" {
-		t.Errorf("in the wreck again: %q, %v", &out, err)
+		t.Errorf("in the failed machine again: %q, %v", &out, err)
 	}
 	s.builder.FailedBuildsBytes = 1 << 20
 	if err := s.builder.tidy(t.Context()); err != nil { // not while somebody visits it
@@ -53,7 +53,7 @@ func TestFailedBuild(t *testing.T) {
 	for _, v := range []*Visit{first, second, third} {
 		select {
 		case <-third.Conn.Done():
-			t.Error("the wreck has fallen while somebody was there")
+			t.Error("the failed machine was removed while a visitor was in it")
 		default:
 		}
 		_, _ = v.Close(), v.Close() // closing twice counts once
@@ -61,13 +61,13 @@ func TestFailedBuild(t *testing.T) {
 	select {
 	case <-third.Conn.Done():
 	default:
-		t.Error("the wreck goes on when all have left")
+		t.Error("the failed machine still runs after all visitors have left")
 	}
 	if err := s.builder.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.builder.Enter(t.Context(), r.ID); fault.Of(err).Code != "wreck_gone" {
-		t.Errorf("a wreck that takes too much of the disk: %v", err)
+		t.Errorf("a failed machine that takes too much of the disk: %v", err)
 	}
 	committed(git, "r", "true")
 	if _, err := s.builder.Enter(t.Context(), s.built(t, url, environment.Succeeded).ID); fault.Of(err).Code != "no_wreck" {

@@ -277,7 +277,7 @@ func (b *Builder) Run(ctx context.Context) error {
 	if err := b.endUnfinished(ctx); err != nil && ctx.Err() == nil {
 		b.Logger.Error("cannot end unfinished builds", "error", err)
 	}
-	if err := b.stopWrecks(ctx); err != nil && ctx.Err() == nil {
+	if err := b.stopFailedBuilds(ctx); err != nil && ctx.Err() == nil {
 		b.Logger.Error("cannot stop machines left by builds", "error", err)
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))

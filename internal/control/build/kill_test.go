@@ -165,8 +165,8 @@ func (s *site) build(ctx context.Context, url string) (environment.Record, error
 	return s.builder.Ensure(ctx, p, environment.Manual, func(string) {})
 }
 
-// built is build, and fails the test unless the build ends with the status
-// want.
+// built builds the environment of a repository. It fails the test unless the
+// build ends with the status want.
 func (s *site) built(t *testing.T, url string, want environment.Status) environment.Record {
 	t.Helper()
 	r, err := s.build(t.Context(), url)
@@ -558,8 +558,8 @@ func TestSeveralRepositoriesAreOneBuild(t *testing.T) {
 	if b := prepare("deps"); b.Layer != first.Layer || !b.Install {
 		t.Errorf("a change of what install reads in the second: %+v", b)
 	}
-	// One of the repositories alone is another environment, whose build does not
-	// fit both.
+	// The first repository alone has an environment of its own, and does not use
+	// the build of both.
 	alone, err := s.build(t.Context(), app)
 	if err != nil || alone.Status != environment.Failed || alone.EnvironmentID == r.EnvironmentID {
 		t.Errorf("the first alone: %+v, %v", alone, err)

@@ -79,7 +79,7 @@ func (b *Builder) tidy(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(append(errs, b.tidySnapshots(ctx), b.tidyWrecks(ctx))...)
+	return errors.Join(append(errs, b.tidySnapshots(ctx), b.removeFailedBuilds(ctx))...)
 }
 
 // allBuilds returns the builds of an environment, or of all environments if the

@@ -116,7 +116,8 @@ func testAMachineOverItsLimitIsStopped(t *testing.T) {
 	if f := fault.Of(h.stopped["a"]); !strings.Contains(f.Message, "100 MiB") {
 		t.Error(f.Message)
 	}
-	// Restarted for a clean-up, it may grow a little and no more.
+	// A stopped machine that is started again, to clean up, may grow only a
+	// little.
 	delete(h.stopped, "a")
 	time.Sleep(lookEvery)
 	h.write("a", 0)

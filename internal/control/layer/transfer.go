@@ -253,12 +253,12 @@ func (s *Store) doImport(ctx context.Context, id string, from *blob.Bucket, prog
 	if err := syncTree(dir); err != nil {
 		return Layer{}, err
 	}
-	return s.settle(layers, dir)
+	return s.install(layers, dir)
 }
 
-// settle moves unpacked layers to their places, lowest first, and keeps the
-// topmost. It holds the store's lock, so that Collect sees all or none.
-func (s *Store) settle(layers []Layer, dir string) (top Layer, err error) {
+// install moves unpacked layers into the store, lowest first, and claims the top
+// one. It holds the store's lock, so that Collect sees all of them or none.
+func (s *Store) install(layers []Layer, dir string) (top Layer, err error) {
 	return top, s.locked(func() error {
 		for i, l := range layers {
 			if s.Has(l.ID) {

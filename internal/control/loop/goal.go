@@ -49,7 +49,8 @@ func (l *Loop) judge(ctx context.Context) (told bool, err error) {
 	return told, l.rec.Record(last, bodies...)
 }
 
-// verdict asks the model and fills in judged.
+// verdict asks the model whether the goal is reached, and stores its answer in
+// judged.
 func (l *Loop) verdict(ctx context.Context, s *agent.State, judged *agent.GoalJudged) error {
 	c := l.own.fastModel("goal")
 	judged.Model = c.info.ID

@@ -131,7 +131,7 @@ func (w *world) ask(number int, author, text string) {
 	}
 }
 
-// settle works until nothing is due at once.
+// settle handles due events until none is left.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 100 {

@@ -14,7 +14,8 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// span is one span of a run's trace. Its id and its parent's are names.
+// span is one span of a run's trace. telemetry.Span derives the ids of OpenTelemetry
+// from id and parent.
 type span struct {
 	id, parent string // parent is "" for the run
 	name       string

@@ -179,8 +179,8 @@ func TestExecDeltasComeOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// Only an unhooked call can be returned by a machine; for others the claim
-// counts for nothing, so that a machine cannot make a loop repeat a call.
+// TestExecHooked checks that a machine can return only calls for which the loop
+// ran no hooks. Otherwise it could make the loop repeat a call.
 func TestExecHooked(t *testing.T) {
 	e := execTo(t, usualHello, func(id string, say func(*agentv1.ExecServerElement)) error {
 		say(completedOf(&agentv1.ExecCompleted{CallId: id, Text: "hooked", IsError: true, Hooked: true}))

@@ -340,8 +340,8 @@ func (d *Desk) template(ctx context.Context, url, commit string) string {
 // wait.
 var waits = []time.Duration{time.Second, 4 * time.Second}
 
-// maxWait is the longest wait that a host may ask for; otherwise Open fails at
-// once.
+// maxWait is the longest wait that a host may ask for. If it asks for a longer
+// one, Open fails at once.
 const maxWait = 15 * time.Second
 
 // Open opens the requested pull request, or updates the existing one. Repeating

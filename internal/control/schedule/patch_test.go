@@ -57,7 +57,7 @@ func (a *archive) add(id string, owner int64, pushed map[string]bool, repos ...s
 	}
 }
 
-// patched is a gateway whose patches say what was asked for.
+// patched is a gateway that returns the arguments of Patch as the patch.
 type patched struct{ Gateway }
 
 func (patched) Patch(_ context.Context, repoURL, base, branch string, limit int) (gateway.Patch, error) {

@@ -37,7 +37,7 @@ export async function stopAll(client: Client, some: readonly AgentSummary[]): Pr
   if (done.length > 0) toast(words.agents.stopped(done.length));
 }
 
-/** Files agents away, which can be taken back; those that all are filed away already come back. */
+/** Archives the agents, with a button to undo it. If all of them are archived already, it restores them. */
 export async function archiveAll(client: Client, some: readonly AgentSummary[]): Promise<void> {
   const back = some.every((a) => a.status === "ARCHIVED");
   const done = await each(back ? some : some.filter((a) => a.status !== "ARCHIVED"), (a) => (back ? client.unarchive(a.id) : client.archive(a.id)));

@@ -19,7 +19,7 @@ export const given = (text: string, more: Partial<Draft> = {}): Draft => ({ text
 /** useProposal keeps the draft in this tab; it survives a reload. */
 export const useProposal = (id: string) => useDraft(`setup.${id}`, given(""));
 
-/** The heading of a machine's set-up, with the button that leaves it unless the caller gives another. */
+/** The heading of a machine's set-up. Its button discards the set-up, unless `instead` replaces the button. */
 export function Head({ agent, instead, children }: { agent: Agent; instead?: ReactNode; children?: ReactNode }) {
   const client = useClient();
   const discard = () => {

@@ -29,8 +29,8 @@ const (
 	markWidth = 8
 )
 
-// eventID formats a place for clients. The mark of the run distinguishes ids of
-// different runs.
+// eventID formats a position in a run's stream as the id of an event. The id ends
+// with a hash of the run's id, so that ids of different runs differ.
 func eventID(p framePosition, runID string) string {
 	return fmt.Sprintf("%0*d-%0*d-%s", seqWidth, p.seq, subWidth, p.sub, mark(runID))
 }
