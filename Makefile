@@ -85,7 +85,7 @@ lint: .bin/golangci-lint ## run the linters
 	@[ ! -x hack/node_modules/.bin/buf ] || hack/node_modules/.bin/buf lint
 
 generate: hack/node_modules ## rewrite generated code and documentation
-	@go build -o .bin/ google.golang.org/protobuf/cmd/protoc-gen-go connectrpc.com/connect/cmd/protoc-gen-connect-go
+	@GOBIN=$(CURDIR)/.bin go install tool
 	@hack/node_modules/.bin/buf generate
 	@hack/node_modules/.bin/buf build -o - | go run ./hack/catalogue > internal/tool/catalogue.json.new
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
