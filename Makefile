@@ -57,7 +57,7 @@ release: build ## build the last commit's packages, tarballs and checksums into 
 demo: build ## run one agent on a sample repository, from prompt to pushed branch
 	@$(SUDO) bin/aloft demo
 
-test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls .bin/connectconformance ## install what tests need, run all tests and count them
+test: deps-test hack/node_modules build web-test .bin/runsc .bin/gopls ## install what tests need, run all tests and count them
 	@# The longest packages first, so that the others run beside them.
 	@$(SUDO) env TEST_NEEDS=all go run ./hack/testcount ./test/e2e ./internal/control/machine/container ./...
 
@@ -91,10 +91,7 @@ generate: hack/node_modules ## rewrite generated code and documentation
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
 	@go test -count=1 . ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide|DescriptionFile' -skip RunningDaemons -update >/dev/null
 
-conformance: .bin/connectconformance ## run the whole Connect conformance suite against exec-daemon's server stack
-	@ALOFT_TEST_CONFORMANCE_ALL=1 TEST_NEEDS=all go test -count=1 -v -run '^TestConformance$$' ./internal/guest/execd
-
-race: build deps-test .bin/runsc .bin/gopls .bin/connectconformance ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
+race: build deps-test .bin/runsc .bin/gopls ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
 	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
 comments: ## print a random sample of 300 comments for a reader to judge (SEED=1)
@@ -166,9 +163,6 @@ deps-test:
 	@mkdir -p .bin
 	GOBIN=$(CURDIR)/.bin go install golang.org/x/tools/gopls@$(GOPLS)
 
-.bin/connectconformance: hack/build-conformance.sh
-	@hack/build-conformance.sh
-
 .bin/golangci-lint:
 	@mkdir -p .bin
 	GOBIN=$(CURDIR)/.bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
@@ -182,4 +176,4 @@ web/node_modules: web/package-lock.json
 	@npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.PHONY: help release comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate conformance race soak engines editor forges vm bench hooks deps deps-test
+.PHONY: help release comments fuzz quick ci generated build web web-test web-demo web-shots web-lighthouse demo test check fmt lint generate race soak engines editor forges vm bench hooks deps deps-test

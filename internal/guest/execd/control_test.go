@@ -94,17 +94,55 @@ func TestTokenChanges(t *testing.T) {
 
 func TestPing(t *testing.T) {
 	r := serve(t, Config{Version: "v1", BootID: "boot-1"})
-	over1 := agentv1connect.NewControlServiceClient(http.DefaultClient, r.url, connect.WithInterceptors(bearer(testToken)))
-	for _, client := range []agentv1connect.ControlServiceClient{over1, r.control()} {
+	for _, c := range []struct {
+		name   string
+		client *http.Client
+		option connect.ClientOption
+	}{
+		{"Connect over HTTP/1.1", http.DefaultClient, connect.WithClientOptions()},
+		{"Connect", r.client, connect.WithClientOptions()},
+		{"JSON over HTTP/1.1", http.DefaultClient, connect.WithProtoJSON()},
+		{"gRPC", r.client, connect.WithGRPC()},
+		{"gRPC-Web over HTTP/1.1", http.DefaultClient, connect.WithGRPCWeb()},
+	} {
+		client := agentv1connect.NewControlServiceClient(c.client, r.url, connect.WithInterceptors(bearer(testToken)), c.option)
 		res, err := client.Ping(t.Context(), connect.NewRequest(&agentv1.PingRequest{}))
 		if err != nil || res.Msg.GetVersion() != "v1" || res.Msg.GetBootId() != "boot-1" {
-			t.Errorf("%v, %v", res, err)
+			t.Errorf("%s: %v, %v", c.name, res, err)
 		}
 	}
 	missing := connect.NewClient[agentv1.PingRequest, agentv1.PingResponse](r.client, r.url+"/agent.v1.ControlService/NoSuchRPC", connect.WithInterceptors(bearer(testToken)))
 	if _, err := missing.CallUnary(t.Context(), connect.NewRequest(&agentv1.PingRequest{})); connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("an RPC that is not there: %v", err)
 	}
+}
+
+// TestMessageLimit sends a message that is one byte too long.
+func TestMessageLimit(t *testing.T) {
+	r := serve(t, Config{})
+	zeros := io.LimitReader(zeroReader{}, maxMessage+1)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+agentv1connect.ControlServiceWriteBinaryFileProcedure, zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	req.Header.Set("Content-Type", "application/proto")
+	res, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(body), "resource_exhausted") {
+		t.Errorf("%s %s, %v; want resource_exhausted", res.Status, body, err)
+	}
+}
+
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func TestExec(t *testing.T) {

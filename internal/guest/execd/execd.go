@@ -171,7 +171,7 @@ func (s *Server) BootID() string { return s.bootID }
 // Handler returns the server's HTTP handler. It must be served over HTTP/2,
 // because ExecStream is bidirectional.
 func (s *Server) Handler() http.Handler {
-	options := s.options(maxMessage)
+	options := s.options()
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewExecServiceHandler(s, options...))
 	mux.Handle(agentv1connect.NewControlServiceHandler(s, options...))
@@ -184,12 +184,11 @@ func (s *Server) Handler() http.Handler {
 	return s.authenticated(mux)
 }
 
-// options returns the handler options of all services. limit is the largest
-// message in bytes.
-func (s *Server) options(limit int) []connect.HandlerOption {
+// options returns the handler options of all services.
+func (s *Server) options() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithInterceptors(s.tracing, outgoing{s.secrets}, faults{s.log}),
-		connect.WithReadMaxBytes(limit),
+		connect.WithReadMaxBytes(maxMessage),
 		// Do not compress: requests never leave the host, so it would only cost
 		// CPU time.
 		connect.WithCompression("gzip", nil, nil),
@@ -199,15 +198,11 @@ func (s *Server) options(limit int) []connect.HandlerOption {
 // Serve serves HTTP/1.1 and HTTP/2 without TLS on l until ctx ends. Then it
 // stops the running calls, stores their results, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.serve(ctx, l, s.Handler())
-}
-
-func (s *Server) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           s.Handler(),
 		Protocols:         &protocols,
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
