@@ -6,6 +6,8 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Kind says what a caller can do about a failure.
@@ -133,3 +135,12 @@ func Has(err error) bool {
 
 // Is reports whether err's fault has the kind.
 func Is(err error, k Kind) bool { return err != nil && Of(err).Kind == k }
+
+// Quoted quotes and shortens untrusted text for an error message.
+func Quoted(text string) string {
+	const most = 200
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strconv.Quote(strings.ToValidUTF8(text, "�"))
+}

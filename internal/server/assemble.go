@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api"
 	"aloft/internal/control/api/accounts"
-	"aloft/internal/control/api/agents"
+	agentapi "aloft/internal/control/api/agents"
 	"aloft/internal/control/api/approvals"
 	"aloft/internal/control/api/connect"
 	environmentapi "aloft/internal/control/api/environments"
@@ -329,7 +330,7 @@ func (a *assembly) openAPI(context.Context) error {
 	config := api.Config{
 		Shared: rest.Shared{
 			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
-			Secrets: a.vault, Work: a.schedule, Quotas: rest.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
+			Secrets: a.vault, Work: a.schedule, Quotas: agents.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
 			URLSecret: append([]byte("urls "), a.secret...), TrustedProxies: proxies, PublicURL: a.publicURL, Logger: a.logger,
 		},
 		Models:     modelchoice.Config{Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount()},
@@ -341,7 +342,7 @@ func (a *assembly) openAPI(context.Context) error {
 			Builds: a.store, Snapshots: a.store, Builder: adapter.Builds{Builder: a.builder}, SetUps: adapter.SetUps{Schedule: a.schedule, Builder: a.builder}, Disks: a.builder,
 		},
 		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
-		Agents: agents.Config{
+		Agents: agentapi.Config{
 			Artifacts: kept, Forks: a.schedule, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},

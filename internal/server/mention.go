@@ -14,9 +14,12 @@ import (
 	"strings"
 	"time"
 
-	"aloft/internal/control/api/agents"
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/mention"
+	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
@@ -123,12 +126,36 @@ func (a *assembly) repoURL(r forge.Repo) string {
 	return "https://" + r.String()
 }
 
-// starter starts agents by the API's rules.
+// starter starts agents by the rules for requests of their owners.
 type starter struct{ *assembly }
 
 // Start implements [mention.Agents].
 func (s starter) Start(ctx context.Context, n mention.Start) error {
-	return s.api.Agents.Start(ctx, agents.Start(n))
+	owner, err := agents.ActFor(ctx, s.store, n.UserID)
+	if err != nil {
+		return err
+	}
+	_, err = s.api.Agents.Creator().Create(ctx, requestOf(n, owner))
+	return err
+}
+
+// requestOf returns the request for an agent that a mention asks for. An agent that
+// works on a pull request pushes to its branch; any other opens one.
+func requestOf(n mention.Start, owner account.APIKey) agents.Request {
+	q := agents.Request{By: owner, ID: n.AgentID, RunID: agent.NewRunID(), Prompt: agents.Prompt{Text: n.Prompt}}
+	repo := agents.Repository{URL: n.RepoURL}
+	switch {
+	case n.PullRequest != "":
+		repo = agents.Repository{PullRequest: &n.PullRequest}
+	case n.Branch != "":
+		repo.StartingRef = &n.Branch
+	}
+	q.Repos = []agents.Repository{repo}
+	q.WorkOnCurrentBranch, q.PullRequest.Auto = n.PullRequest != "", n.PullRequest == ""
+	if n.Model != "" {
+		q.Model = &model.Ref{ID: n.Model}
+	}
+	return q
 }
 
 // FollowUp implements [mention.Agents].

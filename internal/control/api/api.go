@@ -139,7 +139,7 @@ func newServer(c Config) (*server, error) {
 	s.mcpservers = mcpservers.New(shared, c.MCPServers)
 	s.machines = machines.New(shared, c.Machines)
 	s.environments = environments.New(shared, c.Environments)
-	s.agents = agents.New(shared, c.Agents, agents.Parts{Models: s.models, Approvals: s.approvals, Environments: s.environments, MCPServers: s.mcpservers, Pulls: s.pulls})
+	s.agents = agents.New(shared, c.Agents, agents.Parts{Models: s.models, Approvals: s.approvals, MCPServers: s.mcpservers, Pulls: s.pulls})
 	s.stream = stream.New(shared, c.Stream, s.agents)
 	s.connect = connect.New(shared, c.Connect)
 	if c.Accounts.Environments == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"aloft/internal/account"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
@@ -47,13 +48,13 @@ var helpCodes = []helpCode{
 	{"missing_body", "The request has no body.", "Send a JSON object."},
 	{"invalid_model", "The server has no model with that id.", "List the models with GET /v1/models."},
 	{"invalid_branch_name", "Git does not accept the name for a branch.", "Use a name such as fix/login, without spaces, .. or a leading dash."},
-	{rest.CodeNoRepository, "The request needs a repository.", "Name one in repos."},
+	{agents.CodeNoRepository, "The request needs a repository.", "Name one in repos."},
 	{"repository_access", "You have no access to that repository.", "Run an agent on it first, or ask an admin."},
 	{"pr_resolution_failed", "The text is not the URL of a pull request.", "Copy the URL from the browser, such as https://github.com/owner/name/pull/7."},
 	{"artifact_not_found", "The agent has no artifact at that path.", "List them with GET /v1/agents/{id}/artifacts."},
 	{"agent_not_found", "There is no such agent, or you may not see it.", "List your agents with GET /v1/agents."},
 	{"run_not_found", "The agent has no such run.", "List its runs with GET /v1/agents/{id}/runs."},
-	{rest.CodeBusy, "The agent has a run that has not ended.", "Wait until it ends, cancel it, or queue the prompt with POST /v1/agents/{id}/queue."},
+	{agents.CodeBusy, "The agent has a run that has not ended.", "Wait until it ends, cancel it, or queue the prompt with POST /v1/agents/{id}/queue."},
 	{"agent_archived", "The agent is archived.", "Unarchive it with POST /v1/agents/{id}/unarchive."},
 	{"agent_id_conflict", "An agent with the request's agentId exists already.", "Generate another id, or use the existing agent."},
 	{"run_not_cancellable", "The run has ended.", "There is nothing to cancel."},
@@ -63,7 +64,7 @@ var helpCodes = []helpCode{
 	{"invalid_last_event_id", "Last-Event-ID is not an event of this run.", "Omit the header to start at the run's first event."},
 	{rest.CodeUpstream, "A code host, registry or other server does not answer.", "Try again later."},
 	{rest.CodeInternal, "The server has failed.", "Send the operator the reply's X-Request-Id; the server's log has the cause."},
-	{rest.CodeNoEnvironment, "There is no environment with that id or name that you may use.", "List them with GET /v1/environments."},
+	{agents.CodeNoEnvironment, "There is no environment with that id or name that you may use.", "List them with GET /v1/environments."},
 	{"environment_name_conflict", "You or the team have an environment with that name already.", "Choose another name, or rename the other environment."},
 	{rest.CodeNoBuild, "There is no such build, you may not see it, or none has succeeded yet.", "List the builds of the environment."},
 	{"secret_not_found", "The owner has no secret with that name.", "List them with GET /v1/secrets."},

@@ -126,12 +126,12 @@ func (s *server) listInboundEvents(w http.ResponseWriter, r *http.Request, _ acc
 
 func (s *server) replayInboundEvent(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	id := r.PathValue("eventId")
-	missing := fault.NotFound("there is no event %s", rest.Quoted(id)).Hint("list them with GET /v1/events")
+	missing := fault.NotFound("there is no event %s", fault.Quoted(id)).Hint("list them with GET /v1/events")
 	switch err := s.config.Inbox.ReplayInbound(r.Context(), id); {
 	case errors.Is(err, store.ErrNotFound):
 		return missing
 	case errors.Is(err, store.ErrBodyGone):
-		return fault.Gone("the body of the event %s is no longer stored", rest.Quoted(id)).Hint("send it again at the sender")
+		return fault.Gone("the body of the event %s is no longer stored", fault.Quoted(id)).Hint("send it again at the sender")
 	case err != nil:
 		return fmt.Errorf("replay: %w", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/environments"
-	"aloft/internal/control/api/rest"
 	"aloft/internal/environment"
 )
 
@@ -33,7 +33,7 @@ func TestQuotas(t *testing.T) {
 	first := h.want(h.call("POST", "/v1/agents", task, "Idempotency-Key", "again"), 201)
 	id, run := first.text(t, "agent.id"), first.text(t, "run.id")
 
-	h.api.Quotas = rest.Quotas{Running: 1}
+	h.api.Quotas = agents.Quotas{Running: 1}
 	refused(h.call("POST", "/v1/agents", task), "the quota of running agents per person is reached: 1 of 1")
 	if a := h.want(h.call("POST", "/v0/agents", `{"prompt":{"text":"work"},"source":{"repository":"https://git.example.com/o/r"}}`), 429); a.text(t, "error") != "usage_limit_exceeded" {
 		t.Errorf("v0 refused with %s", a.body)
@@ -54,7 +54,7 @@ func TestQuotas(t *testing.T) {
 	h.append(other, otherRun, finish())
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"go on"}}`), 201)
 
-	h.api.Quotas = rest.Quotas{Agents: 3}
+	h.api.Quotas = agents.Quotas{Agents: 3}
 	refused(h.call("POST", "/v1/agents/"+other+"/fork", `{"prompt":{"text":"a"},"n":2}`), "the quota of agents per person is reached: 2 of 3")
 	h.begin()
 	refused(h.call("POST", "/v1/agents", task), "agents per person is reached: 3 of 3")
@@ -62,7 +62,7 @@ func TestQuotas(t *testing.T) {
 	h.want(h.call("DELETE", "/v1/agents/"+other, ""), 200)
 	h.begin()
 
-	h.api.Quotas, h.api.environments.SetUps = rest.Quotas{Snapshots: 1}, noSetUps{}
+	h.api.Quotas, h.api.environments.SetUps = agents.Quotas{Snapshots: 1}, noSetUps{}
 	h.snapshotOfAnn()
 	refused(h.call("POST", "/v1/agents/"+id+"/snapshots", ""), "snapshots per person is reached: 1 of 1")
 }

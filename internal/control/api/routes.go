@@ -94,5 +94,5 @@ func otherMethod(allow string) rest.Handler {
 }
 
 func noSuchPath(_ http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	return fault.NotFound("nothing found at %s", rest.Quoted(r.URL.Path)).Hint("the API is described at /openapi.json")
+	return fault.NotFound("nothing found at %s", fault.Quoted(r.URL.Path)).Hint("the API is described at /openapi.json")
 }

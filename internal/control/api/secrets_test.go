@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"aloft/internal/account"
-	"aloft/internal/control/api/rest"
 	"aloft/internal/control/safe"
 	"aloft/internal/fault"
 	"aloft/internal/secret"
@@ -21,7 +20,7 @@ type allEnvironments struct{ h *house }
 
 func (e allEnvironments) MayUse(ctx context.Context, who account.APIKey, id string, _ bool) error {
 	if a, err := e.h.store.Agent(ctx, id); err != nil || a.UserID != who.UserID {
-		return fault.NotFound("no environment %s", rest.Quoted(id))
+		return fault.NotFound("no environment %s", fault.Quoted(id))
 	}
 	return nil
 }

@@ -1,12 +1,25 @@
 package api
 
 import (
+	"slices"
 	"testing"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/api/agents"
+	"aloft/internal/control/agents"
+	"aloft/internal/control/model"
 	"aloft/internal/fault"
 )
+
+// start starts an agent for a user, as the server does.
+func (h *house) start(userID int64, q agents.Request) error {
+	owner, err := agents.ActFor(h.t.Context(), h.store, userID)
+	if err != nil {
+		return err
+	}
+	q.By, q.RunID = owner, agent.NewRunID()
+	_, err = h.api.agents.Creator().Create(h.t.Context(), q)
+	return err
+}
 
 // What the server starts for a user obeys the rules for that user's requests, and
 // happens once for each id.
@@ -14,37 +27,44 @@ func TestStartForAUser(t *testing.T) {
 	h := newHouse(t)
 	h.api.pulls.Pulls = &forgeNotes{}
 	const ben, viewer = 2, 3
-	start := agents.Start{AgentID: agents.ReservedID("mention", "1"), UserID: ben, Prompt: "fix it", RepoURL: "https://git.example.com/open/r", Branch: "dev", Model: "other"}
-	with := func(change func(*agents.Start)) agents.Start {
-		s := start
-		s.AgentID = agents.ReservedID("mention", "refused")
-		change(&s)
-		return s
+	branch := "dev"
+	start := agents.Request{
+		ID: agents.ReservedID("mention", "1"), Prompt: agents.Prompt{Text: "fix it"}, Model: &model.Ref{ID: "other"},
+		Repos: []agents.Repository{{URL: "https://git.example.com/open/r", StartingRef: &branch}}, PullRequest: agents.PullRequestOptions{Auto: true},
 	}
+	with := func(change func(*agents.Request)) agents.Request {
+		q := start
+		q.ID, q.Repos = agents.ReservedID("mention", "refused"), slices.Clone(q.Repos)
+		change(&q)
+		return q
+	}
+	option := "--upload-pack=x"
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/repository-access", `{"mode":"allow-list","everyone":["git.example.com/open/*"]}`), 200)
 	for name, tt := range map[string]struct {
-		start agents.Start
-		kind  fault.Kind
+		userID int64
+		start  agents.Request
+		kind   fault.Kind
 	}{
-		"a viewer":                   {with(func(s *agents.Start) { s.UserID = viewer }), fault.KindDenied},
-		"a repository out of reach":  {with(func(s *agents.Start) { s.RepoURL = "https://git.example.com/shut/r" }), fault.KindDenied},
-		"a model that is not there":  {with(func(s *agents.Start) { s.Model = "huge" }), fault.KindInvalid},
-		"a branch that is an option": {with(func(s *agents.Start) { s.Branch = "--upload-pack=x" }), fault.KindInvalid},
+		"a viewer":                   {viewer, with(func(*agents.Request) {}), fault.KindDenied},
+		"a repository out of reach":  {ben, with(func(q *agents.Request) { q.Repos[0].URL = "https://git.example.com/shut/r" }), fault.KindDenied},
+		"a model that is not there":  {ben, with(func(q *agents.Request) { q.Model = &model.Ref{ID: "huge"} }), fault.KindInvalid},
+		"a branch that is an option": {ben, with(func(q *agents.Request) { q.Repos[0].StartingRef = &option }), fault.KindInvalid},
+		"a blank prompt":             {ben, with(func(q *agents.Request) { q.Prompt.Text = " " }), fault.KindInvalid},
 	} {
-		if err := h.api.agents.Start(t.Context(), tt.start); !fault.Is(err, tt.kind) {
+		if err := h.start(tt.userID, tt.start); !fault.Is(err, tt.kind) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	if _, err := h.store.Agent(t.Context(), agents.ReservedID("mention", "refused")); err == nil {
 		t.Error("a refused agent exists")
 	}
-	if err := h.api.agents.Start(t.Context(), start); err != nil {
+	if err := h.start(ben, start); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.api.agents.Start(t.Context(), start); fault.Of(err).Code != "agent_id_conflict" {
+	if err := h.start(ben, start); fault.Of(err).Code != "agent_id_conflict" {
 		t.Errorf("started again: %v", err)
 	}
-	a, err := h.store.Agent(t.Context(), start.AgentID)
+	a, err := h.store.Agent(t.Context(), start.ID)
 	if err != nil || a.UserID != ben || !a.Pull.Auto || a.Model != "other" || len(a.Repos) != 1 || a.Repos[0].StartingRef != "dev" || !agent.ValidID(a.ID) {
 		t.Errorf("agent %+v, %v", a, err)
 	}
@@ -66,7 +86,7 @@ func TestStartForAUser(t *testing.T) {
 	}
 	h.want(h.callAs(adminsKey, "PATCH", "/v1/members/2", `{"disabled":true}`), 200)
 	for name, err := range map[string]error{
-		"start":     h.api.agents.Start(t.Context(), with(func(*agents.Start) {})),
+		"start":     h.start(ben, with(func(*agents.Request) {})),
 		"follow-up": h.api.agents.FollowUp(t.Context(), a.ID, agent.NewRunID(), "x", ""),
 	} {
 		if !fault.Is(err, fault.KindDenied) {

@@ -27,6 +27,11 @@ const (
 	CodeUnsupported   = "forge_unsupported"
 )
 
+// NotConfigured returns the fault for a server without a forge.
+func NotConfigured() *fault.Error {
+	return fault.Invalid("no forge is configured on this server").Named(CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
+}
+
 const (
 	maxWait  = 2 * time.Hour // a longer wait counts as a refusal
 	maxWords = 500           // maximum bytes of a host's message that are kept

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 
 	"aloft/internal/environment"
 )
@@ -21,3 +22,24 @@ type Environments interface {
 	// EnvironmentHistory returns the environment's versions, newest first.
 	EnvironmentHistory(ctx context.Context, id string, q Page) ([]environment.Version, error)
 }
+
+// EnvironmentsNamed returns the user's and the team's environments of a name.
+func EnvironmentsNamed(ctx context.Context, environments Environments, userID int64, name string) (named []environment.Saved, err error) {
+	for p := (Page{Limit: environmentsPerRead}); ; {
+		list, err := environments.ListEnvironments(ctx, userID, p)
+		if err != nil {
+			return nil, fmt.Errorf("list environments: %w", err)
+		}
+		for _, e := range list {
+			if e.Name == name {
+				named = append(named, e)
+			}
+			p.BeforeTime, p.BeforeID = e.CreatedAt, e.ID
+		}
+		if len(list) < p.Limit {
+			return named, nil
+		}
+	}
+}
+
+const environmentsPerRead = 100

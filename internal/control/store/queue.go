@@ -27,3 +27,18 @@ func Next(ctx context.Context, j Journal, a agent.Agent) ([]agent.Event, error) 
 	}
 	return []agent.Event{{RunID: q.RunID, Body: &q.RunCreated}}, nil
 }
+
+const eventsPerRead = 100
+
+// ReadAll returns all events of an agent's journal.
+func ReadAll(ctx context.Context, j Journal, agentID string) (events []agent.Event, err error) {
+	for {
+		more, err := j.Read(ctx, agentID, int64(len(events)), eventsPerRead)
+		if err != nil {
+			return nil, err
+		}
+		if events = append(events, more...); len(more) < eventsPerRead {
+			return events, nil
+		}
+	}
+}

@@ -199,7 +199,7 @@ func (s *API) deleteKey(w http.ResponseWriter, r *http.Request, who account.APIK
 		err = s.SignIn.Store.RemoveKey(r.Context(), who.UserID, id)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		err = fault.NotFound("no key %s", rest.Quoted(r.PathValue("keyId"))).Named("api_key_not_found")
+		err = fault.NotFound("no key %s", fault.Quoted(r.PathValue("keyId"))).Named("api_key_not_found")
 	}
 	if err != nil {
 		return err
@@ -264,7 +264,7 @@ func (s *API) deletePasskey(w http.ResponseWriter, r *http.Request, who account.
 	}
 	id, err := base64.RawURLEncoding.DecodeString(r.PathValue("passkeyId"))
 	if err != nil {
-		return fault.NotFound("no passkey %s", rest.Quoted(r.PathValue("passkeyId")))
+		return fault.NotFound("no passkey %s", fault.Quoted(r.PathValue("passkeyId")))
 	}
 	if err := s.SignIn.Store.RemovePasskey(r.Context(), who.UserID, id); err != nil {
 		return err

@@ -23,7 +23,7 @@ func (s *API) settleLimit(to *allowance.Amount, in updateSettingsRequestJSON) er
 			Hint("use a lower value, or 0 for the server's, or ask the operator to raise limits in the configuration")
 	}
 	if limit.Cost > 0 {
-		if err := modelchoice.Priced(s.models.Models, ""); err != nil {
+		if err := s.models.Choices().CheckPrice(""); err != nil {
 			return fault.Of(err).At(fields[allowance.Cost])
 		}
 	}

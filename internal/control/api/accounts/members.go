@@ -158,7 +158,7 @@ func (s *API) newLink(r *http.Request, userID int64) (linkJSON, error) {
 
 // member returns the user in the request's path, if the caller may change them.
 func (s *API) member(r *http.Request, who account.APIKey) (account.User, error) {
-	missing := fault.NotFound("no user %s", rest.Quoted(r.PathValue("userId")))
+	missing := fault.NotFound("no user %s", fault.Quoted(r.PathValue("userId")))
 	id, err := strconv.ParseInt(r.PathValue("userId"), 10, 64)
 	if err != nil {
 		return account.User{}, missing

@@ -42,10 +42,10 @@ func (s *API) ruleOf(r *http.Request, who account.APIKey) (owner, name string, e
 	case store.TeamRules:
 		owner = store.TeamRules
 	default:
-		return "", "", fault.NotFound("unknown rule owner %s", rest.Quoted(r.PathValue("owner"))).Hint("the owner must be me or team")
+		return "", "", fault.NotFound("unknown rule owner %s", fault.Quoted(r.PathValue("owner"))).Hint("the owner must be me or team")
 	}
 	if name = r.PathValue("name"); !slices.Contains(ruleFiles, name) {
-		return "", "", fault.NotFound("unknown rule file %s", rest.Quoted(name)).Hint("use one of %s", strings.Join(ruleFiles, ", "))
+		return "", "", fault.NotFound("unknown rule file %s", fault.Quoted(name)).Hint("use one of %s", strings.Join(ruleFiles, ", "))
 	}
 	return owner, name, nil
 }
@@ -103,7 +103,7 @@ func (s *API) checkRule(name, text string) (keep string, warnings []string, err 
 		var layer *sandbox.Layer
 		if layer, err = sandbox.Parse([]byte(text)); err == nil {
 			for _, key := range layer.Unknown {
-				warnings = append(warnings, "unknown key "+rest.Quoted(key))
+				warnings = append(warnings, "unknown key "+fault.Quoted(key))
 			}
 		}
 	case "hooks.json":

@@ -130,7 +130,7 @@ func (s *API) inScope(ctx context.Context, put secret.Secret) error {
 	}
 	for i, url := range put.Repos {
 		if len(e.Repos) > 0 && !e.For(url) {
-			return fault.Conflict("environment %s does not include %s", rest.Quoted(e.Name), rest.Quoted(url)).Named("secret_scope_conflict").
+			return fault.Conflict("environment %s does not include %s", fault.Quoted(e.Name), fault.Quoted(url)).Named("secret_scope_conflict").
 				Hint("omit repos, or add the repository to the environment").At(fmt.Sprintf("repos[%d]", i))
 		}
 	}

@@ -8,8 +8,9 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/allowance"
-	"aloft/internal/control/api/modelchoice"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
+	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
 	"aloft/internal/policy"
@@ -124,7 +125,7 @@ func (s *API) settle(to *account.Settings, in updateSettingsRequestJSON) error {
 		}
 		*m.to = ""
 		if *m.in != "" {
-			id, err := s.models.Named(&modelchoice.ModelRefJSON{ID: *m.in})
+			id, err := s.models.Choices().Find(model.Ref{ID: *m.in})
 			if err != nil {
 				return fault.Of(err).At(m.at)
 			}
@@ -134,7 +135,7 @@ func (s *API) settle(to *account.Settings, in updateSettingsRequestJSON) error {
 	if in.DefaultRepository != nil {
 		to.DefaultRepository = ""
 		if *in.DefaultRepository != "" {
-			url, err := rest.RepoURL(*in.DefaultRepository, s.AllowFile)
+			url, err := agents.RepoURL(*in.DefaultRepository, s.AllowFile)
 			if err != nil {
 				return fault.Of(err).At("defaultRepository")
 			}
@@ -142,8 +143,8 @@ func (s *API) settle(to *account.Settings, in updateSettingsRequestJSON) error {
 		}
 	}
 	if in.BaseBranch != nil {
-		if *in.BaseBranch != "" && !rest.ValidRef(*in.BaseBranch) {
-			return fault.Invalid("%s is not a valid branch name", rest.Quoted(*in.BaseBranch)).At("baseBranch")
+		if *in.BaseBranch != "" && !agents.ValidRef(*in.BaseBranch) {
+			return fault.Invalid("%s is not a valid branch name", fault.Quoted(*in.BaseBranch)).At("baseBranch")
 		}
 		to.BaseBranch = *in.BaseBranch
 	}

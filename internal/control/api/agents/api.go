@@ -6,8 +6,8 @@ import (
 	"context"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/approvals"
-	"aloft/internal/control/api/environments"
 	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/pulls"
@@ -19,9 +19,9 @@ import (
 // Config is what only this part of the API needs.
 type Config struct {
 	Artifacts    Artifacts    `needed:"no"` // nil turns artifacts off
-	Forks        Forks        `needed:"no"` // nil if forks do not copy disks
+	Forks        agents.Forks `needed:"no"` // nil if forks do not copy disks
 	Repositories Repositories `needed:"no"` // nil if no credential can list repositories
-	Outbound     Outbound
+	Outbound     agents.Outbound
 	Deliveries   store.Deliveries // of webhooks
 	// ProjectFile returns a file of an agent's repository at the commit that
 	// the agent started from, or nil if the file does not exist.
@@ -39,29 +39,27 @@ type Artifacts interface {
 
 // Parts are the parts of the API that agents are made of.
 type Parts struct {
-	Models       *modelchoice.API
-	Approvals    *approvals.API
-	Environments *environments.API
-	MCPServers   *mcpservers.API
-	Pulls        *pulls.API
+	Models     *modelchoice.API
+	Approvals  *approvals.API
+	MCPServers *mcpservers.API
+	Pulls      *pulls.API
 }
 
 // API serves the agents.
 type API struct {
 	*rest.Shared
 	Config
-	models       *modelchoice.API
-	approvals    *approvals.API
-	environments *environments.API
-	mcpservers   *mcpservers.API
-	pulls        *pulls.API
-	Listing      *rest.Limiter // of lists of repositories, by user
+	models     *modelchoice.API
+	approvals  *approvals.API
+	mcpservers *mcpservers.API
+	pulls      *pulls.API
+	Listing    *rest.Limiter // of lists of repositories, by user
 }
 
 // New returns an API.
 func New(s *rest.Shared, c Config, p Parts) *API {
 	return &API{
-		Shared: s, Config: c, models: p.Models, approvals: p.Approvals, environments: p.Environments, mcpservers: p.MCPServers, pulls: p.Pulls,
+		Shared: s, Config: c, models: p.Models, approvals: p.Approvals, mcpservers: p.MCPServers, pulls: p.Pulls,
 		Listing: rest.NewLimiter(listsPerMinute),
 	}
 }

@@ -1,23 +1,15 @@
 package agents
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"net/http"
-	"strings"
-	"time"
-	"unicode/utf8"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
-	"aloft/internal/control/store"
 	"aloft/internal/fault"
-	"aloft/internal/policy/permit"
-	"aloft/internal/secret"
 )
 
 type createAgentRequestJSON struct {
@@ -47,15 +39,22 @@ type createAgentRequestJSON struct {
 	Goal                  *string                      `json:"goal,omitempty" maxLength:"4096" doc:"what must be achieved, in words; at the end a second model judges by the task, the diff and the checks whether it is, and if not, the agent goes on; an addition to the API"`
 }
 
+type repoConfigJSON struct {
+	_           struct{} `json:"-" additionalProperties:"true"`
+	URL         string   `json:"url,omitempty" minLength:"1" doc:"https, http or ssh URL without credentials; default that of prUrl"`
+	StartingRef *string  `json:"startingRef,omitempty" minLength:"1" doc:"branch, tag or commit; default the default branch"`
+	PRURL       *string  `json:"prUrl,omitempty" format:"uri" doc:"pull request to continue: the agent starts from its branch, and with workOnCurrentBranch pushes to it"`
+}
+
 type createAgentResponseJSON struct {
 	_     struct{}  `json:"-" additionalProperties:"true"`
 	Agent agentJSON `json:"agent"`
 	Run   runJSON   `json:"run"`
 }
 
-// createAgent journals an agent with its first run. The reply is folded from
-// the journaled events, so that a repeated request with the same
-// Idempotency-Key gets an identical reply.
+// createAgent creates an agent with its first run. A repeated request with the same
+// Idempotency-Key gets an identical reply, because the reply is folded from the
+// journaled events.
 func (s *API) createAgent(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	key, err := rest.IdempotencyKey(r)
 	if err != nil {
@@ -65,290 +64,89 @@ func (s *API) createAgent(w http.ResponseWriter, r *http.Request, who account.AP
 	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err
 	}
-	id := agent.NewID()
-	if in.AgentID != nil {
-		if id = *in.AgentID; !agent.ValidID(id) {
-			return fault.Invalid("must be bc- and a UUID").At("agentId")
-		}
-		if rest.IsReserved(id) {
-			return fault.Invalid("is a UUID of version %d, which only this server gives out", rest.Reserved).At("agentId").Hint("use a random UUID (version 4)")
-		}
-	} else if key != "" {
-		if id, err = s.IDOfKey(r.Context(), who, "agent", key); err != nil {
-			return err
-		}
-	}
-	events, runID, err := s.startAgent(r.Context(), who, &in, id, key, rest.TraceOf(r))
+	id, err := s.newAgentID(r, who, in.AgentID, key)
 	if err != nil {
 		return err
 	}
-	out := agent.Agent{ID: id}
-	run := agent.Run{AgentID: id}
-	for _, e := range events {
-		out.Apply(e)
-		if e.RunID == runID {
-			run.Apply(e)
-		}
+	q, err := in.request()
+	if err != nil {
+		return err
 	}
-	shown := s.whole(out)
-	addSubagents(&shown, events)
-	return rest.WriteJSON(w, http.StatusCreated, createAgentResponseJSON{Agent: shown, Run: runOf(run, Branches{})})
+	q.By, q.ID, q.RunID, q.Repeatable, q.Trace = who, id, newRunID(who, id, key), key != "", rest.TraceOf(r)
+	made, err := s.Creator().Create(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	return rest.WriteJSON(w, http.StatusCreated, s.resultOf(made))
 }
 
-// startAgent validates the request, journals the agent under the id, and wakes
-// the scheduler. It returns the first events of the agent, which are those of an
-// earlier attempt if the key is not "" and was used for one.
-func (s *API) startAgent(ctx context.Context, who account.APIKey, in *createAgentRequestJSON, id, key, trace string) (events []agent.Event, runID string, err error) {
-	prompt, err := in.Prompt.message()
-	if err != nil {
-		return nil, "", err
-	}
-	chosen, err := s.chooseEnvironment(ctx, who, in)
-	if err != nil {
-		return nil, "", err
-	}
-	baseBranch, err := s.settled(ctx, in)
-	if err != nil {
-		return nil, "", err
-	}
-	mode, err := modeOf(in.Mode)
-	if err != nil {
-		return nil, "", err
-	}
-	checks, err := checksOf(in.Checks)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := goalOf(in.Goal); err != nil {
-		return nil, "", err
-	}
-	created, err := s.created(ctx, in, prompt.PlainText(), who)
-	if err != nil {
-		return nil, "", err
-	}
-	startAt(created.Repos, baseBranch)
-	if chosen != nil {
-		if err := use(*chosen, created); err != nil {
-			return nil, "", err
-		}
-	}
-	limit, err := s.models.LimitFor(ctx, in.Limits, agent.Agent{Options: agent.Options{Model: created.Model}, CreatedAt: time.Now()})
-	if err != nil {
-		return nil, "", err
-	}
-	if err := s.MayReach(ctx, who, created.Repos); err != nil {
-		return nil, "", err
-	}
-	if in.BranchName == nil && created.Branch != "" {
-		if created.Branch, err = s.newBranch(ctx, id, created.Branch); err != nil {
-			return nil, "", err
-		}
-	}
-	runID = agent.NewRunID()
-	if key != "" {
-		runID = "run-" + rest.Named(who, id, key)
-	}
-	sealed, err := s.sealEnvVars(ctx, id, in.EnvVars)
-	if err != nil {
-		return nil, "", err
-	}
-	hook, err := s.sealWebhook(ctx, id, in.Webhook)
-	if err != nil {
-		return nil, "", err
-	}
-	sealed = append(sealed, hook...)
-	servers, given, err := s.mcpservers.Encode(in.MCPServers)
-	if err != nil {
-		return nil, "", err
-	}
-	seal, err := s.mcpservers.Seal(ctx, id, runID, servers, given)
-	if err != nil {
-		return nil, "", err
-	}
-	sealed = append(sealed, seal...)
-	fetched, err := s.fetchImages(ctx, in.Prompt, prompt)
-	if err == nil {
-		err = s.MayAdd(ctx, created.UserID, rest.Quotas{Agents: 1, Running: 1})
-	}
-	if err == nil {
-		var head int64
-		events, err = s.Journal.Append(ctx, store.Append{AgentID: id, IfHead: &head, Secrets: sealed, Events: []agent.Event{
-			{Body: created},
-			{RunID: runID, Body: &agent.RunCreated{Prompt: fetched, Trace: trace, Mode: mode, MCP: given, Limit: limit, Checks: checks, Goal: in.Goal}},
-		}})
-		if errors.Is(err, store.ErrExists) {
-			taken := fault.Conflict("agent %s exists already", id).Named("agent_id_conflict").At("agentId")
-			events, err = s.Repeated(ctx, who, id, runID, key, prompt, taken)
-		}
-	} else { // an image URL may no longer work since the first request, or a quota may be reached
-		events, err = s.Repeated(ctx, who, id, runID, key, prompt, err)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	s.Work.Wake(id)
-	return events, runID, nil
+// resultOf returns a new agent in the API's form.
+func (s *API) resultOf(made agents.Result) createAgentResponseJSON {
+	out := createAgentResponseJSON{Agent: s.whole(made.Agent), Run: runOf(made.Run, Branches{})}
+	addSubagents(&out.Agent, made.First)
+	return out
 }
 
-// created validates the whole request except its prompt.
-func (s *API) created(ctx context.Context, in *createAgentRequestJSON, prompt string, who account.APIKey) (*agent.Created, error) {
-	if err := notBuiltYet(in); err != nil {
-		return nil, err
+// Creator returns what creates agents.
+func (s *API) Creator() *agents.Creator {
+	return &agents.Creator{
+		Journal: s.Journal, Agents: s.Agents, Rules: s.Rules, Environments: s.Saved,
+		Models: s.models.Choices(), Secrets: s.Secrets, MCP: s.mcpservers.MCP, PullRequests: s.pulls.Pulls, Outbound: s.Outbound, Forks: s.Forks,
+		Quotas: s.Quotas, AllowFile: s.AllowFile, Wake: s.Work.Wake,
 	}
-	model, err := s.models.Choose(ctx, in.Model)
-	if err != nil {
-		return nil, err
+}
+
+// newAgentID returns the id of a new agent: the one that the request names, or one
+// that derives from its key, or a random one.
+func (s *API) newAgentID(r *http.Request, who account.APIKey, named *string, key string) (string, error) {
+	switch {
+	case named == nil && key == "":
+		return agent.NewID(), nil
+	case named == nil:
+		return s.IDOfKey(r.Context(), who, "agent", key)
+	case !agent.ValidID(*named):
+		return "", fault.Invalid("must be bc- and a UUID").At("agentId")
+	case agents.IsReserved(*named):
+		return "", fault.Invalid("is a UUID of version %d, which only this server gives out", agents.Reserved).At("agentId").Hint("use a random UUID (version 4)")
 	}
-	repos, err := s.repos(in.Repos)
-	if err != nil {
-		return nil, err
+	return *named, nil
+}
+
+// newRunID returns the id of a new agent's first run.
+func newRunID(who account.APIKey, agentID, key string) string {
+	if key == "" {
+		return agent.NewRunID()
 	}
-	env, err := in.Env.env()
-	if err != nil {
-		return nil, err
+	return "run-" + rest.Named(who, agentID, key)
+}
+
+// request decodes the request.
+func (in *createAgentRequestJSON) request() (q agents.Request, err error) {
+	if q.Prompt, err = in.Prompt.prompt(); err != nil {
+		return q, err
 	}
-	c := &agent.Created{
-		Name: agent.NameFrom(prompt), UserID: who.UserID, Env: env,
-		Repos: repos, Model: model, WorkOnCurrentBranch: in.WorkOnCurrentBranch,
+	if q.Limits, err = in.Limits.Asked(); err != nil {
+		return q, err
+	}
+	q.Name, q.Model, q.Mode, q.RunMode, q.Class = in.Name, in.Model.Ref(), in.Mode, in.RunMode, in.Class
+	q.MCPServers, q.EnvVars, q.Subagents = mcpservers.Decode(in.MCPServers), in.EnvVars, decodeSubagents(in.CustomSubagents)
+	q.WorkOnCurrentBranch, q.BranchName = in.WorkOnCurrentBranch, in.BranchName
+	q.PullRequest = agents.PullRequestOptions{Auto: in.AutoCreatePR, Draft: in.DraftPR, SkipReviewers: in.SkipReviewerRequest, AsApp: in.OpenAsCursorGithubApp}
+	q.Checks, q.Goal = in.Checks, in.Goal
+	if in.Env != nil {
+		q.Environment = &agents.Environment{Type: in.Env.Type, Name: in.Env.Name, Preset: in.Env.Preset, Image: in.Env.Image}
+	}
+	if in.Repos != nil {
+		q.Repos = make([]agents.Repository, len(in.Repos)) // not nil, even if it is empty
+		for i, r := range in.Repos {
+			q.Repos[i] = agents.Repository{URL: r.URL, StartingRef: r.StartingRef, PullRequest: r.PRURL}
+		}
 	}
 	if in.Webhook != nil {
-		c.WebhookEvents = in.Webhook.Events
+		q.Webhook = &agents.Webhook{URL: in.Webhook.URL, Secret: in.Webhook.Secret, Events: in.Webhook.Events}
 	}
-	if c.Class = in.Class; c.Class != "" && c.Class != "strong" {
-		return nil, fault.Invalid("is %q; must be strong, or absent for the server's default", c.Class).At("class")
+	if in.Review != nil {
+		q.Review = &in.Review.Patch
 	}
-	if c.RunMode = in.RunMode; c.RunMode != "" {
-		if _, err := permit.ParseMode(c.RunMode); err != nil {
-			return nil, fault.Invalid("%v", err).At("runMode")
-		}
-	}
-	if in.Name != nil {
-		if n := utf8.RuneCountInString(*in.Name); n < 1 || n > 100 {
-			return nil, fault.Invalid("has %d characters; must have 1 to 100", n).At("name")
-		}
-		c.Name = *in.Name
-	}
-	if env.Preset != "" && len(repos) == 0 {
-		return nil, fault.Invalid("is required: an environment belongs to a repository").Named(rest.CodeNoRepository).At("repos")
-	}
-	if c.Review, err = reviewOf(in, repos); err != nil {
-		return nil, err
-	}
-	if c.Review != nil {
-		c.Env.Preset = agent.Reviewer
-	}
-	if c.Pull, err = s.pullRequestOptions(in, repos); err != nil {
-		return nil, err
-	}
-	if c.Subagents, err = s.subagents(ctx, in.CustomSubagents); err != nil {
-		return nil, err
-	}
-	c.Branch, err = branch(in, cmp.Or(strings.TrimSpace(prompt), c.Name))
-	return c, err
-}
-
-// branch returns the name of the branch to create, or "" to stay on the
-// starting ref.
-func branch(in *createAgentRequestJSON, prompt string) (string, error) {
-	switch name := in.BranchName; {
-	case name == nil && in.WorkOnCurrentBranch:
-		return "", nil
-	case name == nil:
-		return agent.NewBranch(prompt), nil
-	case in.WorkOnCurrentBranch:
-		return "", fault.Invalid("cannot be combined with workOnCurrentBranch").Hint("omit one of the two").At("branchName")
-	case !rest.ValidRef(*name), *name == "HEAD", strings.HasPrefix(*name, "refs/"):
-		return "", fault.Invalid("%s is not a valid branch name", rest.Quoted(*name)).Named("invalid_branch_name").At("branchName")
-	default:
-		return *name, nil
-	}
-}
-
-// notBuiltYet rejects requests for features that this version lacks.
-func notBuiltYet(in *createAgentRequestJSON) error {
-	if in.Env != nil {
-		switch in.Env.Type {
-		case "cloud":
-		case "pool", "machine":
-			return rest.NotImplemented("env.type", "environments of type "+in.Env.Type)
-		default:
-			return fault.Invalid("must be cloud").At("env.type")
-		}
-	}
-	return nil
-}
-
-// modeOf returns the mode that a request names, or "" if it names none.
-func modeOf(mode *string) (string, error) {
-	switch {
-	case mode == nil:
-		return "", nil
-	case *mode == agent.ModeAgent || *mode == agent.ModePlan:
-		return *mode, nil
-	}
-	return "", fault.Invalid("must be agent or plan").At("mode")
-}
-
-// settled gives a request without repositories the team's default repository.
-// It returns the team's base branch, or "" if none is set.
-func (s *API) settled(ctx context.Context, in *createAgentRequestJSON) (baseBranch string, err error) {
-	h, err := store.Settings(ctx, s.Rules)
-	if err != nil {
-		return "", err
-	}
-	now := h.Now()
-	if in.Repos == nil && now.DefaultRepository != "" {
-		in.Repos = []repoConfigJSON{{URL: now.DefaultRepository}}
-	}
-	return now.BaseBranch, nil
-}
-
-// startAt sets the team's base branch as the starting ref of each repository
-// that the request names without a ref or a pull request.
-func startAt(repos []agent.Repo, baseBranch string) {
-	if baseBranch == "" {
-		return
-	}
-	for i := range repos {
-		if r := &repos[i]; r.StartingRef == "" && r.PullRequest == "" {
-			r.StartingRef, r.TeamBase = baseBranch, true
-		}
-	}
-}
-
-// sealEnvVars encrypts the envVars of a new agent.
-func (s *API) sealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error) {
-	if len(vars) == 0 {
-		return nil, nil
-	}
-	if err := secret.CheckEnvVars(vars); err != nil {
-		return nil, err
-	}
-	return s.Secrets.SealEnvVars(ctx, agentID, vars)
-}
-
-// maxImageName is the maximum length of an image's name, in bytes.
-const maxImageName = 500
-
-// env validates where the agent's machine comes from.
-func (in *agentEnvJSON) env() (agent.Env, error) {
-	e := agent.Env{Type: "cloud"}
-	if in == nil {
-		return e, nil
-	}
-	if in.Name != nil {
-		if e.Name = *in.Name; e.Name == "" || len(e.Name) > 255 {
-			return e, fault.Invalid("must have 1 to 255 bytes").At("env.name")
-		}
-	}
-	switch e.Preset = agent.Preset(in.Preset); e.Preset {
-	case "", agent.SetUp, agent.VMSetupHelper:
-	default:
-		return e, fault.Invalid("must be setup or vmSetupHelper, or absent").At("env.preset")
-	}
-	if e.Image = in.Image; e.Image != "" && (e.Preset != agent.SetUp || len(e.Image) > maxImageName) {
-		return e, fault.Invalid("an image requires env.preset setup, and must be at most %d bytes", maxImageName).At("env.image").
-			Hint("otherwise set the image in environment.json")
-	}
-	return e, nil
+	return q, nil
 }

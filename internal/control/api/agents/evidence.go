@@ -1,13 +1,8 @@
 package agents
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"aloft/internal/agent"
 	"aloft/internal/control/api/rest"
-	"aloft/internal/fault"
 )
 
 // EvidenceJSON is what the outcome of a run is based on.
@@ -75,33 +70,4 @@ func EvidenceOf(e *agent.Evidence) *EvidenceJSON {
 		out.Goal = &goalVerdictJSON{Goal: g.Goal, Met: g.Met, Missing: g.Missing, Failure: g.Failure}
 	}
 	return out
-}
-
-// goalOf validates the goal of a request.
-func goalOf(in *string) error {
-	if in != nil && len(*in) > agent.MaxGoal {
-		return fault.Invalid("has %d bytes; must have at most %d", len(*in), agent.MaxGoal).At("goal")
-	}
-	return nil
-}
-
-// checksOf validates the checks of a request. It returns nil if the request has
-// none, and leaves them unchanged.
-func checksOf(in []string) (*[]string, error) {
-	if in == nil {
-		return nil, nil //nolint:nilnil // unchanged
-	}
-	if len(in) > agent.MaxChecks {
-		return nil, fault.Invalid("has %d commands; must have at most %d", len(in), agent.MaxChecks).At("checks")
-	}
-	for i, c := range in {
-		switch at := fmt.Sprintf("checks[%d]", i); {
-		case strings.TrimSpace(c) == "":
-			return nil, fault.Invalid("is empty; must be a shell command").At(at)
-		case len(c) > agent.MaxCheckCommand:
-			return nil, fault.Invalid("has %d bytes; must have at most %d", len(c), agent.MaxCheckCommand).At(at)
-		}
-	}
-	out := slices.Clone(in)
-	return &out, nil
 }

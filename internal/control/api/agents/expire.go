@@ -42,11 +42,11 @@ func (s *API) Expire(ctx context.Context, now time.Time) (deleted int, _ error) 
 
 // DeletedAt returns when an unused agent will be deleted by the settings that
 // applied when it was created, or nil if never.
-func DeletedAt(settled account.Settings, a agent.Agent) *time.Time {
-	if settled.RetentionDays == 0 {
+func DeletedAt(settings account.Settings, a agent.Agent) *time.Time {
+	if settings.RetentionDays == 0 {
 		return nil
 	}
-	at := rest.Stamp(a.UpdatedAt.Add(time.Duration(settled.RetentionDays) * 24 * time.Hour))
+	at := rest.Stamp(a.UpdatedAt.Add(time.Duration(settings.RetentionDays) * 24 * time.Hour))
 	return &at
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -90,7 +91,7 @@ func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string,
 		}
 		if made, err := s.firstOf(ctx, id, runID); err == nil {
 			started = true
-			return nil, rest.SamePrompt(made, more.prompt)
+			return nil, agents.SamePrompt(made, more.prompt)
 		} else if !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string,
 		}
 		busy := s.free(ctx, a)
 		if busy == nil {
-			if err := s.MayAdd(ctx, a.UserID, rest.Quotas{Running: 1}); err != nil {
+			if err := s.MayAdd(ctx, a.UserID, agents.Quotas{Running: 1}); err != nil {
 				return nil, err
 			}
 		}
@@ -107,7 +108,7 @@ func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string,
 		case busy == nil && len(a.Queue) == 0:
 			started = true
 			return []agent.Event{{RunID: runID, Body: &more.run}}, nil
-		case busy != nil && fault.Of(busy).Code != rest.CodeBusy:
+		case busy != nil && fault.Of(busy).Code != agents.CodeBusy:
 			return nil, busy
 		case len(a.Queue) >= maxQueue:
 			return nil, fault.Conflict("the queue is full: it has %d prompts", maxQueue).Named("queue_full").Hint("wait until one has started, or remove one")
@@ -166,7 +167,7 @@ func (s *API) unqueuePrompt(w http.ResponseWriter, r *http.Request, who account.
 	runID := r.PathValue("runId")
 	err := s.Decide(r.Context(), who, r.PathValue("id"), func(a agent.Agent) ([]agent.Event, error) {
 		if !a.Waits(runID) {
-			return nil, fault.NotFound("no queued prompt %s", rest.Quoted(runID)).Hint("if it has started, cancel the run")
+			return nil, fault.NotFound("no queued prompt %s", fault.Quoted(runID)).Hint("if it has started, cancel the run")
 		}
 		return []agent.Event{{Body: &agent.Unqueued{RunID: runID, UserID: who.UserID}}}, nil
 	})

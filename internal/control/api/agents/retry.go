@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
@@ -60,10 +61,14 @@ func (s *API) retryTurn(w http.ResponseWriter, r *http.Request, who account.APIK
 	var prompt, fetched conversation.Message
 	var unreachable error
 	if in.Prompt != nil {
-		if prompt, err = in.Prompt.message(); err != nil {
+		given, err := in.Prompt.prompt()
+		if err != nil {
 			return err
 		}
-		fetched, unreachable = s.fetchImages(ctx, in.Prompt, prompt)
+		if prompt, err = given.Message(); err != nil {
+			return err
+		}
+		fetched, unreachable = given.Fetch(ctx, s.Outbound)
 	}
 	model := ""
 	if in.Model != nil {
@@ -83,7 +88,7 @@ func (s *API) retryTurn(w http.ResponseWriter, r *http.Request, who account.APIK
 		if made, err := s.firstOf(ctx, id, runID); err == nil {
 			events = []agent.Event{made}
 			if in.Prompt != nil {
-				err = rest.SamePrompt(made, prompt)
+				err = agents.SamePrompt(made, prompt)
 			}
 			return nil, err
 		} else if !errors.Is(err, store.ErrNotFound) {
@@ -92,7 +97,7 @@ func (s *API) retryTurn(w http.ResponseWriter, r *http.Request, who account.APIK
 		if err := s.free(ctx, a); err != nil {
 			return nil, err
 		}
-		if err := s.MayAdd(ctx, a.UserID, rest.Quotas{Running: 1}); err != nil {
+		if err := s.MayAdd(ctx, a.UserID, agents.Quotas{Running: 1}); err != nil {
 			return nil, err
 		}
 		if unreachable != nil {
@@ -128,7 +133,7 @@ func (s *API) rewindPoint(ctx context.Context, a agent.Agent, turn int, runID *s
 		}
 		of = run.ID
 	}
-	events, err := s.journalOf(ctx, a.ID)
+	events, err := store.ReadAll(ctx, s.Journal, a.ID)
 	if err != nil {
 		return agent.RewindPoint{}, err
 	}
@@ -143,17 +148,4 @@ func (s *API) rewindPoint(ctx context.Context, a agent.Agent, turn int, runID *s
 		return p, fault.Conflict("is in the part of the conversation that was summarized").Named("turn_summarised").Hint(fork).At("turn")
 	}
 	return p, err
-}
-
-// journalOf reads the whole journal of an agent.
-func (s *API) journalOf(ctx context.Context, id string) (events []agent.Event, err error) {
-	for {
-		more, err := s.Journal.Read(ctx, id, int64(len(events)), rest.Batch)
-		if err != nil {
-			return nil, err
-		}
-		if events = append(events, more...); len(more) < rest.Batch {
-			return events, nil
-		}
-	}
 }

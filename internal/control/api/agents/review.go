@@ -4,10 +4,7 @@ import (
 	"net/http"
 
 	"aloft/internal/account"
-	"aloft/internal/agent"
 	"aloft/internal/control/api/rest"
-	"aloft/internal/fault"
-	"aloft/internal/patch"
 )
 
 type reviewJSON struct {
@@ -31,26 +28,6 @@ type reviewFindingJSON struct {
 	Title      string   `json:"title"`
 	Body       string   `json:"body" doc:"Markdown"`
 	Suggestion string   `json:"suggestion,omitempty" doc:"text that replaces the lines"`
-}
-
-// reviewOf validates the review of a request. It returns nil if there is none.
-func reviewOf(in *createAgentRequestJSON, repos []agent.Repo) (*agent.ReviewTask, error) {
-	if in.Review == nil {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	switch {
-	case len(repos) != 1 || repos[0].PullRequest != "":
-		return nil, fault.Invalid("needs exactly one repository, by its url").At("review")
-	case in.AutoCreatePR || in.WorkOnCurrentBranch || in.BranchName != nil || in.Mode != nil || in.Checks != nil || in.Goal != nil || in.Env != nil && in.Env.Preset != "":
-		return nil, fault.Invalid("cannot be combined with autoCreatePR, workOnCurrentBranch, branchName, mode, checks, goal or env.preset").At("review").
-			Hint("a review changes nothing; omit the others")
-	case len(in.Review.Patch) > patch.Max:
-		return nil, fault.Invalid("has %d bytes; must have at most %d", len(in.Review.Patch), patch.Max).At("review.patch").Hint("review a part of the change")
-	}
-	if _, err := patch.Parse(in.Review.Patch); err != nil {
-		return nil, fault.Invalid("is not the output of git diff: %v", err).At("review.patch")
-	}
-	return &agent.ReviewTask{Patch: in.Review.Patch}, nil
 }
 
 func (s *API) getFindings(w http.ResponseWriter, r *http.Request, who account.APIKey) error {

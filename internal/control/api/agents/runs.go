@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/mcpservers"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
@@ -97,13 +98,17 @@ func (s *API) followUp(w http.ResponseWriter, r *http.Request, who account.APIKe
 
 // checkFollowUp validates a follow-up to the agent, and completes out.
 func (s *API) checkFollowUp(ctx context.Context, a agent.Agent, more *FollowUp, out *followUp) (err error) {
-	if out.prompt, err = more.Prompt.message(); err != nil {
+	prompt, err := more.Prompt.prompt()
+	if err != nil {
+		return err
+	}
+	if out.prompt, err = prompt.Message(); err != nil {
 		return err
 	}
 	if len(more.EnvVars) > 0 {
 		return fault.Invalid("can only be set when the agent is created").Hint("set a secret, or create a new agent with them").At("envVars")
 	}
-	if out.run.Mode, err = modeOf(more.Mode); err != nil {
+	if out.run.Mode, err = agents.CheckMode(more.Mode); err != nil {
 		return err
 	}
 	if more.Model != nil {
@@ -116,13 +121,14 @@ func (s *API) checkFollowUp(ctx context.Context, a agent.Agent, more *FollowUp, 
 	if out.run.Limit, err = s.models.LimitFor(ctx, more.Limits, a); err != nil {
 		return err
 	}
-	if out.run.Checks, err = checksOf(more.Checks); err != nil {
+	if out.run.Checks, err = agents.CheckCommands(more.Checks); err != nil {
 		return err
 	}
-	if out.run.Goal = more.Goal; goalOf(more.Goal) != nil {
-		return goalOf(more.Goal)
+	if err := agents.CheckGoal(more.Goal); err != nil {
+		return err
 	}
-	out.run.Prompt, out.unreachable = s.fetchImages(ctx, more.Prompt, out.prompt)
+	out.run.Goal = more.Goal
+	out.run.Prompt, out.unreachable = prompt.Fetch(ctx, s.Outbound)
 	return nil
 }
 
@@ -157,7 +163,7 @@ func (s *API) createRun(w http.ResponseWriter, r *http.Request, who account.APIK
 		if more.key != "" {
 			made, err := s.firstOf(ctx, id, first[0].RunID)
 			if err == nil {
-				err = rest.SamePrompt(made, more.prompt)
+				err = agents.SamePrompt(made, more.prompt)
 				first[0] = made
 				return nil, err
 			}
@@ -171,7 +177,7 @@ func (s *API) createRun(w http.ResponseWriter, r *http.Request, who account.APIK
 		if err := s.free(ctx, a); err != nil {
 			return first, err
 		}
-		if err := s.MayAdd(ctx, a.UserID, rest.Quotas{Running: 1}); err != nil || !given {
+		if err := s.MayAdd(ctx, a.UserID, agents.Quotas{Running: 1}); err != nil || !given {
 			return first, err
 		}
 		return first, s.mcpservers.MCP.KeepForAgent(ctx, id, first[0].RunID, servers)
@@ -195,7 +201,7 @@ func (s *API) free(ctx context.Context, a agent.Agent) error {
 		return fmt.Errorf("read %s: %w", a.LatestRunID, err)
 	}
 	if !run.Status.Ended() {
-		return fault.Conflict("the agent is working on %s", run.ID).Named(rest.CodeBusy).Hint("wait until it ends, queue the prompt, or cancel the run")
+		return fault.Conflict("the agent is working on %s", run.ID).Named(agents.CodeBusy).Hint("wait until it ends, queue the prompt, or cancel the run")
 	}
 	return nil
 }
@@ -300,7 +306,7 @@ func (s *API) Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 	run, err := s.Agents.Run(ctx, agentID, runID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return agent.Run{}, fault.NotFound("the agent has no run %s", rest.Quoted(runID)).Named("run_not_found")
+		return agent.Run{}, fault.NotFound("the agent has no run %s", fault.Quoted(runID)).Named("run_not_found")
 	case err != nil:
 		return agent.Run{}, fmt.Errorf("read a run of %s: %w", agentID, err)
 	}

@@ -1,17 +1,15 @@
 package agents
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/modelchoice"
 	"aloft/internal/control/api/rest"
-	"aloft/internal/fault"
 	"aloft/internal/subagent"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -44,33 +42,12 @@ func (subagentModelJSON) Schema(r huma.Registry) *huma.Schema {
 	}
 }
 
-// subagents validates the custom subagents of a request for an agent.
-func (s *API) subagents(ctx context.Context, in []customSubagentJSON) ([]subagent.Definition, error) {
-	if len(in) > subagent.MaxGiven {
-		return nil, fault.Invalid("has %d entries; the limit is %d", len(in), subagent.MaxGiven).At("customSubagents")
+// decodeSubagents decodes the custom subagents of a request for an agent.
+func decodeSubagents(in []customSubagentJSON) (out []agents.Subagent) {
+	for _, s := range in {
+		out = append(out, agents.Subagent{Name: s.Name, Description: s.Description, Prompt: s.Prompt, Model: (*modelchoice.ModelRefJSON)(s.Model).Ref()})
 	}
-	var all []subagent.Definition
-	for i, one := range in {
-		at := fmt.Sprintf("customSubagents[%d].", i)
-		d := subagent.Definition{Name: one.Name, Description: one.Description, Words: one.Prompt}
-		if field, err := subagent.Check(d); err != nil {
-			return nil, fault.Invalid("%v", err).At(at + field)
-		}
-		if slices.ContainsFunc(all, func(o subagent.Definition) bool { return o.Name == d.Name }) {
-			return nil, fault.Invalid("duplicate name %s", rest.Quoted(d.Name)).At(at + "name")
-		}
-		if m := (*modelchoice.ModelRefJSON)(one.Model); m != nil {
-			if d.Model = m.ID; d.Model != subagent.Inherit && d.Model != subagent.Fast {
-				id, err := s.models.Choose(ctx, m)
-				if err != nil {
-					return nil, fault.Of(err).At(at + fault.Of(err).Field)
-				}
-				d.Model = cmp.Or(id, s.models.DefaultModel)
-			}
-		}
-		all = append(all, d)
-	}
-	return all, nil
+	return out
 }
 
 // addSubagents adds the agent's custom subagents, which are only in the first

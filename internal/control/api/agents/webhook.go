@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,17 +10,7 @@ import (
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
-	"aloft/internal/secret"
 )
-
-// Outbound makes requests to URLs that users name. Its methods are safe for
-// concurrent use, and their errors are faults that do not repeat the URL.
-type Outbound interface {
-	// Check rejects a URL that the server must not contact.
-	Check(rawURL string) error
-	// Image fetches an image and returns its media type.
-	Image(ctx context.Context, rawURL string) (data []byte, media string, err error)
-}
 
 type webhookJSON struct {
 	_      struct{} `json:"-" additionalProperties:"true"`
@@ -57,29 +46,6 @@ func (s *API) webhookRoutes() []rest.Route {
 		{Method: "POST", Path: "/v1/agents/{id}/webhook-deliveries/{deliveryId}/replay", ID: "replayWebhookDelivery", Summary: "Send a webhook delivery again, with the same id",
 			Status: 200, Out: rest.IDResponseJSON{}, Handle: s.replayDelivery},
 	}
-}
-
-// sealWebhook validates and encrypts the webhook of a new agent.
-func (s *API) sealWebhook(ctx context.Context, agentID string, in *webhookJSON) ([]secret.Sealed, error) {
-	if in == nil {
-		return nil, nil
-	}
-	if err := s.Outbound.Check(in.URL); err != nil {
-		return nil, fault.Of(err).At("webhook.url")
-	}
-	for i, e := range in.Events {
-		if e != string(store.StatusChange) && e != string(store.ApprovalRequested) {
-			return nil, fault.Invalid("is %q; must be statusChange or approvalRequested", e).At(fmt.Sprintf("webhook.events[%d]", i))
-		}
-	}
-	key := ""
-	if in.Secret != nil {
-		if key = *in.Secret; len(key) < 32 || len(key) > 256 {
-			return nil, fault.Invalid("has %d bytes; must have 32 to 256", len(key)).At("webhook.secret")
-		}
-	}
-	sealed, err := s.Secrets.SealWebhook(ctx, agentID, in.URL, key)
-	return []secret.Sealed{sealed}, err
 }
 
 func (s *API) listDeliveries(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
@@ -124,7 +90,7 @@ func (s *API) replayDelivery(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
-	id, missing := r.PathValue("deliveryId"), fault.NotFound("the agent has no delivery %s", rest.Quoted(r.PathValue("deliveryId")))
+	id, missing := r.PathValue("deliveryId"), fault.NotFound("the agent has no delivery %s", fault.Quoted(r.PathValue("deliveryId")))
 	switch err := s.Deliveries.Redeliver(r.Context(), a.ID, id); {
 	case errors.Is(err, store.ErrNotFound):
 		return missing

@@ -267,7 +267,7 @@ func (s *API) answered(ctx context.Context, a agent.Agent, answer *agent.Approva
 		}
 	}
 	if asked == nil {
-		return fault.NotFound("no approval %s of this agent", rest.Quoted(answer.ApprovalID))
+		return fault.NotFound("no approval %s of this agent", fault.Quoted(answer.ApprovalID))
 	}
 	return fault.Conflict("the run has ended, so the request is no longer pending").Named("approval_closed").
 		Hint("send a follow-up to continue the agent")

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/api/rest"
 	"aloft/internal/fault"
 )
 
@@ -71,12 +70,12 @@ func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
 		at := fmt.Sprintf("answers[%d].", i)
 		n := slices.IndexFunc(asked.Questions, func(q agent.Question) bool { return q.ID == a.QuestionID })
 		if n < 0 {
-			return fault.Invalid("%s is not one of the questions", rest.Quoted(a.QuestionID)).At(at + "questionId")
+			return fault.Invalid("%s is not one of the questions", fault.Quoted(a.QuestionID)).At(at + "questionId")
 		}
 		q := asked.Questions[n]
 		switch {
 		case slices.ContainsFunc(said.Answers[:i], func(b agent.Answer) bool { return b.QuestionID == a.QuestionID }):
-			return fault.Invalid("%s is answered twice", rest.Quoted(a.QuestionID)).At(at + "questionId")
+			return fault.Invalid("%s is answered twice", fault.Quoted(a.QuestionID)).At(at + "questionId")
 		case len(a.OptionIDs) == 0 && a.Text == "":
 			return fault.Invalid("choose one, or give text").At(at + "optionIds")
 		case len(a.OptionIDs) > 1 && !q.AllowMultiple:
@@ -86,7 +85,7 @@ func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
 		}
 		for j, id := range a.OptionIDs {
 			if !slices.ContainsFunc(q.Options, func(o agent.Option) bool { return o.ID == id }) || slices.Contains(a.OptionIDs[:j], id) {
-				return fault.Invalid("%s is not an option of this question, or a duplicate", rest.Quoted(id)).At(at + "optionIds")
+				return fault.Invalid("%s is not an option of this question, or a duplicate", fault.Quoted(id)).At(at + "optionIds")
 			}
 		}
 	}

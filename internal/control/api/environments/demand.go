@@ -13,6 +13,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/machines"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
@@ -93,7 +94,7 @@ func (s *API) startBuild(w http.ResponseWriter, r *http.Request, who account.API
 	case err != nil:
 		return err
 	case in.Repo == "" && len(e.Repos) == 0:
-		return fault.Conflict("the environment has no repository").Named(rest.CodeNoRepository).Hint("add one first")
+		return fault.Conflict("the environment has no repository").Named(agents.CodeNoRepository).Hint("add one first")
 	case in.Repo == "":
 		in.Repo = e.Repos[0]
 	case !slices.Contains(e.Repos, in.Repo):
@@ -138,7 +139,7 @@ const maxOwnAgents = 1000
 // everyone's agents. An agent on a repository already gives access to what its
 // builds contain.
 func (s *API) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
-	url, err := rest.RepoURL(raw, s.AllowFile)
+	url, err := agents.RepoURL(raw, s.AllowFile)
 	if err != nil {
 		return "", fault.Of(err).At("repo")
 	}
@@ -211,12 +212,12 @@ func (s *API) openBuildPTY(w http.ResponseWriter, r *http.Request, who account.A
 // saved, everyone with an agent on the build's repository may see it. A draft
 // is visible only to the user who requested it.
 func (s *API) Build(r *http.Request, who account.APIKey, change bool) (environment.Record, error) {
-	missing := fault.NotFound("no build %s, or you may not see it", rest.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
+	missing := fault.NotFound("no build %s, or you may not see it", fault.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
 	if id := r.PathValue("id"); id != "" {
 		if _, err := s.environment(r.Context(), who, id, change); err != nil {
 			return environment.Record{}, err
 		}
-		missing = fault.NotFound("the environment has no build %s", rest.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
+		missing = fault.NotFound("the environment has no build %s", fault.Quoted(r.PathValue("buildId"))).Named(rest.CodeNoBuild)
 	}
 	b, err := s.Builds.Build(r.Context(), r.PathValue("buildId"))
 	if errors.Is(err, store.ErrNotFound) || err == nil && r.PathValue("id") != "" && b.EnvironmentID != r.PathValue("id") {

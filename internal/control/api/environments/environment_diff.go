@@ -51,9 +51,9 @@ func (s *API) environmentDiff(w http.ResponseWriter, r *http.Request, who accoun
 	}
 	switch {
 	case newer == nil:
-		return fault.NotFound("the environment has no version %s", rest.Quoted(to)).At("to")
+		return fault.NotFound("the environment has no version %s", fault.Quoted(to)).At("to")
 	case older == nil && from != "":
-		return fault.NotFound("the environment has no version %s", rest.Quoted(from)).At("from")
+		return fault.NotFound("the environment has no version %s", fault.Quoted(from)).At("from")
 	case older == nil: // in the first version everything is new
 		older = &environment.Version{}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
@@ -116,7 +117,7 @@ func (s *API) environmentRoutes() []rest.Route {
 // team's. Only an admin may change the team's. Another user's environment is
 // "not found".
 func (s *API) environment(ctx context.Context, who account.APIKey, id string, change bool) (environment.Saved, error) {
-	missing := fault.NotFound("no environment %s", rest.Quoted(id)).Named(rest.CodeNoEnvironment)
+	missing := fault.NotFound("no environment %s", fault.Quoted(id)).Named(agents.CodeNoEnvironment)
 	e, err := s.Saved.Environment(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && !e.Team && e.UserID != who.UserID:
@@ -151,7 +152,7 @@ func checkEnvironment(e environment.Saved) error {
 		return fault.Invalid("must have at most %d entries", maxEnvironmentRepos).At("repos")
 	}
 	for i, url := range e.Repos {
-		if url == "" || len(url) > rest.MaxRepoURL {
+		if url == "" || len(url) > agents.MaxRepoURL {
 			return fault.Invalid("must be the URL of a repository").At(fmt.Sprintf("repos[%d].url", i))
 		}
 	}

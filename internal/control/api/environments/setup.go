@@ -7,6 +7,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -95,7 +96,7 @@ func (s *API) settingUp(r *http.Request, who account.APIKey) (agent.Agent, error
 	case s.SetUps == nil:
 		return a, fault.NotImplemented("saving machines as environments is not enabled on this server").Named(rest.CodeOff)
 	case len(a.Repos) == 0:
-		return a, fault.Conflict("the agent has no repository").Named(rest.CodeNoRepository)
+		return a, fault.Conflict("the agent has no repository").Named(agents.CodeNoRepository)
 	}
 	return a, nil
 }
@@ -105,7 +106,7 @@ func (s *API) createSnapshot(w http.ResponseWriter, r *http.Request, who account
 	if err != nil {
 		return err
 	}
-	if err := s.MayAdd(r.Context(), a.UserID, rest.Quotas{Snapshots: 1}); err != nil {
+	if err := s.MayAdd(r.Context(), a.UserID, agents.Quotas{Snapshots: 1}); err != nil {
 		return err
 	}
 	// Continue after the client has disconnected: a half-saved disk is of no

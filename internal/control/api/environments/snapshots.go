@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"aloft/internal/account"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/store"
 	"aloft/internal/environment"
@@ -130,7 +131,7 @@ func (s *API) snapshotFilter(r *http.Request, who account.APIKey) (func(repo str
 		}
 		of = e.Repos
 	} else if raw := q.Get("repo"); raw != "" {
-		url, err := rest.RepoURL(raw, s.AllowFile)
+		url, err := agents.RepoURL(raw, s.AllowFile)
 		if err != nil {
 			return nil, fault.Of(err).At("repo")
 		}
@@ -153,7 +154,7 @@ func (s *API) updateSnapshot(w http.ResponseWriter, r *http.Request, who account
 		return err
 	}
 	id := r.PathValue("snapshotId")
-	missing := fault.NotFound("no snapshot %s", rest.Quoted(id))
+	missing := fault.NotFound("no snapshot %s", fault.Quoted(id))
 	var by int64
 	if in.Published {
 		by = who.UserID
@@ -180,7 +181,7 @@ func (s *API) updateSnapshot(w http.ResponseWriter, r *http.Request, who account
 // between the snapshot can still be found and deleted again.
 func (s *API) deleteSnapshot(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	id := r.PathValue("snapshotId")
-	missing := fault.NotFound("no snapshot %s, or you may not delete it", rest.Quoted(id))
+	missing := fault.NotFound("no snapshot %s, or you may not delete it", fault.Quoted(id))
 	n, err := s.Snapshots.Snapshot(r.Context(), id)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && n.UserID != who.UserID && !who.Role.Covers(account.Admin):

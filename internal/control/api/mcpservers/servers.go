@@ -252,6 +252,18 @@ func mcpToolsOf(l mcp.Listing) []mcpToolJSON {
 	return out
 }
 
+// Decode returns the MCP servers of a request, or nil if the request lacks the field.
+func Decode(in []MCPServerInJSON) []mcp.Server {
+	if in == nil {
+		return nil
+	}
+	servers := make([]mcp.Server, len(in))
+	for i, one := range in {
+		servers[i] = one.server()
+	}
+	return servers
+}
+
 // Encode validates a run's MCP servers and returns them encoded for
 // sealing. given is true if the request has the field, even if the list is
 // empty.
@@ -259,21 +271,8 @@ func (s *API) Encode(in []MCPServerInJSON) (value string, given bool, err error)
 	if in == nil {
 		return "", false, nil
 	}
-	servers := make([]mcp.Server, len(in))
-	for i, one := range in {
-		servers[i] = one.server()
-	}
-	value, err = s.MCP.CheckAll(servers, "mcpServers")
+	value, err = s.MCP.CheckAll(Decode(in), "mcpServers")
 	return value, true, err
-}
-
-// Seal encrypts the MCP servers of a new agent.
-func (s *API) Seal(ctx context.Context, agentID, runID, value string, given bool) ([]secret.Sealed, error) {
-	if !given {
-		return nil, nil
-	}
-	sealed, err := s.Secrets.SealMCP(ctx, agentID, runID, value)
-	return []secret.Sealed{sealed}, err
 }
 
 // UnmarshalJSON rejects unknown fields: a misspelled field

@@ -4,6 +4,7 @@ package modelchoice
 
 import (
 	"aloft/internal/allowance"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/model"
 )
@@ -25,3 +26,8 @@ type API struct {
 
 // New returns an API.
 func New(s *rest.Shared, c Config) *API { return &API{s, c} }
+
+// Choices returns the models that agents can use.
+func (s *API) Choices() agents.Models {
+	return agents.Models{Rules: s.Rules, All: s.Models, Default: s.DefaultModel, Limit: s.Limit}
+}

@@ -1,15 +1,12 @@
 package modelchoice
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/allowance"
-	"aloft/internal/control/model"
-	"aloft/internal/control/store"
 	"aloft/internal/fault"
 )
 
@@ -47,43 +44,21 @@ func (in *AmountJSON) Amount() (out allowance.Amount, err error) {
 	return allowance.Amount{Turns: in.Turns, Tokens: in.Tokens, Cost: int64(math.Round(in.CostUSD * allowance.Dollar)), Seconds: in.Seconds}, nil
 }
 
-// LimitFor returns the limits that a request sets for each run of the agent, or
-// nil if it sets none. It rejects limits above the team's, and a cost limit for
-// a model without a known price.
-func (s *API) LimitFor(ctx context.Context, in *AmountJSON, a agent.Agent) (asked *allowance.Amount, _ error) {
-	if in != nil {
-		given, err := in.Amount()
-		if err != nil {
-			return nil, err
-		}
-		asked, a.Limit = &given, given
+// Asked returns the amount, or nil if in is nil.
+func (in *AmountJSON) Asked() (*allowance.Amount, error) {
+	if in == nil {
+		return nil, nil
 	}
-	h, err := store.Settings(ctx, s.Rules)
+	amount, err := in.Amount()
+	return &amount, err
+}
+
+// LimitFor returns the limits that a request sets for each run of the agent, or nil if
+// it sets none. It rejects those that [agents.Models.CheckLimit] rejects.
+func (s *API) LimitFor(ctx context.Context, in *AmountJSON, a agent.Agent) (*allowance.Amount, error) {
+	asked, err := in.Asked()
 	if err != nil {
 		return nil, err
 	}
-	allowed := allowance.Strictest(s.Limit, h.At(a.CreatedAt).Limit)
-	if k := a.Limit.FirstAbove(allowed); asked != nil && k != "" {
-		return nil, fault.Invalid("%s exceeds the limit of %s per run", a.Limit.Text(k), allowed.Text(k)).Named("limit_too_high").
-			Hint("use a lower limit, or ask an admin to raise it: see aloft settings, or limits in the server's configuration").At("limits")
-	}
-	if allowance.Strictest(a.Limit, allowed).Cost > 0 {
-		if err := Priced(s.Models, model.ParseRef(cmp.Or(a.Model, s.DefaultModel)).ID); err != nil {
-			return nil, fault.Of(err).At("limits")
-		}
-	}
-	return asked, nil
-}
-
-// Priced returns nil if the price of the model is known. For the id "", all
-// models must have a price.
-func Priced(models []model.Info, id string) error {
-	for _, m := range models {
-		if id == "" || m.ID == id {
-			if err := m.Price.Unpriced(m.ID); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return asked, s.Choices().CheckLimit(ctx, asked, a)
 }

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/model"
-	"aloft/internal/control/store"
-	"aloft/internal/fault"
 )
 
 type modelListItemJSON struct {
@@ -54,7 +51,7 @@ type listModelsResponseJSON struct {
 
 // listModels lists the default first: many clients take the first.
 func (s *API) listModels(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	first, err := s.teamModel(r.Context())
+	first, err := s.Choices().TeamDefault(r.Context())
 	if err != nil {
 		return err
 	}
@@ -124,66 +121,10 @@ func variantsOf(m model.Info) (out []modelVariantJSON) {
 	return out
 }
 
-// Choose returns the reference to store for a requested model. If the request
-// names none, or names "default", it is the team's default. If the team has
-// none it is "", which means the server's default at the time a run starts;
-// parameters pin the server's current default.
-func (s *API) Choose(ctx context.Context, ref *ModelRefJSON) (string, error) {
-	if ref != nil && ref.ID != agent.DefaultModel {
-		return s.Named(ref)
-	}
-	name, err := s.teamModel(ctx)
-	if err != nil || ref == nil || len(ref.Params) == 0 {
-		return name, err
-	}
-	of := model.ParseRef(cmp.Or(name, s.DefaultModel))
-	return s.Named(&ModelRefJSON{ID: of.ID, Params: ref.Params})
-}
-
-// teamModel returns the reference to the team's default model. It returns "" if
-// none is set, or if the configuration no longer has it.
-func (s *API) teamModel(ctx context.Context) (string, error) {
-	h, err := store.Settings(ctx, s.Rules)
-	if err != nil {
-		return "", err
-	}
-	name := h.Now().DefaultModel
-	if name == "" {
-		return "", nil
-	}
-	if _, err := s.Named(&ModelRefJSON{ID: name}); err != nil {
-		return "", nil //nolint:nilerr // fall back to the server's default
-	}
-	return name, nil
-}
-
-// Named returns the reference to the model that a request names: by its id
-// and params, or by an id with params in brackets as [model.Ref] writes them.
-func (s *API) Named(in *ModelRefJSON) (string, error) {
-	ref := model.ParseRef(in.ID)
-	field := "model.id"
-	for _, p := range in.Params {
-		ref.Settings = append(ref.Settings, model.Setting{ID: p.ID, Value: p.Value})
-	}
-	known := make([]string, 0, len(s.Models))
-	for _, m := range s.Models {
-		if m.ID == ref.ID {
-			if err := m.Check(ref.Settings); err != nil {
-				f := fault.Of(err)
-				if len(ref.Settings) == len(in.Params) {
-					field = "model." + f.Field
-				}
-				return "", f.At(field)
-			}
-			return ref.String(), nil
-		}
-		known = append(known, m.ID)
-	}
-	if in.ID == "" {
-		return "", fault.Invalid("is required").At(field)
-	}
-	return "", fault.Invalid("no model %s", rest.Quoted(in.ID)).Named("invalid_model").
-		Hint("use one of: %s", strings.Join(known, ", ")).At(field)
+// Choose returns the reference to store for the model that a request names, as
+// [agents.Models.Choose] does.
+func (s *API) Choose(ctx context.Context, in *ModelRefJSON) (string, error) {
+	return s.Choices().Choose(ctx, in.Ref())
 }
 
 // ModelRefOf splits a stored reference into its id and params.
@@ -200,6 +141,18 @@ type ModelRefJSON struct {
 	_      struct{}         `json:"-" additionalProperties:"true"`
 	ID     string           `json:"id" minLength:"1" doc:"an id from GET /v1/models, or default"`
 	Params []ModelParamJSON `json:"params,omitempty" nullable:"false" doc:"parameters of the model in GET /v1/models; absent ones have the server's defaults"`
+}
+
+// Ref returns the reference to the model as requested, or nil if in is nil.
+func (in *ModelRefJSON) Ref() *model.Ref {
+	if in == nil {
+		return nil
+	}
+	ref := &model.Ref{ID: in.ID}
+	for _, p := range in.Params {
+		ref.Settings = append(ref.Settings, model.Setting{ID: p.ID, Value: p.Value})
+	}
+	return ref
 }
 
 // ModelParamJSON is a parameter of a model.

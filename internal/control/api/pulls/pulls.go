@@ -8,6 +8,7 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/api/rest"
 	"aloft/internal/control/forge"
 	"aloft/internal/control/pull"
@@ -17,14 +18,7 @@ import (
 // Pulls manages the pull requests of agents. Its methods are safe for
 // concurrent use, and their errors are faults.
 type Pulls interface {
-	// Can returns nil if a forge is configured for the repository.
-	Can(repoURL string) error
-	// CanAsApp returns nil if a GitHub App is configured for the repository.
-	CanAsApp(repoURL string) error
-	// RepoOf returns the URL of the repository to clone for a pull request. If
-	// repoURL is not "", the pull request must belong to that repository. The
-	// error says which of the two is wrong.
-	RepoOf(repoURL, prURL string) (string, error)
+	agents.PullRequests
 	// Proposal returns the values that ByHand uses for fields that the request
 	// leaves out.
 	Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error)
@@ -109,11 +103,6 @@ func (s *API) pullRequestRoutes() []rest.Route {
 	}
 }
 
-// ErrNoPulls returns the fault for a server without a forge.
-func ErrNoPulls() error {
-	return fault.Invalid("no forge is configured on this server").Named(forge.CodeNotConfigured).Hint("add the host's URL and a token to git.credentials in the configuration")
-}
-
 func (s *API) createPullRequest(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	a, err := s.Agent(r.Context(), who, r.PathValue("id"))
 	if err != nil {
@@ -138,10 +127,10 @@ func (s *API) createPullRequest(w http.ResponseWriter, r *http.Request, who acco
 		return fault.Invalid("must have at most %d characters", maxPullTitle).At("title")
 	case len(options.Body) > maxPullBody:
 		return fault.Invalid("must have at most %d bytes", maxPullBody).At("body")
-	case options.Base != "" && !rest.ValidRef(options.Base):
-		return fault.Invalid("%s is not a valid branch name", rest.Quoted(options.Base)).At("base")
+	case options.Base != "" && !agents.ValidRef(options.Base):
+		return fault.Invalid("%s is not a valid branch name", fault.Quoted(options.Base)).At("base")
 	case s.Pulls == nil:
-		return ErrNoPulls()
+		return forge.NotConfigured()
 	}
 	p, err := s.Pulls.ByHand(r.Context(), who.UserID, a.ID, repo, options)
 	if err != nil {
@@ -167,7 +156,7 @@ func (s *API) proposePullRequest(w http.ResponseWriter, r *http.Request, who acc
 		return err
 	}
 	if s.Pulls == nil {
-		return ErrNoPulls()
+		return forge.NotConfigured()
 	}
 	p, err := s.Pulls.Proposal(r.Context(), a.ID, repoOf(a, r.URL.Query().Get("repoUrl")))
 	if err != nil {

@@ -21,7 +21,7 @@ type IDResponseJSON struct {
 // Agent returns the caller's agent. For another user's agent it returns "not
 // found", so that callers cannot learn which ids exist.
 func (s *Shared) Agent(ctx context.Context, who account.APIKey, id string) (agent.Agent, error) {
-	missing := fault.NotFound("no agent %s", Quoted(id)).Named("agent_not_found")
+	missing := fault.NotFound("no agent %s", fault.Quoted(id)).Named("agent_not_found")
 	if !agent.ValidID(id) {
 		return agent.Agent{}, missing
 	}

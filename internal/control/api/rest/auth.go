@@ -14,9 +14,9 @@ import (
 
 	"aloft/internal/account"
 	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
-	"aloft/internal/secret"
 )
 
 // Identify authenticates a request by its API key: a bearer token, the user
@@ -138,16 +138,13 @@ func (s *Shared) trusts(host string) bool {
 
 // MayReach returns a fault unless the caller may run agents on the repositories.
 func (s *Shared) MayReach(ctx context.Context, who account.APIKey, repos []agent.Repo) error {
-	a, err := store.Access(ctx, s.Rules)
-	if err != nil {
-		return err
-	}
-	for i, r := range repos {
-		if !a.Reaches(who.UserID, who.Role, secret.Repo(r.URL)) {
-			return store.Unreachable(r.URL).At(fmt.Sprintf("repos[%d].url", i))
-		}
-	}
-	return nil
+	return agents.MayReach(ctx, s.Rules, who, repos)
+}
+
+// MayAdd returns an error if the user would exceed a quota with that many more
+// agents, running runs and snapshots.
+func (s *Shared) MayAdd(ctx context.Context, userID int64, more agents.Quotas) error {
+	return s.Quotas.MayAdd(ctx, s.Agents, userID, more)
 }
 
 // NameOf returns a user's name for messages. User 0 stands for a timeout.

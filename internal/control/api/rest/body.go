@@ -26,7 +26,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, v any) error {
 // WholeBody reads the request's body, which may have up to maxBody bytes.
 func WholeBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, fault.Invalid("Content-Encoding %s is not supported", Quoted(coding)).Named(CodeCoding).Hint("send it without Content-Encoding")
+		return nil, fault.Invalid("Content-Encoding %s is not supported", fault.Quoted(coding)).Named(CodeCoding).Hint("send it without Content-Encoding")
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(readWithin)) // fails only in tests, whose writers have no deadlines

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/store"
@@ -79,31 +78,15 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// Quoted quotes and shortens untrusted text for an error message.
-func Quoted(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strconv.Quote(strings.ToValidUTF8(s, "�"))
-}
-
 // Error codes that several handlers use.
 const (
-	CodeRole         = "role_forbidden"
-	CodeTeamAdmin    = "team_admin_required"
-	CodeOff          = "feature_unavailable"
-	CodeNoBuild      = "build_not_found"
-	CodeNoRepository = "repository_required"
-	CodeUpstream     = "upstream_error"
-	CodeInternal     = "internal_error"
+	CodeRole      = "role_forbidden"
+	CodeTeamAdmin = "team_admin_required"
+	CodeOff       = "feature_unavailable"
+	CodeNoBuild   = "build_not_found"
+	CodeUpstream  = "upstream_error"
+	CodeInternal  = "internal_error"
 )
-
-// CodeNoEnvironment is the error code for an environment that does not exist.
-const CodeNoEnvironment = "environment_not_found"
-
-// CodeBusy is the error code for an agent that has an active run.
-const CodeBusy = "agent_busy"
 
 // FailureOf returns a failure in the API's form.
 func FailureOf(f *agent.Failure) *ErrorInnerJSON {
@@ -112,10 +95,4 @@ func FailureOf(f *agent.Failure) *ErrorInnerJSON {
 		e.Message += " (" + f.Hint + ")"
 	}
 	return e
-}
-
-// NotImplemented returns the error for a field of a feature that the server does not
-// have. Ignoring the field would silently drop a part of the request.
-func NotImplemented(field, what string) *fault.Error {
-	return fault.Invalid("%s: this version of the server does not support %s", field, what).Named("not_implemented").At(field)
 }

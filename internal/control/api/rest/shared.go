@@ -13,7 +13,7 @@ import (
 	"net/netip"
 	"time"
 
-	"aloft/internal/agent"
+	"aloft/internal/control/agents"
 	"aloft/internal/control/store"
 	"aloft/internal/policy"
 	"aloft/internal/secret"
@@ -30,7 +30,7 @@ type Shared struct {
 	AuditLog       store.AuditLog
 	Secrets        Secrets
 	Work           Work
-	Quotas         Quotas         // of each user; the zero value means none
+	Quotas         agents.Quotas  // of each user; the zero value means none
 	AllowFile      bool           // allows file:// repositories
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For says where a request came from; none by default
 	PublicURL      func() string  // the server's URL for browsers, without a trailing slash
@@ -77,24 +77,12 @@ const (
 // Secrets stores secrets. Its methods are safe for concurrent use, and their
 // errors are faults that never contain a value.
 type Secrets interface {
+	agents.Secrets
 	// Put stores the secret, replacing the owner's secret of the same name.
 	Put(ctx context.Context, s secret.Secret, value string) (secret.Secret, error)
-	// List returns the owners' secrets, newest first.
-	List(ctx context.Context, owners ...secret.Owner) ([]secret.Secret, error)
 	Delete(ctx context.Context, owner secret.Owner, name string) error
 	// DeleteAll deletes all secrets of the owner, if any.
 	DeleteAll(ctx context.Context, owner secret.Owner) error
-	// SealEnvVars encrypts the environment variables of a new agent.
-	SealEnvVars(ctx context.Context, agentID string, vars map[string]string) ([]secret.Sealed, error)
-	// SealInherited encrypts the secrets of an agent for its fork, so
-	// that they are redacted there too. They are not set as variables in the fork's
-	// machine.
-	SealInherited(ctx context.Context, forkID string, of agent.Agent) ([]secret.Sealed, error)
-	// SealWebhook encrypts the webhook of a new agent.
-	SealWebhook(ctx context.Context, agentID, url, key string) (secret.Sealed, error)
-	// SealMCP encrypts the MCP servers of a new agent, to be used from its
-	// first run.
-	SealMCP(ctx context.Context, agentID, runID, servers string) (secret.Sealed, error)
 	// Rotate encrypts every secret with the new key, and returns how many.
 	Rotate(ctx context.Context) (int, error)
 	// ExternalID returns the external ID for the trust policies of the team's

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	doingWords  = 120 // runes
-	doingEvents = 20  // how many of the newest events are searched
+	maxActivity    = 120 // runes
+	activityEvents = 20  // how many of the newest events are searched
 )
 
 // addRun adds the status of the agent's latest run, and its current activity
@@ -38,18 +38,18 @@ func (s *API) addRun(ctx context.Context, out *AgentSummary, a agent.Agent, hidd
 	case run.Failure != nil:
 		out.Doing = brief(run.Failure.Message)
 	case !run.Status.Ended():
-		events, err := s.Journal.Read(ctx, a.ID, max(a.Head-doingEvents, 0), doingEvents)
+		events, err := s.Journal.Read(ctx, a.ID, max(a.Head-activityEvents, 0), activityEvents)
 		if err != nil {
 			return fmt.Errorf("read the journal of %s: %w", a.ID, err)
 		}
-		out.Doing = doing(events)
+		out.Doing = activityOf(events)
 	}
 	return nil
 }
 
-// doing describes an agent's current activity from its newest events. It
+// activityOf describes an agent's current activity from its newest events. It
 // returns "" if they do not show any.
-func doing(events []agent.Event) string {
+func activityOf(events []agent.Event) string {
 	for _, e := range slices.Backward(events) {
 		switch b := e.Body.(type) {
 		case *agent.ChecksBegan:
@@ -60,7 +60,7 @@ func doing(events []agent.Event) string {
 			if b.CallID == agent.ChecksThread {
 				continue
 			}
-			if what := doing([]agent.Event{{Body: b.Body}}); what != "" {
+			if what := activityOf([]agent.Event{{Body: b.Body}}); what != "" {
 				return brief("a subagent: " + what)
 			}
 		case *agent.TaskBegan:
@@ -103,11 +103,11 @@ func subject(args json.RawMessage) string {
 	return ""
 }
 
-// brief returns the text on one line, cut to doingWords runes.
+// brief returns the text on one line, cut to maxActivity runes.
 func brief(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if r := []rune(text); len(r) > doingWords {
-		text = string(r[:doingWords-1]) + "…"
+	if r := []rune(text); len(r) > maxActivity {
+		text = string(r[:maxActivity-1]) + "…"
 	}
 	return text
 }

@@ -1,0 +1,301 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"aloft/internal/account"
+	"aloft/internal/agent"
+	"aloft/internal/agent/fork"
+	"aloft/internal/control/model"
+	"aloft/internal/control/store"
+	"aloft/internal/conversation"
+	"aloft/internal/fault"
+	"aloft/internal/secret"
+)
+
+// Forks saves the disks of machines for new agents. The caller has authorized
+// the request already. Its methods are safe for concurrent use.
+type Forks interface {
+	// Fork saves the disk of the agent's machine, if head is the agent's last
+	// event. If alive is true and the runtime supports it, it also saves the
+	// memory; bootID then identifies the boot that continues. Both are kept
+	// until release is called, and after that for as long as a new agent waits
+	// to start from them.
+	Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error)
+}
+
+// A ForkRequest describes agents that continue from another agent's state.
+type ForkRequest struct {
+	By      account.APIKey    // who asks for the forks and will own them
+	Agent   agent.Agent       // that the forks continue
+	Forks   []ForkPrompt      // at least one
+	Turn    int               // the model's reply to continue after, counted from 1; 0 is the last
+	Model   *model.Ref        // default the agent's model
+	EnvVars map[string]string // of the forks; the agent's own are not copied
+	Trace   string            // the request's traceparent
+}
+
+// A ForkPrompt is the first prompt of one fork.
+type ForkPrompt struct {
+	// ID is the id of the fork, and RunID that of its first run. If an earlier
+	// attempt of the same request has created them, Fork returns that fork.
+	ID, RunID string
+	Prompt    conversation.Message
+}
+
+// ForkResult is the result of [Creator.Fork].
+type ForkResult struct {
+	Turn  int  // that the forks continue after
+	Disk  bool // the forks start from a copy of the machine's disk
+	Live  bool // the machine's processes are copied too
+	Forks []Result
+}
+
+// A forkStart is the state that forks start from.
+type forkStart struct {
+	fork.Point
+	notice []agent.Event // for the forks
+	layer  string        // saved disk, or ""
+	bootID string        // boot whose processes continue, or ""
+}
+
+// Fork journals agents that continue from another agent's state, each with its
+// first run, and wakes the scheduler. If one cannot be created, none is. The caller
+// has authorized the use of the agent and of its repositories.
+func (c *Creator) Fork(ctx context.Context, q ForkRequest) (ForkResult, error) {
+	var model *string
+	if q.Model != nil {
+		chosen, err := c.Models.Choose(ctx, q.Model)
+		if err != nil {
+			return ForkResult{}, err
+		}
+		model = &chosen
+	}
+	earlier, err := c.earlierFork(ctx, &q)
+	if err != nil {
+		return ForkResult{}, err
+	}
+	var start forkStart
+	if start.Point, err = c.forkPoint(ctx, &q, earlier); err != nil {
+		return ForkResult{}, err
+	}
+	if model != nil {
+		start.Created.Model = *model
+	}
+	if start.notice, err = c.changeOwner(ctx, q.By, &start.Created); err != nil {
+		return ForkResult{}, err
+	}
+	release, err := c.saveDisk(ctx, &q, earlier, &start)
+	if err != nil {
+		return ForkResult{}, err
+	}
+	defer release()
+	out := ForkResult{Turn: start.Turn, Disk: start.layer != "", Live: start.bootID != ""}
+	if out.Forks, err = c.addForks(ctx, &q, start); err != nil {
+		return ForkResult{}, err
+	}
+	for _, f := range q.Forks {
+		c.Wake(f.ID)
+	}
+	return out, nil
+}
+
+// earlierFork returns what an earlier attempt of the same request has journaled of
+// its first fork: the forks of this attempt reuse its fork point and its disk. It
+// returns nil if there was none, and checks the quotas then.
+func (c *Creator) earlierFork(ctx context.Context, q *ForkRequest) (*agent.Forked, error) {
+	first, err := c.Journal.Read(ctx, q.Forks[0].ID, 0, 2)
+	if err != nil {
+		return nil, err
+	}
+	if earlier := forkedOf(first); earlier != nil {
+		return earlier, nil
+	}
+	return nil, c.Quotas.MayAdd(ctx, c.Agents, q.By.UserID, Quotas{Agents: len(q.Forks), Running: len(q.Forks)})
+}
+
+// forkPoint returns the state from which forks of the agent continue. If the
+// same request has created a fork before, it returns the state that the fork
+// started from.
+func (c *Creator) forkPoint(ctx context.Context, q *ForkRequest, earlier *agent.Forked) (fork.Point, error) {
+	events, err := store.ReadAll(ctx, c.Journal, q.Agent.ID)
+	if err != nil {
+		return fork.Point{}, err
+	}
+	if earlier != nil {
+		if earlier.AgentID != q.Agent.ID || earlier.Seq > int64(len(events)) {
+			return fork.Point{}, fault.Conflict("was already used for another request").Named("idempotency_key_reused").At("Idempotency-Key")
+		}
+		events = events[:earlier.Seq]
+	}
+	p, err := fork.At(q.Agent.ID, events, q.Turn)
+	if errors.Is(err, agent.ErrNoTurn) {
+		return p, fault.Invalid("is %d; the agent has had %d turns", q.Turn, p.Turn).Hint("omit turn to continue after the last").At("turn")
+	}
+	if err != nil {
+		return p, err
+	}
+	if p.Last && !p.State.Run.Status.Ended() {
+		return p, fault.Conflict("the agent is working on %s", p.State.Run.ID).Named(CodeBusy).
+			Hint("wait until it ends, or choose an earlier turn: the forks then start from what was pushed at that turn")
+	}
+	return p, nil
+}
+
+// changeOwner makes the caller the owner of the forks: they get the caller's
+// secrets, and not those of the agent's owner. A saved environment of the agent's
+// owner is dropped, and notice tells the forks so.
+func (c *Creator) changeOwner(ctx context.Context, by account.APIKey, created *agent.Created) (notice []agent.Event, err error) {
+	if created.UserID == by.UserID {
+		return nil, nil
+	}
+	created.UserID = by.UserID
+	if created.Env.ID == "" {
+		return nil, nil
+	}
+	e, err := c.Environments.Environment(ctx, created.Env.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("read environment: %w", err)
+	}
+	if err == nil && e.Team {
+		return nil, nil
+	}
+	const words = "The agent that this one was forked from has a saved environment of another person, which does not come along: " +
+		"a new machine is made as for an agent that names no environment, without that environment's secrets."
+	created.Env.ID, created.Env.Name, created.EnvironmentText = "", "", ""
+	return []agent.Event{{Body: &agent.Notice{Code: agent.CodeEnvironmentGone, Text: words}}}, nil
+}
+
+// saveDisk saves the disk of the agent's machine for the forks, if they continue
+// from the present and there is one. The caller calls release once the forks are
+// journaled.
+func (c *Creator) saveDisk(ctx context.Context, q *ForkRequest, earlier *agent.Forked, start *forkStart) (release func(), err error) {
+	none := func() {}
+	if earlier != nil {
+		start.layer, start.bootID = earlier.Layer, earlier.BootID
+		return none, nil
+	}
+	if !start.Last || start.State.MachineID == "" || c.Forks == nil {
+		return none, nil
+	}
+	alive, err := c.mayForkAlive(ctx, q.By, q.Agent)
+	if err != nil {
+		return nil, err
+	}
+	layer, bootID, release, err := c.Forks.Fork(ctx, q.Agent.ID, start.State.Agent.Head, alive)
+	if fault.Is(err, fault.KindNotImplemented) || err != nil && fault.Of(err).Code == "machine_absent" {
+		return none, nil
+	}
+	start.layer, start.bootID = layer, bootID
+	return release, err
+}
+
+// mayForkAlive reports whether forks may get the memory of the agent's machine.
+// Its processes hold environment variables, so the answer is no for another
+// person, and if the agent has envVars or MCP servers of its own: those are meant
+// for this agent alone.
+func (c *Creator) mayForkAlive(ctx context.Context, by account.APIKey, a agent.Agent) (bool, error) {
+	if a.UserID != by.UserID {
+		return false, nil
+	}
+	own, err := c.Secrets.List(ctx, secret.Owner{Kind: secret.OfAgent, ID: a.ID}, secret.Owner{Kind: secret.OfMCPAgent, ID: a.ID})
+	return len(own) == 0, err
+}
+
+// addForks journals the forks. If one fails, it deletes those that it has added.
+func (c *Creator) addForks(ctx context.Context, q *ForkRequest, start forkStart) (out []Result, err error) {
+	var added []string
+	for _, f := range q.Forks {
+		events, fresh, err := c.addFork(ctx, q, start, f)
+		if err != nil {
+			for _, id := range added { // the new agents have not been started yet
+				err = errors.Join(err, c.Agents.DeleteAgent(ctx, id))
+			}
+			return nil, err
+		}
+		if fresh {
+			added = append(added, f.ID)
+		}
+		out = append(out, resultOf(f.ID, f.RunID, events))
+	}
+	return out, nil
+}
+
+// addFork journals one fork with its first run, and returns its first events.
+// fresh is false if an earlier attempt of the same request created it.
+func (c *Creator) addFork(ctx context.Context, q *ForkRequest, start forkStart, f ForkPrompt) (first []agent.Event, fresh bool, err error) {
+	sealed, mcp, err := c.sealFork(ctx, q, start.State, f)
+	if err != nil {
+		return nil, false, err
+	}
+	text := f.Prompt.PlainText()
+	branch, err := c.forkBranch(ctx, f.ID, cmp.Or(strings.TrimSpace(text), start.Created.Name))
+	if err != nil {
+		return nil, false, err
+	}
+	events := append(fork.Events(start.Point, agent.NameFrom(text), branch, start.layer, start.bootID), start.notice...)
+	events = append(events, agent.Event{RunID: f.RunID, Body: &agent.RunCreated{Prompt: f.Prompt, MCP: mcp, Trace: q.Trace, Limit: &start.State.Agent.Limit}})
+	var head int64
+	first, err = c.Journal.Append(ctx, store.Append{AgentID: f.ID, IfHead: &head, Secrets: sealed, Events: events})
+	if !errors.Is(err, store.ErrExists) {
+		return first, err == nil, err
+	}
+	if first, err = c.Journal.Read(ctx, f.ID, 0, len(events)); err != nil {
+		return nil, false, err
+	}
+	last := len(first) - 1
+	if made := forkedOf(first); made == nil || made.AgentID != start.State.Agent.ID || first[last].RunID != f.RunID {
+		return nil, false, fmt.Errorf("agent %s: %w", f.ID, store.ErrExists)
+	}
+	return first, false, SamePrompt(first[last], f.Prompt)
+}
+
+// forkBranch returns the name of a fork's branch: derived from the prompt, or in
+// privacy mode from the fork's id alone.
+func (c *Creator) forkBranch(ctx context.Context, id, prompt string) (string, error) {
+	settings, err := store.Settings(ctx, c.Rules)
+	if err != nil {
+		return "", err
+	}
+	if settings.Now().Privacy {
+		return agent.PrivateBranch(id), nil
+	}
+	return agent.NewBranch(prompt), nil
+}
+
+// sealFork encrypts the secrets of a fork. mcp is true if the fork has MCP servers
+// of the agent. A fork by the agent's owner inherits them; forks by others do not,
+// because the servers are authorized with the owner's credentials.
+func (c *Creator) sealFork(ctx context.Context, q *ForkRequest, of *agent.State, f ForkPrompt) (sealed []secret.Sealed, mcp bool, err error) {
+	if sealed, err = c.sealEnvVars(ctx, f.ID, q.EnvVars); err != nil {
+		return nil, false, err
+	}
+	inherited, err := c.Secrets.SealInherited(ctx, f.ID, of.Agent)
+	if err != nil {
+		return nil, false, err
+	}
+	sealed = append(sealed, inherited...)
+	if of.MCPRun == "" || of.Agent.UserID != q.By.UserID {
+		return sealed, false, nil
+	}
+	servers, err := c.MCP.OfRun(ctx, of.Agent.ID, of.MCPRun)
+	if err != nil || servers == "" {
+		return sealed, false, err
+	}
+	one, err := c.Secrets.SealMCP(ctx, f.ID, f.RunID, servers)
+	return append(sealed, one), true, err
+}
+
+// forkedOf returns the Forked event at the beginning of a journal, or nil if
+// the agent is not a fork.
+func forkedOf(first []agent.Event) *agent.Forked {
+	if len(first) < 2 {
+		return nil
+	}
+	f, _ := first[1].Body.(*agent.Forked)
+	return f
+}

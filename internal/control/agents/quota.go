@@ -1,0 +1,42 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+
+	"aloft/internal/control/store"
+	"aloft/internal/fault"
+)
+
+// Quotas limit what each user may have at the same time; 0 is no limit.
+// Requests that are made at the same time may exceed them by their number.
+type Quotas struct {
+	Agents    int // agents that are not deleted, including archived ones
+	Running   int // runs that have not ended, each of which uses a machine
+	Snapshots int
+}
+
+// MayAdd returns an error if the user would exceed a quota with that many more
+// agents, running runs and snapshots.
+func (q Quotas) MayAdd(ctx context.Context, agents store.Agents, userID int64, more Quotas) error {
+	if q == (Quotas{}) {
+		return nil
+	}
+	held, err := agents.Held(ctx, userID)
+	if err != nil {
+		return fmt.Errorf("quotas: %w", err)
+	}
+	for _, k := range []struct {
+		what, hint        string
+		most, have, added int
+	}{
+		{"agents", "delete some, or ask the operator to raise quotas.agents", q.Agents, held.Agents, more.Agents},
+		{"running agents", "wait until one ends or stop it, or ask the operator to raise quotas.running", q.Running, held.Running, more.Running},
+		{"snapshots", "delete some, or ask the operator to raise quotas.snapshots", q.Snapshots, held.Snapshots, more.Snapshots},
+	} {
+		if k.most > 0 && k.added > 0 && k.have+k.added > k.most {
+			return fault.Exhausted("the quota of %s per person is reached: %d of %d", k.what, k.have, k.most).Hint("%s", k.hint)
+		}
+	}
+	return nil
+}
