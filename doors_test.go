@@ -40,7 +40,7 @@ var doors = map[string]door{
 	// Requests from a machine, over the connection that the server made.
 	"internal/control/pod/pod.go handlers":        {1, "a machine, to git, tokens and traces", "internal/control/gateway/refuse_test.go TestHostileRequests"},
 	"internal/control/pod/serve.go server":        {1, "a machine, to the repositories and the branch of its run", "internal/control/gateway/refuse_test.go TestCredential"},
-	"internal/control/schedule/identity.go route": {1, "a machine, for a token that says whose it is", "internal/control/schedule/identity_test.go TestTokensAreOfTheAgentWhoseMachineAsks"},
+	"internal/control/fleet/identity.go route":    {1, "a machine, for a token that says whose it is", "internal/control/fleet/identity_test.go TestTokensAreOfTheAgentWhoseMachineAsks"},
 	"internal/telemetry/relay.go route":           {1, "a machine, with measurements of exec-daemon's own", "internal/telemetry/relay_test.go TestRelayKeepsWhatIsExecDaemonsOwn"},
 	"internal/control/egress/process.go listener": {1, "the server, by a socket in a machine's folder, which is root's", ""},
 	"internal/control/egress/serve.go server":     {1, "the same", ""},

@@ -29,10 +29,12 @@ import (
 	"aloft/internal/control/api/stream"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/live"
+	"aloft/internal/control/loop"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/observe"
@@ -84,7 +86,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
 		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
-		a.openPulls, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
+		a.openPulls, a.openFleet, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -201,7 +203,7 @@ func (a *assembly) openBuilder(context.Context) error {
 func (a *assembly) openMCP(context.Context) (err error) {
 	a.servers, err = mcp.New(mcp.Config{
 		Vault: a.vault, Reach: a.outbound, PublicURL: a.publicURL, Version: a.options.Version,
-		Foreign: foreignReach(a.config.Outbound.Network(), func(e agent.Egress) (policy.Network, error) { return a.schedule.NetworkFor(e) }),
+		Foreign: foreignReach(a.config.Outbound.Network(), func(e agent.Egress) (policy.Network, error) { return a.fleet.NetworkFor(e) }),
 	})
 	if err != nil {
 		return err
@@ -236,13 +238,38 @@ func (a *assembly) openPulls(context.Context) error {
 // configured returns the secrets of the configuration, which are every agent's.
 func (a *assembly) configured(string) map[string]string { return a.secrets }
 
-// openScheduler opens the scheduler, which runs agents in machines.
-func (a *assembly) openScheduler(context.Context) error {
+// openFleet opens the fleet, which gives agents their machines.
+func (a *assembly) openFleet(context.Context) error {
 	c := a.config
-	var layers schedule.Layers
+	var layers fleet.Layers
 	if r, ok := a.runtime.(*container.Runtime); ok {
 		layers = r.Layers()
 	}
+	a.fleet = fleet.New(fleet.Config{
+		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Logger: a.logger,
+
+		Runtime: a.runtime, Layers: layers, Image: c.Machine.Image, Class: c.Machine.Class,
+		Limits:   c.Machine.limits(),
+		Idle:     time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
+		DiskOnly: c.Machine.Sleep == "disk",
+		Room:     func() error { return a.disk.Room() },
+		SetUp:    fleet.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
+
+		Network: a.network, ConnectionLogs: a.dataFile("connections"),
+		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
+
+		Environments: a.builder, Pulls: a.pulls,
+		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
+
+		Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks,
+		Privacy: a.team.Private, MayReach: a.team.MayReach, Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,
+	})
+	return nil
+}
+
+// openScheduler opens the scheduler, which runs agents in the machines of the fleet.
+func (a *assembly) openScheduler(context.Context) error {
+	c := a.config
 	web, err := c.WebSearch.open()
 	if err != nil {
 		return UsageError{err}
@@ -254,22 +281,11 @@ func (a *assembly) openScheduler(context.Context) error {
 	a.schedule = schedule.New(schedule.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Live: a.live, Logger: a.logger,
 
-		Runtime: a.runtime, Layers: layers, Image: c.Machine.Image, Class: c.Machine.Class,
-		Limits:   c.Machine.limits(),
-		Idle:     time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
-		DiskOnly: c.Machine.Sleep == "disk",
-		Room:     func() error { return a.disk.Room() },
-		SetUp:    schedule.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
-
-		Network: a.network, ConnectionLogs: a.dataFile("connections"),
-		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: schedule.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
-
-		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store), MCP: a.agentMCP, Pulls: a.pulls, Web: web, Images: images, ImageInfo: imageInfo, Environments: a.builder,
-		Secret: a.secret, Secrets: a.configured, Variables: a.vault.ForAgent, Identity: a.issuer, Artifacts: a.kept, Spans: a.sent,
-
-		Review: a.reviewer, Sandbox: sandboxHolds(), SandboxPolicy: a.sandboxPolicy, Hooks: a.hooks, Rules: a.team.Rules,
-		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private, MayReach: a.team.MayReach,
-		Retention: a.team.MachineRetention, TeamEgress: a.team.Egress,
+		Fleet: a.fleet, Gateway: a.gateway, Pulls: a.pulls,
+		Model: a.models.find, FastModel: a.models.fast(c.FastModel, a.store),
+		Tools:  loop.Tools{Scripts: a.builder, MCP: a.agentMCP, Web: web, Images: images, ImageInfo: imageInfo},
+		Review: a.reviewer, Rules: a.team.Rules,
+		Checks: c.Checks.checks(), Repeats: c.Limits.repeats(), Allowed: a.team.Limits, Privacy: a.team.Private,
 	})
 	return nil
 }
@@ -297,7 +313,7 @@ func (a *assembly) openPreviews(context.Context) (err error) {
 		return nil
 	}
 	a.previews, err = preview.New(preview.Config{
-		Domain: c.Domain, HTTPS: c.HTTPS, Secret: a.secret, Dial: a.schedule.DialPort, May: machineapi.MayReach(a.store, a.store), Logger: a.logger,
+		Domain: c.Domain, HTTPS: c.HTTPS, Secret: a.secret, Dial: a.fleet.DialPort, May: machineapi.MayReach(a.store, a.store), Logger: a.logger,
 	})
 	if err != nil {
 		return UsageError{err}
@@ -326,24 +342,24 @@ func (a *assembly) openAPI(context.Context) error {
 	if err != nil {
 		return UsageError{err}
 	}
-	kept := adapter.Artifacts{Store: a.kept, Schedule: a.schedule}
+	kept := adapter.Artifacts{Store: a.kept, Fleet: a.fleet}
 	config := api.Config{
 		Shared: rest.Shared{
 			Journal: a.observer.Journal(), Agents: a.store, Accounts: a.store, Rules: a.store, Saved: a.store, AuditLog: a.store,
-			Secrets: a.vault, Work: a.schedule, Quotas: agents.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
+			Secrets: a.vault, Work: adapter.Work{Scheduler: a.schedule, Fleet: a.fleet}, Quotas: agents.Quotas(c.Quotas), AllowFile: len(c.Git.AllowFile) > 0,
 			URLSecret: append([]byte("urls "), a.secret...), TrustedProxies: proxies, PublicURL: a.publicURL, Logger: a.logger,
 		},
 		Models:     modelchoice.Config{Models: a.models.infos, DefaultModel: a.models.fallback, Limit: c.Limits.amount()},
 		Approvals:  approvals.Config{Review: a.reviewer},
 		Pulls:      pulls.Config{Pulls: a.pulls},
 		MCPServers: mcpservers.Config{MCP: a.servers, AgentMCP: a.agentMCP},
-		Machines:   machineapi.Config{Machines: adapter.Machines{Schedule: a.schedule}, Artifacts: kept},
+		Machines:   machineapi.Config{Machines: adapter.Machines{Fleet: a.fleet}, Artifacts: kept},
 		Environments: environmentapi.Config{
-			Builds: a.store, Snapshots: a.store, Builder: adapter.Builds{Builder: a.builder}, SetUps: adapter.SetUps{Schedule: a.schedule, Builder: a.builder}, Disks: a.builder,
+			Builds: a.store, Snapshots: a.store, Builder: adapter.Builds{Builder: a.builder}, SetUps: adapter.SetUps{Fleet: a.fleet, Builder: a.builder}, Disks: a.builder,
 		},
 		Accounts: accounts.Config{SignIn: a.desk, Usage: a.store, MachineRetention: c.Machine.retention(), CheckHooks: checkHooks},
 		Agents: agentapi.Config{
-			Artifacts: kept, Forks: a.schedule, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
+			Artifacts: kept, Forks: a.fleet, Repositories: catalog, Outbound: a.outbound, Deliveries: a.store,
 			ProjectFile: originFiles(a.gateway), Ports: a.builder.Ports,
 		},
 		Stream:  stream.Config{Live: a.live},

@@ -105,7 +105,7 @@ func (s *Server) stopHolder(ctx context.Context, id string, why error) error {
 	if ours, err := s.builder.Stop(ctx, id, why); ours {
 		return err
 	}
-	return s.schedule.StopMachine(ctx, id, why)
+	return s.fleet.StopMachine(ctx, id, why)
 }
 
 // dockerfiles builds Dockerfiles. It chooses an engine of the host at the first build.

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/model"
 	"aloft/internal/control/outbound"
 	"aloft/internal/control/review"
-	"aloft/internal/control/schedule"
 	"aloft/internal/control/store"
 	"aloft/internal/guest/hook"
 	"aloft/internal/policy"
@@ -46,8 +46,8 @@ func (c policyConfig) check(models map[string]bool) error {
 		return fmt.Errorf("policy.sandbox_hosts: invalid value %q: must be one of %v", c.SandboxHosts, sandbox.NetworkModes)
 	}
 	for _, what := range c.SandboxAlso {
-		if !slices.Contains(schedule.Sandboxable, what) {
-			return fmt.Errorf("policy.sandbox_also: invalid value %q: must be one of %v", what, schedule.Sandboxable)
+		if !slices.Contains(fleet.Sandboxable, what) {
+			return fmt.Errorf("policy.sandbox_also: invalid value %q: must be one of %v", what, fleet.Sandboxable)
 		}
 	}
 	if c.DenyAfter != "" {
@@ -82,16 +82,16 @@ func newReviewer(c policyConfig, rules store.Rules, g *gateway.Gateway, m *model
 // sandboxPolicy returns the sandbox policy for what is not a tool call; nil means not
 // sandboxed.
 func (a *assembly) sandboxPolicy(ctx context.Context, of agent.Agent, what string) (*sandbox.Policy, error) {
-	if what == schedule.SandboxGit {
+	if what == fleet.SandboxGit {
 		return a.reviewer.GitSandbox(ctx, of)
 	}
 	return a.team.Sandbox(ctx, a.reviewer, of, what)
 }
 
 // hooks returns the hooks.json of the team and of the agent's owner.
-func (a *assembly) hooks(ctx context.Context, of agent.Agent) (schedule.Hooks, error) {
+func (a *assembly) hooks(ctx context.Context, of agent.Agent) (fleet.Hooks, error) {
 	h, err := a.team.Hooks(ctx, of)
-	return schedule.Hooks(h), err
+	return fleet.Hooks(h), err
 }
 
 // projectFiles returns a function that reads a file of an agent's repository at a

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/inbound"
@@ -67,6 +68,7 @@ type Server struct {
 	kept        *artifact.Store
 	gateway     *gateway.Gateway
 	runtime     machine.Runtime
+	fleet       *fleet.Fleet
 	schedule    *schedule.Scheduler
 	builder     *build.Builder
 	dockerfiles *dockerfiles // nil if this host cannot create machines

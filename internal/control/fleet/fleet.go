@@ -1,195 +1,199 @@
-// Package fleet knows the machines that this server uses: whose they are, and the one
-// connection to each of them, which its loop and all visitors share.
+// Package fleet gives agents their machines. It creates, boots, connects to, saves, puts
+// to sleep and removes machines, and opens them to visitors. It keeps no important state
+// in memory: which agent has which machine is in the journal.
 package fleet
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
+	"aloft/internal/agent"
+	"aloft/internal/control/artifact"
+	"aloft/internal/control/gateway"
+	"aloft/internal/control/identity"
 	"aloft/internal/control/machine"
-	"aloft/internal/control/pod"
+	"aloft/internal/control/store"
+	"aloft/internal/policy"
+	"aloft/internal/policy/sandbox"
+	"aloft/internal/redact"
+	"aloft/internal/secret"
+	"aloft/internal/telemetry"
 )
 
-// Connections holds the connections to machines in use, one per machine, shared by
-// its loop and all visitors. A machine sends its git traffic to the newest
-// connection, so a second connection would take it away from the first. The zero
-// value is ready to use. Its methods are safe for concurrent use.
-type Connections struct {
-	mu   sync.Mutex
-	byID map[string]*Connection
-	left map[string]time.Time // when the last user of a machine left
+// Config is what a fleet needs.
+type Config struct {
+	Journal store.Journal
+	Agents  store.Agents
+	Leases  store.Leases
+	Owner   string // this server's name on its leases; unchanged by a restart on the same data
+	Runtime machine.Runtime
+	Limits  machine.Limits // of every machine
+	Image   string         // of every machine
+	Class   string         // for agents that do not choose one
+	Network policy.Network // what machines may reach; the zero value is no network
+	// ConnectionLogs is the folder with the log of each agent's network
+	// connections. If it is "", only the machine's network gateway has a log.
+	ConnectionLogs string
+	Gateway        Gateway
+	// MayReach returns a fault unless the user may run agents on a repository.
+	// If it is nil, everyone may use all repositories.
+	MayReach func(ctx context.Context, userID int64, repoURL string) error
+	// Dependencies are URL prefixes of repositories that other repositories may
+	// name as dependencies, to be fetched. If it is nil, a repository may name
+	// those of its own owner.
+	Dependencies []string
+	// Environments decides what machines are built from. If it is nil, all use
+	// Image.
+	Environments Environments
+	SetUp        SetUp
+	// Secret is 32 random bytes from which the tokens of machines are derived,
+	// so that the tokens survive a restart without being stored.
+	Secret []byte
+	Author Author // of the commits that are made for agents
+	// Secrets returns values, by name, to redact from everything that comes out
+	// of the agent's machine. It may be nil.
+	Secrets func(agentID string) map[string]string
+	// Variables returns the environment variables for the agent's machine, and
+	// when they expire; the zero time means never. Secret ones are also
+	// redacted. It may be nil.
+	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
+	// Identity signs tokens that prove to others which agent a program belongs
+	// to. If it is nil, programs get no tokens.
+	Identity Identity
+	// Room returns a fault if no more machines should be created because the
+	// disk is full. It may be nil.
+	Room func() error
+	// Artifacts stores files that outlive machines; nil stores none.
+	Artifacts Artifacts
+	Layers    Layers // saved disks; nil if disks cannot be saved
+	// Idle is how long a machine may be unused before it is put to sleep; 0
+	// means for ever.
+	Idle time.Duration
+	// DiskOnly puts machines to sleep without their processes, so that no
+	// memory is written to disk.
+	DiskOnly bool
+	// Privacy reports whether a run is in privacy mode. If it is nil, no run
+	// is.
+	Privacy func(ctx context.Context, r agent.Run) (bool, error)
+	// Retention returns how long an agent's machine may be unused before it is
+	// removed with its disk. 0 or a nil function means for ever.
+	Retention func(ctx context.Context, a agent.Agent) (time.Duration, error)
+	// TeamEgress returns the team's network restriction at a point in time. The
+	// zero value or a nil function means none.
+	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
+	// Spans makes machines record spans below their runs' spans, and exports
+	// them. If it is nil, as in ghost mode, exec-daemon records none.
+	Spans *telemetry.Telemetry
+	// Sandbox reports whether machines of a class can enforce the sandbox
+	// policy for single commands. This is known from the host's configuration,
+	// never from what a machine claims. If it is nil, none can.
+	Sandbox func(class string) bool
+	// SandboxPolicy returns the sandbox policy for SandboxGit or for one of
+	// Sandboxable; a nil policy means no sandbox. If SandboxPolicy is nil, none
+	// of them is sandboxed.
+	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
+	// Pulls finds the pull requests on which agents are started. It may be nil.
+	Pulls Pulls
+	// Hooks returns what people have configured for an agent's hooks. It may be
+	// nil.
+	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
+	Logger *slog.Logger
 }
 
-// LastUse returns when the machine was last used. If it is in use, that is now.
-func (cs *Connections) LastUse(id string) time.Time {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.byID[id] != nil {
-		return time.Now()
-	}
-	return cs.left[id]
+// Hooks is what people have configured for the hooks of an agent.
+type Hooks struct {
+	Team, User []byte // hooks.json each; nil if there is none
+	Email      string // of the agent's owner; "" if unknown
 }
 
-// Alone reserves an unused machine: new users wait until giveBack is called. ok
-// is false if the machine is in use.
-func (cs *Connections) Alone(id string) (giveBack func(), ok bool) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.byID[id] != nil {
-		return nil, false
+// hooksOf returns the hooks configuration of an agent.
+func (f *Fleet) hooksOf(ctx context.Context, a agent.Agent) (Hooks, error) {
+	if f.Hooks == nil {
+		return Hooks{}, nil
 	}
-	if cs.byID == nil {
-		cs.byID = map[string]*Connection{}
-	}
-	l := &Connection{users: 1, left: make(chan struct{})}
-	l.mu.Lock()
-	cs.byID[id] = l
-	return func() {
-		l.mu.Unlock()
-		cs.mu.Lock()
-		defer cs.mu.Unlock()
-		cs.drop(id, l)
-	}, true
+	return f.Hooks(ctx, a)
 }
 
-// drop removes one user from a connection, and reports whether it was the last. The
-// caller holds cs.mu.
-func (cs *Connections) drop(id string, l *Connection) (last bool) {
-	if l.users--; l.users > 0 {
-		return false
-	}
-	delete(cs.byID, id)
-	close(l.left)
-	return true
+// Author is the author of commits.
+type Author struct{ Name, Email string }
+
+// Gateway is the git gateway through which git in a machine reaches its
+// remotes.
+type Gateway interface {
+	http.Handler
+	Grant(g gateway.Grant) (credential string, err error)
+	Revoke(credential string)
+	Check(ctx context.Context, repoURL, ref string) (gateway.RefInfo, error)
+	Reach(ctx context.Context, w gateway.ReachRequest) gateway.Reached
+	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 }
 
-// Leaving returns a channel that is closed when the machine's last user has
-// left. It is nil if nobody uses the machine.
-func (cs *Connections) Leaving(id string) <-chan struct{} {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if l := cs.byID[id]; l != nil {
-		return l.left
-	}
-	return nil
+// Pulls finds pull requests at forges.
+type Pulls interface {
+	// Found returns the pull request with the given URL, for an agent that will
+	// work on it in that repository.
+	Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error)
 }
 
-// A Connection is the connection to one machine. It is closed when the last user
-// leaves. It is a [sync.Locker], which is held while the machine is dialed, started or
-// booted: the methods other than Lock need the lock.
-type Connection struct {
-	users int           // guarded by Connections.mu
-	left  chan struct{} // closed when users is 0
-
-	mu   sync.Mutex
-	conn *pod.Conn // nil until dialed
+// Identity signs tokens that prove a workload's identity to an audience.
+type Identity interface {
+	Token(w identity.Workload, audience, nonce string) (token string, expires time.Time, err error)
 }
 
-var _ sync.Locker = (*Connection)(nil)
+// Artifacts stores the files from agents' artifacts folders.
+type Artifacts interface {
+	Collect(ctx context.Context, agentID string, from artifact.Source, secrets *redact.Redactor) (left []artifact.Left, err error)
+}
 
-// Lock takes the right to dial, start or boot the machine.
-func (c *Connection) Lock() { c.mu.Lock() }
+// Fleet holds the machines of agents. Its methods are safe for concurrent use.
+type Fleet struct {
+	Config
+	machines Connections
+	given    given
+	boots    chan struct{} // one slot for each machine that may boot at once
+	began    time.Time
 
-// Unlock undoes Lock.
-func (c *Connection) Unlock() { c.mu.Unlock() }
+	mu      sync.Mutex
+	works   map[string]*Work // by agent
+	forking map[string]bool  // layers of forks that are being created
+}
 
-// Close closes the connection, if there is one. Dial makes a new one.
-func (c *Connection) Close() {
-	if c.conn != nil {
-		_ = c.conn.Close() // the error does not matter
-		c.conn = nil
+// New returns a fleet. Maintain removes unused machines from it.
+func New(c Config) *Fleet {
+	return &Fleet{
+		Config: c,
+		boots:  make(chan struct{}, max(2, 2*runtime.NumCPU())),
+		works:  map[string]*Work{},
+		began:  time.Now(),
 	}
 }
 
-// Use returns the connection to the machine, and adds a user to it.
-func (cs *Connections) Use(id string) *Connection {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.byID == nil {
-		cs.byID = map[string]*Connection{}
-	}
-	l := cs.byID[id]
-	if l == nil {
-		l = &Connection{left: make(chan struct{})}
-		cs.byID[id] = l
-	}
-	l.users++
-	return l
+// Maintain puts unused machines to sleep, and destroys those of deleted and archived
+// agents, until ctx ends.
+func (f *Fleet) Maintain(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { f.restAlways(ctx) })
+	both.Go(func() { f.sweepAlways(ctx) })
+	both.Wait()
 }
 
-// Leave undoes Use. It closes the connection after the last user.
-func (cs *Connections) Leave(id string, l *Connection) {
-	cs.mu.Lock()
-	last := cs.drop(id, l)
-	if last {
-		if cs.left == nil {
-			cs.left = map[string]time.Time{}
+// State reads the agent's journal, and returns what it says.
+func (f *Fleet) State(ctx context.Context, agentID string) (*agent.State, error) {
+	state := agent.Fold(agentID, nil)
+	for {
+		events, err := f.Journal.Read(ctx, agentID, state.Agent.Head, 1000)
+		if err != nil {
+			return nil, err
 		}
-		cs.left[id] = time.Now()
-	}
-	cs.mu.Unlock()
-	if !last {
-		return
-	}
-	l.Lock()
-	defer l.Unlock()
-	l.Close()
-}
-
-// Dial returns the connection, and reconnects if it has ended. It starts a
-// stopped machine; if that fails, the error is an [UnstartedError].
-func (c *Connection) Dial(ctx context.Context, m machine.Machine, git http.Handler, options ...pod.Option) (*pod.Conn, error) {
-	if c.conn != nil {
-		select {
-		case <-c.conn.Done():
-			_ = c.conn.Close()
-			c.conn = nil
-		default:
-			c.conn.Apply(options...) // there may be new secrets
-			return c.conn, nil
+		for _, e := range events {
+			state.Apply(e)
+		}
+		if len(events) < 1000 {
+			return state, nil
 		}
 	}
-	conn, err := pod.Dial(ctx, m, git, options...)
-	for try := 1; errors.Is(err, machine.ErrStopped) && try <= maxStarts; try++ {
-		if err := m.Restart(ctx); err != nil {
-			return nil, UnstartedError{err}
-		}
-		conn, err = pod.Dial(ctx, m, git, options...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.conn = conn
-	return conn, nil
 }
-
-// DialRunning is like Dial, but does not start a stopped machine. renew is applied
-// to a connection that exists, and options to a new one.
-func (c *Connection) DialRunning(ctx context.Context, m machine.Machine, git http.Handler, renew pod.Option, options ...pod.Option) (*pod.Conn, error) {
-	if c.conn != nil {
-		c.conn.Apply(renew)
-		return c.conn, nil
-	}
-	conn, err := pod.Dial(ctx, m, git, options...)
-	if err != nil {
-		return nil, err
-	}
-	c.conn = conn
-	return conn, nil
-}
-
-// maxStarts is how often a machine is started for one dial, since it may be
-// killed before it answers.
-const maxStarts = 4
-
-// UnstartedError says why a stopped machine could not be started.
-type UnstartedError struct{ Cause error }
-
-// Error returns the text of the cause.
-func (e UnstartedError) Error() string { return e.Cause.Error() }
-
-// Unwrap returns the cause.
-func (e UnstartedError) Unwrap() error { return e.Cause }

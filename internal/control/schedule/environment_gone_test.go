@@ -21,12 +21,12 @@ func (d deleted) Plan(ctx context.Context, a agent.Agent, ref string) (build.Pla
 // that, and goes on.
 func TestEnvironmentGoneIsToldOnce(t *testing.T) {
 	s := newSite(t)
-	intact := s.Environments.(environments)
+	intact := s.Fleet.Environments.(environments)
 	id := s.agent()
 	s.run()
 	at, _ := s.ended(id, 0)
 	s.idle(id)
-	s.Environments = deleted{intact}
+	s.Fleet.Environments = deleted{intact}
 	for range 2 {
 		s.prompt(id)
 		s.Wake(id)

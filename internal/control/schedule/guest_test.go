@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/machine/fake"
 	"aloft/internal/control/model"
@@ -261,10 +261,6 @@ func (e environments) Prepare(context.Context, build.Plan, func(string)) (build.
 	return build.Base{Image: "host"}, nil
 }
 
-func (e environments) KeepScript(context.Context, agent.Agent, string, string) (environment.Saved, error) {
-	return environment.Saved{}, errors.New("nothing is kept")
-}
-
 // site is a scheduler with a real store and fake machines.
 type site struct {
 	*Scheduler
@@ -283,14 +279,19 @@ func newSite(t *testing.T) *site {
 	}
 	t.Cleanup(func() { _ = st.Close() })
 	s := &site{t: t, store: st, guests: &guests{}}
-	s.Scheduler = New(Config{
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	all := fleet.New(fleet.Config{
 		Journal: st, Agents: st, Leases: st, Owner: "one", Image: "host", Secret: []byte("s"), Gateway: anyRemote{},
 		Runtime:      fake.New(t.TempDir(), s.guests.serve),
 		Environments: environments{environment.Environment{User: "node", Start: "service up", Terminals: []environment.Terminal{{Name: "web", Command: "serve"}}}},
+		Logger:       log,
+	})
+	s.Scheduler = New(Config{
+		Journal: st, Agents: st, Leases: st, Owner: "one", Fleet: all, Gateway: anyRemote{},
 		Model: func(string) (model.Model, model.Info, error) {
 			return s, model.Info{ID: "m"}, nil
 		},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Logger: log,
 	})
 	return s
 }
@@ -384,7 +385,7 @@ func (s *site) ended(id string, after int64) (int64, *agent.RunEnded) {
 // machines returns the existing machines.
 func (s *site) machines() []string {
 	s.t.Helper()
-	ids, err := s.Runtime.List(s.t.Context())
+	ids, err := s.Fleet.Runtime.List(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -399,6 +400,6 @@ func (s *site) idle(id string) {
 	w := s.workers[id]
 	s.mu.Unlock()
 	if w != nil {
-		<-w.done
+		<-w.machine.Done()
 	}
 }

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"aloft/internal/agent"
@@ -12,6 +13,9 @@ import (
 	"aloft/internal/secret"
 	"aloft/internal/tool"
 )
+
+// maxPatches is the maximum size of the patches of an agent, in bytes.
+const maxPatches = 4 << 20
 
 // patches returns what another agent has pushed to the agent's repositories
 // since its branches left the agent's own. It is [loop.Config.Patches]. Agents
@@ -28,13 +32,13 @@ func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID str
 	case err != nil:
 		return nil, err
 	}
-	other, err := s.fold(ctx, otherID)
+	other, err := s.Fleet.State(ctx, otherID)
 	if err != nil {
 		return nil, err
 	}
 	folders := agent.Folders(state.Agent.Repos)
 	var out []tool.Patch
-	shared, pushed, room := false, false, maxDiff
+	shared, pushed, room := false, false, maxPatches
 	for n, repo := range state.Agent.Repos {
 		for m, theirs := range other.Agent.Repos {
 			if secret.Repo(theirs.URL) != secret.Repo(repo.URL) {
@@ -65,11 +69,33 @@ func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID str
 	case !pushed:
 		return nil, fault.Conflict("%s has pushed nothing yet, and what it has not pushed cannot be read", otherID)
 	}
-	hide := redact.New(s.secrets(state.Agent.ID))
+	hide := redact.New(s.Fleet.SecretsOf(state.Agent.ID))
 	for _, p := range out {
 		if hide.Contains(p.Text) {
 			return nil, fault.Denied("the changes of %s contain a secret of yours", otherID)
 		}
 	}
 	return out, nil
+}
+
+// pushedDiff returns at most limit bytes of what the agent has pushed, as the
+// repositories' servers have it. It is [loop.Config.Diff].
+func (s *Scheduler) pushedDiff(ctx context.Context, state *agent.State, limit int) (diff string, truncated bool, err error) {
+	var all strings.Builder
+	for n, repo := range state.Agent.Repos {
+		was := state.Checkout(n)
+		if !was.Pushed || was.BaseCommit == "" {
+			continue
+		}
+		one, cut, err := s.Gateway.Diff(ctx, repo.URL, was.BaseCommit, was.Branch, max(limit-all.Len(), 0))
+		if err != nil {
+			return "", false, err
+		}
+		truncated = truncated || cut
+		if one != "" && len(state.Agent.Repos) > 1 {
+			fmt.Fprintf(&all, "# %s\n", repo.URL)
+		}
+		all.WriteString(one)
+	}
+	return redact.New(s.Fleet.SecretsOf(state.Agent.ID)).String(all.String()), truncated, nil
 }

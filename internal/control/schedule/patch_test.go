@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -71,18 +72,19 @@ func (patched) Patch(_ context.Context, repoURL, base, branch string, limit int)
 func TestPatches(t *testing.T) {
 	id := func(n int) string { return fmt.Sprintf("bc-00000000-0000-4000-8000-%012d", n) }
 	const one, two, three, same = "https://git.test/o/one", "https://git.test/o/two", "https://git.test/o/three", "https://git.test/o/same"
-	all := map[string]bool{one: true, one + ".git": true, two: true, three: true, same: true}
+	everywhere := map[string]bool{one: true, one + ".git": true, two: true, three: true, same: true}
 	a := &archive{owners: map[string]int64{}, events: map[string][]agent.Event{}}
 	a.add(id(1), 7, nil, one, two, same)
-	a.add(id(2), 7, all, two, three)
-	a.add(id(3), 8, all, one) // of another owner
-	a.add(id(4), 7, nil, one) // has pushed nothing
-	a.add(id(5), 7, all, three)
-	a.add(id(6), 7, all, same)
-	a.add(id(7), 7, all, one) // has pushed, so its own branch is the base
-	a.add(id(8), 7, all, one+".git", two)
-	s := New(Config{Agents: a, Journal: a, Gateway: patched{}, Secrets: func(string) map[string]string { return map[string]string{"T": "s3cr3t-value"} }})
-	state, err := s.fold(t.Context(), id(1))
+	a.add(id(2), 7, everywhere, two, three)
+	a.add(id(3), 8, everywhere, one) // of another owner
+	a.add(id(4), 7, nil, one)        // has pushed nothing
+	a.add(id(5), 7, everywhere, three)
+	a.add(id(6), 7, everywhere, same)
+	a.add(id(7), 7, everywhere, one) // has pushed, so its own branch is the base
+	a.add(id(8), 7, everywhere, one+".git", two)
+	all := fleet.New(fleet.Config{Journal: a, Secrets: func(string) map[string]string { return map[string]string{"T": "s3cr3t-value"} }})
+	s := New(Config{Agents: a, Fleet: all, Gateway: patched{}})
+	state, err := s.Fleet.State(t.Context(), id(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +109,14 @@ func TestPatches(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %q", other, got, err, want)
 		}
 	}
-	if state, err = s.fold(t.Context(), id(7)); err != nil {
+	if state, err = s.Fleet.State(t.Context(), id(7)); err != nil {
 		t.Fatal(err)
 	}
 	got, err = s.patches(t.Context(), state, id(8))
 	if diff := cmp.Diff([]tool.Patch{{Text: text(one, "refs/heads/aloft/"+id(7), "aloft/"+id(8)), Files: []string{"a"}}}, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	s.Secrets = func(string) map[string]string { return map[string]string{"T": "git.test/o/one"} }
+	s.Fleet.Secrets = func(string) map[string]string { return map[string]string{"T": "git.test/o/one"} }
 	if _, err = s.patches(t.Context(), state, id(8)); err == nil || !strings.Contains(err.Error(), "contain a secret") {
 		t.Errorf("a secret: %v", err)
 	}

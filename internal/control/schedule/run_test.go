@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
 	"aloft/internal/tool"
@@ -36,7 +37,7 @@ func TestRunWorksOpenRuns(t *testing.T) {
 		t.Fatalf("ended %+v, %+v", end, end.Failure)
 	}
 	s.want(started...)
-	if state, err := s.fold(t.Context(), id); err != nil || state.User != "node" {
+	if state, err := s.Fleet.State(t.Context(), id); err != nil || state.User != "node" {
 		t.Errorf("it works as %q, %v", state.User, err)
 	}
 	made := s.machines()
@@ -104,8 +105,10 @@ func TestRunIsLeftToAnotherServer(t *testing.T) {
 	}
 	s.want(started...)
 
-	other := New(s.Config)
-	other.Owner = "two"
+	machines, work := s.Fleet.Config, s.Config
+	machines.Owner, work.Owner = "two", "two"
+	work.Fleet = fleet.New(machines)
+	other := New(work)
 	s.ask, s.Scheduler = nil, other
 	s.run()
 	if _, end := s.ended(id, 0); end.Status != agent.Finished {
@@ -150,15 +153,15 @@ func TestRemove(t *testing.T) {
 		return context.Cause(ctx)
 	}
 	id, other := s.agent(), agent.NewID()+"-0000"
-	if _, err := s.Runtime.Create(t.Context(), machine.Spec{ID: other, Image: "host"}); err != nil {
+	if _, err := s.Fleet.Runtime.Create(t.Context(), machine.Spec{ID: other, Image: "host"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(t.Context(), id); err != nil { // before the run starts
+	if err := s.Fleet.Remove(t.Context(), id); err != nil { // before the run starts
 		t.Fatal(err)
 	}
 	s.start(t.Context(), id)
 	<-asked
-	if err := s.Remove(t.Context(), id); err != nil {
+	if err := s.Fleet.Remove(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if _, end := s.ended(id, 0); end.Status != agent.Cancelled {
@@ -200,17 +203,17 @@ func TestSweep(t *testing.T) {
 	s.append(store.Append{AgentID: archived, Events: []agent.Event{{Body: &agent.Archived{Archived: true}}}})
 	s.append(store.Append{AgentID: working, Events: []agent.Event{{Body: &agent.Archived{Archived: true}}}})
 	for _, id := range []string{archived + "-0000", agent.NewID() + "-0000", "env-00000000"} {
-		if _, err := s.Runtime.Create(t.Context(), machine.Spec{ID: id, Image: "host"}); err != nil {
+		if _, err := s.Fleet.Runtime.Create(t.Context(), machine.Spec{ID: id, Image: "host"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.sweep(t.Context(), false)
+	s.Fleet.Sweep(t.Context(), false)
 	if got := s.machines(); !slices.Equal(got, append(made, "env-00000000")) {
 		t.Errorf("left are %q, want %q and a build's", got, made)
 	}
 	close(goOn)
 	s.idle(working)
-	s.sweep(t.Context(), false)
+	s.Fleet.Sweep(t.Context(), false)
 	if got := s.machines(); !slices.Equal(got, []string{"env-00000000"}) {
 		t.Errorf("left are %q after the run", got)
 	}
@@ -264,7 +267,8 @@ func (r remains) Destroy(context.Context) error {
 func TestRunSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leftover{destroyed: make(chan struct{})}
-		s := New(Config{Agents: l, Runtime: l, Logger: slog.New(slog.DiscardHandler)})
+		log := slog.New(slog.DiscardHandler)
+		s := New(Config{Agents: l, Fleet: fleet.New(fleet.Config{Agents: l, Runtime: l, Logger: log}), Logger: log})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
@@ -291,7 +295,7 @@ func TestVisitorStartsTheEnvironment(t *testing.T) {
 	at, _ := s.ended(id, 0)
 	s.idle(id)
 	s.want(started...)
-	m, err := s.Runtime.Open(t.Context(), s.machines()[0])
+	m, err := s.Fleet.Runtime.Open(t.Context(), s.machines()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +304,7 @@ func TestVisitorStartsTheEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			a, err := s.Access(t.Context(), id)
+			a, err := s.Fleet.Access(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
 			}

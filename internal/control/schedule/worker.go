@@ -3,15 +3,14 @@ package schedule
 import (
 	"context"
 	"errors"
-	"maps"
-	"sync"
-	"sync/atomic"
+	"iter"
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
+	"aloft/internal/control/model"
 	"aloft/internal/control/store"
-	"aloft/internal/redact"
 )
 
 // worker works on the open run of one agent.
@@ -20,25 +19,16 @@ type worker struct {
 	agentID string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when run has returned
-	current atomic.Pointer[readyMachine]
-	ready   chan struct{}                         // closed when the machine was first ready
-	once    sync.Once                             // guards closing ready
-	origin  string                                // the commit from which a new agent starts
-	rulesAt string                                // the commit of the default branch at that time
-	full    atomic.Pointer[agent.MachineDiskFull] // why its machine was stopped; nil once the loop knows
-	again   bool                                  // woken while it was working; guarded by s.mu
-
-	hiding sync.Mutex
-	hide   *redact.Redactor  // redacts hidden; nil until needed
-	hidden map[string]string // secrets by name
+	machine *fleet.Work
+	again   bool // woken while it was working; guarded by s.mu
 }
 
 func newWorker(ctx context.Context, s *Scheduler, agentID string) *worker {
-	w := &worker{s: s, agentID: agentID, done: make(chan struct{}), ready: make(chan struct{})}
+	w := &worker{s: s, agentID: agentID}
 	// The loop must not mistake the server's shutdown for a cancel request.
 	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { w.cancel(loop.ErrStop) })
+	w.machine = s.Fleet.Begin(w.ctx, agentID, w.cancel)
 	return w
 }
 
@@ -48,7 +38,7 @@ func (w *worker) run() {
 	defer w.cancel(nil)
 	log := w.s.Logger.With("agent", w.agentID)
 	lease := store.LeaseOn(w.agentID)
-	ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, leaseTTL)
+	ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, store.LeaseTTL)
 	if err != nil {
 		log.Error("cannot take the lease", "error", err)
 		return
@@ -64,8 +54,7 @@ func (w *worker) run() {
 			log.Error("cannot release the lease", "error", err)
 		}
 	}()
-	defer w.s.sweepAfter(context.WithoutCancel(w.ctx), w.agentID)
-	defer w.letGo()
+	defer w.machine.Leave(context.WithoutCancel(w.ctx))
 	a, err := w.s.Agents.Agent(w.ctx, w.agentID)
 	if err != nil {
 		if !errors.Is(err, store.ErrNotFound) {
@@ -85,13 +74,15 @@ func (w *worker) run() {
 		log.Error("cannot read the team's settings", "error", err)
 		return
 	}
+	tools := w.s.Tools
+	tools.Patches = w.s.patches
 	err = loop.Run(w.ctx, w.agentID, loop.Config{
 		Journal: w.s.Journal, Owner: w.s.Owner, Models: loop.Models{Model: m, Info: info, Named: w.s.Model, Fast: fast},
-		Machine: w.machine, Shortages: w.shortages, Review: w.s.Review,
-		Tools: loop.Tools{Scripts: w.s.Environments, MCP: w.s.MCP, Web: w.s.Web, Images: w.s.Images, ImageInfo: w.s.ImageInfo, Patches: w.s.patches},
+		Machine: w.machine.Ready, Shortages: w.machine.Shortages, Review: w.s.Review,
+		Tools: tools,
 		Team:  loop.Team{Allowed: w.s.Allowed, Privacy: w.s.Privacy, Rules: w.s.Rules},
-		Live:  w.s.Live, Secrets: w.secrets, Checks: w.s.Checks, Limits: loop.Limits{Repeats: w.s.Repeats},
-		Diff: w.s.pushedDiff, Pulls: w.s.pulls(), Logger: log.With("run", a.LatestRunID),
+		Live:  w.s.Live, Secrets: w.machine.Redactor, Checks: w.s.Checks, Limits: loop.Limits{Repeats: w.s.Repeats},
+		Diff: w.s.pushedDiff, Pulls: w.s.Pulls, Logger: log.With("run", a.LatestRunID),
 	})
 	if err != nil && !errors.Is(err, loop.ErrStop) && !errors.Is(err, store.ErrNotFound) {
 		log.Error("the run is left open", "error", err)
@@ -107,21 +98,6 @@ func (w *worker) fastModel() (string, error) {
 		return "", nil
 	}
 	return w.s.FastModel(w.ctx)
-}
-
-// secrets returns what to redact from the calls that the model is writing.
-func (w *worker) secrets(state *agent.State) *redact.Redactor {
-	machineID := ""
-	if h := w.current.Load(); h != nil {
-		machineID = h.id
-	}
-	values := w.s.values(state, machineID)
-	w.hiding.Lock()
-	defer w.hiding.Unlock()
-	if w.hide == nil || !maps.Equal(values, w.hidden) {
-		w.hide, w.hidden = redact.New(values), values
-	}
-	return w.hide
 }
 
 // next starts another worker if a new run has started with the end of the given
@@ -176,7 +152,7 @@ func (w *worker) cancelAsked() (bool, error) {
 
 // renew renews the lease as long as the worker works.
 func (w *worker) renew(lease string) {
-	t := time.NewTicker(leaseRenew)
+	t := time.NewTicker(store.LeaseRenew)
 	defer t.Stop()
 	for {
 		select {
@@ -184,7 +160,7 @@ func (w *worker) renew(lease string) {
 			return
 		case <-t.C:
 		}
-		ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, leaseTTL)
+		ok, err := w.s.Leases.Acquire(w.ctx, lease, w.s.Owner, store.LeaseTTL)
 		if err == nil && !ok {
 			w.cancel(store.ErrLeaseLost)
 			return
@@ -192,9 +168,9 @@ func (w *worker) renew(lease string) {
 	}
 }
 
-// letGo releases the connection to the machine, which keeps running.
-func (w *worker) letGo() {
-	if h := w.current.Swap(nil); h != nil {
-		h.close()
-	}
+// refuse stands in for a model that is not configured any more.
+type refuse struct{ err error }
+
+func (r refuse) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) { yield(model.Event{}, r.err) }
 }

@@ -179,5 +179,12 @@ const TeamRules = "team"
 // RulesOf returns the owner name for a user's rules.
 func RulesOf(userID int64) string { return "user/" + strconv.FormatInt(userID, 10) }
 
+// Times of the leases on agents. Another server takes an agent over when its lease was
+// not renewed for LeaseTTL.
+const (
+	LeaseTTL   = 30 * time.Second
+	LeaseRenew = LeaseTTL / 3
+)
+
 // LeaseOn returns the name of the lease on an agent.
 func LeaseOn(agentID string) string { return "agent/" + agentID }

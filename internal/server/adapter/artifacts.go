@@ -6,14 +6,14 @@ import (
 
 	machineapi "aloft/internal/control/api/machines"
 	"aloft/internal/control/artifact"
-	"aloft/internal/control/schedule"
+	"aloft/internal/control/fleet"
 )
 
 // Artifacts combines stored artifacts with those of running machines.
 type Artifacts struct {
 	*artifact.Store
 
-	Schedule *schedule.Scheduler
+	Fleet *fleet.Fleet
 }
 
 var _ machineapi.Artifacts = Artifacts{}
@@ -26,8 +26,8 @@ const keepLive = 10 * time.Second
 func (a Artifacts) List(ctx context.Context, agentID string) ([]artifact.File, error) {
 	live, cancel := context.WithTimeout(ctx, keepLive)
 	defer cancel()
-	if err := a.Schedule.KeepArtifacts(live, agentID); err != nil {
-		a.Schedule.Logger.Info("cannot list a machine's newest artifacts yet", "agent", agentID, "why", err)
+	if err := a.Fleet.KeepArtifacts(live, agentID); err != nil {
+		a.Fleet.Logger.Info("cannot list a machine's newest artifacts yet", "agent", agentID, "why", err)
 	}
 	return a.Store.List(ctx, agentID)
 }

@@ -1,5 +1,5 @@
-// Package adapter gives the scheduler, the builder of environments and the store of
-// artifacts the interfaces that the API wants.
+// Package adapter gives the scheduler, the fleet, the builder of environments and the
+// store of artifacts the interfaces that the API wants.
 package adapter
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/coder/websocket"
 
 	machineapi "aloft/internal/control/api/machines"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/pod"
-	"aloft/internal/control/schedule"
 	"aloft/internal/terminal"
 )
 
-// Machines implements [machineapi.Machines] with the scheduler's access to machines.
-type Machines struct{ Schedule *schedule.Scheduler }
+// Machines implements [machineapi.Machines] with the machines of the fleet.
+type Machines struct{ Fleet *fleet.Fleet }
 
 var _ machineapi.Machines = Machines{}
 
@@ -32,12 +32,12 @@ func (p pty) Close() error { return errors.Join(p.CloseNow(), p.access.Close()) 
 
 // Open implements [machineapi.Machines].
 func (m Machines) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
-	return m.Schedule.Open(ctx, agentID, stream)
+	return m.Fleet.Open(ctx, agentID, stream)
 }
 
 // PTY implements [machineapi.Machines].
 func (m Machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, error) {
-	access, err := m.Schedule.Access(ctx, agentID)
+	access, err := m.Fleet.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (m Machines) PTY(ctx context.Context, agentID string) (machineapi.PTY, erro
 
 // terminals calls do with the terminals of an agent's machine.
 func (m Machines) terminals(ctx context.Context, agentID string, do func(*pod.Terminals) error) error {
-	access, err := m.Schedule.Access(ctx, agentID)
+	access, err := m.Fleet.Access(ctx, agentID)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ type files struct {
 
 // Files implements [machineapi.Machines].
 func (m Machines) Files(ctx context.Context, agentID string) (machineapi.Files, error) {
-	access, err := m.Schedule.Access(ctx, agentID)
+	access, err := m.Fleet.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}

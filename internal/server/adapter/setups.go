@@ -9,16 +9,16 @@ import (
 	"aloft/internal/agent"
 	environmentapi "aloft/internal/control/api/environments"
 	"aloft/internal/control/build"
+	"aloft/internal/control/fleet"
 	"aloft/internal/control/layer"
-	"aloft/internal/control/schedule"
 	"aloft/internal/environment"
 	"aloft/internal/secret"
 )
 
 // SetUps turns machines that people have set up into environments.
 type SetUps struct {
-	Schedule *schedule.Scheduler
-	Builder  *build.Builder
+	Fleet   *fleet.Fleet
+	Builder *build.Builder
 }
 
 var _ environmentapi.SetUps = SetUps{}
@@ -28,14 +28,14 @@ const maxProposeFile = 256 << 10
 
 // Snapshot implements [environmentapi.SetUps].
 func (s SetUps) Snapshot(ctx context.Context, a agent.Agent) (id string, p environment.Proposal, err error) {
-	typed, err := s.Schedule.SetUpHistory(ctx, a.ID)
+	typed, err := s.Fleet.SetUpHistory(ctx, a.ID)
 	if err != nil {
 		return "", p, err
 	}
 	url := a.Repos[0].URL
 	id = layer.NewID(layer.Snapshot)
 	record := environment.Snapshot{ID: id, UserID: a.UserID, Repo: secret.Repo(url), AgentID: a.ID, CreatedAt: time.Now().UTC()}
-	if err := s.Builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.Schedule.Snapshot(ctx, a.ID, id) }); err != nil {
+	if err := s.Builder.SaveSnapshot(ctx, record, func(ctx context.Context, id string) error { return s.Fleet.Snapshot(ctx, a.ID, id) }); err != nil {
 		return "", p, err
 	}
 	if a.Env.Preset == agent.VMSetupHelper {
@@ -67,7 +67,7 @@ func (s SetUps) Commit(ctx context.Context, a agent.Agent, text string) (path, b
 	if path = firstOf(found); path == "" {
 		path = environment.Files[0]
 	}
-	branch, commit, err = s.Schedule.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
+	branch, commit, err = s.Fleet.CommitFile(ctx, a.ID, path, []byte(text), "Set up the environment of agents")
 	return path, branch, commit, err
 }
 
@@ -85,7 +85,7 @@ func firstOf(found map[string][]byte) string {
 // pushed, if it differs from the one that the agent started with.
 func (s SetUps) Proposed(ctx context.Context, a agent.Agent) (path, branch, text string, err error) {
 	url := a.Repos[0].URL
-	if branch, err = s.Schedule.PushedBranch(ctx, a.ID); err != nil || branch == "" {
+	if branch, err = s.Fleet.PushedBranch(ctx, a.ID); err != nil || branch == "" {
 		return "", "", "", err
 	}
 	theirs, err := s.Builder.Exists(ctx, url, branch, environment.Files, environment.MaxSize)

@@ -41,8 +41,8 @@ type Shared struct {
 	Patience time.Duration
 }
 
-// Work is the part of the scheduler that the API uses. Its methods are safe for
-// concurrent use.
+// Work is the part of the scheduler and of the fleet that the API uses. Its methods
+// are safe for concurrent use.
 type Work interface {
 	// Wake tells the scheduler that the agent's journal has a new run or a
 	// request to cancel one. It returns at once.
@@ -51,7 +51,7 @@ type Work interface {
 	// agent has neither. The API calls it to archive or delete an agent, and
 	// again after a failure.
 	Remove(ctx context.Context, agentID string) error
-	// Forget removes what the scheduler stores for an agent that is being
+	// Forget removes what the fleet stores for an agent that is being
 	// deleted.
 	Forget(ctx context.Context, agentID string) error
 	// Diff returns the agent's changes since its starting ref.

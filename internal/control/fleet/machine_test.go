@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"strings"
@@ -46,12 +46,12 @@ func TestWhatIsLost(t *testing.T) {
 }
 
 func TestTokensDiffer(t *testing.T) {
-	a, b := &Scheduler{Config: Config{Secret: []byte("a")}}, &Scheduler{Config: Config{Secret: []byte("b")}}
+	a, b := &Fleet{Config: Config{Secret: []byte("a")}}, &Fleet{Config: Config{Secret: []byte("b")}}
 	seen := map[string]bool{a.token("exec", "1"): true, a.token("exec", "2"): true, a.token("git", "1"): true, b.token("exec", "1"): true}
 	if len(seen) != 4 {
 		t.Error("two tokens are one")
 	}
-	again := &Scheduler{Config: Config{Secret: []byte("a")}}
+	again := &Fleet{Config: Config{Secret: []byte("a")}}
 	if a.token("exec", "1") != again.token("exec", "1") || len(a.token("exec", "1")) != 64 {
 		t.Error("a token is not the same after a restart")
 	}

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -27,21 +27,21 @@ type Layers interface {
 // saved, they are saved too, and bootID identifies their boot. The layer is
 // kept until release is called, and after that for as long as an agent waits to
 // start from it.
-func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
+func (f *Fleet) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
 	id := layer.NewID(layer.Fork)
-	s.mu.Lock()
-	if s.forking == nil {
-		s.forking = map[string]bool{}
+	f.mu.Lock()
+	if f.forking == nil {
+		f.forking = map[string]bool{}
 	}
-	s.forking[id] = true
-	s.mu.Unlock()
+	f.forking[id] = true
+	f.mu.Unlock()
 	release = func() {
-		s.mu.Lock()
-		delete(s.forking, id)
-		s.mu.Unlock()
-		s.forgetForks(context.WithoutCancel(ctx))
+		f.mu.Lock()
+		delete(f.forking, id)
+		f.mu.Unlock()
+		f.forgetForks(context.WithoutCancel(ctx))
 	}
-	bootID, err = s.save(ctx, agentID, id, head, alive)
+	bootID, err = f.save(ctx, agentID, id, head, alive)
 	if err != nil {
 		release()
 		return "", "", nil, err
@@ -51,19 +51,19 @@ func (s *Scheduler) Fork(ctx context.Context, agentID string, head int64, alive 
 
 // save saves the disk as the layer with that id and, if alive is true, the
 // memory.
-func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, alive bool) (bootID string, err error) {
-	a, err := s.Agents.Agent(ctx, agentID)
+func (f *Fleet) save(ctx context.Context, agentID, id string, head int64, alive bool) (bootID string, err error) {
+	a, err := f.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return "", err
 	}
-	state, err := s.fold(ctx, agentID)
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return "", err
 	}
 	if state.MachineID == "" {
 		return "", noMachine()
 	}
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return "", noMachine()
 	}
@@ -74,13 +74,13 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 		machine.Snapshotter
 		machine.Measured
 	})
-	if !ok || s.Layers == nil {
+	if !ok || f.Layers == nil {
 		return "", fault.NotImplemented("machines of this server's runtime cannot be saved").Named("no_snapshots")
 	}
 	if state.Run.Status.Ended() {
-		s.deserted(ctx, agentID, m.ID())
+		f.deserted(ctx, agentID, m.ID())
 	}
-	alone, err := s.alone(ctx, a, m.ID(), func(state *agent.State) error {
+	alone, err := f.alone(ctx, a, m.ID(), func(state *agent.State) error {
 		if state.Agent.Head != head {
 			return fault.Conflict("the agent has continued meanwhile").Named("agent_moved").Hint("try again")
 		}
@@ -88,7 +88,7 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 			return noMachine() // it was never ready, so there is nothing to save
 		}
 		if !state.Hibernated || saver.Running() {
-			if err := s.putToSleep(ctx, saver, state); err != nil {
+			if err := f.putToSleep(ctx, saver, state); err != nil {
 				return machineFault(err)
 			}
 		}
@@ -101,7 +101,7 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 			}
 			bootID = state.LastBootID
 		}
-		return s.journal(ctx, state, &agent.MachineSaved{MachineID: m.ID(), SnapshotID: id})
+		return f.journal(ctx, state, &agent.MachineSaved{MachineID: m.ID(), SnapshotID: id})
 	})
 	if err == nil && !alone {
 		return "", fault.Conflict("the agent is working or somebody is in its machine, and saving a disk stops the machine").Named("machine_busy").
@@ -112,42 +112,42 @@ func (s *Scheduler) save(ctx context.Context, agentID, id string, head int64, al
 
 // forgetForks deletes saved disks whose agents have started or were never
 // created.
-func (s *Scheduler) forgetForks(ctx context.Context) {
-	if s.Layers == nil {
+func (f *Fleet) forgetForks(ctx context.Context) {
+	if f.Layers == nil {
 		return
 	}
-	all, err := s.Layers.List()
+	all, err := f.Layers.List()
 	if err != nil {
-		s.Logger.Error("cannot list the saved disks", "error", err)
+		f.Logger.Error("cannot list the saved disks", "error", err)
 		return
 	}
 	for _, l := range all {
 		if !layer.IsFork(l.ID) {
 			continue
 		}
-		s.mu.Lock()
-		waits := s.forking[l.ID]
-		s.mu.Unlock()
+		f.mu.Lock()
+		waits := f.forking[l.ID]
+		f.mu.Unlock()
 		if !waits {
-			waits, err = s.Agents.AwaitLayer(ctx, l.ID)
+			waits, err = f.Agents.AwaitLayer(ctx, l.ID)
 		}
 		if err == nil && !waits {
-			err = s.Layers.Delete(l.ID)
+			err = f.Layers.Delete(l.ID)
 		}
 		if err != nil && !fault.Is(err, fault.KindNotFound) {
-			s.Logger.Error("cannot delete a saved disk", "layer", l.ID, "error", err)
+			f.Logger.Error("cannot delete a saved disk", "layer", l.ID, "error", err)
 		}
 	}
 }
 
 // base returns what a new machine starts from. For a fork's first machine it is
 // the original's saved disk, otherwise what the plan says.
-func (w *worker) base(ctx context.Context, p build.Plan, state *agent.State, record journal.Record) (build.Base, error) {
+func (w *Work) base(ctx context.Context, p build.Plan, state *agent.State, record journal.Record) (build.Base, error) {
 	if state.Agent.Layer == "" {
 		return w.prepare(ctx, p, record)
 	}
-	if w.s.Layers != nil {
-		l, err := w.s.Layers.Layer(state.Agent.Layer)
+	if w.fleet.Layers != nil {
+		l, err := w.fleet.Layers.Layer(state.Agent.Layer)
 		if err == nil {
 			return build.Base{Image: l.Image, Layer: l.ID}, nil
 		}

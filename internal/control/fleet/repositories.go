@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
-	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
@@ -19,16 +18,16 @@ import (
 
 // findPulls journals the pull requests on which the agent was started, and so
 // the branches from which it starts.
-func (w *worker) findPulls(ctx context.Context, state *agent.State, record journal.Record) error {
+func (w *Work) findPulls(ctx context.Context, state *agent.State, record journal.Record) error {
 	for _, repo := range state.Agent.Repos {
 		if repo.PullRequest == "" || slices.ContainsFunc(state.Agent.PullRequests, func(p agent.PullRequest) bool { return p.RepoURL == repo.URL }) {
 			continue
 		}
-		if w.s.Pulls == nil {
+		if w.fleet.Pulls == nil {
 			return fault.Invalid("this server has no forge for %s", repo.PullRequest).Named("integration_not_connected").
 				Hint("add the host's URL and a token to git.credentials in the configuration")
 		}
-		found, err := w.s.Pulls.Found(ctx, repo.URL, repo.PullRequest)
+		found, err := w.fleet.Pulls.Found(ctx, repo.URL, repo.PullRequest)
 		if err != nil {
 			return err
 		}
@@ -40,23 +39,15 @@ func (w *worker) findPulls(ctx context.Context, state *agent.State, record journ
 }
 
 // mayReach returns a fault unless the user may run agents on the repository.
-func (s *Scheduler) mayReach(ctx context.Context, userID int64, repoURL string) error {
-	if s.MayReach == nil {
+func (f *Fleet) mayReach(ctx context.Context, userID int64, repoURL string) error {
+	if f.MayReach == nil {
 		return nil
 	}
-	return s.MayReach(ctx, userID, repoURL)
-}
-
-// pulls returns the loop's access to forges, or nil if there is none.
-func (s *Scheduler) pulls() pullrequest.Pulls {
-	if s.Pulls == nil {
-		return nil
-	}
-	return s.Pulls
+	return f.MayReach(ctx, userID, repoURL)
 }
 
 // branches returns the branch to work on in each of the agent's repositories.
-func (w *worker) branches(ctx context.Context, state *agent.State, record journal.Record) ([]string, error) {
+func (w *Work) branches(ctx context.Context, state *agent.State, record journal.Record) ([]string, error) {
 	var out []string
 	for n := range state.Agent.Repos {
 		branch, err := w.branchOf(ctx, state, n, record)
@@ -71,7 +62,7 @@ func (w *worker) branches(ctx context.Context, state *agent.State, record journa
 // branchOf returns the branch to work on in the n-th repository. For a new
 // agent it first checks, before anything costs money, that the repository can
 // be cloned and the branch pushed.
-func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record journal.Record) (string, error) {
+func (w *Work) branchOf(ctx context.Context, state *agent.State, n int, record journal.Record) (string, error) {
 	was := state.Checkout(n)
 	if was.BaseCommit != "" {
 		return was.Branch, nil
@@ -108,13 +99,13 @@ func (w *worker) branchOf(ctx context.Context, state *agent.State, n int, record
 // check resolves where the work on the n-th repository starts. If that is the
 // team's base branch and the repository lacks it, the work starts at the
 // default branch; check records this in the journal and tells the model.
-func (w *worker) check(ctx context.Context, state *agent.State, n int, record journal.Record) (gateway.RefInfo, error) {
+func (w *Work) check(ctx context.Context, state *agent.State, n int, record journal.Record) (gateway.RefInfo, error) {
 	repo := state.Agent.Repos[n]
-	info, err := w.s.Gateway.Check(ctx, repo.URL, repo.StartingRef)
+	info, err := w.fleet.Gateway.Check(ctx, repo.URL, repo.StartingRef)
 	if !repo.TeamBase || fault.Of(err).Code != gateway.CodeRefNotFound {
 		return info, err
 	}
-	if info, err = w.s.Gateway.Check(ctx, repo.URL, ""); err != nil {
+	if info, err = w.fleet.Gateway.Check(ctx, repo.URL, ""); err != nil {
 		return info, err
 	}
 	words := fmt.Sprintf("%s has no branch %s, the base branch of the team's settings: the work starts at its default branch, %s.", repo.URL, repo.StartingRef, info.DefaultBranch)
@@ -122,13 +113,13 @@ func (w *worker) check(ctx context.Context, state *agent.State, n int, record jo
 }
 
 // checkouts returns the repositories for the machine's workspace.
-func (s *Scheduler) checkouts(state *agent.State, branches []string) (first pod.Checkout, others []pod.Checkout) {
+func (f *Fleet) checkouts(state *agent.State, branches []string) (first pod.Checkout, others []pod.Checkout) {
 	var all []pod.Checkout
 	folders := agent.Folders(state.Agent.Repos)
 	for n, repo := range state.Agent.Repos {
 		all = append(all, pod.Checkout{
 			RepoURL: repo.URL, Ref: repo.StartingRef, Branch: branches[n], Path: folders[n],
-			AuthorName: s.Author.Name, AuthorEmail: s.Author.Email,
+			AuthorName: f.Author.Name, AuthorEmail: f.Author.Email,
 			Resume: state.Checkout(n).BaseCommit != "", Owner: state.Agent.ID, Continues: continues(state),
 		})
 	}
@@ -156,9 +147,9 @@ func others(ready pod.Ready) []agent.Checkout {
 
 // reachRequest returns the additional repositories that the agent's repositories want
 // git to fetch, as of the commits at which the work started.
-func (s *Scheduler) reachRequest(state *agent.State, e environment.Environment) gateway.ReachRequest {
-	w := gateway.ReachRequest{Named: e.RepositoryDependencies, Allow: s.Dependencies, Ruled: s.Dependencies != nil, May: func(ctx context.Context, url string) bool {
-		return s.mayReach(ctx, state.Agent.UserID, url) == nil
+func (f *Fleet) reachRequest(state *agent.State, e environment.Environment) gateway.ReachRequest {
+	w := gateway.ReachRequest{Named: e.RepositoryDependencies, Allow: f.Dependencies, Ruled: f.Dependencies != nil, May: func(ctx context.Context, url string) bool {
+		return f.mayReach(ctx, state.Agent.UserID, url) == nil
 	}}
 	for n, repo := range state.Agent.Repos {
 		ref := repo.StartingRef
@@ -171,15 +162,15 @@ func (s *Scheduler) reachRequest(state *agent.State, e environment.Environment) 
 }
 
 // grant returns what git in the machine is allowed to do.
-func (w *worker) grant(h *readyMachine, state *agent.State, branches []string) gateway.Grant {
+func (w *Work) grant(h *readyMachine, state *agent.State, branches []string) gateway.Grant {
 	g := gateway.Grant{
 		AgentID: state.Agent.ID, RunID: state.Run.ID,
-		Credential: w.s.token("git", state.Run.ID),
+		Credential: w.fleet.token("git", state.Run.ID),
 		Repos:      h.reads,
 		Push:       map[string]string{},
 		Existing:   state.Agent.WorkOnCurrentBranch,
 		AllowForce: !state.Agent.WorkOnCurrentBranch,
-		Secrets:    w.s.secrets(state.Agent.ID),
+		Secrets:    w.fleet.SecretsOf(state.Agent.ID),
 	}
 	for n, repo := range state.Agent.Repos {
 		if state.Review != nil { // a reviewer only reads
@@ -200,14 +191,14 @@ const maxDiff = 4 << 20
 // Diff returns the agent's changes: from its machine or, if that is not
 // running, from what it has pushed. If there are several repositories, each
 // diff is preceded by a line with the repository's URL.
-func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return "", false, err
 	}
 	var all strings.Builder
 	for n, repo := range state.Agent.Repos {
-		one, cut, err := s.diffOf(ctx, state, n)
+		one, cut, err := f.diffOf(ctx, state, n)
 		if err != nil {
 			return "", false, err
 		}
@@ -223,33 +214,9 @@ func (s *Scheduler) Diff(ctx context.Context, agentID string) (diff string, trun
 	return all.String(), truncated, nil
 }
 
-// pushedDiff returns at most limit bytes of what the agent has pushed, as the
-// repositories' servers have it. It is [loop.Config.Diff].
-func (s *Scheduler) pushedDiff(ctx context.Context, state *agent.State, limit int) (diff string, truncated bool, err error) {
-	var all strings.Builder
-	for n, repo := range state.Agent.Repos {
-		was := state.Checkout(n)
-		if !was.Pushed || was.BaseCommit == "" {
-			continue
-		}
-		one, cut, err := s.Gateway.Diff(ctx, repo.URL, was.BaseCommit, was.Branch, max(limit-all.Len(), 0))
-		if err != nil {
-			return "", false, err
-		}
-		truncated = truncated || cut
-		if one != "" && len(state.Agent.Repos) > 1 {
-			fmt.Fprintf(&all, "# %s\n", repo.URL)
-		}
-		all.WriteString(one)
-	}
-	return redact.New(s.secrets(state.Agent.ID)).String(all.String()), truncated, nil
-}
-
-func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff string, truncated bool, err error) {
+func (f *Fleet) diffOf(ctx context.Context, state *agent.State, n int) (diff string, truncated bool, err error) {
 	was := state.Checkout(n)
-	s.mu.Lock()
-	w := s.workers[state.Agent.ID]
-	s.mu.Unlock()
+	w := f.workOn(state.Agent.ID)
 	if w != nil {
 		if h := w.current.Load(); h != nil {
 			if diff, truncated, err := h.conn.Diff(ctx, n, was.BaseCommit); err == nil {
@@ -261,7 +228,7 @@ func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff
 		return "", false, nil
 	}
 	if w == nil && state.MachineID != "" {
-		err := s.withRunningMachine(ctx, state, func(conn *pod.Conn) (err error) {
+		err := f.withRunningMachine(ctx, state, func(conn *pod.Conn) (err error) {
 			diff, truncated, err = conn.Diff(ctx, n, was.BaseCommit)
 			return err
 		})
@@ -272,6 +239,6 @@ func (s *Scheduler) diffOf(ctx context.Context, state *agent.State, n int) (diff
 	if n > 0 && !was.Pushed {
 		return "", false, nil
 	}
-	diff, truncated, err = s.Gateway.Diff(ctx, state.Agent.Repos[n].URL, was.BaseCommit, was.Branch, maxDiff)
-	return redact.New(s.secrets(state.Agent.ID)).String(diff), truncated, err
+	diff, truncated, err = f.Gateway.Diff(ctx, state.Agent.Repos[n].URL, was.BaseCommit, was.Branch, maxDiff)
+	return redact.New(f.SecretsOf(state.Agent.ID)).String(diff), truncated, err
 }

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"cmp"
@@ -49,8 +49,8 @@ const (
 // SetUpHistory returns the lines that were typed in the machine's shells, or
 // the last ones if there are many. They come from the machine, so they are
 // untrusted.
-func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string, error) {
-	a, err := s.Access(ctx, agentID)
+func (f *Fleet) SetUpHistory(ctx context.Context, agentID string) ([]string, error) {
+	a, err := f.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -64,24 +64,22 @@ func (s *Scheduler) SetUpHistory(ctx context.Context, agentID string) ([]string,
 
 // Snapshot saves the disk of an agent's machine under the new id. It puts the
 // machine to sleep and disconnects everyone in it; the next visitor wakes it.
-func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) Snapshot(ctx context.Context, agentID, id string) error {
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return err
 	}
 	if state.Run.Status.Ended() {
-		s.deserted(ctx, agentID, "") // waits for its worker; visitors are disconnected
+		f.deserted(ctx, agentID, "") // waits for its worker; visitors are disconnected
 	}
-	s.mu.Lock()
-	busy := s.workers[agentID] != nil
-	s.mu.Unlock()
+	busy := f.workOn(agentID) != nil
 	switch {
 	case busy || !state.Run.Status.Ended():
 		return fault.Conflict("the agent is working, so its machine cannot be saved").Named("agent_busy").Hint("wait until its run has ended")
 	case state.MachineID == "":
 		return noMachine()
 	}
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return noMachine()
 	}
@@ -92,13 +90,13 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 	if !ok {
 		return fault.NotImplemented("machines of this server cannot be saved")
 	}
-	l := s.machines.Use(m.ID())
-	defer s.machines.Leave(m.ID(), l)
+	l := f.machines.Use(m.ID())
+	defer f.machines.Leave(m.ID(), l)
 	l.Lock() // anyone who wants to boot it waits
 	defer l.Unlock()
 	l.Close()
 	if sleeper, ok := m.(machine.Measured); ok {
-		_, err = s.sleep(ctx, sleeper)
+		_, err = f.sleep(ctx, sleeper)
 	} else {
 		err = saver.Stop(ctx)
 	}
@@ -113,15 +111,15 @@ func (s *Scheduler) Snapshot(ctx context.Context, agentID, id string) error {
 
 // CommitFile commits a single file to the agent's branch and pushes it. It is
 // idempotent.
-func (s *Scheduler) CommitFile(ctx context.Context, agentID, name string, data []byte, message string) (branch, commit string, err error) {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) CommitFile(ctx context.Context, agentID, name string, data []byte, message string) (branch, commit string, err error) {
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return "", "", err
 	}
 	if len(state.Agent.Repos) == 0 {
 		return "", "", fault.Conflict("the agent has no repository to commit to").Named("repository_required")
 	}
-	a, err := s.Access(ctx, agentID)
+	a, err := f.Access(ctx, agentID)
 	if err != nil {
 		return "", "", err
 	}
@@ -137,7 +135,7 @@ echo %s | base64 -d >"$f"`, encoded([]byte(path.Clean(name))), encoded(data))
 f=$(echo %s | base64 -d)
 git add -f -- "$f"
 git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -- "$f"`, encoded([]byte(path.Clean(name))), encoded([]byte(message)))
-	around, err := s.gitSandbox(ctx, state.Agent)
+	around, err := f.gitSandbox(ctx, state.Agent)
 	if err != nil {
 		return "", "", err
 	}
@@ -158,27 +156,27 @@ git diff --cached --quiet -- "$f" || git commit -q -m "$(echo %s | base64 -d)" -
 	}
 	url := state.Agent.Repos[0].URL
 	branch = cmp.Or(state.Branch, "aloft/environment")
-	credential, err := s.Gateway.Grant(gateway.Grant{
-		AgentID: agentID, RunID: state.Run.ID, Credential: s.token("git", state.Run.ID), Repos: []string{url},
-		Push: map[string]string{url: branch}, Existing: state.Agent.WorkOnCurrentBranch || state.Pushed, Secrets: s.secrets(agentID),
+	credential, err := f.Gateway.Grant(gateway.Grant{
+		AgentID: agentID, RunID: state.Run.ID, Credential: f.token("git", state.Run.ID), Repos: []string{url},
+		Push: map[string]string{url: branch}, Existing: state.Agent.WorkOnCurrentBranch || state.Pushed, Secrets: f.SecretsOf(agentID),
 	})
 	if err != nil {
 		return "", "", err
 	}
-	defer s.Gateway.Revoke(credential)
+	defer f.Gateway.Revoke(credential)
 	done, err := a.Conn.Push(ctx, 0, branch, false, around)
 	if err != nil {
 		return "", "", gitFault(err, "")
 	}
 	commit = done.Commit
-	_, err = s.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit, Unhooked: done.Note}}}})
+	_, err = f.Journal.Append(ctx, store.Append{AgentID: agentID, Events: []agent.Event{{Body: &agent.Pushed{RepoURL: url, Branch: branch, Commit: commit, Unhooked: done.Note}}}})
 	return branch, commit, err
 }
 
 // PushedBranch returns the branch of the agent's first repository, or "" if it
 // was not pushed.
-func (s *Scheduler) PushedBranch(ctx context.Context, agentID string) (string, error) {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) PushedBranch(ctx context.Context, agentID string) (string, error) {
+	state, err := f.State(ctx, agentID)
 	if err != nil || !state.Pushed {
 		return "", err
 	}

@@ -1,11 +1,10 @@
-package schedule
+package fleet
 
 import (
 	"context"
 	"errors"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 )
@@ -14,11 +13,9 @@ import (
 // machine again. If a run uses it, the run ends with the error why. But if why is
 // a [machine.DiskLimitError], the run goes on: its loop restarts the machine and
 // tells the model. StopMachine does not wait for the journal.
-func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error {
-	if agentID, ok := fleet.AgentOf(id); ok {
-		s.mu.Lock()
-		w := s.workers[agentID]
-		s.mu.Unlock()
+func (f *Fleet) StopMachine(ctx context.Context, id string, why error) error {
+	if agentID, ok := AgentOf(id); ok {
+		w := f.workOn(agentID)
 		over, full := errors.AsType[machine.DiskLimitError](why)
 		switch {
 		case w != nil && full:
@@ -27,7 +24,7 @@ func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error
 			w.cancel(why)
 		}
 	}
-	m, err := s.Runtime.Open(ctx, id)
+	m, err := f.Runtime.Open(ctx, id)
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil
 	}
@@ -41,16 +38,16 @@ func (s *Scheduler) StopMachine(ctx context.Context, id string, why error) error
 	return stops.Stop(ctx)
 }
 
-// shortages returns what the agent's machine has run out of. It is
+// Shortages returns what the agent's machine has run out of. It is
 // [loop.Config.Shortages].
-func (w *worker) shortages(ctx context.Context, state *agent.State) (all []loop.Shortage) {
+func (w *Work) Shortages(ctx context.Context, state *agent.State) (all []loop.Shortage) {
 	if full := w.full.Swap(nil); full != nil {
 		all = append(all, full)
 	}
 	if state.MachineID == "" {
 		return all
 	}
-	m, err := w.s.Runtime.Open(ctx, state.MachineID)
+	m, err := w.fleet.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
 		return all
 	}
@@ -62,7 +59,7 @@ func (w *worker) shortages(ctx context.Context, state *agent.State) (all []loop.
 	if !ok {
 		return all
 	}
-	hide := w.secrets(state)
+	hide := w.Redactor(state)
 	named := func(list []machine.Process) (out []agent.Process) {
 		for _, p := range list[:min(len(list), maxProcesses)] {
 			out = append(out, agent.Process{Name: hide.String(p.Name), Bytes: p.Bytes})

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"cmp"
@@ -25,7 +25,6 @@ import (
 type Environments interface {
 	Plan(ctx context.Context, a agent.Agent, ref string) (build.Plan, error)
 	Prepare(ctx context.Context, p build.Plan, tell func(string)) (build.Base, error)
-	KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error)
 }
 
 // SetUp holds time limits for an environment's commands. Zero means the
@@ -40,9 +39,9 @@ const maxSetUpOutput = 8 << 10
 
 // plan returns what the agent's machine is built from, as of the commit from
 // which the agent started.
-func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan, err error) {
-	if s.Environments != nil && len(state.Agent.Repos) > 0 {
-		p, err = s.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
+func (f *Fleet) plan(ctx context.Context, state *agent.State) (p build.Plan, err error) {
+	if f.Environments != nil && len(state.Agent.Repos) > 0 {
+		p, err = f.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
 	}
 	if state.Agent.Env.Preset == agent.SetUp {
 		p = bare(p, state.Agent.Env.Image)
@@ -52,9 +51,9 @@ func (s *Scheduler) plan(ctx context.Context, state *agent.State) (p build.Plan,
 
 // prepare returns what a new machine starts from, and reports problems with the
 // repository's environment.
-func (w *worker) prepare(ctx context.Context, p build.Plan, record journal.Record) (build.Base, error) {
-	base := build.Base{Image: w.s.Image}
-	if w.s.Environments == nil || p.Where == "" {
+func (w *Work) prepare(ctx context.Context, p build.Plan, record journal.Record) (build.Base, error) {
+	base := build.Base{Image: w.fleet.Image}
+	if w.fleet.Environments == nil || p.Where == "" {
 		return base, nil
 	}
 	begun := time.Now()
@@ -62,7 +61,7 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record journal.Recor
 		return &agent.BootStep{Name: "environment", State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
 	}
 	var recordErr error
-	base, err := w.s.Environments.Prepare(ctx, p, func(news string) {
+	base, err := w.fleet.Environments.Prepare(ctx, p, func(news string) {
 		if recordErr == nil {
 			recordErr = record(ctx, step(pod.StepRunning, news))
 		}
@@ -90,8 +89,8 @@ func (w *worker) prepare(ctx context.Context, p build.Plan, record journal.Recor
 // setUp sets up a machine that has just booted: it runs install (if no build
 // has done so), start and the terminals. Failures are journaled and returned as
 // failures, and do not stop the rest. The error means that the machine is gone.
-func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record journal.Record) (failures []string, err error) {
-	around, err := s.sandboxPolicy(ctx, a, SandboxStart)
+func (f *Fleet) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record journal.Record) (failures []string, err error) {
+	around, err := f.sandboxPolicy(ctx, a, SandboxStart)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +99,8 @@ func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string,
 		limit         time.Duration
 		around        *sandbox.Policy
 	}{
-		{"install", e.Install, cmp.Or(s.SetUp.InstallLimit, time.Hour), nil},
-		{"start", e.Start, cmp.Or(s.SetUp.StartLimit, 2*time.Minute), around},
+		{"install", e.Install, cmp.Or(f.SetUp.InstallLimit, time.Hour), nil},
+		{"start", e.Start, cmp.Or(f.SetUp.StartLimit, 2*time.Minute), around},
 	} {
 		if step.command == "" || step.name == "install" && !install {
 			continue
@@ -117,10 +116,10 @@ func (s *Scheduler) setUp(ctx context.Context, conn *pod.Conn, machineID string,
 	if len(e.Terminals) == 0 {
 		return failures, nil
 	}
-	if around, err = s.sandboxPolicy(ctx, a, SandboxTerminals); err != nil {
+	if around, err = f.sandboxPolicy(ctx, a, SandboxTerminals); err != nil {
 		return nil, err
 	}
-	terminals := conn.Terminals(s.token("exec", machineID))
+	terminals := conn.Terminals(f.token("exec", machineID))
 	defer terminals.Close()
 	names := terminalNames(e.Terminals)
 	for i, t := range e.Terminals {

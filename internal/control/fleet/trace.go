@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -12,36 +12,36 @@ import (
 
 // spans returns the option that receives the traces, metrics and logs of
 // exec-daemon in an agent's machine. In ghost mode nothing is received.
-func (s *Scheduler) spans(state *agent.State, machineID string) pod.Option {
-	if s.Spans == nil {
+func (f *Fleet) spans(state *agent.State, machineID string) pod.Option {
+	if f.Spans == nil {
 		return pod.Spans(nil)
 	}
 	agentID := state.Agent.ID
-	return pod.Spans(s.Spans.Relay(telemetry.From{
-		Agent: agentID, Machine: machineID, Hide: s.redactor(state, machineID).String,
+	return pod.Spans(f.Spans.Relay(telemetry.From{
+		Agent: agentID, Machine: machineID, Hide: f.redactor(state, machineID).String,
 		Trace: func(ctx context.Context) (trace.TraceID, error) {
-			now, err := s.fold(ctx, agentID)
+			now, err := f.State(ctx, agentID)
 			if err != nil {
 				return trace.TraceID{}, err
 			}
 			return telemetry.Run(now.Run.ID, now.Trace).TraceID(), nil
 		},
-		Private: func(ctx context.Context) (bool, error) { return s.private(ctx, agentID) },
+		Private: func(ctx context.Context) (bool, error) { return f.private(ctx, agentID) },
 	}))
 }
 
 // private reports whether the agent's latest run is in privacy mode.
-func (s *Scheduler) private(ctx context.Context, agentID string) (bool, error) {
-	if s.Privacy == nil {
+func (f *Fleet) private(ctx context.Context, agentID string) (bool, error) {
+	if f.Privacy == nil {
 		return false, nil
 	}
-	a, err := s.Agents.Agent(ctx, agentID)
+	a, err := f.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return false, err
 	}
-	run, err := s.Agents.Run(ctx, agentID, a.LatestRunID)
+	run, err := f.Agents.Run(ctx, agentID, a.LatestRunID)
 	if err != nil {
 		return false, err
 	}
-	return s.Privacy(ctx, run)
+	return f.Privacy(ctx, run)
 }

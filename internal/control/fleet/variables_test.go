@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestWhatWasASecretStaysOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := slices.Compact(slices.Sorted(maps.Values(s.secrets("bc-1"))))
+	got := slices.Compact(slices.Sorted(maps.Values(s.SecretsOf("bc-1"))))
 	if fmt.Sprint(got) != "[first-value second-value the-servers-own third-value]" {
 		t.Errorf("secrets are %v", got)
 	}
@@ -53,11 +53,11 @@ func TestWhatWasASecretStaysOne(t *testing.T) {
 	if err := s.know(t.Context(), agent.Agent{ID: "bc-2"}); err == nil {
 		t.Error("a machine whose secrets are not known may be listened to")
 	}
-	if len(s.secrets("bc-2")) != 1 {
+	if len(s.SecretsOf("bc-2")) != 1 {
 		t.Error("one agent's secrets are another's")
 	}
 	s.given.forget("bc-1")
-	if len(s.secrets("bc-1")) != 1 {
+	if len(s.SecretsOf("bc-1")) != 1 {
 		t.Error("an agent that is gone is remembered")
 	}
 }
@@ -84,13 +84,13 @@ func TestVariablesGivenAreFolded(t *testing.T) {
 	}
 }
 
-// A worker redacts the secrets that its agent was given after it began.
-func TestWorkerRedactsLaterSecrets(t *testing.T) {
+// Work redacts the secrets that its agent was given after the work began.
+func TestWorkRedactsLaterSecrets(t *testing.T) {
 	s := New(Config{Secret: []byte("s"), Secrets: func(string) map[string]string { return nil }})
-	w, state := &worker{s: s, agentID: "bc-1"}, &agent.State{Agent: agent.Agent{ID: "bc-1"}}
+	w, state := &Work{fleet: s, agentID: "bc-1"}, &agent.State{Agent: agent.Agent{ID: "bc-1"}}
 	for _, value := range []string{"the-first-value", "the-second-value"} {
 		s.given.add("bc-1", map[string]string{"TOKEN": value})
-		if got := w.secrets(state).String(value); got != "[REDACTED]" {
+		if got := w.Redactor(state).String(value); got != "[REDACTED]" {
 			t.Errorf("%s is shown as %s", value, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -26,14 +26,14 @@ const maxTokenBody = 8 << 10
 
 // tokens serves token requests of programs in an agent's machine. The
 // connection belongs to the machine, so it identifies the agent.
-func (s *Scheduler) tokens(agentID string) pod.Option {
-	if s.Identity == nil {
+func (f *Fleet) tokens(agentID string) pod.Option {
+	if f.Identity == nil {
 		return pod.Tokens(nil)
 	}
-	return pod.Tokens(s.tokenRoutes(agentID))
+	return pod.Tokens(f.tokenRoutes(agentID))
 }
 
-func (s *Scheduler) tokenRoutes(agentID string) http.Handler {
+func (f *Fleet) tokenRoutes(agentID string) http.Handler {
 	limit := rate.NewLimiter(rate.Every(tokensEvery), tokensBurst)
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /v1/tokens/oidc", func(w http.ResponseWriter, r *http.Request) {
@@ -50,24 +50,24 @@ func (s *Scheduler) tokenRoutes(agentID string) http.Handler {
 			writeTokenFault(w, http.StatusBadRequest, fault.Invalid(`the body must be JSON as {"aud":"https://example.com","nonce":"…"}`))
 			return
 		}
-		token, expires, err := s.sign(r.Context(), agentID, ask.Audience, ask.Nonce)
+		token, expires, err := f.sign(r.Context(), agentID, ask.Audience, ask.Nonce)
 		switch {
 		case fault.Is(err, fault.KindInvalid):
 			writeTokenFault(w, http.StatusBadRequest, fault.Of(err))
 			return
 		case err != nil:
-			s.Logger.Error("cannot sign a token", "agent", agentID, "error", err)
+			f.Logger.Error("cannot sign a token", "agent", agentID, "error", err)
 			writeTokenFault(w, http.StatusServiceUnavailable, fault.Unavailable("the server cannot sign a token now").Hint("try again in a moment"))
 			return
 		}
-		s.Logger.Info("token signed", "agent", agentID, "audience", ask.Audience)
+		f.Logger.Info("token signed", "agent", agentID, "audience", ask.Audience)
 		writeTokenReply(w, http.StatusOK, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})
 	})
 	return routes
 }
 
-func (s *Scheduler) sign(ctx context.Context, agentID, audience, nonce string) (string, time.Time, error) {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) sign(ctx context.Context, agentID, audience, nonce string) (string, time.Time, error) {
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -77,7 +77,7 @@ func (s *Scheduler) sign(ctx context.Context, agentID, audience, nonce string) (
 	if len(state.Agent.Repos) > 0 {
 		w.Repo = state.Agent.Repos[0].URL
 	}
-	return s.Identity.Token(w, audience, nonce)
+	return f.Identity.Token(w, audience, nonce)
 }
 
 func writeTokenFault(w http.ResponseWriter, status int, f *fault.Error) {

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"cmp"
@@ -24,18 +24,18 @@ var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, Sandbox
 
 // sandboxPolicy returns the sandbox policy for one of an agent's Sandboxable things; nil
 // means no sandbox.
-func (s *Scheduler) sandboxPolicy(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
-	if s.SandboxPolicy == nil {
+func (f *Fleet) sandboxPolicy(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
+	if f.SandboxPolicy == nil {
 		return nil, nil //nolint:nilnil // no sandbox
 	}
-	return s.SandboxPolicy(ctx, a, what)
+	return f.SandboxPolicy(ctx, a, what)
 }
 
 // gitSandbox returns the sandbox policy for the hooks of an agent's repositories;
 // nil means no sandbox.
-func (s *Scheduler) gitSandbox(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
-	if s.Sandbox == nil || !s.Sandbox(cmp.Or(a.Class, s.Class)) {
+func (f *Fleet) gitSandbox(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
+	if f.Sandbox == nil || !f.Sandbox(cmp.Or(a.Class, f.Class)) {
 		return nil, nil //nolint:nilnil // no sandbox
 	}
-	return s.sandboxPolicy(ctx, a, SandboxGit)
+	return f.sandboxPolicy(ctx, a, SandboxGit)
 }

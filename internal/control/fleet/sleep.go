@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -29,8 +29,8 @@ const (
 // hibernate puts the machine to sleep, and journals how. If the server dies
 // between the two, the next check finds a stopped machine and journals that; a
 // user who needs the machine before that wakes it in the same way.
-func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+func (f *Fleet) hibernate(ctx context.Context, state *agent.State) error {
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
 		return err
 	}
@@ -38,21 +38,21 @@ func (s *Scheduler) hibernate(ctx context.Context, state *agent.State) error {
 	if !ok || state.Hibernated && !sleeper.Running() {
 		return nil
 	}
-	return s.putToSleep(ctx, sleeper, state)
+	return f.putToSleep(ctx, sleeper, state)
 }
 
 // putToSleep stops the machine, saving its processes if possible, and journals
 // how it sleeps. The caller has reserved the link to it.
-func (s *Scheduler) putToSleep(ctx context.Context, m machine.Measured, state *agent.State) error {
-	slept, err := s.sleep(ctx, m)
+func (f *Fleet) putToSleep(ctx context.Context, m machine.Measured, state *agent.State) error {
+	slept, err := f.sleep(ctx, m)
 	if err != nil {
 		return err
 	}
-	s.Logger.Info("machine put to sleep", "machine", m.ID(), "alive", slept.Alive, "reason", slept.Reason)
-	return s.journal(context.WithoutCancel(ctx), state, slept)
+	f.Logger.Info("machine put to sleep", "machine", m.ID(), "alive", slept.Alive, "reason", slept.Reason)
+	return f.journal(context.WithoutCancel(ctx), state, slept)
 }
 
-func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.MachineHibernated, error) {
+func (f *Fleet) sleep(ctx context.Context, m machine.Measured) (*agent.MachineHibernated, error) {
 	slept := &agent.MachineHibernated{MachineID: m.ID()}
 	live, ok := m.(machine.Checkpointer)
 	if !m.Running() {
@@ -61,7 +61,7 @@ func (s *Scheduler) sleep(ctx context.Context, m machine.Measured) (*agent.Machi
 	}
 	err := machine.ErrNoMemory
 	if ok {
-		err = s.checkpoint(ctx, live)
+		err = f.checkpoint(ctx, live)
 	}
 	if err != nil && ctx.Err() != nil { // the server is stopping, and the machine stays as it is
 		return nil, context.Cause(ctx)
@@ -87,12 +87,12 @@ var (
 )
 
 // checkpoint saves the machine's memory and stops it.
-func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) error {
-	if s.DiskOnly {
+func (f *Fleet) checkpoint(ctx context.Context, m machine.Checkpointer) error {
+	if f.DiskOnly {
 		return errDiskOnly
 	}
-	if s.Room != nil {
-		if err := s.Room(); err != nil {
+	if f.Room != nil {
+		if err := f.Room(); err != nil {
 			return fmt.Errorf("%w: %w", errNoRoom, err)
 		}
 	}
@@ -117,11 +117,11 @@ func (s *Scheduler) checkpoint(ctx context.Context, m machine.Checkpointer) erro
 // woken journals that a machine is awake, if it was asleep or if the
 // environment's start command was run for a visitor. The agent is told once, in
 // its next run, however often visitors have woken the machine meanwhile.
-func (s *Scheduler) woken(ctx context.Context, state *agent.State, bootID string, started bool) error {
+func (f *Fleet) woken(ctx context.Context, state *agent.State, bootID string, started bool) error {
 	if !state.Hibernated && !started {
 		return nil
 	}
-	_, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
+	_, err := f.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: &agent.MachineWoken{
 		MachineID: state.MachineID, BootID: bootID, Alive: state.Hibernated && bootID == state.LastBootID, Started: started,
 	}}}})
 	return err

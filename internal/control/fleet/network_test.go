@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestNetworkFor(t *testing.T) {
 			Within: &agent.Egress{Mode: policy.EnvironmentDefaultPlus, Allow: []string{"b.example"}},
 		}, map[string]bool{"a.example": false, "b.example": true, "pages.golang.org": false}},
 	} {
-		s := &Scheduler{Config: Config{Network: c.server}}
+		s := &Fleet{Config: Config{Network: c.server}}
 		n, err := s.NetworkFor(c.asks)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
@@ -45,13 +45,13 @@ func TestNetworkFor(t *testing.T) {
 			}
 		}
 	}
-	if n, err := (&Scheduler{}).NetworkFor(agent.Egress{Mode: policy.EnvironmentAllowAll}); err != nil || n.Mode != "" {
+	if n, err := (&Fleet{}).NetworkFor(agent.Egress{Mode: policy.EnvironmentAllowAll}); err != nil || n.Mode != "" {
 		t.Errorf("a server without a network gives %+v, %v", n, err)
 	}
-	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Mode: "all of it"}); err == nil {
+	if _, err := (&Fleet{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Mode: "all of it"}); err == nil {
 		t.Error("an unknown mode is passed over")
 	}
-	if _, err := (&Scheduler{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Within: &agent.Egress{Mode: "all of it"}}); err == nil {
+	if _, err := (&Fleet{Config: Config{Network: policy.Network{Mode: policy.AllowAll}}}).NetworkFor(agent.Egress{Within: &agent.Egress{Mode: "all of it"}}); err == nil {
 		t.Error("an unknown mode of the team is passed over")
 	}
 }
@@ -61,7 +61,7 @@ func TestNetworkFor(t *testing.T) {
 func TestEgressOf(t *testing.T) {
 	made := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	var broken error
-	s := &Scheduler{Config: Config{TeamEgress: func(_ context.Context, at time.Time) (agent.Egress, error) {
+	s := &Fleet{Config: Config{TeamEgress: func(_ context.Context, at time.Time) (agent.Egress, error) {
 		if at.Before(made) {
 			return agent.Egress{Allow: []string{"unused.example"}}, broken
 		}

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const policyTimeout = 5 * time.Second
 
 // NetworkFor returns the network policy of a machine: what the server allows,
 // restricted by the team's and the environment's settings.
-func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
-	network := s.Network
+func (f *Fleet) NetworkFor(e agent.Egress) (policy.Network, error) {
+	network := f.Network
 	if network.Mode == "" {
 		return network, nil
 	}
@@ -53,12 +53,12 @@ func (s *Scheduler) NetworkFor(e agent.Egress) (policy.Network, error) {
 
 // egressOf returns the restriction of an agent's network: the environment's,
 // and that of the team's settings when the agent was created.
-func (s *Scheduler) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
+func (f *Fleet) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
 	out := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
-	if s.TeamEgress == nil {
+	if f.TeamEgress == nil {
 		return out, nil
 	}
-	team, err := s.TeamEgress(ctx, a.CreatedAt)
+	team, err := f.TeamEgress(ctx, a.CreatedAt)
 	if err == nil && team.Mode != "" {
 		out.Within = &team
 	}
@@ -69,12 +69,12 @@ func (s *Scheduler) egressOf(ctx context.Context, a agent.Agent, e environment.E
 // gateway may have been started by a server with a different one. It is not an
 // error if the gateway is gone: nothing gets out then, and a new gateway starts
 // with the current policy. A gateway that keeps an old policy is an error.
-func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
+func (f *Fleet) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
 		return nil
 	}
-	today, err := s.NetworkFor(e)
+	today, err := f.NetworkFor(e)
 	if err != nil {
 		return err
 	}
@@ -100,29 +100,29 @@ func (s *Scheduler) renewPolicy(ctx context.Context, m machine.Machine, e agent.
 }
 
 // renewOne updates the policy of an idle machine.
-func (s *Scheduler) renewOne(ctx context.Context, id, agentID string) {
-	m, err := s.Runtime.Open(ctx, id)
+func (f *Fleet) renewOne(ctx context.Context, id, agentID string) {
+	m, err := f.Runtime.Open(ctx, id)
 	if err == nil {
 		var state *agent.State
-		if state, err = s.fold(ctx, agentID); err == nil {
-			err = s.renewPolicy(ctx, m, state.Egress)
+		if state, err = f.State(ctx, agentID); err == nil {
+			err = f.renewPolicy(ctx, m, state.Egress)
 		}
 	}
 	if err != nil && !errors.Is(err, machine.ErrNotFound) && ctx.Err() == nil {
-		s.Logger.Error("cannot update the network policy of a machine", "machine", id, "error", err)
+		f.Logger.Error("cannot update the network policy of a machine", "machine", id, "error", err)
 	}
 }
 
 // machineOf opens the agent's machine.
-func (s *Scheduler) machineOf(ctx context.Context, agentID string) (machine.Machine, error) {
-	state, err := s.fold(ctx, agentID)
+func (f *Fleet) machineOf(ctx context.Context, agentID string) (machine.Machine, error) {
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
 	if state.MachineID == "" {
 		return nil, noMachine()
 	}
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil, noMachine()
 	}
@@ -135,17 +135,17 @@ func noMachine() error {
 
 // DialPort connects to a loopback TCP port in the agent's machine, and wakes a
 // sleeping machine. While the connection is open, the machine counts as in use.
-func (s *Scheduler) DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error) {
-	m, err := s.machineOf(ctx, agentID)
+func (f *Fleet) DialPort(ctx context.Context, agentID string, port uint16) (net.Conn, error) {
+	m, err := f.machineOf(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
-	l := s.machines.Use(m.ID())
-	letGo := sync.OnceFunc(func() { s.machines.Leave(m.ID(), l) })
+	l := f.machines.Use(m.ID())
+	letGo := sync.OnceFunc(func() { f.machines.Leave(m.ID(), l) })
 	conn, err := pod.DialPort(ctx, m, port)
 	if errors.Is(err, machine.ErrStopped) {
 		var a *Access
-		if a, err = s.Access(ctx, agentID); err == nil {
+		if a, err = f.Access(ctx, agentID); err == nil {
 			conn, err = pod.DialPort(ctx, m, port)
 			err = errors.Join(err, a.Close())
 		}
@@ -191,28 +191,28 @@ func (c *portConn) Close() error {
 
 // connectionLog returns the folder of the log of the agent's connections, which
 // all its machines share, or "".
-func (s *Scheduler) connectionLog(agentID string) string {
-	if s.ConnectionLogs == "" {
+func (f *Fleet) connectionLog(agentID string) string {
+	if f.ConnectionLogs == "" {
 		return ""
 	}
-	return filepath.Join(s.ConnectionLogs, agentID)
+	return filepath.Join(f.ConnectionLogs, agentID)
 }
 
 // makeConnectionLog creates the folder of the agent's connection log, before a
 // machine is created.
-func (s *Scheduler) makeConnectionLog(agentID string) (string, error) {
-	dir := s.connectionLog(agentID)
+func (f *Fleet) makeConnectionLog(agentID string) (string, error) {
+	dir := f.connectionLog(agentID)
 	if dir == "" {
 		return "", nil
 	}
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// Forget removes what the scheduler stores for an agent besides its journal and
+// Forget removes what the fleet stores for an agent besides its journal and
 // machine.
-func (s *Scheduler) Forget(ctx context.Context, agentID string) error {
-	s.forgetForks(ctx)
-	dir := s.connectionLog(agentID)
+func (f *Fleet) Forget(ctx context.Context, agentID string) error {
+	f.forgetForks(ctx)
+	dir := f.connectionLog(agentID)
 	if dir == "" {
 		return nil
 	}
@@ -224,18 +224,18 @@ func (s *Scheduler) Forget(ctx context.Context, agentID string) error {
 
 // forgetLost removes the connection logs of agents whose deletion was
 // interrupted by a crash.
-func (s *Scheduler) forgetLost(ctx context.Context) {
-	if s.ConnectionLogs == "" {
+func (f *Fleet) forgetLost(ctx context.Context) {
+	if f.ConnectionLogs == "" {
 		return
 	}
-	entries, err := os.ReadDir(s.ConnectionLogs)
+	entries, err := os.ReadDir(f.ConnectionLogs)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Logger.Error("cannot list the connection logs", "error", err)
+		f.Logger.Error("cannot list the connection logs", "error", err)
 	}
 	for _, e := range entries {
-		if _, err := s.Agents.Agent(ctx, e.Name()); errors.Is(err, store.ErrNotFound) {
-			if err := s.Forget(ctx, e.Name()); err != nil {
-				s.Logger.Error("cannot remove the data of a deleted agent", "error", err)
+		if _, err := f.Agents.Agent(ctx, e.Name()); errors.Is(err, store.ErrNotFound) {
+			if err := f.Forget(ctx, e.Name()); err != nil {
+				f.Logger.Error("cannot remove the data of a deleted agent", "error", err)
 			}
 		}
 	}
@@ -245,17 +245,17 @@ func (s *Scheduler) forgetLost(ctx context.Context) {
 // at most limit closed ones whose number is greater than after, which includes
 // those of the agent's earlier machines. If the agent never had a machine with
 // a network, there are none.
-func (s *Scheduler) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
-	m, err := s.machineOf(ctx, agentID)
+func (f *Fleet) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
+	m, err := f.machineOf(ctx, agentID)
 	if n, ok := m.(machine.Networked); ok && err == nil {
 		page, err := egress.NewClient(n.DialGateway).Connections(ctx, after, limit, 0)
 		if !errors.Is(err, machine.ErrNoNetwork) {
 			return page, err
 		}
-	} else if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Kind != fault.KindConflict) {
+	} else if conflict, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || conflict.Kind != fault.KindConflict) {
 		return policy.Connections{}, err
 	}
-	dir := s.connectionLog(agentID)
+	dir := f.connectionLog(agentID)
 	if dir == "" {
 		return policy.Connections{}, nil
 	}

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -15,27 +15,25 @@ const (
 )
 
 // keep copies new files from the machine's artifacts folder.
-func (s *Scheduler) keep(ctx context.Context, state *agent.State, machineID string, conn *pod.Conn) error {
-	if s.Artifacts == nil {
+func (f *Fleet) keep(ctx context.Context, state *agent.State, machineID string, conn *pod.Conn) error {
+	if f.Artifacts == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepWithin)
 	defer cancel()
-	from := conn.Artifacts(s.token("exec", machineID))
+	from := conn.Artifacts(f.token("exec", machineID))
 	defer from.Close()
-	left, err := s.Artifacts.Collect(ctx, state.Agent.ID, from, s.redactor(state, machineID))
+	left, err := f.Artifacts.Collect(ctx, state.Agent.ID, from, f.redactor(state, machineID))
 	for _, l := range left {
-		s.Logger.Warn("cannot store an artifact", "agent", state.Agent.ID, "name", l.Name, "why", l.Why)
+		f.Logger.Warn("cannot store an artifact", "agent", state.Agent.ID, "name", l.Name, "why", l.Why)
 	}
 	return err
 }
 
 // KeepArtifacts copies new artifacts of an agent that is working. For an idle
 // agent it does nothing: everything was copied at the end of its run.
-func (s *Scheduler) KeepArtifacts(ctx context.Context, agentID string) error {
-	s.mu.Lock()
-	w := s.workers[agentID]
-	s.mu.Unlock()
+func (f *Fleet) KeepArtifacts(ctx context.Context, agentID string) error {
+	w := f.workOn(agentID)
 	if w == nil {
 		return nil
 	}
@@ -48,17 +46,17 @@ func (s *Scheduler) KeepArtifacts(ctx context.Context, agentID string) error {
 // keepLast copies artifacts from a machine before it is destroyed, for example
 // what a person has added since the last run. If the machine is not running, it
 // copies nothing.
-func (s *Scheduler) keepLast(ctx context.Context, agentID string) {
-	if s.Artifacts == nil {
+func (f *Fleet) keepLast(ctx context.Context, agentID string) {
+	if f.Artifacts == nil {
 		return
 	}
-	state, err := s.fold(ctx, agentID)
+	state, err := f.State(ctx, agentID)
 	if err != nil || state.MachineID == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepLastWithin)
 	defer cancel()
-	if err := s.withRunningMachine(ctx, state, func(conn *pod.Conn) error { return s.keep(ctx, state, state.MachineID, conn) }); err != nil {
-		s.Logger.Info("cannot copy the last artifacts", "agent", agentID, "why", err)
+	if err := f.withRunningMachine(ctx, state, func(conn *pod.Conn) error { return f.keep(ctx, state, state.MachineID, conn) }); err != nil {
+		f.Logger.Info("cannot copy the last artifacts", "agent", agentID, "why", err)
 	}
 }

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
@@ -14,10 +13,8 @@ import (
 
 // Remove cancels the agent's run, if this server works on it, and destroys the
 // agent's machine.
-func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
-	s.mu.Lock()
-	w := s.workers[agentID]
-	s.mu.Unlock()
+func (f *Fleet) Remove(ctx context.Context, agentID string) error {
+	w := f.workOn(agentID)
 	if w != nil {
 		w.cancel(loop.ErrCancel)
 		select {
@@ -26,23 +23,23 @@ func (s *Scheduler) Remove(ctx context.Context, agentID string) error {
 			return context.Cause(ctx)
 		}
 	}
-	s.keepLast(ctx, agentID)
-	if err := s.destroyOf(ctx, agentID); err != nil {
+	f.keepLast(ctx, agentID)
+	if err := f.destroyOf(ctx, agentID); err != nil {
 		return err
 	}
-	s.given.forget(agentID)
+	f.given.forget(agentID)
 	return nil
 }
 
 // destroyOf destroys all machines of an agent.
-func (s *Scheduler) destroyOf(ctx context.Context, agentID string) error {
-	ids, err := s.Runtime.List(ctx)
+func (f *Fleet) destroyOf(ctx context.Context, agentID string) error {
+	ids, err := f.Runtime.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
 	for _, id := range ids {
-		if owner, ok := fleet.AgentOf(id); ok && owner == agentID {
-			if err := s.destroy(ctx, id); err != nil {
+		if owner, ok := AgentOf(id); ok && owner == agentID {
+			if err := f.destroy(ctx, id); err != nil {
 				return err
 			}
 		}
@@ -50,8 +47,8 @@ func (s *Scheduler) destroyOf(ctx context.Context, agentID string) error {
 	return nil
 }
 
-func (s *Scheduler) destroy(ctx context.Context, id string) error {
-	m, err := s.Runtime.Open(ctx, id)
+func (f *Fleet) destroy(ctx context.Context, id string) error {
+	m, err := f.Runtime.Open(ctx, id)
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil
 	}
@@ -69,7 +66,7 @@ func (s *Scheduler) destroy(ctx context.Context, id string) error {
 const sweepEvery = 5 * time.Minute
 
 // sweepAlways sweeps every [sweepEvery] until ctx ends.
-func (s *Scheduler) sweepAlways(ctx context.Context) {
+func (f *Fleet) sweepAlways(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
@@ -77,55 +74,53 @@ func (s *Scheduler) sweepAlways(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.sweep(ctx, false)
+			f.Sweep(ctx, false)
 		}
 	}
 }
 
-// sweep destroys the machines of deleted and archived agents: those that a
+// Sweep destroys the machines of deleted and archived agents: those that a
 // crashed server did not get to, and those that a run created while its agent
 // was being removed. If renew is true, the other machines get the current
 // network policy.
-func (s *Scheduler) sweep(ctx context.Context, renew bool) {
-	s.forgetForks(ctx)
-	s.forgetLost(ctx)
-	ids, err := s.Runtime.List(ctx)
+func (f *Fleet) Sweep(ctx context.Context, renew bool) {
+	f.forgetForks(ctx)
+	f.forgetLost(ctx)
+	ids, err := f.Runtime.List(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.Logger.Error("cannot list the machines", "error", err)
+			f.Logger.Error("cannot list the machines", "error", err)
 		}
 		return
 	}
 	for _, id := range ids {
-		owner, ok := fleet.AgentOf(id)
+		owner, ok := AgentOf(id)
 		if !ok {
 			continue // not created by this server
 		}
-		s.mu.Lock()
-		working := s.workers[owner] != nil
-		s.mu.Unlock()
+		working := f.workOn(owner) != nil
 		if working {
 			continue // the end of its run, or a later sweep, handles it
 		}
-		switch gone, err := s.isGone(ctx, owner); {
+		switch gone, err := f.isGone(ctx, owner); {
 		case err != nil:
 			if ctx.Err() == nil {
-				s.Logger.Error("cannot read the agent", "agent", owner, "error", err)
+				f.Logger.Error("cannot read the agent", "agent", owner, "error", err)
 			}
 		case gone:
-			s.Logger.Info("destroying the machine of a deleted agent", "machine", id)
-			if err := s.destroy(ctx, id); err != nil {
-				s.Logger.Error("cannot destroy a machine", "machine", id, "error", err)
+			f.Logger.Info("destroying the machine of a deleted agent", "machine", id)
+			if err := f.destroy(ctx, id); err != nil {
+				f.Logger.Error("cannot destroy a machine", "machine", id, "error", err)
 			}
 		case renew:
-			s.renewOne(ctx, id, owner)
+			f.renewOne(ctx, id, owner)
 		}
 	}
 }
 
 // isGone reports whether an agent is deleted or archived.
-func (s *Scheduler) isGone(ctx context.Context, agentID string) (bool, error) {
-	a, err := s.Agents.Agent(ctx, agentID)
+func (f *Fleet) isGone(ctx context.Context, agentID string) (bool, error) {
+	a, err := f.Agents.Agent(ctx, agentID)
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil
 	}
@@ -134,12 +129,12 @@ func (s *Scheduler) isGone(ctx context.Context, agentID string) (bool, error) {
 
 // sweepAfter destroys what a worker has left behind if its agent was deleted
 // while it worked.
-func (s *Scheduler) sweepAfter(ctx context.Context, agentID string) {
-	if _, err := s.Agents.Agent(ctx, agentID); !errors.Is(err, store.ErrNotFound) {
+func (f *Fleet) sweepAfter(ctx context.Context, agentID string) {
+	if _, err := f.Agents.Agent(ctx, agentID); !errors.Is(err, store.ErrNotFound) {
 		return // on an error, a later sweep tries again
 	}
-	if err := s.destroyOf(ctx, agentID); err != nil {
-		s.Logger.Error("cannot destroy the machine of a deleted agent", "agent", agentID, "error", err)
+	if err := f.destroyOf(ctx, agentID); err != nil {
+		f.Logger.Error("cannot destroy the machine of a deleted agent", "agent", agentID, "error", err)
 	}
-	s.given.forget(agentID)
+	f.given.forget(agentID)
 }

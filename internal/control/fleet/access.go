@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
@@ -38,32 +37,32 @@ func (a *Access) Close() error {
 // loop or, if the agent is idle, over one that all visitors share. It starts a
 // stopped machine from its disk, and waits while a new machine is being
 // created. If the agent has no machine, it returns a conflict.
-func (s *Scheduler) Access(ctx context.Context, agentID string) (*Access, error) {
-	if err := s.awaitMachine(ctx, agentID); err != nil {
+func (f *Fleet) Access(ctx context.Context, agentID string) (*Access, error) {
+	if err := f.awaitMachine(ctx, agentID); err != nil {
 		return nil, err
 	}
-	state, err := s.fold(ctx, agentID)
+	state, err := f.State(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
 	if state.MachineID == "" {
 		return nil, noMachine()
 	}
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil, noMachine()
 	}
 	if err != nil {
 		return nil, machineFault(err)
 	}
-	l := s.machines.Use(m.ID())
-	leave := func() { s.machines.Leave(m.ID(), l) }
-	conn, bootID, err := s.awake(ctx, l, m, state)
+	l := f.machines.Use(m.ID())
+	leave := func() { f.machines.Leave(m.ID(), l) }
+	conn, bootID, err := f.awake(ctx, l, m, state)
 	if err != nil {
 		leave()
 		return nil, visitFault(ctx, agentID, err)
 	}
-	return &Access{Conn: conn, BootID: bootID, Token: s.token("exec", m.ID()), id: m.ID(), leave: leave}, nil
+	return &Access{Conn: conn, BootID: bootID, Token: f.token("exec", m.ID()), id: m.ID(), leave: leave}, nil
 }
 
 // visitFault converts the error of entering a machine to a message for the
@@ -79,10 +78,10 @@ func visitFault(ctx context.Context, agentID string, err error) error {
 }
 
 // Open opens the named stream (package mux) to the agent's machine, like
-// [Scheduler.Access]. The stream's RemoteAddr names the machine and its current
+// [Fleet.Access]. The stream's RemoteAddr names the machine and its current
 // boot. The stream has a CloseWrite method and outlives ctx.
-func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
-	a, err := s.Access(ctx, agentID)
+func (f *Fleet) Open(ctx context.Context, agentID, stream string) (net.Conn, error) {
+	a, err := f.Access(ctx, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +93,8 @@ func (s *Scheduler) Open(ctx context.Context, agentID, stream string) (net.Conn,
 }
 
 // awaitMachine waits for the machine that a worker is making ready.
-func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
-	s.mu.Lock()
-	w := s.workers[agentID]
-	s.mu.Unlock()
+func (f *Fleet) awaitMachine(ctx context.Context, agentID string) error {
+	w := f.workOn(agentID)
 	if w == nil {
 		return nil
 	}
@@ -111,17 +108,17 @@ func (s *Scheduler) awaitMachine(ctx context.Context, agentID string) error {
 }
 
 // awake returns the connection to a booted machine.
-func (s *Scheduler) awake(ctx context.Context, l *fleet.Connection, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
+func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, state *agent.State) (*pod.Conn, string, error) {
 	l.Lock()
 	defer l.Unlock()
-	if err := s.know(ctx, state.Agent); err != nil {
+	if err := f.know(ctx, state.Agent); err != nil {
 		return nil, "", err
 	}
-	conn, err := l.Dial(ctx, m, s.Gateway, s.connection(state, m.ID())...)
+	conn, err := l.Dial(ctx, m, f.Gateway, f.connection(state, m.ID())...)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.renewPolicy(ctx, m, state.Egress); err != nil {
+	if err := f.renewPolicy(ctx, m, state.Egress); err != nil {
 		return nil, "", err
 	}
 	status, err := conn.Status(ctx)
@@ -129,65 +126,63 @@ func (s *Scheduler) awake(ctx context.Context, l *fleet.Connection, m machine.Ma
 		return nil, "", err
 	}
 	if status.Booted && status.ExecRunning {
-		return conn, status.BootID, s.woken(ctx, state, status.BootID, false)
+		return conn, status.BootID, f.woken(ctx, state, status.BootID, false)
 	}
-	s.mu.Lock()
-	busy := s.workers[state.Agent.ID] != nil
-	s.mu.Unlock()
+	busy := f.workOn(state.Agent.ID) != nil
 	if busy { // its loop boots the machine, with its run's credentials
 		return nil, "", fault.Unavailable("the machine of %s is starting", state.Agent.ID).Named("machine_starting").Hint("try again in a moment")
 	}
 	// The loop's next boot notices the new BootID and tells the model.
-	set, _, err := s.variables(ctx, state.Agent)
+	set, _, err := f.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, "", err
 	}
-	conn.Apply(s.redact(state, m.ID()))
-	plan, planErr := s.plan(ctx, state)
+	conn.Apply(f.redact(state, m.ID()))
+	plan, planErr := f.plan(ctx, state)
 	if planErr != nil { // the repository is unreachable, but the visitor can still enter
-		s.Logger.Warn("cannot read the environment of a waking machine", "machine", m.ID(), "error", planErr)
+		f.Logger.Warn("cannot read the environment of a waking machine", "machine", m.ID(), "error", planErr)
 	}
-	b := s.idleBoot(state, m.ID())
+	b := f.idleBoot(state, m.ID())
 	b.User, b.Env = plan.Environment.User, environ(plan.Environment, state, set)
 	ready, err := conn.Boot(ctx, b, func(pod.Step) {})
 	if err != nil {
 		return nil, "", stepFault(err)
 	}
 	if planErr != nil {
-		return conn, ready.BootID, s.woken(ctx, state, ready.BootID, false)
+		return conn, ready.BootID, f.woken(ctx, state, ready.BootID, false)
 	}
-	return conn, ready.BootID, s.startFor(ctx, conn, m.ID(), ready.BootID, plan.Environment, state)
+	return conn, ready.BootID, f.startFor(ctx, conn, m.ID(), ready.BootID, plan.Environment, state)
 }
 
 // startFor runs the environment's start command and terminals in a machine that
 // a visitor has woken, even if the visitor leaves. It journals that, so that
 // the agent's next run does not run them again in the same boot.
-func (s *Scheduler) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
+func (f *Fleet) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
 	ctx = context.WithoutCancel(ctx)
-	failures, err := s.setUp(ctx, conn, machineID, state.Agent, e, false, func(context.Context, ...agent.Body) error { return nil })
+	failures, err := f.setUp(ctx, conn, machineID, state.Agent, e, false, func(context.Context, ...agent.Body) error { return nil })
 	if err != nil {
 		return err
 	}
-	if err := s.woken(ctx, state, bootID, true); err != nil || len(failures) == 0 {
+	if err := f.woken(ctx, state, bootID, true); err != nil || len(failures) == 0 {
 		return err
 	}
 	notice := agent.Event{Body: &agent.Notice{Text: strings.Join(failures, "\n\n")}}
-	_, err = s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{notice}})
+	_, err = f.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{notice}})
 	return err
 }
 
 // idleBoot returns the boot request for a machine whose agent is idle. Git in
 // the machine has the last run's credential, which the gateway does not accept
 // any more: a visitor's commits are pushed with the agent's next run.
-func (s *Scheduler) idleBoot(state *agent.State, machineID string) pod.Boot {
-	b := pod.Boot{ExecToken: s.token("exec", machineID), Trace: s.Spans != nil}
+func (f *Fleet) idleBoot(state *agent.State, machineID string) pod.Boot {
+	b := pod.Boot{ExecToken: f.token("exec", machineID), Trace: f.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
-		b.GitCredential = s.token("git", state.Run.ID)
+		b.GitCredential = f.token("git", state.Run.ID)
 		var branches []string
 		for n := range state.Agent.Repos {
 			branches = append(branches, state.Checkout(n).Branch)
 		}
-		b.Checkout, b.Others = s.checkouts(state, branches)
+		b.Checkout, b.Others = f.checkouts(state, branches)
 	}
 	return b
 }

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
@@ -76,7 +75,7 @@ func TestExpiring(t *testing.T) {
 				state := fold(&agent.Created{}, &agent.RunCreated{}, &agent.MachineMade{MachineID: "m-1"}, &agent.MachineReady{MachineID: "m-1", BootID: "b-1"})
 				d := &diary{state: state}
 				room := &dormitory{diary: d}
-				s := &Scheduler{Config: Config{Journal: d, Runtime: room, Logger: slog.New(slog.DiscardHandler)}}
+				s := &Fleet{Config: Config{Journal: d, Runtime: room, Logger: slog.New(slog.DiscardHandler)}}
 				look := func() {
 					t.Helper()
 					if err := s.expire(t.Context(), state, c.retention, c.unused); err != nil {
@@ -148,8 +147,8 @@ func TestKeptForEach(t *testing.T) {
 		}})
 	s.Rest(t.Context())
 	for _, m := range room.ids {
-		id, _ := fleet.AgentOf(m)
-		state, err := s.fold(t.Context(), id)
+		id, _ := AgentOf(m)
+		state, err := s.State(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,28 +162,22 @@ func TestKeptForEach(t *testing.T) {
 // briefly for those who stay.
 func TestDeserted(t *testing.T) {
 	for _, c := range []struct {
-		name          string
-		worker, visit time.Duration // how long they stay
-		want          time.Duration
+		name        string
+		work, visit time.Duration // how long they stay
+		want        time.Duration
 	}{
 		{"Nobody", 0, 0, 0},
-		{"AWorkerThatEnds", time.Second, 0, time.Second},
+		{"WorkThatEnds", time.Second, 0, time.Second},
 		{"AVisitorThatLeaves", 0, 2 * time.Second, 2 * time.Second},
 		{"OneAfterTheOther", time.Second, 3 * time.Second, 3 * time.Second},
 		{"AVisitorThatStays", time.Second, time.Hour, leaveLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Scheduler{workers: map[string]*worker{}}
-				if c.worker > 0 {
-					w := &worker{done: make(chan struct{})}
-					s.workers["bc-1"] = w
-					time.AfterFunc(c.worker, func() {
-						s.mu.Lock()
-						delete(s.workers, "bc-1")
-						s.mu.Unlock()
-						close(w.done)
-					})
+				s := New(Config{})
+				if c.work > 0 {
+					w := s.Begin(t.Context(), "bc-1", func(error) {})
+					time.AfterFunc(c.work, w.End)
 				}
 				if c.visit > 0 {
 					l := s.machines.Use("m-1")

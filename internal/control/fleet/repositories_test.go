@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -10,13 +10,11 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
-	"aloft/internal/control/loop/pullrequest"
 	"aloft/internal/fault"
 )
 
 // forge returns pull requests by their URLs.
 type forge struct {
-	pullrequest.Pulls
 	found map[string]agent.PullRequest
 	asked []string
 }
@@ -51,7 +49,7 @@ func (u *upstream) Check(_ context.Context, repoURL, ref string) (gateway.RefInf
 func TestBaseBranchMissing(t *testing.T) {
 	const one, two = "https://git.test/o/one", "https://git.test/o/two"
 	up := &upstream{}
-	w := &worker{s: &Scheduler{Config: Config{Gateway: up}}}
+	w := &Work{fleet: &Fleet{Config: Config{Gateway: up}}}
 	begin := func(repos ...agent.Repo) (*agent.State, *[]agent.Body, journal.Record) {
 		events := []agent.Body{&agent.Created{Branch: "aloft/x", Repos: repos}}
 		state := fold(events...)
@@ -90,7 +88,7 @@ func TestBaseBranchMissing(t *testing.T) {
 func TestFindPulls(t *testing.T) {
 	const one, two, plain = "https://git.test/o/one", "https://git.test/o/two", "https://git.test/o/plain"
 	f := &forge{found: map[string]agent.PullRequest{one + "/pulls/1": {Branch: "fix", Base: "main", URL: one + "/pulls/1", Number: 1, State: "open"}}}
-	w := &worker{s: &Scheduler{Config: Config{Pulls: f}}}
+	w := &Work{fleet: &Fleet{Config: Config{Pulls: f}}}
 	events := []agent.Body{&agent.Created{Repos: []agent.Repo{{URL: one, PullRequest: one + "/pulls/1"}, {URL: plain, StartingRef: "v1"}, {URL: two, PullRequest: two + "/pulls/7"}}}}
 	full := errors.New("the disk is full")
 	record := func(err error) journal.Record {
@@ -127,7 +125,7 @@ func TestFindPulls(t *testing.T) {
 		t.Errorf("it begins with %v, and has %+v", refs, a.PullRequests)
 	}
 
-	w.s.Pulls = nil
+	w.fleet.Pulls = nil
 	if err := find(nil); err != nil {
 		t.Errorf("what is known is asked for again: %v", err)
 	}

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/machine"
@@ -23,12 +22,12 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// machine returns the agent's machine, ready: the existing one, started again
+// Ready returns the agent's machine, ready: the existing one, started again
 // if necessary, or a new one. It is [loop.Config.Machine].
-func (w *worker) machine(ctx context.Context, state *agent.State, record journal.Record) (remote.Machine, error) {
+func (w *Work) Ready(ctx context.Context, state *agent.State, record journal.Record) (remote.Machine, error) {
 	w.letGo()
 	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was created
-		if err := w.s.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
+		if err := w.fleet.mayReach(ctx, state.Agent.UserID, repo.URL); err != nil {
 			return nil, err
 		}
 	}
@@ -39,7 +38,7 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record journal
 	if err != nil {
 		return nil, err
 	}
-	plan, err := w.s.plan(ctx, state)
+	plan, err := w.fleet.plan(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +87,10 @@ func (w *worker) machine(ctx context.Context, state *agent.State, record journal
 
 // up creates the machine if m is nil, and boots it. It limits how many machines
 // boot at once.
-func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
+func (w *Work) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
 	select {
-	case w.s.boots <- struct{}{}:
-		defer func() { <-w.s.boots }()
+	case w.fleet.boots <- struct{}{}:
+		defer func() { <-w.fleet.boots }()
 	case <-ctx.Done():
 		return nil, pod.Ready{}, context.Cause(ctx)
 	}
@@ -105,11 +104,11 @@ func (w *worker) up(ctx context.Context, m machine.Machine, base build.Base, pla
 }
 
 // opened returns the agent's existing machine, running or not, or nil.
-func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machine, error) {
+func (w *Work) opened(ctx context.Context, state *agent.State) (machine.Machine, error) {
 	if state.MachineID == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	m, err := w.s.Runtime.Open(ctx, state.MachineID)
+	m, err := w.fleet.Runtime.Open(ctx, state.MachineID)
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -120,19 +119,19 @@ func (w *worker) opened(ctx context.Context, state *agent.State) (machine.Machin
 }
 
 // made creates a machine.
-func (w *worker) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (machine.Machine, error) {
-	if w.s.Room != nil {
-		if err := w.s.Room(); err != nil {
+func (w *Work) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (machine.Machine, error) {
+	if w.fleet.Room != nil {
+		if err := w.fleet.Room(); err != nil {
 			return nil, err
 		}
 	}
 	start := time.Now()
-	id := fleet.NewID(state.Agent.ID)
-	asked, err := w.s.egressOf(ctx, state.Agent, e)
+	id := NewID(state.Agent.ID)
+	asked, err := w.fleet.egressOf(ctx, state.Agent, e)
 	if err != nil {
 		return nil, err
 	}
-	network, err := w.s.NetworkFor(asked)
+	network, err := w.fleet.NetworkFor(asked)
 	if err != nil {
 		return nil, err
 	}
@@ -141,12 +140,12 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, RulesAt: w.rulesAt, Egress: asked, Checks: e.Checks}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
-	logs, err := w.s.makeConnectionLog(state.Agent.ID)
+	logs, err := w.fleet.makeConnectionLog(state.Agent.ID)
 	if err != nil {
 		return nil, err
 	}
-	m, err := w.s.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: base.Image, Layer: base.Layer, Alive: state.Fork != nil && state.Fork.BootID != "" && base.Layer == state.Agent.Layer, Class: cmp.Or(state.Agent.Class, w.s.Class), Limits: w.s.Limits, Network: network, ConnectionLog: logs,
+	m, err := w.fleet.Runtime.Create(ctx, machine.Spec{
+		ID: id, Image: base.Image, Layer: base.Layer, Alive: state.Fork != nil && state.Fork.BootID != "" && base.Layer == state.Agent.Layer, Class: cmp.Or(state.Agent.Class, w.fleet.Class), Limits: w.fleet.Limits, Network: network, ConnectionLog: logs,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
@@ -158,32 +157,32 @@ func (w *worker) made(ctx context.Context, base build.Base, e environment.Enviro
 }
 
 // booted dials the machine and boots it.
-func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
-	set, until, err := w.s.variables(ctx, state.Agent)
+func (w *Work) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
+	set, until, err := w.fleet.variables(ctx, state.Agent)
 	if err != nil {
 		return nil, pod.Ready{}, err
 	}
-	l := w.s.machines.Use(m.ID())
-	h := &readyMachine{id: m.ID(), token: w.s.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.s.Spans != nil, revoke: func() {}, letGo: func() { w.s.machines.Leave(m.ID(), l) }, stale: func() {}}
+	l := w.fleet.machines.Use(m.ID())
+	h := &readyMachine{id: m.ID(), token: w.fleet.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.fleet.Spans != nil, revoke: func() {}, letGo: func() { w.fleet.machines.Leave(m.ID(), l) }, stale: func() {}}
 	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
 	if err != nil {
 		h.letGo()
 		h.revoke()
 		return nil, ready, err
 	}
-	h.keep = func(ctx context.Context) error { return w.s.keep(ctx, state, m.ID(), h.conn) }
+	h.keep = func(ctx context.Context) error { return w.fleet.keep(ctx, state, m.ID(), h.conn) }
 	h.hookSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
-		return w.s.sandboxPolicy(ctx, a, SandboxHooks)
+		return w.fleet.sandboxPolicy(ctx, a, SandboxHooks)
 	}
-	h.gitSandbox = func(ctx context.Context) (*sandbox.Policy, error) { return w.s.gitSandbox(ctx, state.Agent) }
-	h.mcp = h.conn.MCP(w.s.token("exec", m.ID()))
+	h.gitSandbox = func(ctx context.Context) (*sandbox.Policy, error) { return w.fleet.gitSandbox(ctx, state.Agent) }
+	h.mcp = h.conn.MCP(w.fleet.token("exec", m.ID()))
 	h.mcpSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
-		return w.s.sandboxPolicy(ctx, a, SandboxMCP)
+		return w.fleet.sandboxPolicy(ctx, a, SandboxMCP)
 	}
-	h.enforced = w.s.Sandbox != nil && w.s.Sandbox(cmp.Or(state.Agent.Class, w.s.Class))
-	h.rules = h.conn.Rules(w.s.token("exec", m.ID()))
-	h.hooks, h.people = h.conn.Hooks(w.s.token("exec", m.ID())), w.s.hooksOf
-	h.exec = pod.NewExec(h.conn.OpenExec, w.s.token("exec", m.ID()), w.s.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
+	h.enforced = w.fleet.Sandbox != nil && w.fleet.Sandbox(cmp.Or(state.Agent.Class, w.fleet.Class))
+	h.rules = h.conn.Rules(w.fleet.token("exec", m.ID()))
+	h.hooks, h.people = h.conn.Hooks(w.fleet.token("exec", m.ID())), w.fleet.hooksOf
+	h.exec = pod.NewExec(h.conn.OpenExec, w.fleet.token("exec", m.ID()), w.fleet.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
 	if !until.IsZero() {
 		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branches, state, until) })
 	}
@@ -191,17 +190,17 @@ func (w *worker) booted(ctx context.Context, m machine.Machine, e environment.En
 }
 
 // bootOver dials and boots the machine over its link, and fills in h.
-func (w *worker) bootOver(ctx context.Context, l *fleet.Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
+func (w *Work) bootOver(ctx context.Context, l *Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
 	l.Lock()
 	defer l.Unlock()
-	conn, err := l.Dial(ctx, m, w.s.Gateway, w.s.connection(state, m.ID())...)
-	if u, ok := errors.AsType[fleet.UnstartedError](err); ok {
+	conn, err := l.Dial(ctx, m, w.fleet.Gateway, w.fleet.connection(state, m.ID())...)
+	if u, ok := errors.AsType[UnstartedError](err); ok {
 		return pod.Ready{}, w.unstartable(ctx, m, state, u.Cause)
 	}
 	if err != nil {
 		return pod.Ready{}, machineFault(lostError(err))
 	}
-	if err := w.s.renewPolicy(ctx, m, state.Egress); err != nil {
+	if err := w.fleet.renewPolicy(ctx, m, state.Egress); err != nil {
 		return pod.Ready{}, machineFault(err)
 	}
 	h.conn = conn
@@ -210,7 +209,7 @@ func (w *worker) bootOver(ctx context.Context, l *fleet.Connection, h *readyMach
 
 // unstartable handles a machine that does not start. One that was never ready
 // contains nothing and is destroyed, so that a new one is created.
-func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agent.State, cause error) error {
+func (w *Work) unstartable(ctx context.Context, m machine.Machine, state *agent.State, cause error) error {
 	if state.Used {
 		return machineFault(cause)
 	}
@@ -222,8 +221,8 @@ func (w *worker) unstartable(ctx context.Context, m machine.Machine, state *agen
 
 // outdated stops a machine whose programs are of another version of the server, such as
 // before an upgrade. Its disk stays, and the next start has this server's programs.
-func (w *worker) outdated(ctx context.Context, id string, cause error) error {
-	m, err := w.s.Runtime.Open(ctx, id)
+func (w *Work) outdated(ctx context.Context, id string, cause error) error {
+	m, err := w.fleet.Runtime.Open(ctx, id)
 	if err != nil {
 		return machineFault(errors.Join(cause, err))
 	}
@@ -238,29 +237,29 @@ func (w *worker) outdated(ctx context.Context, id string, cause error) error {
 }
 
 // traceparent returns the run's trace context, or "" if tracing is off.
-func (w *worker) traceparent(state *agent.State) string {
-	if w.s.Spans == nil {
+func (w *Work) traceparent(state *agent.State) string {
+	if w.fleet.Spans == nil {
 		return ""
 	}
 	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
 }
 
 // boot makes pod-daemon do the missing boot steps, and journals them.
-func (w *worker) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
-	b := pod.Boot{ExecToken: w.s.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.s.Spans != nil}
+func (w *Work) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
+	b := pod.Boot{ExecToken: w.fleet.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.fleet.Spans != nil}
 	if len(state.Agent.Repos) > 0 {
-		reached := w.s.Gateway.Reach(ctx, w.s.reachRequest(state, e))
+		reached := w.fleet.Gateway.Reach(ctx, w.fleet.reachRequest(state, e))
 		h.reads, b.Hosts = reached.Read, reached.Hosts
 		if !state.Used {
 			h.refused = reached.Refused
 		}
-		credential, err := w.s.Gateway.Grant(w.grant(h, state, branches))
+		credential, err := w.fleet.Gateway.Grant(w.grant(h, state, branches))
 		if err != nil {
 			return pod.Ready{}, err
 		}
 		b.GitCredential = credential
-		h.revoke = func() { w.s.Gateway.Revoke(b.GitCredential) }
-		b.Checkout, b.Others = w.s.checkouts(state, branches)
+		h.revoke = func() { w.fleet.Gateway.Revoke(b.GitCredential) }
+		b.Checkout, b.Others = w.fleet.checkouts(state, branches)
 	}
 	status, err := h.conn.Status(ctx)
 	if err != nil {
@@ -298,7 +297,7 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 }
 
 // setUp sets up a machine that has booted, and journals that it is ready.
-func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) error {
+func (w *Work) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) error {
 	h.boot = ready.BootID
 	if ready.BootID == state.BootID {
 		if bodies := wakingOf(state); len(bodies) > 0 {
@@ -332,26 +331,26 @@ func (w *worker) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, ba
 		return err
 	}
 	if began { // the disk from which it started is not needed any more
-		w.s.forgetForks(ctx)
+		w.fleet.forgetForks(ctx)
 	}
 	return nil
 }
 
 // started sets up a machine after a new boot, unless that was already done in
 // this boot, and returns what to tell the agent.
-func (w *worker) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (notices []string, err error) {
+func (w *Work) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (notices []string, err error) {
 	if state.Alive(ready.BootID) {
 		return []string{agent.ForkedAlive}, nil // the copied processes include what the environment starts
 	}
 	if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
 		notices = []string{agent.ForkedWithout}
 	}
-	now, err := w.s.fold(ctx, w.agentID) // a visitor may have woken it meanwhile
+	now, err := w.fleet.State(ctx, w.agentID) // a visitor may have woken it meanwhile
 	if err != nil {
 		return nil, err
 	}
 	if now.Started != ready.BootID {
-		failures, err := w.s.setUp(ctx, h.conn, h.id, state.Agent, e, base.Install, record)
+		failures, err := w.fleet.setUp(ctx, h.conn, h.id, state.Agent, e, base.Install, record)
 		if err != nil {
 			return nil, err
 		}
@@ -390,18 +389,18 @@ func whatIsLost(state *agent.State) string {
 
 // withRunningMachine calls do with the connection to the machine of an idle agent. It does
 // not start a stopped machine.
-func (s *Scheduler) withRunningMachine(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
-	m, err := s.Runtime.Open(ctx, state.MachineID)
+func (f *Fleet) withRunningMachine(ctx context.Context, state *agent.State, do func(*pod.Conn) error) error {
+	m, err := f.Runtime.Open(ctx, state.MachineID)
 	if err != nil {
 		return err
 	}
-	if err := s.know(ctx, state.Agent); err != nil {
+	if err := f.know(ctx, state.Agent); err != nil {
 		return err
 	}
-	l := s.machines.Use(m.ID())
-	defer s.machines.Leave(m.ID(), l)
+	l := f.machines.Use(m.ID())
+	defer f.machines.Leave(m.ID(), l)
 	l.Lock()
-	conn, err := l.DialRunning(ctx, m, s.Gateway, s.redact(state, m.ID()), s.connection(state, m.ID())...)
+	conn, err := l.DialRunning(ctx, m, f.Gateway, f.redact(state, m.ID()), f.connection(state, m.ID())...)
 	l.Unlock()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -68,34 +68,34 @@ func (g *given) forget(agentID string) {
 // variables returns the current variables for the agent's machine, and when
 // they expire. From then on the secret ones are redacted from the machine's
 // output.
-func (s *Scheduler) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
-	if s.Variables == nil || a.Env.Preset == agent.Reviewer { // the change may be anybody's
+func (f *Fleet) variables(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error) {
+	if f.Variables == nil || a.Env.Preset == agent.Reviewer { // the change may be anybody's
 		return secret.Set{}, time.Time{}, nil
 	}
-	set, until, err := s.Variables(ctx, a)
+	set, until, err := f.Variables(ctx, a)
 	if err == nil {
-		s.given.add(a.ID, set.Values())
-		err = s.inherit(ctx, a)
+		f.given.add(a.ID, set.Values())
+		err = f.inherit(ctx, a)
 	}
 	return set, until, err
 }
 
 // inherit makes the secrets of the agent from which this one was forked secret
 // for this one too: they may be on the disk and in the conversation.
-func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
+func (f *Fleet) inherit(ctx context.Context, a agent.Agent) error {
 	for from := a.ForkedFrom; from != ""; {
-		of, err := s.Agents.Agent(ctx, from)
+		of, err := f.Agents.Agent(ctx, from)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		set, _, err := s.Variables(ctx, of)
+		set, _, err := f.Variables(ctx, of)
 		if err != nil {
 			return err
 		}
-		s.given.addOf(a.ID, from, set.Values())
+		f.given.addOf(a.ID, from, set.Values())
 		from = of.ForkedFrom
 	}
 	return nil
@@ -103,24 +103,24 @@ func (s *Scheduler) inherit(ctx context.Context, a agent.Agent) error {
 
 // know makes sure that an agent's secrets are known before anything is read
 // from its machine, even if an earlier server has given them to it.
-func (s *Scheduler) know(ctx context.Context, a agent.Agent) error {
-	if _, ok := s.given.secretsOf(a.ID); ok {
+func (f *Fleet) know(ctx context.Context, a agent.Agent) error {
+	if _, ok := f.given.secretsOf(a.ID); ok {
 		return nil
 	}
-	_, _, err := s.variables(ctx, a)
+	_, _, err := f.variables(ctx, a)
 	return err
 }
 
 // give sets the variables in a machine that was already up, and removes those
 // that do not exist any more. If fresh is true, the boot has already set them.
-func (w *worker) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record journal.Record) error {
-	if w.s.Variables == nil {
+func (w *Work) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record journal.Record) error {
+	if w.fleet.Variables == nil {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(set.Vars))
 	gone := slices.DeleteFunc(slices.Clone(state.Given), func(name string) bool { return slices.Contains(names, name) })
 	if !fresh && len(names)+len(gone) > 0 {
-		if err := h.conn.SetEnvironment(ctx, w.s.token("exec", machineID), set.Environ(), gone); err != nil {
+		if err := h.conn.SetEnvironment(ctx, w.fleet.token("exec", machineID), set.Environ(), gone); err != nil {
 			return lostError(err)
 		}
 	}
@@ -143,7 +143,7 @@ func renewIn(until, now time.Time) time.Duration {
 }
 
 // keepFresh renews expiring variables in the running machine until ctx ends.
-func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State, until time.Time) {
+func (w *Work) keepFresh(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State, until time.Time) {
 	for wait := renewIn(until, time.Now()); ; {
 		select {
 		case <-ctx.Done():
@@ -155,7 +155,7 @@ func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID strin
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			w.s.Logger.Warn("cannot renew the machine's variables", "agent", w.agentID, "error", err)
+			w.fleet.Logger.Warn("cannot renew the machine's variables", "agent", w.agentID, "error", err)
 			wait = renewAgain
 		case until.IsZero():
 			return
@@ -167,17 +167,17 @@ func (w *worker) keepFresh(ctx context.Context, h *readyMachine, machineID strin
 
 // renewed gives the machine fresh variables, after they were added to the
 // redacted values.
-func (w *worker) renewed(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
-	set, until, err := w.s.variables(ctx, state.Agent)
+func (w *Work) renewed(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
+	set, until, err := w.fleet.variables(ctx, state.Agent)
 	if err != nil {
 		return until, err
 	}
-	h.conn.Apply(w.s.redact(state, machineID))
-	h.exec.Apply(w.s.redact(state, machineID))
+	h.conn.Apply(w.fleet.redact(state, machineID))
+	h.exec.Apply(w.fleet.redact(state, machineID))
 	if len(state.Agent.Repos) > 0 {
-		if _, err := w.s.Gateway.Grant(w.grant(h, state, branches)); err != nil {
+		if _, err := w.fleet.Gateway.Grant(w.grant(h, state, branches)); err != nil {
 			return until, err
 		}
 	}
-	return until, h.conn.SetEnvironment(ctx, w.s.token("exec", machineID), set.Environ(), nil)
+	return until, h.conn.SetEnvironment(ctx, w.fleet.token("exec", machineID), set.Environ(), nil)
 }

@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func TestSleep(t *testing.T) {
 		{"Failed", Config{}, bed{fails: errors.New("a socket")}, "failed", "a socket", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &Scheduler{Config: c.s}
+			s := &Fleet{Config: c.s}
 			got, err := s.sleep(t.Context(), &c.m)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestSleep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := &bed{fails: context.Canceled}
-	if _, err := (&Scheduler{}).sleep(ctx, m); err == nil || m.stopped {
+	if _, err := (&Fleet{}).sleep(ctx, m); err == nil || m.stopped {
 		t.Errorf("at the server's end: %v", err)
 	}
 }

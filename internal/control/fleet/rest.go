@@ -1,4 +1,4 @@
-package schedule
+package fleet
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/fleet"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
@@ -22,32 +21,32 @@ const warnBefore = 24 * time.Hour
 // idle for Config.Idle, and removes those that have been unused for
 // Config.Retention, after a warning. A run, a visitor in the machine, and a
 // connection to one of its ports count as use.
-func (s *Scheduler) Rest(ctx context.Context) {
-	ids, err := s.Runtime.List(ctx)
+func (f *Fleet) Rest(ctx context.Context) {
+	ids, err := f.Runtime.List(ctx)
 	if err != nil {
-		s.Logger.Error("cannot list the machines", "error", err)
+		f.Logger.Error("cannot list the machines", "error", err)
 		return
 	}
 	for _, id := range ids {
-		agentID, ok := fleet.AgentOf(id)
+		agentID, ok := AgentOf(id)
 		if !ok {
 			continue // not created by this server
 		}
-		err := fault.Contain(func() error { return s.restOne(ctx, agentID, id) })
+		err := fault.Contain(func() error { return f.restOne(ctx, agentID, id) })
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrMoved) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, machine.ErrNotFound) {
-			s.Logger.Error("cannot put an idle machine to sleep", "machine", id, "error", err)
+			f.Logger.Error("cannot put an idle machine to sleep", "machine", id, "error", err)
 		}
 	}
 }
 
 // restAlways calls Rest periodically until ctx ends.
-func (s *Scheduler) restAlways(ctx context.Context) {
-	if s.Idle <= 0 && s.Retention == nil {
+func (f *Fleet) restAlways(ctx context.Context) {
+	if f.Idle <= 0 && f.Retention == nil {
 		return
 	}
-	every := leaseTTL
-	if s.Idle > 0 {
-		every = min(every, max(s.Idle/2, time.Second))
+	every := store.LeaseTTL
+	if f.Idle > 0 {
+		every = min(every, max(f.Idle/2, time.Second))
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -56,72 +55,70 @@ func (s *Scheduler) restAlways(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.Rest(ctx)
+			f.Rest(ctx)
 		}
 	}
 }
 
-func (s *Scheduler) restOne(ctx context.Context, agentID, id string) error {
-	a, err := s.Agents.Agent(ctx, agentID)
+func (f *Fleet) restOne(ctx context.Context, agentID, id string) error {
+	a, err := f.Agents.Agent(ctx, agentID)
 	if err != nil {
 		return err
 	}
 	used := a.UpdatedAt
-	for _, at := range []time.Time{s.machines.LastUse(id), s.began} { // a server does not know of use before its own start
+	for _, at := range []time.Time{f.machines.LastUse(id), f.began} { // a server does not know of use before its own start
 		if at.After(used) {
 			used = at
 		}
 	}
 	idle, unused := time.Since(used), time.Since(a.UpdatedAt)
-	kept, err := s.retention(ctx, a)
+	kept, err := f.retention(ctx, a)
 	if err != nil {
 		return err
 	}
 	old := kept > 0 && idle > warning(kept) && unused > kept-warning(kept)
-	if (s.Idle <= 0 || idle < s.Idle) && !old {
+	if (f.Idle <= 0 || idle < f.Idle) && !old {
 		return nil
 	}
-	_, err = s.alone(ctx, a, id, func(state *agent.State) error {
+	_, err = f.alone(ctx, a, id, func(state *agent.State) error {
 		if old {
-			return s.expire(ctx, state, kept, unused)
+			return f.expire(ctx, state, kept, unused)
 		}
-		return s.hibernate(ctx, state)
+		return f.hibernate(ctx, state)
 	})
 	return err
 }
 
 // alone calls do for the machine of an idle agent, while nobody else can use
 // the machine. ok is false if it is in use.
-func (s *Scheduler) alone(ctx context.Context, a agent.Agent, id string, do func(*agent.State) error) (ok bool, err error) {
-	s.mu.Lock()
-	working := s.workers[a.ID] != nil
-	s.mu.Unlock()
-	run, err := s.Agents.Run(ctx, a.ID, a.LatestRunID)
+func (f *Fleet) alone(ctx context.Context, a agent.Agent, id string, do func(*agent.State) error) (ok bool, err error) {
+	working := f.workOn(a.ID) != nil
+	run, err := f.Agents.Run(ctx, a.ID, a.LatestRunID)
 	if err != nil || working || !run.Status.Ended() {
 		return false, err
 	}
-	giveBack, alone := s.machines.Alone(id)
+	giveBack, alone := f.machines.Alone(id)
 	if !alone {
 		return false, nil
 	}
 	defer giveBack()
 	lease := store.LeaseOn(a.ID)
-	if ok, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil || !ok {
+	if ok, err := f.Leases.Acquire(ctx, lease, f.Owner, store.LeaseTTL); err != nil || !ok {
 		return false, err // another server works on the agent
 	}
 	renewed, over := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { s.renewLease(renewed, lease) })
+	renewing.Go(func() { f.renewLease(renewed, lease) })
 	defer func() {
 		over()
 		renewing.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.workers[a.ID] == nil { // otherwise the worker owns the lease by now
-			_ = s.Leases.Release(context.WithoutCancel(ctx), lease, s.Owner) // on failure the lease expires
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.works[a.ID] == nil { // otherwise the worker owns the lease by now
+			_ = f.Leases.Release(context.WithoutCancel(ctx), lease, f.Owner) // on failure the lease expires
 		}
 	}()
-	state, err := s.fold(ctx, a.ID)
+	state, err := f.State(ctx, a.ID)
 	if err != nil || state.MachineID != id {
 		return false, err
 	}
@@ -134,16 +131,14 @@ const leaveLimit = 5 * time.Second
 // deserted waits briefly until the worker and all visitors have left the
 // machine of an agent whose run has ended. The end of a run is journaled before
 // its worker is done, and a visitor's disconnect may not have been noticed yet.
-func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
+func (f *Fleet) deserted(ctx context.Context, agentID, machineID string) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	for {
-		over := s.machines.Leaving(machineID)
-		s.mu.Lock()
-		if w := s.workers[agentID]; w != nil {
+		over := f.machines.Leaving(machineID)
+		if w := f.workOn(agentID); w != nil {
 			over = w.done
 		}
-		s.mu.Unlock()
 		if over == nil {
 			return
 		}
@@ -157,36 +152,36 @@ func (s *Scheduler) deserted(ctx context.Context, agentID, machineID string) {
 
 // renewLease renews a lease until ctx ends, since saving a large memory takes a
 // while.
-func (s *Scheduler) renewLease(ctx context.Context, lease string) {
-	tick := time.NewTicker(leaseRenew)
+func (f *Fleet) renewLease(ctx context.Context, lease string) {
+	tick := time.NewTicker(store.LeaseRenew)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if _, err := s.Leases.Acquire(ctx, lease, s.Owner, leaseTTL); err != nil && ctx.Err() == nil {
-				s.Logger.Error("cannot renew the lease", "lease", lease, "error", err)
+			if _, err := f.Leases.Acquire(ctx, lease, f.Owner, store.LeaseTTL); err != nil && ctx.Err() == nil {
+				f.Logger.Error("cannot renew the lease", "lease", lease, "error", err)
 			}
 		}
 	}
 }
 
 // retention returns how long an unused machine of the agent is kept.
-func (s *Scheduler) retention(ctx context.Context, a agent.Agent) (time.Duration, error) {
-	if s.Retention == nil {
+func (f *Fleet) retention(ctx context.Context, a agent.Agent) (time.Duration, error) {
+	if f.Retention == nil {
 		return 0, nil
 	}
-	return s.Retention(ctx, a)
+	return f.Retention(ctx, a)
 }
 
 func warning(kept time.Duration) time.Duration { return min(warnBefore, kept/2) }
 
 // journal appends an event, unless other events were appended since state was
 // read.
-func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.Body) error {
+func (f *Fleet) journal(ctx context.Context, state *agent.State, body agent.Body) error {
 	head := state.Agent.Head
-	done, err := s.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
+	done, err := f.Journal.Append(ctx, store.Append{AgentID: state.Agent.ID, Events: []agent.Event{{Body: body}}, IfHead: &head})
 	for _, e := range done {
 		state.Apply(e)
 	}
@@ -195,23 +190,23 @@ func (s *Scheduler) journal(ctx context.Context, state *agent.State, body agent.
 
 // expire warns that an unused machine will be removed, and removes it when its
 // time has come. kept is the retention period.
-func (s *Scheduler) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
+func (f *Fleet) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
 	switch {
 	case state.Expires.IsZero():
 		// Give the full warning period even if the warning is late: the server
 		// may have been down for weeks.
 		at := time.Now().Add(max(warning(kept), kept-unused))
-		return s.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
+		return f.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
 	case time.Now().Before(state.Expires):
-		return s.hibernate(ctx, state)
+		return f.hibernate(ctx, state)
 	}
 	id := state.MachineID
-	if err := s.journal(ctx, state, &agent.MachineExpired{MachineID: id}); err != nil {
+	if err := f.journal(ctx, state, &agent.MachineExpired{MachineID: id}); err != nil {
 		return err
 	}
-	if err := s.destroy(ctx, id); err != nil {
+	if err := f.destroy(ctx, id); err != nil {
 		return fmt.Errorf("remove an expired machine: %w", err)
 	}
-	s.Logger.Info("removed an unused machine", "machine", id)
+	f.Logger.Info("removed an unused machine", "machine", id)
 	return nil
 }
