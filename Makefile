@@ -91,7 +91,7 @@ generate: hack/node_modules ## rewrite generated code and documentation
 	@mv internal/tool/catalogue.json.new internal/tool/catalogue.json
 	@go test -count=1 . ./internal/agent ./internal/environment ./internal/control/api ./cmd/aloft ./cmd/exec-daemon ./cmd/pod-daemon ./hack/catalogue -run 'Diagram|Reference|Help|Schema|Guide|DescriptionFile' -skip RunningDaemons -update >/dev/null
 
-race: build deps-test .bin/runsc .bin/gopls ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
+race: build deps-test hack/node_modules .bin/runsc .bin/gopls ## run all Go tests but test/e2e under the race detector (needs a C compiler; an hour)
 	@$(SUDO) env TEST_NEEDS=all CGO_ENABLED=1 go run ./hack/testcount -race -timeout=60m ./cmd/... ./internal/...
 
 comments: ## print a random sample of 300 comments for a reader to judge (SEED=1)

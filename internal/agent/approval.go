@@ -11,7 +11,7 @@ import (
 )
 
 // An Approval is a request that waits for a person: to allow a call or, if
-// [Approval.Own] is true, to answer the agent's own question. It is stored in
+// [Approval.IsQuestion] is true, to answer the agent's own question. It is stored in
 // the journal, so it survives restarts and costs nothing while it waits.
 type Approval struct {
 	ID      string   `json:"id"`

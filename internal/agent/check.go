@@ -164,7 +164,7 @@ func (s *State) check(e Event) {
 		}
 	case *Within:
 		if b.CallID == ChecksThread {
-			c.within(b.Body)
+			c.foldWithin(b.Body)
 		}
 	case *ChecksEnded:
 		c.Over, c.Results = true, b.Results
@@ -183,7 +183,7 @@ func (s *State) check(e Event) {
 	}
 }
 
-func (c *Checking) within(body Body) {
+func (c *Checking) foldWithin(body Body) {
 	done, ok := body.(*CallDone)
 	if !ok {
 		c.Thread.apply(body)

@@ -7,9 +7,9 @@ const (
 	PlanTool     = "CreatePlan"
 )
 
-// Own reports whether the agent itself asks, a question or for approval of its
+// IsQuestion reports whether the agent itself asks, a question or for approval of its
 // plan. In that case there is no call that waits for permission.
-func (q Approval) Own() bool { return q.Tool == QuestionTool || q.Tool == PlanTool }
+func (q Approval) IsQuestion() bool { return q.Tool == QuestionTool || q.Tool == PlanTool }
 
 // A Question is something that the agent asks a person.
 type Question struct {

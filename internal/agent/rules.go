@@ -54,8 +54,8 @@ func (b *RulesFound) fold(s *State, _ Event) {
 	s.Found = rule.Set{Rules: all[:min(len(all), maxFound)], LeftOut: left[:min(len(left), 2*rule.MaxLeftOut)]}
 }
 
-// given folds a [RulesGiven].
-func (t *Thread) given(b *RulesGiven) {
+// addRules folds a [RulesGiven].
+func (t *Thread) addRules(b *RulesGiven) {
 	t.Applied = slices.DeleteFunc(slices.Clone(t.Applied), func(g rule.Rule) bool {
 		return slices.ContainsFunc(b.Rules, g.Is)
 	})

@@ -212,7 +212,7 @@ func (s *State) tasks(e Event) {
 		s.taskBegan(b, e.Time)
 	case *Within:
 		if sub := s.Subagent(b.CallID); sub != nil && sub.Busy {
-			sub.within(b.Body)
+			sub.foldWithin(b.Body)
 		}
 	case *TaskEnded:
 		if sub := s.Subagent(b.CallID); sub != nil {
@@ -296,7 +296,7 @@ func (s *State) keepFew() {
 	})
 }
 
-func (sub *Subagent) within(body Body) {
+func (sub *Subagent) foldWithin(body Body) {
 	switch b := body.(type) {
 	case *TurnReplied:
 		sub.Usage = sub.Usage.Add(b.Usage)

@@ -86,7 +86,7 @@ func (t *Thread) apply(body Body) {
 	case *Compacted:
 		t.compacted(b)
 	case *RulesGiven:
-		t.given(b)
+		t.addRules(b)
 	case *Notice:
 		switch b.Code {
 		case CodeRepeats:

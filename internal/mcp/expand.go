@@ -77,9 +77,9 @@ func (v Variables) one(name, whole string) (string, error) {
 	return "", fmt.Errorf("the variable %s is not set", clean(variable, 80))
 }
 
-// known reports whether every ${…} in s is a known variable; otherwise it
+// isKnown reports whether every ${…} in s is a known variable; otherwise it
 // returns the first that is not.
-func known(s string) (string, bool) {
+func isKnown(s string) (string, bool) {
 	for _, m := range placeholder.FindAllString(s, -1) {
 		if to, err := (Variables{Workspace: "/w"}).one(m[2:len(m)-1], m); err == nil && to == m {
 			return m, false

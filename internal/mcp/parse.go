@@ -301,7 +301,7 @@ func (r *reader) server(m member) (Server, bool) {
 		r.wrong(at, key, p.Instead, "%s", p.Message)
 	}
 	for _, k := range keys {
-		if unknown, ok := known(string(r.data[k.StartOffset:k.EndOffset])); !ok {
+		if unknown, ok := isKnown(string(r.data[k.StartOffset:k.EndOffset])); !ok {
 			r.warn(k.StartOffset, k.path(), "variables are ${env:NAME}, ${userHome}, ${workspaceFolder}, ${workspaceFolderBasename} and ${pathSeparator}", "%s stays as it is", unknown)
 		}
 	}

@@ -53,7 +53,7 @@ func (r Result) Truncate(most int) tool.Result {
 	out := tool.Result{Error: r.IsError}
 	said := false
 	for _, c := range r.Content {
-		text.WriteString(c.words(&out))
+		text.WriteString(c.text(&out))
 		said = said || c.Text != ""
 	}
 	if !said && len(r.Structured) > 0 { // if there is text, it says the same
@@ -69,8 +69,8 @@ func (r Result) Truncate(most int) tool.Result {
 	return out
 }
 
-// words returns the text that represents a block; an image is added to out.
-func (c Content) words(out *tool.Result) string {
+// text returns the text that represents a block; an image is added to out.
+func (c Content) text(out *tool.Result) string {
 	switch {
 	case c.Link != nil:
 		return fmt.Sprintf("[resource %s of the server %s: read it with FetchMcpResource] %s\n", clean(c.Link.URI, 500), c.Link.Server, clean(c.Link.Title+" "+c.Link.Description, 500))

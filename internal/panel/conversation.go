@@ -170,7 +170,7 @@ func (m *Model) onAgent(key string) tea.Cmd {
 			label += " (queued)"
 		}
 		m.typed = newLine(label, m.drafts[id].text, func(text string) tea.Cmd { return m.followUp(id, text, works) },
-			func(text string) { m.drafts[id] = m.drafts[id].with(text) })
+			func(text string) { m.drafts[id] = m.drafts[id].withText(text) })
 	case "x":
 		m.sure = &act{
 			agentID: id, did: "Archived. Restore it with `aloft agent unarchive " + clean(id) + "`.", ask: "Archive “" + cutTo(clean(a.Name), 40) + "” and stop its run?",
@@ -218,7 +218,7 @@ func (m *Model) answeredSure(key string) tea.Cmd {
 // draft is an unsent follow-up. Its idempotency key makes resending it safe.
 type draft struct{ text, key string }
 
-func (d draft) with(text string) draft {
+func (d draft) withText(text string) draft {
 	if d.text == text && d.key != "" {
 		return d
 	}
@@ -228,7 +228,7 @@ func (d draft) with(text string) draft {
 // followUp sends a prompt, or queues it while the agent is running. The draft is kept
 // until the server has accepted it.
 func (m *Model) followUp(id, text string, works bool) tea.Cmd {
-	d := m.drafts[id].with(text)
+	d := m.drafts[id].withText(text)
 	m.drafts[id] = d
 	a := act{agentID: id, did: "Sent.", sends: true, do: func(ctx context.Context, c Client) error {
 		_, err := c.CreateRun(ctx, id, client.Prompt{Text: d.text}, d.key)

@@ -64,7 +64,7 @@ func (m *Model) write(key tea.KeyPressMsg) tea.Cmd {
 	case "delete":
 		l.cut(l.at, l.at+1)
 	case "ctrl+w", "alt+backspace":
-		l.cut(l.word(), l.at)
+		l.cut(l.wordStart(), l.at)
 	case "ctrl+u":
 		l.cut(0, l.at)
 	case "ctrl+k":
@@ -92,8 +92,8 @@ func (l *line) cut(from, to int) {
 	}
 }
 
-// word returns the start of the word before the cursor.
-func (l *line) word() int {
+// wordStart returns the start of the word before the cursor.
+func (l *line) wordStart() int {
 	at := l.at
 	for at > 0 && unicode.IsSpace(l.text[at-1]) {
 		at--

@@ -75,9 +75,9 @@ func asksLast(a client.Agent) int {
 	return 1
 }
 
-// at returns the index of the selected agent, or 0 if it is no longer listed or none is
+// selectedIndex returns the index of the selected agent, or 0 if it is no longer listed or none is
 // selected.
-func (m *Model) at() int {
+func (m *Model) selectedIndex() int {
 	return max(slices.IndexFunc(m.listed(), func(a client.Agent) bool { return a.ID == m.chosen }), 0)
 }
 
@@ -117,7 +117,7 @@ func (m *Model) onList(key string) tea.Cmd {
 // choose moves the selection by so many rows.
 func (m *Model) choose(by int) {
 	if listed := m.listed(); len(listed) > 0 {
-		m.chosen = listed[min(max(m.at()+by, 0), len(listed)-1)].ID
+		m.chosen = listed[min(max(m.selectedIndex()+by, 0), len(listed)-1)].ID
 	}
 }
 
@@ -142,7 +142,7 @@ func (m *Model) listLines(high int) []string {
 		return []string{"", "  No matching agents. Press Esc to show all."}
 	}
 	rows := max(high-1, 1)
-	at := m.at()
+	at := m.selectedIndex()
 	m.top = max(min(m.top, at, len(listed)-rows), at-rows+1, 0)
 	rest := m.wide - 2 - 11 - 2 - 2 - 11 // minus the mark, the status, the gaps and the age
 	name := max(rest*2/5, 8)

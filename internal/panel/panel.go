@@ -226,7 +226,7 @@ func (m *Model) current() *client.Agent {
 		if len(listed) == 0 {
 			return nil
 		}
-		return &listed[m.at()]
+		return &listed[m.selectedIndex()]
 	}
 	for i := range m.agents {
 		if m.agents[i].ID == m.open.agentID {

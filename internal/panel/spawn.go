@@ -40,7 +40,7 @@ func (m *Model) askTask(repo string) {
 // reply was lost does not create a second agent.
 func (m *Model) spawn(repo, text string) tea.Cmd {
 	m.drafts[""] = draft{text: text}
-	m.asked = m.asked.with(repo + "\x00" + text)
+	m.asked = m.asked.withText(repo + "\x00" + text)
 	key := m.asked.key
 	id := "bc-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(key)).String()
 	in := client.NewAgent{AgentID: id, Prompt: client.Prompt{Text: text}}

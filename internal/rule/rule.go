@@ -127,9 +127,9 @@ func (r Rule) Is(o Rule) bool { return r.From == o.From && r.Source == o.Source 
 // Same reports whether two rules have the same source and text.
 func (r Rule) Same(o Rule) bool { return r.Is(o) && r.Text == o.Text }
 
-// within reports whether a path below the workspace is in the rule's folder, and
+// relative reports whether a path below the workspace is in the rule's folder, and
 // returns it relative to that folder.
-func (r Rule) within(file string) (string, bool) {
+func (r Rule) relative(file string) (string, bool) {
 	if r.Folder == "" {
 		return file, true
 	}
@@ -141,14 +141,14 @@ func (r Rule) within(file string) (string, bool) {
 func (r Rule) Matches(file string) bool { return r.When == OnFiles && r.matches(file) }
 
 func (r Rule) matches(file string) bool {
-	below, ok := r.within(file)
+	below, ok := r.relative(file)
 	return ok && slices.ContainsFunc(r.Globs, func(g string) bool { return matchGlob(g, below) })
 }
 
 // Touches reports whether a file or folder, relative to the workspace, is the
 // rule's folder or inside it.
 func (r Rule) Touches(file string) bool {
-	_, ok := r.within(file)
+	_, ok := r.relative(file)
 	return ok || file == r.Folder
 }
 

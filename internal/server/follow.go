@@ -21,7 +21,7 @@ func (a *assembly) openEvents(context.Context) error {
 		Autofix: a.team.FixesChecks,
 		Gather:  duration(a.config.PullRequests.Gather), Poll: duration(a.config.PullRequests.Poll), Logger: a.logger,
 	})
-	if a.config.Mentions.on() {
+	if a.config.Mentions.isOn() {
 		a.openMentions()
 	}
 	if len(a.config.Connections) > 0 {

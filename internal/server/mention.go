@@ -47,7 +47,7 @@ func (c *mentionsConfig) check(poll time.Duration) error {
 		}
 	}
 	switch {
-	case len(c.Poll) > 0 && !c.on():
+	case len(c.Poll) > 0 && !c.isOn():
 		return errors.New("mentions.poll: set mentions.accounts or mentions.owner, too: without them, mentions start no agents")
 	case len(c.Poll) > 0 && poll == 0:
 		return errors.New("mentions.poll: set pull_requests.poll, too: it is how often the repositories are read")
@@ -61,8 +61,8 @@ func (c *mentionsConfig) check(poll time.Duration) error {
 	return nil
 }
 
-// on reports whether mentions can start agents.
-func (c *mentionsConfig) on() bool { return c.Owner != "" || len(c.Accounts) > 0 }
+// isOn reports whether mentions can start agents.
+func (c *mentionsConfig) isOn() bool { return c.Owner != "" || len(c.Accounts) > 0 }
 
 // email returns the e-mail address of the account for a login, or "".
 func (c *mentionsConfig) email(host, login string) string {

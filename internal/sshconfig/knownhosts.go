@@ -14,7 +14,7 @@ const bootMark = "# aloft "
 // machine has a new key. It keeps a key of this life, so that ssh notices if
 // the key changes.
 func Forget(known, host, life string) string {
-	host, life = word(host), word(life)
+	host, life = escape(host), escape(life)
 	mark := bootMark + host + " " + life
 	var kept strings.Builder
 	var ours []string // lines of this host
@@ -47,8 +47,8 @@ func names(line, host string) bool {
 	return len(fields) > 1 && !strings.HasPrefix(fields[0], "#") && slices.Contains(strings.Split(fields[0], ","), host)
 }
 
-// word converts arbitrary text to one word, in the format of known_hosts.
-func word(s string) string {
+// escape converts arbitrary text to one word, in the format of known_hosts.
+func escape(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' || r == ',' {
 			return '_'

@@ -157,7 +157,7 @@ func (r relay) logs(ctx context.Context, data *logspb.LogsData) (*logspb.LogsDat
 				}
 				record := &logspb.LogRecord{
 					TimeUnixNano: l.GetTimeUnixNano(), ObservedTimeUnixNano: l.GetObservedTimeUnixNano(), SeverityNumber: level,
-					Body: words(r.Hide(l.GetBody().GetStringValue())), Attributes: r.attributes(l.GetAttributes(), sent),
+					Body: stringValue(r.Hide(l.GetBody().GetStringValue())), Attributes: r.attributes(l.GetAttributes(), sent),
 				}
 				if string(l.GetTraceId()) == string(of[:]) && len(l.GetSpanId()) == 8 {
 					record.TraceId, record.SpanId = l.GetTraceId(), l.GetSpanId()
@@ -255,9 +255,9 @@ func (r relay) attributes(from []*commonpb.KeyValue, keys []string) (kept []*com
 }
 
 func text(key, value string) *commonpb.KeyValue {
-	return &commonpb.KeyValue{Key: key, Value: words(value)}
+	return &commonpb.KeyValue{Key: key, Value: stringValue(value)}
 }
 
-func words(s string) *commonpb.AnyValue {
+func stringValue(s string) *commonpb.AnyValue {
 	return &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: s}}
 }

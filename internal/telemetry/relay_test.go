@@ -90,13 +90,13 @@ func TestRelayKeepsPlainLogs(t *testing.T) {
 	traceID, spanID := run.TraceID(), run.SpanID()
 	record := func(of trace.TraceID, body string) *logspb.LogRecord {
 		return &logspb.LogRecord{
-			TraceId: of[:], SpanId: spanID[:], Body: words(body), SeverityNumber: 9, SeverityText: "private",
+			TraceId: of[:], SpanId: spanID[:], Body: stringValue(body), SeverityNumber: 9, SeverityText: "private",
 			Attributes: []*commonpb.KeyValue{text("call", "c1"), text("error", "private"), text("addr", "private")},
 		}
 	}
 	out, err := relayOf(traceID).logs(t.Context(), logsIn(
 		record(traceID, "call not recorded (hunter2)"), record(trace.TraceID{1}, "of another trace"), record(traceID, "two\nlines"), record(traceID, strings.Repeat("a", 201)),
-		&logspb.LogRecord{Body: words("a level of its own"), SeverityNumber: 99},
+		&logspb.LogRecord{Body: stringValue("a level of its own"), SeverityNumber: 99},
 	))
 	if err != nil || len(out.GetResourceLogs()) != 1 {
 		t.Fatalf("%v, %v", out, err)

@@ -178,7 +178,7 @@ so the image's digest changes.`,
 				return command.UsageError(fmt.Errorf("%s cannot be exported: only local:NAME, oci:DIR and registry references can", args[0]))
 			}
 			a.Out.Status("packing " + cli.Line(args[0], 100))
-			digest, err := layer.ExportImage(cmd.Context(), s.Own(img), img.Config, dir, tag)
+			digest, err := layer.ExportImage(cmd.Context(), s.LayersOf(img), img.Config, dir, tag)
 			a.Out.Status("")
 			if err != nil {
 				return errors.Join(err, os.RemoveAll(dir))

@@ -35,11 +35,11 @@ func keeps(rt rest.Route) bool {
 	return rt.Method == http.MethodPost && !rt.Open && !journaled
 }
 
-// once handles a request. If it repeats a request that succeeded, once sends
+// replay handles a request. If it repeats a request that succeeded, replay sends
 // the stored reply and returns again = true; a failed request is handled anew.
 // If the server dies between a request's effect and its reply, a repeat is
 // handled as new.
-func (s *server) once(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
+func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
 	if !keeps(rt) {
 		return false, rt.Handle(w, r, who)
 	}

@@ -110,7 +110,7 @@ func (s *server) serve(rt rest.Route) http.Handler {
 			r, left = s.whileAllowed(r, rt)
 			defer left()
 		}
-		again, err := s.once(w, r, rt, who)
+		again, err := s.replay(w, r, rt, who)
 		if audited(rt) && !again {
 			s.Audit(r, rt.ID, who.UserID, targetOf(rt, r), err)
 		}

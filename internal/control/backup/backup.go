@@ -244,7 +244,7 @@ func (b *creation) layers(ctx context.Context) (err error) {
 	}
 	written := map[string]bool{}
 	for _, l := range kept {
-		stack, release, err := s.Hold(l.ID)
+		stack, release, err := s.Pin(l.ID)
 		if fault.Is(err, fault.KindNotFound) {
 			continue // deleted meanwhile
 		}

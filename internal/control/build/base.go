@@ -21,16 +21,16 @@ type base struct {
 	dockerfile bool
 }
 
-// from returns the base of the plan's environment. If a part is unavailable,
+// baseOf returns the base of the plan's environment. If a part is unavailable,
 // the notes say so and the next base is used.
-func (b *Builder) from(ctx context.Context, p Plan) (of base, notes []string, err error) {
+func (b *Builder) baseOf(ctx context.Context, p Plan) (of base, notes []string, err error) {
 	e := p.Environment
 	if e.Base() == environment.BaseSnapshot {
 		l, err := b.snapshot(ctx, p)
 		if err != nil {
 			return base{}, nil, err
 		}
-		if l.ID != "" && b.stands(ctx, l.ID) {
+		if l.ID != "" && b.isAvailable(ctx, l.ID) {
 			if err := b.usedSnapshot(ctx, l.ID); err != nil {
 				return base{}, nil, err
 			}
@@ -94,11 +94,11 @@ func (b *Builder) imageOr(ctx context.Context, name string) (image string, notes
 	if err == nil || ctx.Err() != nil {
 		return name, nil
 	}
-	return b.Image, []string{"The image " + name + " cannot be had: " + words(err) + ". The machine starts from the default image."}
+	return b.Image, []string{"The image " + name + " cannot be had: " + messageOf(err) + ". The machine starts from the default image."}
 }
 
-// stands reports whether a layer and the image below it are available.
-func (b *Builder) stands(ctx context.Context, id string) bool {
+// isAvailable reports whether a layer and the image below it are available.
+func (b *Builder) isAvailable(ctx context.Context, id string) bool {
 	l, err := b.Layers.Layer(id)
 	return err == nil && b.haveImage(ctx, l.Content()) == nil
 }

@@ -161,7 +161,7 @@ const failedFor = 10 * time.Minute
 // progress; tell receives progress messages. A failed build is not an error:
 // the notes describe it.
 func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
-	from, notes, err := b.from(ctx, p)
+	from, notes, err := b.baseOf(ctx, p)
 	if err != nil {
 		return Base{}, err
 	}
@@ -176,15 +176,15 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base, err
 	}
-	there := err == nil && p.isOf(active) && b.stands(ctx, active.ID)
+	there := err == nil && p.isOf(active) && b.isAvailable(ctx, active.ID)
 	if there {
 		if there, err = b.mayStart(ctx, p, active); err != nil {
 			return base, err
 		}
 	}
-	if there && active.Digest == p.digest() && b.fits(active, from, p) {
+	if there && active.Digest == p.digest() && b.isMadeOn(active, from, p) {
 		base.Image, base.Layer, base.Install = active.Image, active.ID, active.Inputs != p.Inputs
-		if err := b.used(ctx, active); err != nil {
+		if err := b.recordUse(ctx, active); err != nil {
 			return base, err
 		}
 		if !isYoung(active.CheckedAt, b.StaleAfter) {

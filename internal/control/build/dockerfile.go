@@ -121,8 +121,8 @@ func (p Plan) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fits reports whether a build was made on the given base.
-func (b *Builder) fits(r environment.Record, from base, p Plan) bool {
+// isMadeOn reports whether a build was made on the given base.
+func (b *Builder) isMadeOn(r environment.Record, from base, p Plan) bool {
 	if from.dockerfile { // the digest covers the content of the image
 		return r.Base == from.layer && r.Digest == p.digest() && b.Dockerfiles.Has(r.Image)
 	}

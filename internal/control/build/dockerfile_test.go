@@ -96,7 +96,7 @@ func TestDockerfileOfPlan(t *testing.T) {
 
 	b.Dockerfiles = nil
 	p := plan("")
-	from, notes, err := b.from(t.Context(), p)
+	from, notes, err := b.baseOf(t.Context(), p)
 	if err != nil || from.image != "host" || len(notes) != 1 || !strings.Contains(notes[0], "aloft doctor") || fault.Of(p.noImage).Code != "no_image_builder" {
 		t.Errorf("without an engine: %+v, %q, %v", from, notes, err)
 	}

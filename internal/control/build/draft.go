@@ -33,7 +33,7 @@ func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text 
 	if p.noImage != nil {
 		return environment.Record{}, p.Findings, p.noImage
 	}
-	_, notes, err := b.from(ctx, p)
+	_, notes, err := b.baseOf(ctx, p)
 	if err != nil {
 		return environment.Record{}, p.Findings, err
 	}

@@ -159,7 +159,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 		return environment.Record{}, err
 	}
 	defer release()
-	from, _, err := b.from(ctx, p)
+	from, _, err := b.baseOf(ctx, p)
 	if err != nil {
 		return environment.Record{}, err
 	}
@@ -177,7 +177,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return record, err
-	case !p.again && same(active) && b.fits(active, from, p) && b.stands(ctx, active.ID):
+	case !p.again && same(active) && b.isMadeOn(active, from, p) && b.isAvailable(ctx, active.ID):
 		return active, b.skip(ctx, active, record)
 	case p.unasked: // an unsolicited check does not count as use
 		record.UsedAt = active.UsedAt
@@ -188,7 +188,7 @@ func (b *Builder) fly(ctx context.Context, p Plan, why environment.Trigger, tell
 			return record, err
 		}
 		for _, r := range older { // reuse an older build, as after a change that was reverted
-			if r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && same(r) && b.fits(r, from, p) && b.stands(ctx, r.ID) {
+			if r.Status == environment.Succeeded && r.Trigger != environment.AgentDraft && same(r) && b.isMadeOn(r, from, p) && b.isAvailable(ctx, r.ID) {
 				return r, b.skip(ctx, r, record)
 			}
 		}

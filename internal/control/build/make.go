@@ -64,13 +64,13 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	case err == nil:
 	case full: // do not retry soon, whoever's machine it was
 		install = false
-		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, words(spent.why)
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, messageOf(spent.why)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(context.Cause(ctx), errStopped):
 		r.Status, r.Message = environment.Cancelled, context.Cause(ctx).Error()
 	case install:
 		r.Status, r.FailureType, r.Message = environment.Failed, environment.InstallFailed, failed.Error()
 	default:
-		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, words(err)
+		r.Status, r.FailureType, r.Message = environment.Failed, environment.TerminalFailure, messageOf(err)
 	}
 	b.mu.Lock()
 	delete(b.ends, r.MachineID) // the machine may now be destroyed, and no longer stopped
@@ -96,8 +96,8 @@ func (b *Builder) make(ctx context.Context, r environment.Record, p Plan, tell f
 	return r, err
 }
 
-// words returns the text of an error for users.
-func words(err error) string {
+// messageOf returns the text of an error for users.
+func messageOf(err error) string {
 	if f := fault.Of(err); f.Kind != fault.KindInternal {
 		return f.Message
 	}

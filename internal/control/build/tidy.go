@@ -122,8 +122,8 @@ func lastUse(r environment.Record) time.Time {
 // usedStep is the resolution of last-used times.
 const usedStep = time.Hour
 
-// used records that a machine is about to start from a build.
-func (b *Builder) used(ctx context.Context, r environment.Record) error {
+// recordUse records that a machine is about to start from a build.
+func (b *Builder) recordUse(ctx context.Context, r environment.Record) error {
 	if isYoung(r.UsedAt, usedStep) {
 		return nil
 	}

@@ -129,7 +129,7 @@ func (g *Guard) begin() error {
 
 // takeReserve creates the reserve unless that makes the disk low.
 func (g *Guard) takeReserve(free int64) {
-	if g.reserve.taken() || free < g.floor+g.reserve.size {
+	if g.reserve.isComplete() || free < g.floor+g.reserve.size {
 		return
 	}
 	if err := g.reserve.take(); err != nil {

@@ -213,7 +213,7 @@ func TestTheLastOfTheDisk(t *testing.T) { synctest.Test(t, testTheLastOfTheDisk)
 
 func testTheLastOfTheDisk(t *testing.T) {
 	h := newHost(t, 0) // low below 50 MiB; the reserve of 15 MiB is not counted on this disk
-	if !h.reserve.taken() {
+	if !h.reserve.isComplete() {
 		t.Fatal("nothing is in reserve")
 	}
 	h.write("calm", 300*mib)
@@ -231,17 +231,17 @@ func testTheLastOfTheDisk(t *testing.T) {
 	}
 	h.write("calm", 10*mib) // not a considerable part of what is left
 	h.onlyStopped("greedy")
-	if !h.reserve.taken() {
+	if !h.reserve.isComplete() {
 		t.Error("the reserve went too early")
 	}
 	h.write("calm", 19*mib) // 10 are left
 	h.onlyStopped("calm", "greedy")
-	if h.reserve.taken() {
+	if h.reserve.isComplete() {
 		t.Error("the reserve is not given up")
 	}
 	delete(h.holds, "greedy")
 	h.look(t.Context(), false)
-	if !h.reserve.taken() {
+	if !h.reserve.isComplete() {
 		t.Error("the reserve is not taken again")
 	}
 }
@@ -259,7 +259,7 @@ func testAStoreThatFindsNoRoom(t *testing.T) {
 		t.Error("there is no use in trying again")
 	}
 	h.onlyStopped("a")
-	if h.reserve.taken() {
+	if h.reserve.isComplete() {
 		t.Error("the reserve is not given up")
 	}
 	h.others = 1000 * mib
@@ -276,20 +276,20 @@ func testAStoreThatFindsNoRoom(t *testing.T) {
 
 func TestTheReserveTakesRoom(t *testing.T) {
 	r := reserve{path: filepath.Join(t.TempDir(), "reserve"), size: 5*mib + 1}
-	if r.release() || r.taken() {
+	if r.release() || r.isComplete() {
 		t.Error("there is none yet")
 	}
-	if err := r.take(); err != nil || !r.taken() {
+	if err := r.take(); err != nil || !r.isComplete() {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(r.path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if !r.release() || r.taken() {
+	if !r.release() || r.isComplete() {
 		t.Error("it is not given up")
 	}
 	r.path = filepath.Join(r.path, "nowhere")
-	if r.take() == nil || r.taken() {
+	if r.take() == nil || r.isComplete() {
 		t.Error("it cannot be there")
 	}
 }

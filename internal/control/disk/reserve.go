@@ -15,8 +15,8 @@ type reserve struct {
 	size int64
 }
 
-// taken reports whether the file has its full size.
-func (r reserve) taken() bool {
+// isComplete reports whether the file has its full size.
+func (r reserve) isComplete() bool {
 	info, err := os.Lstat(r.path)
 	return err == nil && info.Size() == r.size
 }

@@ -73,7 +73,7 @@ func (b *Builder) fetchOne(ctx context.Context, client *registry.Client, base *B
 		}
 	}
 	var triggers []string
-	if base.Digest, triggers, err = registry.Only(base.Dir); err != nil {
+	if base.Digest, triggers, err = registry.ReadSaved(base.Dir); err != nil {
 		return err
 	}
 	for _, t := range triggers {

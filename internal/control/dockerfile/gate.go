@@ -100,7 +100,7 @@ func platform() map[string]string {
 // instruction returns one instruction as the engine gets it.
 func (g gate) instruction(text string, seen *stages, out *passed) (string, error) {
 	in := instruction{text: text}
-	word, rest := in.word(), in.arguments()
+	word, rest := in.name(), in.arguments()
 	switch word {
 	case "FROM", "RUN", "COPY", "ADD":
 	case "ARG":
@@ -265,7 +265,7 @@ func (g gate) base(text string, out *passed) (string, error) {
 // on the image. It must not name images.
 func (g gate) checkOnbuild(rest string) (string, error) {
 	in := instruction{text: rest}
-	switch word := in.word(); {
+	switch word := in.name(); {
 	case !known[word] || word == "FROM" || word == "ONBUILD" || word == "MAINTAINER":
 		return "", errors.New("this instruction is not allowed in ONBUILD")
 	case word == "ARG":

@@ -242,10 +242,10 @@ func FuzzGate(f *testing.F) {
 			if in.line != in.end {
 				t.Errorf("%q has more than one line in %q", in.text, out.text)
 			}
-			if in.word() == "FROM" && !plain.MatchString(in.text) {
+			if in.name() == "FROM" && !plain.MatchString(in.text) {
 				t.Errorf("%q was let through as %q", text, in.text)
 			}
-			if flags, _, err := cutFlags(in.arguments()); in.word() == "RUN" && err == nil {
+			if flags, _, err := cutFlags(in.arguments()); in.name() == "RUN" && err == nil {
 				for _, flag := range flags {
 					if mount, ok := strings.CutPrefix(flag, "--mount="); ok && (!strings.HasPrefix(mount, "type=") || strings.Contains(mount, "..") && !strings.Contains(mount, "target=")) {
 						t.Errorf("%q was let through with %s", text, flag)

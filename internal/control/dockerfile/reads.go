@@ -19,7 +19,7 @@ func Reads(text string) (paths []string, all bool) {
 		if err != nil {
 			return nil, true
 		}
-		switch in.word() {
+		switch in.name() {
 		case "COPY", "ADD":
 			if slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--from=") }) {
 				continue
@@ -74,6 +74,6 @@ func sources(s string) (paths []string, ok bool) {
 func FromNetwork(text string) bool {
 	steps, err := instructions(text)
 	return err != nil || slices.ContainsFunc(steps, func(in instruction) bool {
-		return (in.word() == "ADD" || in.word() == "ONBUILD") && strings.ContainsAny(in.arguments(), ":$")
+		return (in.name() == "ADD" || in.name() == "ONBUILD") && strings.ContainsAny(in.arguments(), ":$")
 	})
 }

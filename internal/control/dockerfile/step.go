@@ -24,8 +24,8 @@ type instruction struct {
 	documents []string // lines of its here-documents, including their ends
 }
 
-// word returns the instruction's name in capitals.
-func (in instruction) word() string {
+// name returns the instruction's name in capitals.
+func (in instruction) name() string {
 	word, _, _ := strings.Cut(squeeze(in.text), " ")
 	return strings.ToUpper(word)
 }
@@ -101,8 +101,8 @@ func instructions(text string) (all []instruction, err error) {
 		if strings.HasSuffix(in.text, `\`) || in.text[0] == '#' {
 			return all, refuse(in.line, squeeze(in.text), "engines read it in different ways")
 		}
-		if !known[in.word()] {
-			return all, refuse(in.line, squeeze(in.text), "unknown instruction: "+in.word())
+		if !known[in.name()] {
+			return all, refuse(in.line, squeeze(in.text), "unknown instruction: "+in.name())
 		}
 		names, err := in.hereDocuments()
 		if err != nil {
@@ -161,7 +161,7 @@ type hereName struct {
 // hereDocuments returns the names of the here-documents that an instruction
 // starts.
 func (in instruction) hereDocuments() (names []hereName, err error) {
-	word := in.word()
+	word := in.name()
 	if !strings.Contains(in.text, "<<") || word != "RUN" && word != "COPY" && word != "ADD" && word != "ONBUILD" {
 		return nil, nil
 	}

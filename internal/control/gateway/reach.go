@@ -86,7 +86,7 @@ func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {
 			continue
 		}
 		if !grant(r) && !seen[r.Key()] {
-			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+req.why())
+			out.Refused = append(out.Refused, "The dependency "+mirror.Plain(name)+" is not this agent's to read: "+req.reason())
 		}
 	}
 	look := slices.Clone(req.Own)
@@ -116,7 +116,7 @@ func (w ReachRequest) allows(own []mirror.Repo, r mirror.Repo) bool {
 	})
 }
 
-func (w ReachRequest) why() string {
+func (w ReachRequest) reason() string {
 	if w.Ruled {
 		return "git.dependencies of the server's configuration does not have it. An administrator can add it there, or it can be named among the agent's repositories."
 	}

@@ -127,7 +127,7 @@ func (h host) view() (*tree, Image, error) {
 		switch {
 		case err != nil:
 			continue // not every host has all of them
-		case info.IsDir() && !within(h.own, "/"+name):
+		case info.IsDir() && !isBelow(h.own, "/"+name):
 			t.like(h.root, name)
 			img.Views = append(img.Views, name)
 			continue
@@ -166,8 +166,8 @@ func (h host) view() (*tree, Image, error) {
 	return t, img, nil
 }
 
-// within reports whether path is dir or below it.
-func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+// isBelow reports whether path is dir or below it.
+func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // programDirs returns the folders of programs that are installed by hand beside a
 // distribution's packages: bin of each folder in /usr/local and /opt. The server's own

@@ -115,7 +115,7 @@ func (h host) addConffiles(t *tree, status []byte) {
 			continue
 		}
 		name := path.Clean(f[0][1:])
-		if t.has(name) || within(name, "etc/apt") || !within(name, "etc") {
+		if t.has(name) || isBelow(name, "etc/apt") || !isBelow(name, "etc") {
 			continue
 		}
 		info, err := h.root.Lstat(name)
@@ -155,7 +155,7 @@ func (h host) addUsers(t *tree) {
 			return
 		}
 		users[f[0]] = true
-		if home := path.Clean(f[5]); within(home, "/home") || within(home, "/root") {
+		if home := path.Clean(f[5]); isBelow(home, "/home") || isBelow(home, "/root") {
 			f[5] = "/nonexistent"
 		}
 		accounts.WriteString(strings.Join([]string{f[0], "x", f[2], f[3], f[0], f[5], f[6]}, ":") + "\n")

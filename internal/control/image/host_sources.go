@@ -138,7 +138,7 @@ func (s *sources) open(address string) bool {
 		return false // on the host's disk, or by a program that a machine may lack
 	}
 	for _, l := range s.locked {
-		if at := u.Host + u.Path; u.Hostname() == l || within(strings.TrimSuffix(at, "/"), l) || within(u.Hostname()+u.Path, l) {
+		if at := u.Host + u.Path; u.Hostname() == l || isBelow(strings.TrimSuffix(at, "/"), l) || isBelow(u.Hostname()+u.Path, l) {
 			return false
 		}
 	}
@@ -235,7 +235,7 @@ func isShown(key string) bool {
 		return isPublicKey([]byte(key))
 	}
 	key = path.Clean(key)
-	return within(key, "/usr/share/keyrings") || within(key, "/etc/apt/keyrings") || within(key, "/etc/apt/trusted.gpg.d")
+	return isBelow(key, "/usr/share/keyrings") || isBelow(key, "/etc/apt/keyrings") || isBelow(key, "/etc/apt/trusted.gpg.d")
 }
 
 // isPublicKey reports whether text may be public keys, and is no secret one: those

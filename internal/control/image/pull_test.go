@@ -623,7 +623,7 @@ func TestPruneWhatThisProcessHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := s.Own(img)
+	own := s.LayersOf(img)
 	ago := func(d time.Duration) {
 		t.Helper()
 		records, err := s.List()

@@ -134,9 +134,9 @@ func (s *Store) Remove(name string) error {
 	return err
 }
 
-// Own returns the directories of the image's own layers, topmost first, without
+// LayersOf returns the directories of the image's own layers, topmost first, without
 // the layer added for machines.
-func (s *Store) Own(img Image) (lower []string) {
+func (s *Store) LayersOf(img Image) (lower []string) {
 	for _, dir := range img.Lower {
 		if strings.HasPrefix(filepath.Base(dir), layerKey("")) {
 			lower = append(lower, dir)

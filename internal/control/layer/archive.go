@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Hold returns the layer id and those below it, topmost first. It keeps them from
+// Pin returns the layer id and those below it, topmost first. It keeps them from
 // being removed until release is called or this process ends.
-func (s *Store) Hold(id string) (stack []Layer, release func(), err error) { return s.pin(id) }
+func (s *Store) Pin(id string) (stack []Layer, release func(), err error) { return s.pin(id) }
 
 // Archive writes the files of a layer, without those below it, in the form of [Pack].
 // The same layer always gives the same bytes.

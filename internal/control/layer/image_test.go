@@ -45,7 +45,7 @@ func TestExportImage(t *testing.T) {
 	if err != nil || img.Digest != digest || img.Config.User != config.User || img.Config.WorkingDir != config.WorkingDir || len(img.Config.Env) != 1 {
 		t.Fatalf("it is %+v, %v; want the digest %s", img, err, digest)
 	}
-	own := images.Own(img)
+	own := images.LayersOf(img)
 	if len(own) != 2 {
 		t.Fatalf("it has the layers %v", own)
 	}

@@ -243,7 +243,7 @@ func (t *thread) askPerson(ctx context.Context, c *agent.Call, q agent.Approval,
 	q.ID, q.RunID, q.CallID, q.Tool, q.AskedAt = agent.NewApprovalID(), t.rec.RunID(), c.ID, c.Name, time.Now().UTC()
 	c.Approval = &q
 	asked := &agent.ApprovalAsked{Approval: q}
-	if !q.Own() {
+	if !q.IsQuestion() {
 		asked.Args = c.Args
 	}
 	return t.record(ctx, append(before, asked)...)

@@ -84,7 +84,7 @@ func (t *thread) runInBackground(ctx context.Context) error {
 	for {
 		err := t.converse(ctx)
 		if errors.Is(err, remote.ErrLost) {
-			if err = t.lost(ctx, err); err == nil {
+			if err = t.forgetMachine(ctx, err); err == nil {
 				continue
 			}
 		}

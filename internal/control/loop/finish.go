@@ -31,7 +31,7 @@ func (l *Loop) finish(limited, ctx context.Context) error {
 	}
 	s := l.rec.Snapshot()
 	if !s.CheckedNow() { // otherwise the stop hooks have run
-		if on, err := l.goesOn(ctx); err != nil || on {
+		if on, err := l.continues(ctx); err != nil || on {
 			return err
 		}
 	}

@@ -205,9 +205,9 @@ func (l *Loop) submit(ctx context.Context) error {
 	return l.rec.Record(ctx, bodies...)
 }
 
-// goesOn runs the stop hooks, after the model's last reply. It reports whether
+// continues runs the stop hooks, after the model's last reply. It reports whether
 // one of them makes the model continue.
-func (l *Loop) goesOn(ctx context.Context) (bool, error) {
+func (l *Loop) continues(ctx context.Context) (bool, error) {
 	said, err := l.own.runHooks(ctx, remote.HookCall{
 		LoopCount: l.rec.Followups(),
 		Events:    l.presentOnes([]remote.HookEvent{{Name: "stop", Fields: map[string]any{"status": "completed", "loop_count": l.rec.Followups()}}}),

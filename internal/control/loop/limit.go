@@ -105,7 +105,7 @@ func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure
 		if !errors.Is(err, remote.ErrLost) {
 			return err
 		}
-		if err := l.own.lost(ctx, err); err != nil {
+		if err := l.own.forgetMachine(ctx, err); err != nil {
 			return err
 		}
 	}

@@ -163,7 +163,7 @@ func (l *Loop) turns(ctx, whole context.Context) error {
 			}
 		}
 		if errors.Is(err, remote.ErrLost) {
-			err = l.own.lost(ctx, err)
+			err = l.own.forgetMachine(ctx, err)
 		}
 		if err != nil {
 			return err

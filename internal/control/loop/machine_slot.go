@@ -88,9 +88,9 @@ func (t *thread) forgetOthers(ctx context.Context, h remote.Machine) error {
 	return nil
 }
 
-// lost disconnects from a machine that is gone. The first conversation that
+// forgetMachine disconnects from a machine that is gone. The first conversation that
 // notices records the loss.
-func (t *thread) lost(ctx context.Context, cause error) error {
+func (t *thread) forgetMachine(ctx context.Context, cause error) error {
 	_ = t.acknowledged() // the acknowledgements are lost with the machine
 	t.slot.Lock()
 	defer t.slot.Unlock()

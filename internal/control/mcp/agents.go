@@ -294,14 +294,14 @@ func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftO
 	told := mcp.ParseTold(s.Servers)
 	out := make([]Shown, len(servers))
 	for i, server := range servers {
-		if out[i], err = g.shown(ctx, s.Agent, server, told); err != nil {
+		if out[i], err = g.show(ctx, s.Agent, server, told); err != nil {
 			return nil, nil, err
 		}
 	}
 	return out, left, nil
 }
 
-func (g *Agents) shown(ctx context.Context, a agent.Agent, server mcp.Server, told []mcp.Listing) (Shown, error) {
+func (g *Agents) show(ctx context.Context, a agent.Agent, server mcp.Server, told []mcp.Listing) (Shown, error) {
 	status, err := g.Servers.SignIn(ctx, server, userOf(a.UserID, repository(a), server))
 	out := Shown{Server: server, SignIn: status}
 	for _, l := range told {

@@ -49,7 +49,7 @@ func task(t store.Topic, s subject, c forge.Comment, q request) string {
 		fmt.Fprintf(&b, "\nIts text, by %s:\n", s.author)
 		forge.Quote(&b, forge.Cut(s.body, maxText))
 	}
-	said(&b, s, c, maxComments)
+	writeComments(&b, s, c, maxComments)
 	if t.Issue {
 		fmt.Fprintf(&b, "\nDo what %s asks for. Commit your changes; they are pushed when you finish, and a pull request is opened.", c.Author)
 	} else {
@@ -66,13 +66,13 @@ func followUp(t store.Topic, s subject, c forge.Comment, q request) string {
 	fmt.Fprintf(&b, "\nThis message is from the server: %s, who may push to the repository, has written to you at the %s %s.%s", c.Author, kindOf(t), s.url, howToRead)
 	fmt.Fprintf(&b, "\nThe request of %s:\n", c.Author)
 	forge.Quote(&b, forge.Cut(c.Body, maxText))
-	said(&b, s, c, maxRecent)
+	writeComments(&b, s, c, maxRecent)
 	b.WriteString("\nYour last message is shown there.\n")
 	return b.String()
 }
 
-// said writes the newest comments other than c and those of the server.
-func said(b *strings.Builder, s subject, c forge.Comment, most int) {
+// writeComments writes the newest comments other than c and those of the server.
+func writeComments(b *strings.Builder, s subject, c forge.Comment, most int) {
 	var all []forge.Comment
 	for _, o := range s.comments {
 		if o.ID != c.ID && !forge.IsMarked(o.Body) {

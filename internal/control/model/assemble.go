@@ -33,8 +33,8 @@ func NewAssembly(provider, name string, req Request) *Assembly {
 	return &Assembly{provider: provider, name: name, asked: req.Messages, byKey: map[string]*part{}}
 }
 
-// used reports whether the conversation or the reply has a call with that id.
-func (a *Assembly) used(id string) bool {
+// isUsed reports whether the conversation or the reply has a call with that id.
+func (a *Assembly) isUsed(id string) bool {
 	if slices.ContainsFunc(a.parts, func(p *part) bool { return p.isCall && p.id == id }) {
 		return true
 	}
@@ -93,7 +93,7 @@ func (a *Assembly) Call(key, id, name string) {
 		}
 		return
 	}
-	if !isWord(id, longestID) || len(id) < 8 || a.used(id) {
+	if !isWord(id, longestID) || len(id) < 8 || a.isUsed(id) {
 		id = "call_" + rand.Text()
 	}
 	p.isCall, p.id, p.name = true, id, name
@@ -116,15 +116,15 @@ func (a *Assembly) block(of *part) (n int) {
 		if p == of {
 			break
 		}
-		if p.says() {
+		if p.hasContent() {
 			n++
 		}
 	}
 	return n
 }
 
-// says reports whether the part becomes a block of the message.
-func (p *part) says() bool {
+// hasContent reports whether the part becomes a block of the message.
+func (p *part) hasContent() bool {
 	return p.isCall || p.isThinking && (p.thinking.Len() > 0 || p.opaque != "") || p.text.Len() > 0
 }
 

@@ -147,20 +147,20 @@ func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 		m.machinesLost.Add(ctx, 1)
 	case *agent.TurnReplied:
 		m.modelCalls.Add(ctx, 1, label("model", b.Model, "outcome", "ok"))
-		m.used(ctx, b.Model, b.Usage)
+		m.countUsage(ctx, b.Model, b.Usage)
 		for _, c := range b.Message.Calls() {
 			r.calls[c.ID] = toolName(c.Name)
 		}
 	case *agent.Compacted:
-		m.used(ctx, "", b.Usage)
+		m.countUsage(ctx, "", b.Usage)
 	case *agent.Titled:
-		m.used(ctx, b.Model, b.Usage)
+		m.countUsage(ctx, b.Model, b.Usage)
 	case *agent.GoalJudged:
-		m.used(ctx, b.Model, b.Usage)
+		m.countUsage(ctx, b.Model, b.Usage)
 	case *agent.ImageGenerated:
-		m.used(ctx, b.Model, b.Usage)
+		m.countUsage(ctx, b.Model, b.Usage)
 	case *agent.Classified:
-		m.used(ctx, b.Model, b.Usage)
+		m.countUsage(ctx, b.Model, b.Usage)
 	case *agent.ModelFallback:
 		m.fallbacks.Add(ctx, 1, label("from", b.From, "to", b.To))
 	case *agent.ModelRetry:
@@ -198,7 +198,7 @@ func isModels(code string) bool {
 	return false
 }
 
-func (m *meters) used(ctx context.Context, of string, u conversation.Usage) {
+func (m *meters) countUsage(ctx context.Context, of string, u conversation.Usage) {
 	m.prompts.add(of, u)
 	for kind, n := range map[string]int64{"input": u.Input, "output": u.Output, "cache_read": u.CacheRead, "cache_write": u.CacheWrite} {
 		if n > 0 {

@@ -166,11 +166,11 @@ func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequ
 		return agent.PullRequest{}, fault.Conflict("the pull request %s is %s", p.URL, p.State).Named(codeClosed).
 			Hint("reopen it, or start the agent on a branch")
 	}
-	return known(p, repoURL), nil
+	return pullRequestOf(p, repoURL), nil
 }
 
-// known returns the journal's form of somebody else's pull request.
-func known(p forge.PullRequest, repoURL string) agent.PullRequest {
+// pullRequestOf returns the journal's form of somebody else's pull request.
+func pullRequestOf(p forge.PullRequest, repoURL string) agent.PullRequest {
 	return agent.PullRequest{
 		RepoURL: repoURL, Branch: p.Head, Base: p.Base, URL: p.URL, Number: int64(p.Number), Title: p.Title, Draft: p.Draft, State: string(p.State),
 	}
@@ -204,7 +204,7 @@ func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string
 	if asked.Base, err = base(a, n, was.Branch, info, opts.Base); err != nil {
 		return asked, err
 	}
-	words, err := d.words(ctx, s, n, commit, info.Branches[asked.Base], opts)
+	words, err := d.describe(ctx, s, n, commit, info.Branches[asked.Base], opts)
 	if err != nil {
 		return asked, err
 	}
@@ -250,8 +250,8 @@ func sameBranch(head string) error {
 		Hint("name another base, or start an agent with a branch of its own")
 }
 
-// words returns the title and body of the pull request.
-func (d *Desk) words(ctx context.Context, s *agent.State, n int, commit, base string, opts Options) (Words, error) {
+// describe returns the title and body of the pull request.
+func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base string, opts Options) (Words, error) {
 	a := s.Agent
 	link := d.Link(a.ID)
 	clean := redact.New(d.Secrets(a.ID)).String
@@ -401,7 +401,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 		}
 		return out, err
 	case found && p.State == forge.Merged && p.HeadCommit == asked.Commit && asked.Commit != "":
-		out.PullRequest = known(p, asked.RepoURL)
+		out.PullRequest = pullRequestOf(p, asked.RepoURL)
 		return out, nil
 	case found && p.State == forge.Closed && asked.By == agent.PullByRun:
 		return out, fault.Conflict("%s was closed; no other is opened automatically", p.URL).Named(codeClosed).
@@ -411,7 +411,7 @@ func (d *Desk) open(ctx context.Context, a agent.Agent, asked agent.PullRequestA
 	if err != nil {
 		return out, err
 	}
-	out.Made, out.PullRequest = true, known(p, asked.RepoURL)
+	out.Made, out.PullRequest = true, pullRequestOf(p, asked.RepoURL)
 	out.PullRequest.Body = p.Body
 	out.PullRequest.ReviewFailure = d.review(ctx, f, r, a, asked, p)
 	return out, nil
@@ -435,9 +435,9 @@ func pick(all []forge.PullRequest) (forge.PullRequest, bool) {
 // change.
 func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) (agent.PullRequest, error) {
 	was := a.PullRequest(asked.RepoURL, asked.Branch)
-	ours := was != nil && was.Body != "" && same(was.Body, p.Body) && was.Title == p.Title
-	out := known(p, asked.RepoURL)
-	if same(p.Body, asked.Body) {
+	ours := was != nil && was.Body != "" && isSameBody(was.Body, p.Body) && was.Title == p.Title
+	out := pullRequestOf(p, asked.RepoURL)
+	if isSameBody(p.Body, asked.Body) {
 		out.Body = p.Body
 	}
 	if !ours && !asked.Force {
@@ -447,7 +447,7 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 	if p.Title != asked.Title {
 		c.Title = &asked.Title
 	}
-	if !same(p.Body, asked.Body) {
+	if !isSameBody(p.Body, asked.Body) {
 		c.Body = &asked.Body
 	}
 	if c.Title != nil || c.Body != nil {
@@ -456,13 +456,13 @@ func (d *Desk) change(ctx context.Context, f forge.Forge, r forge.Repo, a agent.
 			return out, err
 		}
 	}
-	out = known(p, asked.RepoURL)
+	out = pullRequestOf(p, asked.RepoURL)
 	out.Body = p.Body
 	return out, nil
 }
 
-// same compares bodies, ignoring differences that a host may introduce.
-func same(a, b string) bool {
+// isSameBody compares bodies, ignoring differences that a host may introduce.
+func isSameBody(a, b string) bool {
 	plain := func(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\r\n", "\n")) }
 	return plain(a) == plain(b)
 }

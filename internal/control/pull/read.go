@@ -184,7 +184,7 @@ func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent
 			for i, c := range t.Comments {
 				one := remark(c)
 				one.ThreadID, one.Path, one.Line, one.Resolved, one.Outdated = t.ID, t.Path, t.Line, t.Resolved, t.Outdated
-				one.where, one.threaded = place(t), i > 0
+				one.where, one.threaded = linesOf(t), i > 0
 				all = append(all, one)
 			}
 		}
@@ -200,8 +200,8 @@ func remark(c forge.Comment) Remark {
 	return v
 }
 
-// place returns the file and lines of a thread.
-func place(t forge.Thread) string {
+// linesOf returns the file and lines of a thread.
+func linesOf(t forge.Thread) string {
 	at := t.Path
 	switch {
 	case t.StartLine > 0 && t.StartLine < t.Line:

@@ -167,7 +167,7 @@ type glance struct {
 func (s *seen) get(ctx context.Context, url string, ask func() (standing, error)) (standing, error) {
 	s.mu.Lock()
 	g := s.all[url]
-	if g == nil || g.old() {
+	if g == nil || g.isStale() {
 		if s.all == nil || len(s.all) >= maxSeen {
 			s.all = map[string]*glance{}
 		}
@@ -188,7 +188,7 @@ func (s *seen) get(ctx context.Context, url string, ask func() (standing, error)
 	}
 }
 
-func (g *glance) old() bool {
+func (g *glance) isStale() bool {
 	select {
 	case <-g.done:
 		return time.Since(g.at) > seenFor

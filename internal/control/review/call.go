@@ -82,8 +82,8 @@ func onlyLooks(all []deed) bool {
 	return len(all) > 0
 }
 
-// deeds formats actions for people.
-func deeds(all []deed) string {
+// describeDeeds formats actions for people.
+func describeDeeds(all []deed) string {
 	var b strings.Builder
 	for _, d := range all {
 		for _, name := range slices.Sorted(maps.Keys(d)) {
@@ -149,7 +149,7 @@ func describe(c conversation.ToolCall) described {
 		if onlyLooks(a.Actions) {
 			break
 		}
-		return described{Call: permit.Call{Kind: permit.Desktop}, subject: "on the desktop: " + deeds(a.Actions), grant: "*"}
+		return described{Call: permit.Call{Kind: permit.Desktop}, subject: "on the desktop: " + describeDeeds(a.Actions), grant: "*"}
 	case "Write", "StrReplace", "Delete", "EditNotebook":
 		file := a.Path
 		if file == "" {

@@ -77,7 +77,7 @@ func (r *Reviewer) classify(ctx context.Context, s *agent.State, c conversation.
 		return err
 	}
 	ask, err := json.MarshalIndent(question{
-		Task: taskOf(s), Tool: c.Name, Args: shown(c.Args), Why: v.Why,
+		Task: taskOf(s), Tool: c.Name, Args: shorten(c.Args), Why: v.Why,
 		Allow: append([]string{}, p.AllowInstructions...), Block: append([]string{}, p.BlockInstructions...),
 	}, "", "  ")
 	if err != nil {
@@ -129,8 +129,8 @@ func readVerdict(text string) (verdict, reason string, err error) {
 	return "", "", fmt.Errorf("the classifier's verdict is %q", cut(v.Verdict, 40))
 }
 
-// shown returns the arguments with the middle of very long ones removed.
-func shown(args json.RawMessage) json.RawMessage {
+// shorten returns the arguments with the middle of very long ones removed.
+func shorten(args json.RawMessage) json.RawMessage {
 	if len(args) <= 2*maxShown && json.Valid(args) {
 		return args
 	}

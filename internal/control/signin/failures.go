@@ -36,9 +36,9 @@ func newFailures(now func() time.Time) *failures {
 	return &failures{now: now, of: map[string]failure{}}
 }
 
-// at returns the name for a network address, which cannot be the name of an
+// addressName returns the name for a network address, which cannot be the name of an
 // account.
-func at(address string) string { return "address " + address }
+func addressName(address string) string { return "address " + address }
 
 // fold normalizes an account's name, ignoring case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }

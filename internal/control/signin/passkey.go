@@ -153,7 +153,7 @@ func (d *Desk) BeginSignIn() (options json.RawMessage, name string, err error) {
 
 // WithPasskey signs in with the answer of the user's device.
 func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMessage, address, browser string) (Session, error) {
-	if err := d.failures.wait(at(address)); err != nil {
+	if err := d.failures.wait(addressName(address)); err != nil {
 		return Session{}, err
 	}
 	c, ok := d.ceremonies.take(name)
@@ -181,7 +181,7 @@ func (d *Desk) WithPasskey(ctx context.Context, name string, answer json.RawMess
 		err = errors.New("its counter has decreased; it may have been copied")
 	}
 	if err != nil {
-		d.failures.add(at(address))
+		d.failures.add(addressName(address))
 		return Session{}, refused(err)
 	}
 	for _, k := range p.keys {

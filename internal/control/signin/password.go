@@ -105,7 +105,7 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 		email = "" // too long to be a user's; not worth remembering
 	}
 	name := "email " + email
-	done, err := d.try(ctx, name, at(address))
+	done, err := d.try(ctx, name, addressName(address))
 	if err != nil {
 		return Session{}, err
 	}
@@ -132,7 +132,7 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 		return Session{}, err
 	}
 	if !ok || !known {
-		d.failures.add(name, at(address))
+		d.failures.add(name, addressName(address))
 		return Session{}, fault.Unauthenticated("the address or the password is wrong").Hint("ask an admin for a sign-in link")
 	}
 	d.failures.forget(name)

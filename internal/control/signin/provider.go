@@ -148,17 +148,17 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 			return Session{}, unaccepted.Because(err)
 		}
 	}
-	userID, err := d.known(ctx, id.Issuer, id.Subject, who)
+	userID, err := d.findUser(ctx, id.Issuer, id.Subject, who)
 	if err != nil {
 		return Session{}, err
 	}
 	return d.open(ctx, userID, browser)
 }
 
-// known returns the user for an identity: the one who signed in with it before,
+// findUser returns the user for an identity: the one who signed in with it before,
 // the one with the verified email address, or a new user if the domain of the
 // address is allowed.
-func (d *Desk) known(ctx context.Context, issuer, subject string, who claims) (int64, error) {
+func (d *Desk) findUser(ctx context.Context, issuer, subject string, who claims) (int64, error) {
 	id, err := d.Store.Identity(ctx, issuer, subject)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {
 		return id, err

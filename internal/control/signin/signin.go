@@ -139,12 +139,12 @@ func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires 
 // have forgotten, so that they can set a new one, and ends all their sessions,
 // since whoever asks for a link may have lost control of one.
 func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
-	if err := d.failures.wait(at(address)); err != nil {
+	if err := d.failures.wait(addressName(address)); err != nil {
 		return Session{}, err
 	}
 	userID, err := d.Store.TakeLink(ctx, account.HashKey(token), time.Now())
 	if errors.Is(err, store.ErrNotFound) {
-		d.failures.add(at(address))
+		d.failures.add(addressName(address))
 		return Session{}, fault.Unauthenticated("this link has expired or was already used").Hint("ask an admin for another")
 	}
 	if err != nil {
@@ -161,7 +161,7 @@ func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Se
 
 // WithKey signs in with an API key of the user. Sub-tokens are not accepted.
 func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Session, error) {
-	if err := d.failures.wait(at(address)); err != nil {
+	if err := d.failures.wait(addressName(address)); err != nil {
 		return Session{}, err
 	}
 	k, err := d.Store.Key(ctx, account.HashKey(key))
@@ -169,7 +169,7 @@ func (d *Desk) WithKey(ctx context.Context, key, address, browser string) (Sessi
 		return Session{}, err
 	}
 	if err != nil || k.Kind != account.Lasting || k.Expired(time.Now()) {
-		d.failures.add(at(address))
+		d.failures.add(addressName(address))
 		return Session{}, fault.Unauthenticated("unknown API key").Hint("check that you pasted all of it")
 	}
 	return d.open(ctx, k.UserID, browser)

@@ -17,7 +17,7 @@ func (r *Repository) Adopt(ctx context.Context, spec Spec) (State, error) {
 	if err := spec.check(); err != nil {
 		return State{}, err
 	}
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return State{}, err
 	}

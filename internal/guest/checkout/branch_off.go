@@ -17,7 +17,7 @@ func (r *Repository) BranchOff(ctx context.Context, spec Spec) (State, error) {
 	if spec.Branch != "" {
 		state.Branch = spec.Branch
 		ref := "refs/heads/" + spec.Branch
-		git, err := r.own()
+		git, err := r.prepareOwn()
 		if err != nil {
 			return State{}, err
 		}

@@ -117,7 +117,7 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 			return State{}, false, err
 		}
 	}
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return State{}, false, err
 	}

@@ -23,7 +23,7 @@ func (r *Repository) Commit(ctx context.Context, message string, skipHooks bool)
 	if strings.TrimSpace(message) == "" {
 		return Committed{}, &Failure{CodeInternal, "a commit needs a message"}
 	}
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return Committed{}, err
 	}

@@ -36,7 +36,7 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	if !commitName.MatchString(base) {
 		return "", false, &Failure{CodeRefNotFound, fmt.Sprintf("%q is not a full commit hash", base)}
 	}
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return "", false, err
 	}

@@ -73,7 +73,7 @@ func (r *Repository) unfiltered(ctx context.Context, names []string) error {
 		return nil
 	}
 	// It runs the project's filters.
-	argv, err := r.around(gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...))
+	argv, err := r.wrap(gitcmd.AsUser(append([]string{"-c", "core.fsmonitor=false", "--literal-pathspecs", "status", "--porcelain", "--"}, names[:min(len(names), 100)]...)...))
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,9 @@ type ownGit struct {
 // HEAD of its own.
 const cloneHead = "CLONE_HEAD"
 
-// own prepares our git directory. It belongs to root, so the agent cannot
+// prepareOwn prepares our git directory. It belongs to root, so the agent cannot
 // change it.
-func (r *Repository) own() (*ownGit, error) {
+func (r *Repository) prepareOwn() (*ownGit, error) {
 	state, err := r.recall()
 	if err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ exec "$hook" "$@"`
 	})
 }
 
-// around wraps a command line with r.Around, if there is one.
-func (r *Repository) around(argv []string) ([]string, error) {
+// wrap wraps a command line with r.Around, if there is one.
+func (r *Repository) wrap(argv []string) ([]string, error) {
 	if r.Around == nil {
 		return argv, nil
 	}
@@ -58,7 +58,7 @@ func (r *Repository) around(argv []string) ([]string, error) {
 func (r *Repository) hooked(ctx context.Context, c Command) error {
 	words, limit := newTail(nil), cmp.Or(r.HookLimit, hookLimit)
 	var err error
-	if c.Args, err = r.around(c.Args); err != nil {
+	if c.Args, err = r.wrap(c.Args); err != nil {
 		return err
 	}
 	c.Dir, c.Env, c.Hooks, c.Stdout, c.Stderr = r.Path, gitEnv, true, words, words

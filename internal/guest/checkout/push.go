@@ -61,7 +61,7 @@ func (r *Repository) toPush(ctx context.Context, branch string) (*ownGit, positi
 	if branch == "" || strings.HasPrefix(branch, "-") || strings.ContainsFunc(branch, isControl) {
 		return nil, position{}, &Failure{CodeInternal, fmt.Sprintf("%q cannot be the name of a branch", branch)}
 	}
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return nil, position{}, err
 	}
@@ -88,7 +88,7 @@ func (g *ownGit) pushLarge(ctx context.Context, head string) error {
 // Bundle writes the commits that have not been pushed to file, as the user: a
 // git bundle whose only ref is HEAD. It reports whether there were any.
 func (r *Repository) Bundle(ctx context.Context, file string) (bool, error) {
-	git, err := r.own()
+	git, err := r.prepareOwn()
 	if err != nil {
 		return false, err
 	}

@@ -62,7 +62,7 @@ func (s *Sandbox) Request(p *agentv1.SandboxPolicy) (*sandbox.Request, error) {
 	if _, err := policy.Network.Compile(); err != nil {
 		return nil, err
 	}
-	known, err := s.known()
+	known, err := s.findTrusted()
 	if err != nil {
 		return nil, err
 	}

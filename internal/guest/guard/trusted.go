@@ -31,9 +31,9 @@ const maxTrusted = 256
 // may have several Sandboxes.
 var knowing sync.Mutex
 
-// known returns the trusted repositories. The first call in a machine searches
+// findTrusted returns the trusted repositories. The first call in a machine searches
 // for them, so it must come before the first sandboxed command.
-func (s *Sandbox) known() (*trusted, error) {
+func (s *Sandbox) findTrusted() (*trusted, error) {
 	knowing.Lock()
 	defer knowing.Unlock()
 	if s.trusted != nil {

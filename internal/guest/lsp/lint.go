@@ -229,7 +229,7 @@ func (p *Pool) server(ctx context.Context, l *linter, command, root string) (*se
 	delete(p.servers, key)
 	var oldest *server
 	for k, other := range p.servers {
-		if len(p.servers) >= maxServers && (oldest == nil || other.used().Before(oldest.used())) {
+		if len(p.servers) >= maxServers && (oldest == nil || other.lastUse().Before(oldest.lastUse())) {
 			oldest = p.servers[k]
 		}
 	}
@@ -253,7 +253,7 @@ func (p *Pool) server(ctx context.Context, l *linter, command, root string) (*se
 	return s, nil
 }
 
-func (s *server) used() time.Time {
+func (s *server) lastUse() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastUsed

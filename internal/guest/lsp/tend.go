@@ -51,7 +51,7 @@ func (p *Pool) look() (idle []*server, greedy map[*server]int64, over bool) {
 		switch {
 		case !s.alive():
 			delete(p.servers, key)
-		case time.Since(s.used()) > p.cfg.Patience+p.cfg.Idle, time.Since(s.used()) > p.cfg.Idle && p.resting():
+		case time.Since(s.lastUse()) > p.cfg.Patience+p.cfg.Idle, time.Since(s.lastUse()) > p.cfg.Idle && p.resting():
 			delete(p.servers, key)
 			idle = append(idle, s)
 		case resident[s.cmd.Process.Pid] > p.cfg.Memory:

@@ -80,7 +80,7 @@ func (d *Daemon) ownFolder(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return d.user.Load().own(path)
+	return d.user.Load().chown(path)
 }
 
 // replace writes a file atomically. A gid of -1 means the group of this

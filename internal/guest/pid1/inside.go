@@ -148,5 +148,5 @@ func (d *Daemon) artifactsFolder() error {
 	if err := os.MkdirAll(d.cfg.Artifacts, 0o755); err != nil {
 		return err
 	}
-	return d.user.Load().own(d.cfg.Artifacts)
+	return d.user.Load().chown(d.cfg.Artifacts)
 }

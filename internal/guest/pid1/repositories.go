@@ -121,7 +121,7 @@ func (b *boot) checkoutOne(ctx context.Context, want *podv1.Checkout, record str
 		Path: path, URL: want.GetRepoUrl(), Run: d.runOwn, Secret: b.req.GetGitCredential(), Gateway: d.gateway(),
 		Record: filepath.Join(d.cfg.DataDir, record), System: d.gitConfigFile(),
 		Own:   filepath.Join(d.cfg.RunDir, "git", strings.TrimSuffix(record, ".json")),
-		Claim: d.user.Load().own,
+		Claim: d.user.Load().chown,
 	}
 	state, found, err := repo.Find(ctx)
 	if err != nil {

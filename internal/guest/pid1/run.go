@@ -55,7 +55,7 @@ func (d *Daemon) runIn(ctx context.Context, env []string, c checkout.Command) (i
 	}
 	var pipes plumbing
 	defer pipes.close()
-	if err := pipes.fit(cmd, c); err != nil {
+	if err := pipes.attach(cmd, c); err != nil {
 		return 0, err
 	}
 	child, err := d.startWhenThereIsRoom(ctx, cmd)
@@ -110,7 +110,7 @@ type plumbing struct {
 	running      sync.WaitGroup
 }
 
-func (p *plumbing) fit(cmd *exec.Cmd, c checkout.Command) error {
+func (p *plumbing) attach(cmd *exec.Cmd, c checkout.Command) error {
 	if c.Stdin != "" {
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -79,8 +79,8 @@ func (u User) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
 }
 
-// own gives a file or folder to the user.
-func (u User) own(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }
+// chown gives a file or folder to the user.
+func (u User) chown(path string) error { return os.Lchown(path, int(u.UID), int(u.GID)) }
 
 // chooseUser switches to the user that the boot request names, before any
 // process runs as the old one.

@@ -166,9 +166,9 @@ func literalOf(re *syntax.Regexp) string {
 	return ""
 }
 
-// in returns the matches in a text of whole lines, each as the bounds of the
+// matches returns the matches in a text of whole lines, each as the bounds of the
 // lines that it touches, without the last line feed.
-func (m *matcher) in(text []byte) iter.Seq2[int, int] {
+func (m *matcher) matches(text []byte) iter.Seq2[int, int] {
 	switch {
 	case !m.lines:
 		return func(yield func(int, int) bool) { m.across(text, yield) }

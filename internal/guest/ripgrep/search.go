@@ -258,7 +258,7 @@ type printer struct {
 // context before a later match.
 func (p *printer) lines(text []byte, last bool) (keep int, err error) {
 	at, number := 0, p.line // up to here lines are counted
-	for start, end := range p.m.in(text) {
+	for start, end := range p.m.matches(text) {
 		p.matches++
 		if p.o.names {
 			p.done = true

@@ -64,8 +64,8 @@ func (p *program) add(what string, number uintptr, args ...any) *call {
 	return &p.calls[len(p.calls)-1]
 }
 
-// but makes the child ignore these errors of the call.
-func (c *call) but(errnos ...syscall.Errno) { copy(c.passes[:], errnos) }
+// ignore makes the child ignore these errors of the call.
+func (c *call) ignore(errnos ...syscall.Errno) { copy(c.passes[:], errnos) }
 
 // planned marks the call as one on a path that the plan saw.
 func (c *call) planned() *call {

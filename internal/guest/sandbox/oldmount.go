@@ -166,9 +166,9 @@ func flagsAt(on []Mounted, name string) (flags uintptr) {
 	return flags
 }
 
-// at duplicates a descriptor to a fixed number, whose /proc path is known in
+// dupTo duplicates a descriptor to a fixed number, whose /proc path is known in
 // advance.
-func (p *program) at(fd result, number int) string {
+func (p *program) dupTo(fd result, number int) string {
 	p.add("name a descriptor", unix.SYS_DUP3, fd, number, unix.O_CLOEXEC)
 	p.add("close", unix.SYS_CLOSE, fd)
 	return "/proc/self/fd/" + strconv.Itoa(number)
@@ -177,15 +177,15 @@ func (p *program) at(fd result, number int) string {
 // bind bind-mounts an opened file or folder, with all mounts below it, and
 // closes both descriptors.
 func (p *program) bind(what string, from, to result) {
-	p.add(what, unix.SYS_MOUNT, p.at(from, fromFD), p.at(to, toFD), 0, unix.MS_BIND|unix.MS_REC, 0).planned()
+	p.add(what, unix.SYS_MOUNT, p.dupTo(from, fromFD), p.dupTo(to, toFD), 0, unix.MS_BIND|unix.MS_REC, 0).planned()
 }
 
 // remount changes the flags of one mount.
 func (p *program) remount(what, name string, flags uintptr) {
-	p.add(what, unix.SYS_MOUNT, "", p.at(p.open(name), toFD), 0, unix.MS_BIND|unix.MS_REMOUNT|flags, 0).planned()
+	p.add(what, unix.SYS_MOUNT, "", p.dupTo(p.open(name), toFD), 0, unix.MS_BIND|unix.MS_REMOUNT|flags, 0).planned()
 }
 
 // mountNew mounts a new file system.
 func (p *program) mountNew(kind, name, options string) {
-	p.add("mount "+kind+" on "+name, unix.SYS_MOUNT, kind, p.at(p.open(name), toFD), kind, unix.MS_NOSUID|unix.MS_NOEXEC, options).planned()
+	p.add("mount "+kind+" on "+name, unix.SYS_MOUNT, kind, p.dupTo(p.open(name), toFD), kind, unix.MS_NOSUID|unix.MS_NOEXEC, options).planned()
 }

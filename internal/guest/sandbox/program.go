@@ -32,7 +32,7 @@ func (l Layout) compile(k Kernel, lenient bool, dir, file string, argv, env []st
 	// The child reports its mount namespace. If the parent looked it up later,
 	// the child could have exited already while processes that it started are
 	// still running.
-	p.add("name the mount namespace", unix.SYS_READLINKAT, atCWD, "/proc/self/ns/mnt", p.namespace[:], len(p.namespace)).but(unix.ENOENT, unix.EACCES)
+	p.add("name the mount namespace", unix.SYS_READLINKAT, atCWD, "/proc/self/ns/mnt", p.namespace[:], len(p.namespace)).ignore(unix.ENOENT, unix.EACCES)
 	if l.User {
 		p.writeFile("/proc/self/setgroups", "deny")
 		p.writeFile("/proc/self/gid_map", strconv.Itoa(k.GID)+" "+strconv.Itoa(k.GID)+" 1")
@@ -95,7 +95,7 @@ func (p *program) loopback(proxy bool) {
 	copy(request, "lo")
 	*(*uint16)(unsafe.Pointer(&request[16])) = unix.IFF_UP | unix.IFF_RUNNING
 	s := p.result(p.add("open a socket", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
-	p.add("bring loopback up", unix.SYS_IOCTL, s, unix.SIOCSIFFLAGS, request).but(unix.ENOTTY) // in gVisor it is up already
+	p.add("bring loopback up", unix.SYS_IOCTL, s, unix.SIOCSIFFLAGS, request).ignore(unix.ENOTTY) // in gVisor it is up already
 	if proxy {
 		at := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}}
 		*(*[2]byte)(unsafe.Pointer(&at.Port)) = [2]byte{ProxyPort >> 8, ProxyPort & 0xff}
@@ -163,7 +163,7 @@ func (p *program) makePoint(m Mount, masks []string) {
 		for i, part := range parts {
 			at += "/" + part
 			if i < len(parts)-1 || m.Kind == Dir {
-				p.add("make "+at, unix.SYS_MKDIRAT, atCWD, at, 0o755).but(unix.EEXIST)
+				p.add("make "+at, unix.SYS_MKDIRAT, atCWD, at, 0o755).ignore(unix.EEXIST)
 				continue
 			}
 			fd := p.result(p.add("make "+at, unix.SYS_OPENAT, atCWD, at, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644))
@@ -242,7 +242,7 @@ func (l Layout) ruleset(p *program) result {
 	}
 	for _, rule := range rules {
 		if rule.Path == "" {
-			p.add("landlock: a descriptor", unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, int32(rule.FD))), 0).but(unix.EBADFD, unix.EBADF)
+			p.add("landlock: a descriptor", unix.SYS_LANDLOCK_ADD_RULE, ruleset, ll.RuleTypePathBeneath, unsafe.Pointer(pack(rule.Access, int32(rule.FD))), 0).ignore(unix.EBADFD, unix.EBADF)
 			continue
 		}
 		to := pack(rule.Access, -1)
@@ -275,7 +275,7 @@ func dropPrivileges(p *program) {
 	for c := range lastCapability + 1 {
 		// A process without CAP_SETPCAP gets EPERM; it has no capabilities
 		// anyway, and no_new_privs keeps it that way.
-		p.add("bounding capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0).but(unix.EINVAL, unix.EPERM)
+		p.add("bounding capabilities", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0).ignore(unix.EINVAL, unix.EPERM)
 	}
 	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData

@@ -51,7 +51,7 @@ func (c *call) finish(s *Session, res *Result) {
 			continue
 		}
 		res.Held = true
-		c.output.hold()
+		c.output.keepOpen()
 		s.left.Go(func() {
 			defer c.output.release()
 			defer st.close()

@@ -85,9 +85,9 @@ func (o *output) store(p []byte) {
 	}
 }
 
-// hold keeps the file open for a process that continues to write after the
+// keepOpen keeps the file open for a process that continues to write after the
 // command's end. It creates the file if there is none.
-func (o *output) hold() {
+func (o *output) keepOpen() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.spill()

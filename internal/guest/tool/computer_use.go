@@ -29,7 +29,7 @@ func ComputerUse(hand *screen.Hand) Tool {
 				done, err = hand.Do(ctx, actionsOf(args))
 			}
 		}
-		out := Outcome{Text: used(done), Error: err != nil}
+		out := Outcome{Text: describeActions(done), Error: err != nil}
 		for _, shot := range done.Shots {
 			out.Pictures = append(out.Pictures, &agentv1.Picture{MediaType: "image/webp", Data: shot.Data})
 		}
@@ -63,8 +63,8 @@ func wake(ctx context.Context, display string) error {
 	return err
 }
 
-// used describes the actions that were done, as text for the model.
-func used(done screen.Done) string {
+// describeActions describes the actions that were done, as text for the model.
+func describeActions(done screen.Done) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Did %s. The pointer is at %d,%d.", plural(done.Actions, "action"), done.Pointer.X, done.Pointer.Y)
 	for _, shot := range done.Shots {

@@ -180,15 +180,15 @@ func (m *meter) release(h *holding) {
 	delete(m.streams, h.id)
 }
 
-// why returns the error of a connection that exceeded a limit; nil for others.
-func (m *meter) why() error {
+// excess returns the error of a connection that exceeded a limit; nil for others.
+func (m *meter) excess() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.exceeded
 }
 
-// of returns s as a stream whose reads are counted.
-func (m *meter) of(s *yamux.Stream) *stream {
+// count returns s as a stream whose reads are counted.
+func (m *meter) count(s *yamux.Stream) *stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.streams[s.StreamID()]

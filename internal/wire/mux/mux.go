@@ -98,7 +98,7 @@ func (c *Conn) Open(ctx context.Context, name string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mux: open %s: %w", name, c.because(err))
 	}
-	s := c.meter.of(opened)
+	s := c.meter.count(opened)
 	header := append([]byte{byte(len(name))}, name...)
 	if _, err := s.Write(header); err != nil {
 		return nil, errors.Join(fmt.Errorf("mux: open %s: %w", name, c.because(err)), s.Close())
@@ -115,7 +115,7 @@ func (c *Conn) Serve(handle func(name string, stream net.Conn)) error {
 		if err != nil {
 			return fmt.Errorf("mux: %w", c.because(err))
 		}
-		s := c.meter.of(accepted)
+		s := c.meter.count(accepted)
 		go func() {
 			name, err := readName(s)
 			if err != nil {
@@ -147,7 +147,7 @@ func readName(s net.Conn) (string, error) {
 
 // because returns err, or the limit that the peer exceeded.
 func (c *Conn) because(err error) error {
-	if over := c.meter.why(); over != nil {
+	if over := c.meter.excess(); over != nil {
 		return over
 	}
 	return err
@@ -155,7 +155,7 @@ func (c *Conn) because(err error) error {
 
 // Exceeded returns the error, which wraps [ErrExceeded], if the connection was
 // closed because the peer exceeded a limit; nil otherwise.
-func (c *Conn) Exceeded() error { return c.meter.why() }
+func (c *Conn) Exceeded() error { return c.meter.excess() }
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.session.CloseChan() }

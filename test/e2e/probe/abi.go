@@ -160,9 +160,9 @@ func families() {
 	tell("wide family of netfilter", raw(unix.SYS_SOCKET, high|unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER))
 }
 
-// within runs the probe again in new namespaces, one of them a user namespace
+// rerun runs the probe again in new namespaces, one of them a user namespace
 // in which it has every capability.
-func within(flags uintptr, args ...string) (string, error) {
+func rerun(flags uintptr, args ...string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -202,11 +202,11 @@ var loadableTypes = []string{"cgroup", "cgroup2", "proc", "sysfs", "debugfs", "t
 // nested tries what a new user namespace allows.
 func nested() {
 	for name, flag := range map[string]uintptr{"cgroup": unix.CLONE_NEWCGROUP, "mount": unix.CLONE_NEWNS, "net": unix.CLONE_NEWNET, "pid": unix.CLONE_NEWPID, "ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS} {
-		_, err := within(flag, "nothing")
+		_, err := rerun(flag, "nothing")
 		tell("nested "+name+" namespace", err)
 	}
 	for name, flags := range map[string]uintptr{"a cgroup namespace": unix.CLONE_NEWCGROUP, "no cgroup namespace": 0} {
-		out, err := within(unix.CLONE_NEWNS|flags, "cgroups")
+		out, err := rerun(unix.CLONE_NEWNS|flags, "cgroups")
 		if err != nil {
 			tell("limits with "+name, err)
 			continue
@@ -215,7 +215,7 @@ func nested() {
 			say("limits with "+name, strings.TrimSpace(line))
 		}
 	}
-	out, err := within(unix.CLONE_NEWNS|unix.CLONE_NEWPID|unix.CLONE_NEWNET|unix.CLONE_NEWIPC, "mounts")
+	out, err := rerun(unix.CLONE_NEWNS|unix.CLONE_NEWPID|unix.CLONE_NEWNET|unix.CLONE_NEWIPC, "mounts")
 	if err != nil {
 		tell("nested mounts", err)
 	}

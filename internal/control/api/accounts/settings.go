@@ -102,7 +102,7 @@ func (s *API) updateSettings(w http.ResponseWriter, r *http.Request, _ account.A
 		return err
 	}
 	now := h.Now()
-	if err := s.settle(&now, in); err != nil {
+	if err := s.applySettings(&now, in); err != nil {
 		return err
 	}
 	if now != h.Now() {
@@ -113,8 +113,8 @@ func (s *API) updateSettings(w http.ResponseWriter, r *http.Request, _ account.A
 	return rest.WriteJSON(w, http.StatusOK, settingsOf(now))
 }
 
-// settle applies the requested changes to the settings.
-func (s *API) settle(to *account.Settings, in updateSettingsRequestJSON) error {
+// applySettings applies the requested changes to the settings.
+func (s *API) applySettings(to *account.Settings, in updateSettingsRequestJSON) error {
 	for _, m := range []struct {
 		at string
 		in *string

@@ -115,7 +115,7 @@ func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string,
 		}
 		events := []agent.Event{{Body: &agent.Queued{RunID: runID, UserID: who.UserID, RunCreated: more.run}}}
 		for _, q := range a.Approvals {
-			if q.Own() { // otherwise the message would wait for the question that it replaces
+			if q.IsQuestion() { // otherwise the message would wait for the question that it replaces
 				events = append(events, agent.Event{RunID: q.RunID, Body: &agent.ApprovalAnswered{ApprovalID: q.ID, Decision: agent.Deny, Message: instead, UserID: who.UserID}})
 			}
 		}

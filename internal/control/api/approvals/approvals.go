@@ -161,7 +161,7 @@ func (s *API) answerApproval(w http.ResponseWriter, r *http.Request, who account
 		if asked, open = a.Open(answer.ApprovalID); !open {
 			return nil, s.answered(ctx, a, answer)
 		}
-		if err := fits(asked, answer); err != nil {
+		if err := checkAnswer(asked, answer); err != nil {
 			return nil, err
 		}
 		var err error

@@ -51,9 +51,9 @@ func (in *answerRequestJSON) answers() []agent.Answer {
 	return out
 }
 
-// fits returns an error unless the answer matches the questions that were
+// checkAnswer returns an error unless the answer matches the questions that were
 // asked.
-func fits(asked agent.Approval, said *agent.ApprovalAnswered) error {
+func checkAnswer(asked agent.Approval, said *agent.ApprovalAnswered) error {
 	switch {
 	case len(said.Answers) > 0 && said.Decision != agent.Answered:
 		return fault.Invalid("require the decision answer").At("answers")

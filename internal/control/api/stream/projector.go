@@ -85,7 +85,7 @@ func (p *projector) frames(e agent.Event) []frame {
 	case *agent.CallDelta:
 		return p.output(b)
 	case *agent.Within:
-		return p.within(b, e)
+		return p.showWithin(b, e)
 	case *agent.CallDone:
 		return p.callDone(b, e.Time)
 	case *agent.ApprovalAsked:
@@ -119,9 +119,9 @@ func (p *projector) frames(e agent.Event) []frame {
 	return nil
 }
 
-// within shows an event of a subagent's conversation as an update of the call
+// showWithin shows an event of a subagent's conversation as an update of the call
 // that started the subagent.
-func (p *projector) within(b *agent.Within, e agent.Event) []frame {
+func (p *projector) showWithin(b *agent.Within, e agent.Event) []frame {
 	sub := p.subagents[b.CallID]
 	if sub == nil && b.CallID != agent.ChecksThread {
 		sub = newProjector(p.agentID, p.runID, agents.Branches{})

@@ -58,7 +58,7 @@ func create(c Call) (any, error) {
 	if err := c.V1("POST", agentsPath, body, &made); err != nil {
 		return nil, err
 	}
-	return shown(c, made.Agent, made.Run)
+	return agentOf(c, made.Agent, made.Run)
 }
 
 // v1 converts the request to one of /v1.
@@ -185,12 +185,12 @@ func show(c Call, id string) (Agent, error) {
 	if err := c.V1("GET", agentPath(id)+"/runs/"+a.LatestRunID, nil, &run); err != nil {
 		return Agent{}, err
 	}
-	return shown(c, a, run)
+	return agentOf(c, a, run)
 }
 
 func agentPath(id string) string { return agentsPath + "/" + url.PathEscape(id) }
 
-func shown(c Call, a v1Agent, run v1Run) (Agent, error) {
+func agentOf(c Call, a v1Agent, run v1Run) (Agent, error) {
 	out := Agent{
 		ID: a.ID, Name: a.Name, Status: status(agent.Status(run.Status)), Summary: run.Result, CreatedAt: a.CreatedAt,
 		Target: AgentTarget{URL: a.URL, AutoCreatePR: a.AutoCreatePR},

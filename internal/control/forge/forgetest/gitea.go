@@ -55,7 +55,7 @@ func gitea(s *Server) {
 		return all, nil
 	})
 	s.route("POST /repos/{owner}/{repo}/pulls", "", func(c *call) (any, error) {
-		v, err := in[struct{ Title, Body, Head, Base string }](c)
+		v, err := decode[struct{ Title, Body, Head, Base string }](c)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func gitea(s *Server) {
 	})
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) { return show(c.pull()), nil })
 	s.route("PATCH /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) {
-		v, err := in[struct{ Title, Body, State *string }](c)
+		v, err := decode[struct{ Title, Body, State *string }](c)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func gitea(s *Server) {
 		return show(p), err
 	})
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/merge", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			Do   string
 			Head string `json:"head_commit_id"`
 		}](c)
@@ -97,7 +97,7 @@ func gitea(s *Server) {
 		return nil, err
 	})
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/requested_reviewers", "", func(c *call) (any, error) {
-		v, err := in[struct{ Reviewers []string }](c)
+		v, err := decode[struct{ Reviewers []string }](c)
 		if err == nil {
 			err = s.Fake.RequestReview(c.Context(), c.repo, c.number, v.Reviewers)
 		}
@@ -124,7 +124,7 @@ func gitea(s *Server) {
 		return all, err
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
-		v, err := in[struct{ Body string }](c)
+		v, err := decode[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}

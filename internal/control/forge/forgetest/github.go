@@ -67,7 +67,7 @@ func gitHub(s *Server) {
 		return all, nil
 	})
 	s.route("POST /repos/{owner}/{repo}/pulls", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			Title, Body, Head, Base string
 			Draft                   bool
 		}](c)
@@ -82,7 +82,7 @@ func gitHub(s *Server) {
 	})
 	s.route("GET /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) { return show(c.pull()), nil })
 	s.route("PATCH /repos/{owner}/{repo}/pulls/{number}", "", func(c *call) (any, error) {
-		v, err := in[struct{ Title, Body, State, Base *string }](c)
+		v, err := decode[struct{ Title, Body, State, Base *string }](c)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func gitHub(s *Server) {
 		return show(p), err
 	})
 	s.route("PUT /repos/{owner}/{repo}/pulls/{number}/merge", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			SHA    string
 			Method string `json:"merge_method"`
 		}](c)
@@ -104,7 +104,7 @@ func gitHub(s *Server) {
 		return map[string]any{"merged": true, "message": "Pull Request successfully merged", "sha": p.HeadCommit}, err
 	})
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/requested_reviewers", "", func(c *call) (any, error) {
-		v, err := in[struct{ Reviewers []string }](c)
+		v, err := decode[struct{ Reviewers []string }](c)
 		if err == nil {
 			err = s.Fake.RequestReview(c.Context(), c.repo, c.number, v.Reviewers)
 		}
@@ -147,7 +147,7 @@ func gitHub(s *Server) {
 		return all, err
 	})
 	s.route("POST /repos/{owner}/{repo}/issues/{number}/comments", "", func(c *call) (any, error) {
-		v, err := in[struct{ Body string }](c)
+		v, err := decode[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}

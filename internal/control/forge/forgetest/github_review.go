@@ -186,7 +186,7 @@ func project(v any, s selection) any {
 // graphQL answers queries of review threads. Like GitHub, it reports failures
 // with the status 200.
 func (s *Server) graphQL(c *call) (any, error) {
-	v, err := in[struct {
+	v, err := decode[struct {
 		Query     string
 		Variables map[string]any
 	}](c)

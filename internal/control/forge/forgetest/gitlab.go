@@ -80,7 +80,7 @@ func gitLab(s *Server) {
 		return all, nil
 	})
 	s.route("POST /projects/{id}/merge_requests", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			Title, Description string
 			Source             string `json:"source_branch"`
 			Target             string `json:"target_branch"`
@@ -100,7 +100,7 @@ func gitLab(s *Server) {
 	})
 	s.route("GET /projects/{id}/merge_requests/{number}", "", func(c *call) (any, error) { return show(c.pull()), nil })
 	s.route("PUT /projects/{id}/merge_requests/{number}", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			Title, Description *string
 			Event              *string `json:"state_event"`
 			Reviewers          []int   `json:"reviewer_ids"`
@@ -137,7 +137,7 @@ func gitLab(s *Server) {
 		return show(p), err
 	})
 	s.route("PUT /projects/{id}/merge_requests/{number}/merge", "", func(c *call) (any, error) {
-		v, err := in[struct {
+		v, err := decode[struct {
 			SHA    string
 			Squash bool
 		}](c)
@@ -185,7 +185,7 @@ func gitLab(s *Server) {
 		return all, err
 	})
 	s.route("POST /projects/{id}/merge_requests/{number}/notes", "", func(c *call) (any, error) {
-		v, err := in[struct{ Body string }](c)
+		v, err := decode[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}

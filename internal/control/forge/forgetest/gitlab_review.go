@@ -41,7 +41,7 @@ func gitLabReviews(s *Server) {
 		return all, err
 	})
 	s.route("POST /projects/{id}/merge_requests/{number}/discussions/{discussion}/notes", "", func(c *call) (any, error) {
-		v, err := in[struct{ Body string }](c)
+		v, err := decode[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func gitLabReviews(s *Server) {
 		return gitLabNote(said), err
 	})
 	s.route("PUT /projects/{id}/merge_requests/{number}/discussions/{discussion}", "", func(c *call) (any, error) {
-		v, err := in[struct{ Resolved *bool }](c)
+		v, err := decode[struct{ Resolved *bool }](c)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func (c *call) say(body string) (forge.Comment, error) {
 
 // edit changes the comment of the call's path, on whatever it is.
 func (c *call) edit() (forge.Comment, error) {
-	v, err := in[struct{ Body string }](c)
+	v, err := decode[struct{ Body string }](c)
 	if err != nil {
 		return forge.Comment{}, err
 	}
@@ -139,7 +139,7 @@ func gitLabIssues(s *Server) {
 		return all, err
 	})
 	s.route("POST /projects/{id}/issues/{number}/notes", "", func(c *call) (any, error) {
-		v, err := in[struct{ Body string }](c)
+		v, err := decode[struct{ Body string }](c)
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func gitLabIssues(s *Server) {
 	})
 	edit := func(issue bool) func(c *call) (any, error) {
 		return func(c *call) (any, error) {
-			v, err := in[struct{ Body string }](c)
+			v, err := decode[struct{ Body string }](c)
 			if err != nil {
 				return nil, err
 			}

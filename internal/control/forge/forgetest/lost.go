@@ -13,7 +13,7 @@ import (
 // concurrent requests by others, rate limits and refusals of every kind.
 func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testing.TB, s *Server, token string) forge.Forge) {
 	for name, test := range map[string]func(*testing.T, *Server, Host){
-		"AnAnswerIsLost": lost, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down, "Refused": refused,
+		"AnAnswerIsLost": dropReply, "SomebodyWasFirst": notFirst, "ALimitIsReached": limitReached, "TheHostIsDown": down, "Refused": refused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -24,9 +24,9 @@ func RunServer(t *testing.T, begin func(t testing.TB) *Server, with func(t testi
 	}
 }
 
-// lost makes the host open a pull request and drop the connection before it
+// dropReply makes the host open a pull request and drop the connection before it
 // responds.
-func lost(t *testing.T, s *Server, h Host) {
+func dropReply(t *testing.T, s *Server, h Host) {
 	s.Next(s.mux.ServeHTTP) // answers the search for an existing one
 	s.Next(func(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(httptest.NewRecorder(), r)

@@ -344,8 +344,8 @@ func (s *Server) cut(w http.ResponseWriter, r *http.Request, list []any) []any {
 	return append([]any{}, list[from:to]...) // an empty list, not null
 }
 
-// in decodes the body, and rejects fields that T does not have.
-func in[T any](c *call) (T, error) {
+// decode decodes the body, and rejects fields that T does not have.
+func decode[T any](c *call) (T, error) {
 	var v T
 	d := json.NewDecoder(bytes.NewReader(c.body))
 	d.DisallowUnknownFields()

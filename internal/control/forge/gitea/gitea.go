@@ -32,14 +32,14 @@ var _ forge.Host = (*Forge)(nil)
 // New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
-		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: words,
+		API: cmp.Or(o.API, "https://"+o.Host+"/api/v1"), Tokens: o.Tokens, Client: o.Client, Words: messageOf,
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "token "+token) },
 	})
 	return &Forge{wire: w, RESTIssues: forge.RESTIssues{Wire: w, MaxBody: maxBody, UpdatesQuery: url.Values{"limit": {perPage}}}}, err
 }
 
-// words parses {"message": "…", "url": "…/api/swagger"}.
-func words(body []byte) string {
+// messageOf parses {"message": "…", "url": "…/api/swagger"}.
+func messageOf(body []byte) string {
 	var v struct{ Message string }
 	_ = json.Unmarshal(body, &v) // missing fields stay empty
 	return v.Message

@@ -119,8 +119,8 @@ func threads(lines []lineComment) []forge.Thread {
 	return all
 }
 
-// own returns an error unless the thread is one of the pull request.
-func (f *Forge) own(ctx context.Context, r forge.Repo, number int, threadID string) error {
+// checkThread returns an error unless the thread is one of the pull request.
+func (f *Forge) checkThread(ctx context.Context, r forge.Repo, number int, threadID string) error {
 	all, err := f.Threads(ctx, r, number)
 	if err == nil && !slices.ContainsFunc(all, func(t forge.Thread) bool { return t.ID == threadID }) {
 		err = forge.NoThread(r, number, threadID)
@@ -139,7 +139,7 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 	if err := forge.CheckComment(body); err != nil {
 		return forge.Comment{}, err
 	}
-	if err := f.own(ctx, r, number, threadID); err != nil {
+	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return forge.Comment{}, err
 	}
 	return forge.Comment{}, unsupported(r, "reply to a review thread", "comment on the pull request instead, and name the file and the line")
@@ -148,7 +148,7 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 // Resolve implements [forge.Reviewed]. Versions before 1.26 and Forgejo cannot
 // do it.
 func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID string) error {
-	if err := f.own(ctx, r, number, threadID); err != nil {
+	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return err
 	}
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Method: http.MethodPost, Path: path(r, "pulls", "comments", threadID, "resolve")})

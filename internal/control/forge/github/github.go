@@ -46,7 +46,7 @@ func New(o forge.Options) (*Forge, error) {
 }
 
 func wire(o forge.Options) (*forge.Wire, error) {
-	return forge.NewWire(forge.WireOptions{API: api(o), Tokens: o.Tokens, Client: o.Client, Words: words,
+	return forge.NewWire(forge.WireOptions{API: api(o), Tokens: o.Tokens, Client: o.Client, Words: messageOf,
 		Headers: func(h http.Header, token string) {
 			h.Set("Authorization", "Bearer "+token)
 			h.Set("Accept", "application/vnd.github+json")
@@ -67,9 +67,9 @@ func api(o forge.Options) string {
 	return "https://" + o.Host + "/api/v3"
 }
 
-// words parses {"message": "Validation Failed", "errors": [{"message": …},
+// messageOf parses {"message": "Validation Failed", "errors": [{"message": …},
 // {"field": "head", "code": "invalid"}]}.
-func words(body []byte) string {
+func messageOf(body []byte) string {
 	var v struct {
 		Message string
 		Errors  []json.RawMessage

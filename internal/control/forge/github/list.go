@@ -36,14 +36,14 @@ func (a *App) Repositories(ctx context.Context, of forge.Repo) ([]forge.Repo, er
 		if v.Suspended != nil || owner != "" && !strings.EqualFold(owner, v.Account.Login) {
 			continue
 		}
-		found, wrong := a.given(ctx, forge.Repo{Host: of.Host, Path: v.Account.Login}, v.ID)
+		found, wrong := a.listInstallation(ctx, forge.Repo{Host: of.Host, Path: v.Account.Login}, v.ID)
 		all, err = append(all, found...), errors.Join(err, wrong)
 	}
 	return all, err
 }
 
-// given returns the repositories of one installation.
-func (a *App) given(ctx context.Context, owner forge.Repo, id int64) (all []forge.Repo, err error) {
+// listInstallation returns the repositories of one installation.
+func (a *App) listInstallation(ctx context.Context, owner forge.Repo, id int64) (all []forge.Repo, err error) {
 	i := a.installationOn(owner.Path)
 	i.mu.Lock()
 	if i.id != id { // unknown, or installed again

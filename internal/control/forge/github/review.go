@@ -103,8 +103,8 @@ func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.
 	return forge.NewestThreads(all), nil
 }
 
-// own returns an error unless the thread is one of the pull request.
-func (f *Forge) own(ctx context.Context, r forge.Repo, number int, threadID string) error {
+// checkThread returns an error unless the thread is one of the pull request.
+func (f *Forge) checkThread(ctx context.Context, r forge.Repo, number int, threadID string) error {
 	var v struct {
 		Node *struct {
 			ID          string
@@ -127,7 +127,7 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 	if err := forge.CheckComment(body); err != nil {
 		return forge.Comment{}, err
 	}
-	if err := f.own(ctx, r, number, threadID); err != nil {
+	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return forge.Comment{}, err
 	}
 	var v struct {
@@ -139,7 +139,7 @@ func (f *Forge) Reply(ctx context.Context, r forge.Repo, number int, threadID, b
 
 // Resolve implements [forge.Reviewed].
 func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID string) error {
-	if err := f.own(ctx, r, number, threadID); err != nil {
+	if err := f.checkThread(ctx, r, number, threadID); err != nil {
 		return err
 	}
 	var v struct{}

@@ -36,7 +36,7 @@ var _ forge.Host = (*Forge)(nil)
 // New returns the forge. It does not connect yet.
 func New(o forge.Options) (*Forge, error) {
 	w, err := forge.NewWire(forge.WireOptions{
-		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: words,
+		API: cmp.Or(o.API, "https://"+cmp.Or(o.Host, "gitlab.com")+"/api/v4"), Tokens: o.Tokens, Client: o.Client, Words: messageOf,
 		// The header for OAuth tokens, which GitLab accepts for all kinds of
 		// tokens.
 		Headers: func(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) },
@@ -44,9 +44,9 @@ func New(o forge.Options) (*Forge, error) {
 	return &Forge{wire: w}, err
 }
 
-// words parses {"message": "404 Not found"}, {"message": {"title": ["is too
+// messageOf parses {"message": "404 Not found"}, {"message": {"title": ["is too
 // long"]}}, {"message": ["…"]} and, from request validation, {"error": "…"}.
-func words(body []byte) string {
+func messageOf(body []byte) string {
 	var v struct{ Message, Error json.RawMessage }
 	_ = json.Unmarshal(body, &v) // missing fields stay empty
 	for _, raw := range []json.RawMessage{v.Message, v.Error} {

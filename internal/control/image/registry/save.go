@@ -84,9 +84,9 @@ func (c *Client) save(ctx context.Context, r Reference, dir string, most int64) 
 	return nil
 }
 
-// Only returns the digest and the ONBUILD instructions of the single image
+// ReadSaved returns the digest and the ONBUILD instructions of the single image
 // saved in a folder.
-func Only(dir string) (digest string, triggers []string, err error) {
+func ReadSaved(dir string) (digest string, triggers []string, err error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return "", nil, err

@@ -10,7 +10,7 @@ func (r *Recorder) WatchClock(up func()) (stop func()) {
 	var alarm *time.Timer
 	alarm = time.AfterFunc(time.Hour, func() {
 		r.mu.Lock()
-		left, runs := r.left()
+		left, runs := r.timeLeft()
 		if runs && left > 0 {
 			alarm.Reset(left)
 		}
@@ -20,7 +20,7 @@ func (r *Recorder) WatchClock(up func()) (stop func()) {
 		}
 	})
 	r.moved = func() {
-		if left, runs := r.left(); runs {
+		if left, runs := r.timeLeft(); runs {
 			alarm.Reset(max(left, 0))
 		} else {
 			alarm.Stop()
@@ -35,9 +35,9 @@ func (r *Recorder) WatchClock(up func()) (stop func()) {
 	}
 }
 
-// left returns how long the run may still work, and whether its clock is
+// timeLeft returns how long the run may still work, and whether its clock is
 // running.
-func (r *Recorder) left() (time.Duration, bool) {
+func (r *Recorder) timeLeft() (time.Duration, bool) {
 	run := r.state.Run
 	return time.Duration(run.Limit.Seconds)*time.Second - run.Clock.Time(time.Now()), !run.Clock.Since.IsZero()
 }

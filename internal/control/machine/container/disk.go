@@ -183,7 +183,7 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 			if err != nil {
 				continue // the process has exited
 			}
-			left, err = c.held(ctx, dir, disks, left)
+			left, err = c.addDeleted(ctx, dir, disks, left)
 			_ = dir.Close()
 			if err != nil {
 				return err
@@ -193,10 +193,10 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	return nil
 }
 
-// held adds the deleted files on the given disks that dir, a fd or map_files
-// folder of a process, links to. At most left entries are inspected; held
+// addDeleted adds the deleted files on the given disks that dir, a fd or map_files
+// folder of a process, links to. At most left entries are inspected; addDeleted
 // returns how many of these remain.
-func (c *count) held(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
+func (c *count) addDeleted(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
 	target := make([]byte, unix.PathMax)
 	for {
 		if err := context.Cause(ctx); err != nil {

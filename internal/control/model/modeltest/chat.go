@@ -169,7 +169,7 @@ func checkChat(r Request, _ []Reply) (string, error) {
 }
 
 func (l ledger) unanswered() error {
-	if l.settled() == nil {
+	if l.checkResults() == nil {
 		return nil
 	}
 	return errors.New("An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.")

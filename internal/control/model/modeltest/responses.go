@@ -227,7 +227,7 @@ func checkResponses(r Request, issued []Reply) (string, error) {
 	if thought != "" {
 		return "", fmt.Errorf("Item '%s' of type 'reasoning' was provided without its required following item.", thought)
 	}
-	return q.Model, l.settled()
+	return q.Model, l.checkResults()
 }
 
 // checkReasoning rejects calls in the current turn whose reasoning is missing.
@@ -272,7 +272,7 @@ func checkReasoning(input []json.RawMessage, issued []Reply) error {
 func checkItem(it responsesItem, l ledger) error {
 	switch it.Type {
 	case "message":
-		if err := l.settled(); err != nil {
+		if err := l.checkResults(); err != nil {
 			return err
 		}
 		return checkResponsesContent(it.Role, it.Content)

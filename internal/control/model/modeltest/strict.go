@@ -128,8 +128,8 @@ func (l ledger) result(id string) error {
 	return nil
 }
 
-// settled rejects calls without a result.
-func (l ledger) settled() error {
+// checkResults rejects calls without a result.
+func (l ledger) checkResults() error {
 	for id := range l.open {
 		return fmt.Errorf("No tool output found for function call %s.", id)
 	}

@@ -81,7 +81,7 @@ func (s *Store) UpdateUser(ctx context.Context, id int64, change func(*account.U
 		n, err := tx.Q.UpdateUser(tx.Ctx, query.UpdateUserParams{
 			ID: id, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Role: string(u.Role), Disabled: number(u.Disabled),
 		})
-		if err = found(n, err); err != nil {
+		if err = requireRow(n, err); err != nil {
 			return err
 		}
 		tx.Wrote = true // so that an error rolls it back
@@ -178,7 +178,7 @@ func (s *Store) RemoveKey(ctx context.Context, userID, id int64) error {
 	err := s.db.Write(ctx, accounts, func(tx *Tx) error {
 		n, err := tx.Q.DeleteKey(tx.Ctx, query.DeleteKeyParams{UserID: userID, ID: id})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("remove key %d: %w", id, err)

@@ -39,7 +39,7 @@ func (s *Store) UpdateBuild(ctx context.Context, b environment.Record, activate 
 	err = s.db.Write(ctx, builds, func(tx *Tx) error {
 		n, err := tx.Q.UpdateBuild(tx.Ctx, query.UpdateBuildParams{Status: string(b.Status), Data: string(data), ID: b.ID})
 		tx.Wrote = n > 0
-		if err = found(n, err); err != nil || !activate {
+		if err = requireRow(n, err); err != nil || !activate {
 			return err
 		}
 		return tx.Q.ActivateBuild(tx.Ctx, query.ActivateBuildParams{EnvironmentID: b.EnvironmentID, BuildID: b.ID})
@@ -58,7 +58,7 @@ func (s *Store) DeleteBuild(ctx context.Context, id string) error {
 		}
 		n, err := tx.Q.DeleteBuild(tx.Ctx, id)
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("delete build %s: %w", id, err)

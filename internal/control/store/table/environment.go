@@ -62,7 +62,7 @@ func (s *Store) DeleteEnvironment(ctx context.Context, id string) error {
 		if err := tx.Q.DeleteEnvironmentVersions(tx.Ctx, id); err != nil {
 			return err
 		}
-		return found(tx.Q.DeleteEnvironment(tx.Ctx, id))
+		return requireRow(tx.Q.DeleteEnvironment(tx.Ctx, id))
 	})
 	if err != nil {
 		return fmt.Errorf("delete environment %s: %w", id, err)

@@ -106,7 +106,7 @@ func (s *Store) PutInbound(ctx context.Context, owner string, e store.InboundEve
 			State: string(e.State), Reason: e.Reason, Attempts: int64(e.Attempts), NextAt: nanos(e.NextAt), ID: e.ID, Owner: owner,
 		})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("record the event %s: %w", e.ID, err)
@@ -125,7 +125,7 @@ func (s *Store) ReplayInbound(ctx context.Context, id string) error {
 		if n, err = tx.Q.HasInbound(tx.Ctx, id); err == nil && n > 0 {
 			return store.ErrBodyGone
 		}
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("replay the event %s: %w", id, err)

@@ -66,7 +66,7 @@ func (s *Store) DeleteSecret(ctx context.Context, owner secret.Owner, name strin
 	err := s.db.Write(ctx, secrets, func(tx *Tx) error {
 		n, err := tx.Q.DeleteSecret(tx.Ctx, query.DeleteSecretParams{OwnerKind: string(owner.Kind), OwnerID: owner.ID, Folded: secret.Fold(name)})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("delete secret: %w", err)
@@ -91,7 +91,7 @@ func (s *Store) Reseal(ctx context.Context, sealed secret.Sealed) error {
 	err := s.db.Write(ctx, secrets, func(tx *Tx) error {
 		n, err := tx.Q.ResealSecret(tx.Ctx, query.ResealSecretParams{Keeper: sealed.Keeper, Key: sealed.Key, Box: sealed.Box, ID: sealed.ID})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("reseal secret %s: %w", sealed.ID, err)
@@ -129,8 +129,8 @@ func (tx *Tx) putSealed(all []secret.Sealed) error {
 	return nil
 }
 
-// found returns [store.ErrNotFound] if a change affected no row.
-func found(rows int64, err error) error {
+// requireRow returns [store.ErrNotFound] if a change affected no row.
+func requireRow(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return store.ErrNotFound
 	}

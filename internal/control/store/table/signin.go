@@ -78,7 +78,7 @@ func (s *Store) RemovePasskey(ctx context.Context, userID int64, id []byte) erro
 	err := s.db.Write(ctx, accounts, func(tx *Tx) error {
 		n, err := tx.Q.DeletePasskey(tx.Ctx, query.DeletePasskeyParams{UserID: userID, ID: id})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("remove passkey: %w", err)

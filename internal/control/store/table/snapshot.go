@@ -56,7 +56,7 @@ func (s *Store) UseSnapshot(ctx context.Context, id string, at time.Time) error 
 	err := s.db.Write(ctx, snapshots, func(tx *Tx) error {
 		n, err := tx.Q.UseSnapshot(tx.Ctx, query.UseSnapshotParams{UsedAt: nanos(at), ID: id})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("use snapshot %s: %w", id, err)
@@ -69,7 +69,7 @@ func (s *Store) PublishSnapshot(ctx context.Context, id string, by int64) error 
 	err := s.db.Write(ctx, snapshots, func(tx *Tx) error {
 		n, err := tx.Q.PublishSnapshot(tx.Ctx, query.PublishSnapshotParams{PublishedBy: by, ID: id})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("publish snapshot %s: %w", id, err)
@@ -82,7 +82,7 @@ func (s *Store) DeleteSnapshot(ctx context.Context, id string) error {
 	err := s.db.Write(ctx, snapshots, func(tx *Tx) error {
 		n, err := tx.Q.DeleteSnapshot(tx.Ctx, id)
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", id, err)

@@ -115,7 +115,7 @@ func (s *Store) PutAttempt(ctx context.Context, d store.Delivery) error {
 			LastStatus: int64(d.LastStatus), LastError: d.LastError, ID: d.ID,
 		})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("record delivery %s: %w", d.ID, err)
@@ -129,7 +129,7 @@ func (s *Store) Redeliver(ctx context.Context, agentID, id string) error {
 	err := s.db.Write(ctx, deliveries, func(tx *Tx) error {
 		n, err := tx.Q.Redeliver(tx.Ctx, query.RedeliverParams{Now: nanos(now), Until: nanos(now.Add(store.DeliverWithin)), ID: id, AgentID: agentID})
 		tx.Wrote = n > 0
-		return found(n, err)
+		return requireRow(n, err)
 	})
 	if err != nil {
 		return fmt.Errorf("redeliver %s: %w", id, err)

@@ -133,14 +133,14 @@ func KillBearing(ctx context.Context, arg string) error {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if !bears(pid, arg) {
+		if !hasArg(pid, arg) {
 			continue
 		}
 		fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
 			continue // it has exited
 		}
-		if !bears(pid, arg) {
+		if !hasArg(pid, arg) {
 			_ = unix.Close(fd)
 			continue
 		}
@@ -155,7 +155,7 @@ func KillBearing(ctx context.Context, arg string) error {
 	return nil
 }
 
-func bears(pid int, arg string) bool {
+func hasArg(pid int, arg string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return false
