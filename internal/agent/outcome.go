@@ -29,9 +29,6 @@ const (
 	AtLimit Outcome = "limit"
 )
 
-// Outcomes lists all outcomes.
-var Outcomes = []Outcome{Done, Partly, Blocked, GaveUp, AtLimit}
-
 // Evidence is what the outcome of a run is based on.
 type Evidence struct {
 	Checks  []CheckResult   `json:"checks,omitempty"`  // of the last round

@@ -256,21 +256,6 @@ func (c Cost) String() string {
 	return s
 }
 
-// Usage is an agent's token usage, in total and by run.
-type Usage struct {
-	TotalUsage TokenUsage `json:"totalUsage"`
-	Runs       []struct {
-		ID    string     `json:"id"`
-		Usage TokenUsage `json:"usage"`
-	} `json:"runs"`
-}
-
-// Usage returns an agent's token usage.
-func (c *Client) Usage(ctx context.Context, id string) (Usage, error) {
-	var out Usage
-	return out, c.call(ctx, http.MethodGet, agentPath(id)+"/usage", nil, &out)
-}
-
 // Journal is a summary of an agent's journal.
 type Journal struct {
 	Head  int64      `json:"head"` // the number of the last event

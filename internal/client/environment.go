@@ -143,12 +143,6 @@ func (c *Client) Builds(ctx context.Context, of string) ([]Build, error) {
 
 func buildPath(id string) string { return "/v1/builds/" + url.PathEscape(id) }
 
-// Build returns a build.
-func (c *Client) Build(ctx context.Context, id string) (Build, error) {
-	var out Build
-	return out, c.call(ctx, http.MethodGet, buildPath(id), nil, &out)
-}
-
 // CancelBuild cancels a running build.
 func (c *Client) CancelBuild(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, buildPath(id)+"/cancel", nil, nil)

@@ -16,9 +16,8 @@ const maxPTYMessage = 1 << 20
 
 // Channels of a PTY's binary messages: the first byte of each.
 const (
-	PTYInput  = 0
-	PTYOutput = 1
-	PTYError  = 2
+	PTYInput = 0
+	PTYError = 2
 )
 
 // PTY is a connection to the PTYs of an agent's machine, in the protocol of

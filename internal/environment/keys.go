@@ -85,9 +85,6 @@ var keys = []Key{
 
 var topLevel = object{what: "object", keys: keys}
 
-// Keys returns the keys of the format, in the order of the guide.
-func Keys() []Key { return slices.Clone(keys) }
-
 var (
 	userName   = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,9})$`)
 	snapshotID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)

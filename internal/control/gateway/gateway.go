@@ -226,15 +226,6 @@ func (g *Gateway) Token(ctx context.Context, repoURL string) (string, error) {
 	return token, err
 }
 
-// PathOf returns the path at which the gateway serves a repository.
-func PathOf(repoURL string) (string, error) {
-	r, err := mirror.ParseURL(repoURL)
-	if err != nil {
-		return "", err
-	}
-	return r.Path(), nil
-}
-
 func (g *Gateway) open(repoURL string) (mirror.Repo, *mirror.Mirror, error) {
 	r, err := mirror.ParseURL(repoURL)
 	if err != nil {

@@ -12,9 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// ContentType is the media type of the result of [Observer.Metrics].
-const ContentType = "text/plain; version=0.0.4; charset=utf-8"
-
 // Metrics returns the current values of all metrics in Prometheus's text
 // format.
 func (o *Observer) Metrics(ctx context.Context) ([]byte, error) {

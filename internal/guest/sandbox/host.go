@@ -192,10 +192,8 @@ func has(dir, name string) bool {
 	return unix.Lstat(dir+"/"+name, &st) == nil
 }
 
-// Hidden returns the paths that the .cursorignore files in a root and below it
+// hidden returns the paths that the .cursorignore files in a root and below it
 // hide. If the root has none, only those of its direct subfolders count.
-func Hidden(root string) ([]string, error) { return hidden(root, nearbyFiles(root)) }
-
 func hidden(root string, near []nearby) ([]string, error) {
 	if has(root, ignoreFile) {
 		return hiddenBelow(root)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -29,17 +28,6 @@ type Request struct {
 	Repositories []string
 	// BestEffort continues even if the host cannot enforce all of the policy.
 	BestEffort bool
-}
-
-// Command returns the command that runs argv in a sandbox, using the helper
-// program at the given path. Its exit code is argv's own, or one of the Exit
-// constants. The caller sets its directory, environment and pipes as usual.
-func Command(helper string, r Request, argv ...string) (*exec.Cmd, error) {
-	args, err := Arguments(r, argv...)
-	if err != nil {
-		return nil, err
-	}
-	return exec.Command(helper, args...), nil //nolint:noctx // the caller ends it
 }
 
 // Arguments returns the helper's arguments for a request.

@@ -326,11 +326,6 @@ func (s *segment) each(postings []byte, do func(chunk, posting int)) error {
 	return nil
 }
 
-// fileOf returns the index of the file that a chunk belongs to.
-func (s *segment) fileOf(chunk int) int {
-	return sort.Search(len(s.files), func(i int) bool { return s.files[i].first > chunk }) - 1
-}
-
 func (s *segment) kill(i int) {
 	if !s.dead[i] {
 		s.dead[i] = true

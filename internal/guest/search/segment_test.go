@@ -8,9 +8,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"testing"
 )
+
+// fileOf returns the index of the file that a chunk belongs to.
+func (s *segment) fileOf(chunk int) int {
+	return sort.Search(len(s.files), func(i int) bool { return s.files[i].first > chunk }) - 1
+}
 
 func built(f interface{ Fatal(...any) }) []byte {
 	b := newBuilder()

@@ -31,22 +31,14 @@ func TestMergeIsMonotone(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		home, project := lists(t, "home"), lists(t, "project")
-		var team *Permissions
-		if rapid.Bool().Draw(t, "has team") {
-			p := lists(t, "team")
-			team = &p
-		}
 		wide := Setting{
 			Mode: rapid.SampledFrom(Modes).Draw(t, "mode"), Sandbox: rapid.Bool().Draw(t, "sandbox"),
 			Enforced: rapid.Bool().Draw(t, "enforced"), Unreadable: rapid.Bool().Draw(t, "unreadable"),
-			Permissions: Effective(team, home, project),
+			Permissions: Merge(home, project),
 		}
 		narrow := wide
 		for range rapid.IntRange(1, 3).Draw(t, "restrictions") {
 			of := rapid.SampledFrom([]*Permissions{&home, &project}).Draw(t, "file")
-			if team != nil {
-				of = team
-			}
 			switch rapid.IntRange(0, 6).Draw(t, "restriction") {
 			case 0:
 				of.TerminalAllowlist = without(t, of.TerminalAllowlist)
@@ -64,7 +56,7 @@ func TestMergeIsMonotone(t *testing.T) {
 				narrow.Unreadable = true
 			}
 		}
-		narrow.Permissions = Effective(team, home, project)
+		narrow.Permissions = Merge(home, project)
 		for _, c := range calls {
 			w, n := Check(c, wide), Check(c, narrow)
 			if freedom[n.Treatment] > freedom[w.Treatment] {

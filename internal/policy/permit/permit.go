@@ -121,36 +121,6 @@ func (p Permissions) Restrictions() Permissions {
 	return Permissions{BlockInstructions: p.BlockInstructions}
 }
 
-// Effective returns the permissions that apply: only the team's if it has any,
-// or else the combined files.
-func Effective(team *Permissions, files ...Permissions) Permissions {
-	if team != nil {
-		return *team
-	}
-	return Merge(files...)
-}
-
-// Encode formats p as a permissions.json for people.
-func (p Permissions) Encode() []byte {
-	type autoRun struct {
-		Allow []string `json:"allow_instructions,omitempty"`
-		Block []string `json:"block_instructions,omitempty"`
-	}
-	out := struct {
-		MCP      []string `json:"mcpAllowlist,omitempty"`
-		Terminal []string `json:"terminalAllowlist,omitempty"`
-		AutoRun  *autoRun `json:"autoRun,omitempty"`
-	}{MCP: p.MCPAllowlist, Terminal: p.TerminalAllowlist}
-	if len(p.AllowInstructions)+len(p.BlockInstructions) > 0 {
-		out.AutoRun = &autoRun{p.AllowInstructions, p.BlockInstructions}
-	}
-	data, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		panic(err) // strings and lists of them always encode
-	}
-	return append(data, '\n')
-}
-
 // AllowsMCP returns the entry that allows a tool of an MCP server, or "" if
 // there is none.
 func (p Permissions) AllowsMCP(server, tool string) string {

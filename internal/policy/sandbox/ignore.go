@@ -50,9 +50,6 @@ func (g *Ignore) Match(name string, folder bool) bool {
 	return false
 }
 
-// Empty reports whether there is no pattern.
-func (g *Ignore) Empty() bool { return len(g.patterns) == 0 }
-
 // maxPattern is the maximum size of a pattern in bytes.
 const maxPattern = 4096
 
