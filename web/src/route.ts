@@ -1,5 +1,5 @@
 import type { MouseEvent } from "react";
-import { Signal } from "./parts/signal";
+import { Signal } from "./signal";
 
 /** A place in the dashboard, as its address has it. */
 export type Place =

@@ -5,7 +5,7 @@ import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast, toastFailure } from "../parts/toast";
 import { declined, hasPasskeys, make } from "../passkey";
-import { ended, session } from "../session";
+import { ended, session } from "../api/session";
 import { words } from "../words";
 import { Once } from "./Once";
 

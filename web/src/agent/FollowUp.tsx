@@ -12,7 +12,7 @@ import { words } from "../words";
 import { asFailure, useClient } from "../api/use";
 import type { Waiting } from "../journal/entry";
 import { toast } from "../parts/toast";
-import { drop, enqueue, type Outgoing } from "./queue";
+import { drop, enqueue, type Outgoing } from "../store/queue";
 
 const PickModel = lazy(() => import("../models/PickModel"));
 const w = words.agent;

@@ -1,11 +1,11 @@
 import { lazy, Suspense, useState } from "react";
-import { isOpen, repoName } from "../agents/status";
+import { isOpen, repoName } from "../parts/status";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { PullStrip } from "../changes/PullActs";
 import { rowsOf } from "../changes/pulls";
 import { usePulls } from "../changes/seen";
 import { shownLine } from "../parts/clip";
-import { few } from "../parts/few";
+import { few } from "../few";
 import { Icon, type IconName } from "../parts/Icon";
 import { cost } from "../parts/money";
 import { usedOf } from "../parts/limits";

@@ -1,6 +1,6 @@
 import type { Call, Subagent } from "../journal/entry";
 import { clip, shownProse } from "../parts/clip";
-import { few } from "../parts/few";
+import { few } from "../few";
 import { Markdown } from "../parts/Markdown";
 import { cost } from "../parts/money";
 import { words } from "../words";

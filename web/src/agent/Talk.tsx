@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from "react";
-import { isOpen } from "../agents/status";
+import { isOpen } from "../parts/status";
 import type { Agent } from "../api/types";
 import { useClient, type Loaded } from "../api/use";
 import { useJournal, type Follower } from "../journal/follow";
@@ -9,7 +9,7 @@ import { words } from "../words";
 import { Conversation } from "./Conversation";
 import { FollowUp } from "./FollowUp";
 import { Fork } from "./Fork";
-import { useOutgoing, type Outgoing } from "./queue";
+import { useOutgoing, type Outgoing } from "../store/queue";
 import type { Finding } from "./finding";
 import { Edit, TurnContext, type Point } from "./turns";
 

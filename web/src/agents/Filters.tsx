@@ -3,9 +3,10 @@ import { useClient, useLoad } from "../api/use";
 import { useKey } from "../keys";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
-import { session, useMay } from "../session";
+import { session, useMay } from "../api/session";
 import { words } from "../words";
-import { repoName, standings, type Find } from "./status";
+import { repoName, standings } from "../parts/status";
+import type { Find } from "../api/types";
 
 const w = words.agents;
 const day = 86_400_000;

@@ -11,14 +11,14 @@ import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading } from "../parts/State";
 import { useNow } from "../parts/time";
 import { go } from "../route";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 import { archiveAll, stopAll } from "./bulk";
 import { findOf, Filters, useFilters } from "./Filters";
 import { AgentRow } from "./Row";
 import { openSpawn } from "./spawn";
-import { asksFirst, isOpen } from "./status";
-import { asking, refreshAgents, useAgents } from "./store";
+import { asksFirst, isOpen } from "../parts/status";
+import { asking, refreshAgents, useAgents } from "../store/agents";
 
 const FirstSteps = lazy(() => import("./FirstSteps"));
 

@@ -10,7 +10,7 @@ import { exact, since } from "../parts/time";
 import { opened, standOf, toneOfPull } from "../changes/pulls";
 import { link } from "../route";
 import { words } from "../words";
-import { repoName } from "./status";
+import { repoName } from "../parts/status";
 
 type Props = {
   agent: AgentSummary;

@@ -14,8 +14,8 @@ import { Problem } from "../parts/State";
 import { go } from "../route";
 import { words } from "../words";
 import { closeSpawn } from "./spawn";
-import { repoName } from "./status";
-import { refreshAgents } from "./store";
+import { repoName } from "../parts/status";
+import { refreshAgents } from "../store/agents";
 
 const w = words.spawn;
 type Form = { text: string; repo?: string; ref: string; model: string; params?: Choice["params"]; environment: string; runMode: RunMode; plan: boolean; pull: boolean; checks?: string; goal?: string } & Bounds;

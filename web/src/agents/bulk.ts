@@ -3,8 +3,8 @@ import type { AgentSummary } from "../api/types";
 import { asFailure } from "../api/use";
 import { toast } from "../parts/toast";
 import { words } from "../words";
-import { isOpen } from "./status";
-import { refreshAgents } from "./store";
+import { isOpen } from "../parts/status";
+import { refreshAgents } from "../store/agents";
 
 const atOnce = 4; // requests, so that a long list is no burst that the server refuses
 

@@ -1,4 +1,4 @@
-import { Signal } from "../parts/signal";
+import { Signal } from "../signal";
 
 /** Whether the dialog for a new agent is open: it opens from anywhere. */
 export const spawning = new Signal(false);

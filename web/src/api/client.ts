@@ -5,8 +5,7 @@ import type {
   PasskeyAnswer, Preview, Prompt, Proposal, Proposed, ProposedPullRequest, PullRequest, PullRequestStatus, Queued, Retry, Role, Rule, Run, Secret, SecretType, Server, Settings, SignInLink, SignInRequest, SignedIn, Snapshot,
   TeamUsage, Terminal, Usage, User, VersionDiff, WrittenFile,
 } from "./types";
-import type { Find } from "../agents/status";
-import type { Event } from "../journal/event";
+import type { Find } from "./types";
 import { Failure, lines, type Socket, type Transport } from "./transport";
 
 type Page<T> = { items: T[]; nextCursor?: string };
@@ -118,8 +117,8 @@ export class Client {
    * is a heartbeat of the server.
    */
   follow = (id: string, after: number, signal: AbortSignal) => lines(this.transport.pieces(`/v1/agents${at(id)}/events?follow=true&after=${after}`, signal));
-  /** The events before a sequence number, starting at the beginning of a turn. */
-  async before(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
+  /** The events before a sequence number, starting at the beginning of a turn. Event is the type of package journal, which uses this client. */
+  async before<Event>(id: string, seq: number, signal: AbortSignal): Promise<Event[]> {
     const out: Event[] = [];
     for await (const line of lines(this.transport.pieces(`/v1/agents${at(id)}/events?before=${seq}&${screenful}`, signal))) if (line) out.push(JSON.parse(line) as Event);
     return out;

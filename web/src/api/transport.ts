@@ -1,4 +1,4 @@
-import { ended } from "../session";
+import { ended } from "./session";
 
 /** An error response of the server, or the failure to reach it. */
 export class Failure extends Error {

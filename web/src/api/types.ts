@@ -76,3 +76,6 @@ export type Fork = Schemas["ForkRequest"];
 export type Queued = Schemas["Queued"];
 export type Retry = Schemas["RetryRequest"];
 export type Journal = Schemas["Journal"];
+
+/** A filter for agents; absent fields do not filter. The server decides what matches. */
+export type Find = { search?: string; repository?: string; status?: string; user?: number | "everybody"; from?: string; to?: string };

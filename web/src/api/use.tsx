@@ -1,6 +1,6 @@
 import { createContext, useCallback, useContext, useEffect, useRef, useState } from "react";
 import type { Client } from "./client";
-import { Signal } from "../parts/signal";
+import { Signal } from "../signal";
 import { Failure } from "./transport";
 
 export const ClientContext = createContext<Client | null>(null);

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { refreshAgents } from "../agents/store";
+import { refreshAgents } from "../store/agents";
 import type { Client } from "../api/client";
 import type { Approval, Decision, QuestionAnswer } from "../api/types";
 import { asFailure, useClient } from "../api/use";

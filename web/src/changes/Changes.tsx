@@ -1,6 +1,6 @@
 import { useCallback, useMemo, useState } from "react";
-import { isOpen } from "../agents/status";
-import { enqueue } from "../agent/queue";
+import { isOpen } from "../parts/status";
+import { enqueue } from "../store/queue";
 import type { Entry } from "../journal/entry";
 import type { Agent } from "../api/types";
 import { useClient, useLoad } from "../api/use";

@@ -1,11 +1,11 @@
-import { enqueue } from "../agent/queue";
-import { isOpen } from "../agents/status";
+import { enqueue } from "../store/queue";
+import { isOpen } from "../parts/status";
 import type { Agent } from "../api/types";
 import { Icon } from "../parts/Icon";
 import { shownLine } from "../parts/clip";
 import { toast } from "../parts/toast";
 import { link } from "../route";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 import { address, standOf, toneOfCheck, toneOfPull, toneOfReview, type Row } from "./pulls";
 

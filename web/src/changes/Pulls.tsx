@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState, type FormEvent } from "react";
-import { repoName } from "../agents/status";
+import { repoName } from "../parts/status";
 import { newKey } from "../api/key";
 import type { Agent, PullRequest } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
@@ -8,7 +8,7 @@ import { shownLine } from "../parts/clip";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Problem } from "../parts/State";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 import { PullActs, ReviewFacts } from "./PullActs";
 import { address, rowsOf, standOf, toneOfCheck, toneOfPull, pullRequestOf, type PullForm, type Row } from "./pulls";

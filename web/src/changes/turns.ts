@@ -1,5 +1,5 @@
 import type { Entry } from "../journal/entry";
-import { diffOf, isEdit } from "../tools/edit";
+import { diffOf, isEdit } from "./edits";
 import type { FileDiff } from "./parse";
 
 /** The edits of a turn, according to the journal, which does not record changes by commands. */

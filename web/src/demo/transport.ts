@@ -1,7 +1,8 @@
 import { agentMcpServers, mcpServers, mcpTest } from "./mcp";
 import { agentContext } from "./rules";
 import { Failure, type Transport } from "../api/transport";
-import { listed, type Find } from "../agents/status";
+import { listed } from "../parts/status";
+import type { Find } from "../api/types";
 import { agents, idOf, setUps } from "./agents";
 import { access, audit, keys, members, passkeys, rules, server, settings, signedIn, signedOut, usage } from "./team";
 import { settled } from "../journal/fold";

@@ -1,7 +1,7 @@
 import { useState, type FormEvent } from "react";
 import { newKey } from "../api/key";
 import { asFailure, useClient, useLoad } from "../api/use";
-import { repoName } from "../agents/status";
+import { repoName } from "../parts/status";
 import { useDraft } from "../parts/draft";
 import { Icon } from "../parts/Icon";
 import { Failed, Problem } from "../parts/State";

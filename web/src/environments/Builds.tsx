@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import type { Build, EnvironmentDetail } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
-import { repoName } from "../agents/status";
+import { repoName } from "../parts/status";
 import { Ansi } from "../parts/Ansi";
 import { Failed, Loading } from "../parts/State";
 import { since, span, useNow } from "../parts/time";

@@ -2,7 +2,7 @@ import { lazy, Suspense, useEffect, useState } from "react";
 import { FindBar } from "../agent/FindBar";
 import { useFinding } from "../agent/finding";
 import { Talk, useTalk } from "../agent/Talk";
-import { isOpen } from "../agents/status";
+import { isOpen } from "../parts/status";
 import type { Agent } from "../api/types";
 import { useClient, useLoad, type Loaded } from "../api/use";
 import { Inside } from "../machine/Inside";

@@ -6,7 +6,7 @@ import { Dialog } from "../parts/Dialog";
 import { useDraft } from "../parts/draft";
 import { Problem } from "../parts/State";
 import { go } from "../route";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.environments;

@@ -4,7 +4,7 @@ import { Icon } from "../parts/Icon";
 import { Failed, Loading } from "../parts/State";
 import { toast, toastFailure } from "../parts/toast";
 import { go, link, parts, type Part } from "../route";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { Secrets } from "../settings/Secrets";
 import { words } from "../words";
 import { Builds } from "./Builds";

@@ -4,8 +4,8 @@ import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { link } from "../route";
-import { repoName } from "../agents/status";
-import { useMay } from "../session";
+import { repoName } from "../parts/status";
+import { useMay } from "../api/session";
 import { words } from "../words";
 import { Details } from "./Details";
 

@@ -1,12 +1,12 @@
 import type { EnvironmentDetail, Snapshot } from "../api/types";
 import { useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
-import { sizeOf } from "../parts/few";
+import { sizeOf } from "../few";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toastFailure } from "../parts/toast";
 import { link } from "../route";
-import { session, useMay } from "../session";
+import { session, useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.environments;

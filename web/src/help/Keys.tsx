@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Dialog } from "../parts/Dialog";
-import { Signal } from "../parts/signal";
+import { Signal } from "../signal";
 import { keyName, singleKeys, useKey } from "../keys";
 import { words } from "../words";
 

@@ -65,7 +65,7 @@ export class Follower {
     const first = this.events[0]?.seq ?? 1;
     if (this.fetching || !this.more) return;
     this.fetching = true;
-    this.client.before(this.id, first, this.over.signal).then(
+    this.client.before<Event>(this.id, first, this.over.signal).then(
       (events) => {
         this.fetching = false;
         this.events = [...events, ...settled(this.events)];

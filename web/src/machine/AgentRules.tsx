@@ -2,7 +2,7 @@ import { useState } from "react";
 import type { AgentContext } from "../api/types";
 import { useClient, useLoad } from "../api/use";
 import { shownLine } from "../parts/clip";
-import { few } from "../parts/few";
+import { few } from "../few";
 import { words } from "../words";
 
 const w = words.agentRules;

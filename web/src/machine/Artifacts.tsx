@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { useClient, useLoad } from "../api/use";
-import { sizeOf } from "../parts/few";
+import { sizeOf } from "../few";
 import { Icon } from "../parts/Icon";
 import { Path } from "../parts/Path";
 import { Download, isVideo, nameOf, Video } from "../parts/Video";

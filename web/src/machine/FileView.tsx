@@ -1,7 +1,7 @@
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import type { Failure } from "../api/transport";
 import { asFailure, offline, useClient } from "../api/use";
-import { sizeOf } from "../parts/few";
+import { sizeOf } from "../few";
 import { Icon } from "../parts/Icon";
 import { Empty, Failed, Loading, Problem } from "../parts/State";
 import { words } from "../words";

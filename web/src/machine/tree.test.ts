@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { sizeOf } from "../parts/few";
+import { sizeOf } from "../few";
 import type { FileEntry } from "../api/types";
 import { folderOf, nameOf, root, rowsOf, sorted, tidied } from "./tree";
 

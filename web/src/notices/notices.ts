@@ -1,13 +1,14 @@
 import { useEffect, useRef } from "react";
-import { asking, refreshAgents, useAgents } from "../agents/store";
-import { statusOf, type Find } from "../agents/status";
+import { asking, refreshAgents, useAgents } from "../store/agents";
+import { statusOf } from "../parts/status";
+import type { Find } from "../api/types";
 import { useClient } from "../api/use";
 import type { Approval, Decision } from "../api/types";
 import { give } from "../approvals/answer";
 import { kindOf, oneLine, quick } from "../approvals/kind";
 import { useApprovals } from "../approvals/store";
 import { shownLine } from "../parts/clip";
-import { Signal } from "../parts/signal";
+import { Signal } from "../signal";
 import { go } from "../route";
 import { words } from "../words";
 

@@ -1,15 +1,15 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import { openSpawn } from "../agents/spawn";
-import { useAgents } from "../agents/store";
+import { useAgents } from "../store/agents";
 import { useClient } from "../api/use";
 import { keySheetOpen } from "../help/Keys";
 import { keyName, useKey } from "../keys";
 import { Dialog } from "../parts/Dialog";
 import { Icon, type IconName } from "../parts/Icon";
-import { Signal } from "../parts/signal";
+import { Signal } from "../signal";
 import { StatusBadge } from "../parts/Status";
 import { go } from "../route";
-import { ended } from "../session";
+import { ended } from "../api/session";
 import { words } from "../words";
 import type { AgentSummary } from "../api/types";
 

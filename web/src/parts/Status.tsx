@@ -1,5 +1,5 @@
 import type { AgentSummary } from "../api/types";
-import { statusOf, toneOf } from "../agents/status";
+import { statusOf, toneOf } from "./status";
 import { words } from "../words";
 
 /** An agent's status as a badge. */

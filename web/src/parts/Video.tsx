@@ -2,7 +2,7 @@ import { useCallback, useEffect, useState } from "react";
 import { asFailure, useClient } from "../api/use";
 import { words } from "../words";
 import { clipLine, shownName } from "./clip";
-import { sizeOf } from "./few";
+import { sizeOf } from "../few";
 import { Icon } from "./Icon";
 import { Path } from "./Path";
 import { Problem } from "./State";

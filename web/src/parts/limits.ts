@@ -1,6 +1,6 @@
 import type { Amount } from "../api/types";
 import { words } from "../words";
-import { few } from "./few";
+import { few } from "../few";
 import { dollars } from "./money";
 import { span } from "./time";
 

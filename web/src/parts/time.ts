@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import { words } from "../words";
-import { Signal } from "./signal";
+import { Signal } from "../signal";
 
 /** since returns how long ago a time was, as a number of up to two digits and a unit. */
 export function since(at: string | number, now: number): string {

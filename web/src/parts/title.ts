@@ -1,9 +1,9 @@
 import { useEffect } from "react";
-import { statusOf, toneOf } from "../agents/status";
+import { statusOf, toneOf } from "./status";
 import type { AgentSummary } from "../api/types";
 import { words } from "../words";
 import { shownLine } from "./clip";
-import { Signal } from "./signal";
+import { Signal } from "../signal";
 
 /** What the tab shows instead of the product's name and icon. */
 export type Tab = { name: string; icon: string };

@@ -2,7 +2,7 @@ import { createPortal } from "react-dom";
 import { asFailure } from "../api/use";
 import { words } from "../words";
 import { Icon } from "./Icon";
-import { Signal } from "./signal";
+import { Signal } from "../signal";
 
 type Toast = { id: number; text: string; bad: boolean; more: More | undefined };
 type More = { name: string; act: () => void }; // an action that is offered

@@ -2,7 +2,7 @@ import type { AccessChange, Access as Lists } from "../api/types";
 import { asFailure, useClient, useLoad } from "../api/use";
 import { Failed, Loading } from "../parts/State";
 import { toast } from "../parts/toast";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.settings.access;

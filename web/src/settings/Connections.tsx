@@ -5,7 +5,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { Icon } from "../parts/Icon";
 import { Failed, Loading, Problem } from "../parts/State";
 import { toast, toastFailure } from "../parts/toast";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.connections;

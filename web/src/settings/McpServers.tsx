@@ -5,7 +5,7 @@ import { Icon } from "../parts/Icon";
 import { cameBack, goTo } from "../parts/provider";
 import { Failed, Loading, Problem } from "../parts/State";
 import { toast, toastFailure } from "../parts/toast";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.mcp;

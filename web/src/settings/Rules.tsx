@@ -3,7 +3,7 @@ import { asFailure, useClient, useLoad } from "../api/use";
 import { useDraft } from "../parts/draft";
 import { Failed, Loading, Problem } from "../parts/State";
 import { toast } from "../parts/toast";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.settings.rules;

@@ -6,7 +6,7 @@ import { Icon } from "../parts/Icon";
 import { Failed, Loading, Problem } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toast, toastFailure } from "../parts/toast";
-import { useMay } from "../session";
+import { useMay } from "../api/session";
 import { words } from "../words";
 
 const w = words.settings.secrets;

@@ -5,7 +5,7 @@ import { useClient, useLoad, type Loaded } from "../api/use";
 import { Empty, Failed, Loading } from "../parts/State";
 import { since, useNow } from "../parts/time";
 import { toastFailure } from "../parts/toast";
-import { session, useMay } from "../session";
+import { session, useMay } from "../api/session";
 import { words } from "../words";
 import { Usage } from "./Usage";
 

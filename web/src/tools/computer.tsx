@@ -2,7 +2,8 @@ import type { Call } from "../journal/entry";
 import { shown, shownLine, clip } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
-import { success, text, type Tool } from "./tool";
+import { success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const most = 100; // actions that are shown; a call may not have more
 const inSubject = 8; // of these, how many the call's line names

@@ -2,7 +2,8 @@ import type { Call } from "../journal/entry";
 import { clipLine, shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
-import { text, type Tool } from "./tool";
+import { text } from "../parts/call";
+import type { Tool } from "./tool";
 
 export type Finding = { at: string; severity: string; title: string };
 

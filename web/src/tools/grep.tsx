@@ -2,7 +2,8 @@ import type { ReactNode } from "react";
 import type { Call } from "../journal/entry";
 import { clipLine, shown } from "../parts/clip";
 import { words } from "../words";
-import { short, success, text, type Tool } from "./tool";
+import { short, success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 /** The matches of a search by file, highlighted. */
 export function grouped(output: string): { path: string; lines: { no: string; text: string }[] }[] {

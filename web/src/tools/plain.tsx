@@ -1,7 +1,8 @@
 import { Code } from "../parts/Code";
 import { clip, shown } from "../parts/clip";
 import { words } from "../words";
-import { short, text, type Tool } from "./tool";
+import { short, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const about = ["description", "path", "query", "url", "glob_pattern", "pattern", "target_directory", "name"];
 

@@ -2,7 +2,8 @@ import { Markdown } from "../parts/Markdown";
 import { clip } from "../parts/clip";
 import { words } from "../words";
 import { TodoList } from "./todos";
-import { text, type Tool } from "./tool";
+import { text } from "../parts/call";
+import type { Tool } from "./tool";
 
 /** A proposed plan with its steps, and the answer to it. */
 export const plan: Tool = {

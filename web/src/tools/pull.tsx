@@ -3,7 +3,8 @@ import { address } from "../changes/pulls";
 import { clipLine, shown, shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
-import { success, text, type Tool } from "./tool";
+import { success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const most = 50; // remarks or checks that are shown
 const longest = 4_000; // characters shown of a remark

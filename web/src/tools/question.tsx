@@ -3,7 +3,8 @@ import { Icon } from "../parts/Icon";
 import { shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
-import { success, text, type Tool } from "./tool";
+import { success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const most = 4_000; // characters of a question or an answer that are shown
 type Asked = { id: string; prompt: string; options: { id: string; label: string }[] };

@@ -2,7 +2,8 @@ import { Code } from "../parts/Code";
 import { languageOf } from "../parts/colour";
 import { clipLine } from "../parts/clip";
 import { words } from "../words";
-import { short, text, type Tool } from "./tool";
+import { short, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const numbered = /^ *(\d+)\|(.*)$/;
 

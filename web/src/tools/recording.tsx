@@ -1,9 +1,10 @@
 import { isVideo } from "../parts/Video";
-import { sizeOf } from "../parts/few";
+import { sizeOf } from "../few";
 import { clip, shown } from "../parts/clip";
 import { span } from "../parts/time";
 import { words } from "../words";
-import { short, success, text, type Tool } from "./tool";
+import { short, success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const number = (v: unknown): number => (typeof v === "number" && v >= 0 && Number.isFinite(v) ? v : 0);
 const modes: Record<string, string> = words.tools.recording;

@@ -3,7 +3,8 @@ import { address } from "../changes/pulls";
 import { clipLine, shownLine } from "../parts/clip";
 import { words } from "../words";
 import { plain } from "./plain";
-import { success, text, type Tool } from "./tool";
+import { success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 export type Page = { title: string; url: string; snippet: string };
 

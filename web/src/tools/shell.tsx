@@ -4,7 +4,8 @@ import { plainText } from "../parts/ansi";
 import { clip, newest, shown } from "../parts/clip";
 import { Copy } from "../parts/Copy";
 import { words } from "../words";
-import { success, text, type Tool } from "./tool";
+import { success, text } from "../parts/call";
+import type { Tool } from "./tool";
 
 const exitOf = (c: Call): number => {
   const code = success(c)?.["exitCode"];

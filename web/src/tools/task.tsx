@@ -2,7 +2,8 @@ import type { Call } from "../journal/entry";
 import type { Transcript } from "../journal/fold";
 import { words } from "../words";
 import { plain } from "./plain";
-import { text, type Tool } from "./tool";
+import { text } from "../parts/call";
+import type { Tool } from "./tool";
 import { toolOf } from "./index";
 
 /** What a subagent is doing: its last call, or thinking. */

@@ -1,6 +1,5 @@
 import type { ReactNode } from "react";
 import type { IconName } from "../parts/Icon";
-import { clipLine, shownName } from "../parts/clip";
 import type { Call } from "../journal/entry";
 
 /** The view of a tool's calls. */
@@ -19,14 +18,3 @@ export type Tool = {
   /** Whether the details are open by default. */
   open?: (c: Call) => boolean;
 };
-
-export const text = (v: unknown): string => (typeof v === "string" ? v : "");
-
-/** success returns the structured result, if there is one. */
-export function success(c: Call): Record<string, unknown> | undefined {
-  const s = (c.result as { success?: unknown } | null | undefined)?.success;
-  return s !== null && typeof s === "object" ? (s as Record<string, unknown>) : undefined;
-}
-
-/** A path relative to the workspace. */
-export const short = (path: unknown): string => shownName(clipLine(text(path))).replace(/^\/workspace\//, "");

@@ -1,4 +1,4 @@
-import { grouped } from "../parts/few";
+import { grouped } from "../few";
 
 /** Words of a conversation. */
 export const agent = {

@@ -2,11 +2,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { runInNewContext } from "node:vm";
 import { expect, test, vi } from "vitest";
-import { foreseeAgents, forgetAgents } from "./agents/store";
-import { Client } from "./api/client";
-import type { Transport } from "./api/transport";
+import { foreseeAgents, forgetAgents } from "../store/agents";
+import { Client } from "../api/client";
+import type { Transport } from "../api/transport";
 
-const script = readFileSync(join(import.meta.dirname, "../public/early.js"), "utf8");
+const script = readFileSync(join(import.meta.dirname, "../../public/early.js"), "utf8");
 
 /** What public/early.js asks for at an address, and which scripts it has preloaded. */
 function early(pathname: string, wasIn: string | null) {
@@ -53,7 +53,7 @@ test("the transport takes over what was begun early, once", async () => {
   vi.stubGlobal("fetch", (path: string) => (fetched.push(path), Promise.resolve(Response.json({ from: "later" }))));
   vi.stubGlobal("aloftBegun", new Map([["/v1/session", Promise.resolve(Response.json({ from: "early" }))]]));
   vi.resetModules();
-  const { network } = await import("./api/transport");
+  const { network } = await import("../api/transport");
   network.ahead("/v1/session");
   expect(fetched).toEqual([]);
   expect(await network.json("GET", "/v1/session")).toEqual({ from: "early" });

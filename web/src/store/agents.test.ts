@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Client } from "../api/client";
 import type { AgentSummary } from "../api/types";
-import { AgentStore } from "./store";
+import { AgentStore } from "./agents";
 
 let all: AgentSummary[];
 let asked: string[];

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { AgentSummary } from "../api/types";
-import { asksFirst, listed, repoName, standings, statusOf, type Find } from "./status";
+import { asksFirst, listed, repoName, standings, statusOf } from "./status";
+import type { Find } from "../api/types";
 
 const now = Date.parse("2030-01-02T00:00:00Z");
 const agent = (id: string, more: Partial<AgentSummary> = {}): AgentSummary => ({

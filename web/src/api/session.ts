@@ -1,5 +1,5 @@
-import { Signal } from "./parts/signal";
-import type { SignedIn } from "./api/types";
+import { Signal } from "../signal";
+import type { SignedIn } from "./types";
 
 /**
  * Who has signed in with this browser. The session itself is a cookie that no

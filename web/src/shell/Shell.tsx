@@ -1,35 +1,35 @@
 import { Component, lazy, Suspense, useEffect, useRef, type ReactNode } from "react";
-import { AgentList } from "./agents/List";
-import { openSpawn, spawning } from "./agents/spawn";
-import { useApprovals } from "./approvals/store";
-import { foreseeAgents } from "./agents/store";
-import type { Client } from "./api/client";
-import { useClient } from "./api/use";
-import { keyName, useKey } from "./keys";
-import { KeySheet, keySheetOpen } from "./help/Keys";
-import { useNotices } from "./notices/notices";
-import { Icon, type IconName } from "./parts/Icon";
-import { Empty, Loading, OfflineBar } from "./parts/State";
-import { Toasts } from "./parts/toast";
-import { useTitle } from "./parts/title";
-import { Palette, paletteOpen } from "./palette/Palette";
-import { link, usePlace, type Place } from "./route";
-import { ended } from "./session";
-import { words } from "./words";
+import { AgentList } from "../agents/List";
+import { openSpawn, spawning } from "../agents/spawn";
+import { useApprovals } from "../approvals/store";
+import { foreseeAgents } from "../store/agents";
+import type { Client } from "../api/client";
+import { useClient } from "../api/use";
+import { keyName, useKey } from "../keys";
+import { KeySheet, keySheetOpen } from "../help/Keys";
+import { useNotices } from "../notices/notices";
+import { Icon, type IconName } from "../parts/Icon";
+import { Empty, Loading, OfflineBar } from "../parts/State";
+import { Toasts } from "../parts/toast";
+import { useTitle } from "../parts/title";
+import { Palette, paletteOpen } from "../palette/Palette";
+import { link, usePlace, type Place } from "../route";
+import { ended } from "../api/session";
+import { words } from "../words";
 
-const spawnDialog = () => import("./agents/Spawn");
+const spawnDialog = () => import("../agents/Spawn");
 const Spawn = lazy(spawnDialog);
 const soon = 2_000; // milliseconds after which what is opened by a key is fetched
-const agentPage = () => import("./agent/Page");
+const agentPage = () => import("../agent/Page");
 const AgentPage = lazy(agentPage);
-const Account = lazy(() => import("./account/Account"));
-const Team = lazy(() => import("./team/Team"));
-const Environments = lazy(() => import("./environments/Environments"));
-const Environment = lazy(() => import("./environments/Environment"));
-const BeginSetUp = lazy(() => import("./environments/BeginSetUp"));
-const SetUp = lazy(() => import("./environments/SetUp"));
-const Settings = lazy(() => import("./settings/Settings"));
-const Approvals = lazy(() => import("./approvals/Approvals"));
+const Account = lazy(() => import("../account/Account"));
+const Team = lazy(() => import("../team/Team"));
+const Environments = lazy(() => import("../environments/Environments"));
+const Environment = lazy(() => import("../environments/Environment"));
+const BeginSetUp = lazy(() => import("../environments/BeginSetUp"));
+const SetUp = lazy(() => import("../environments/SetUp"));
+const Settings = lazy(() => import("../settings/Settings"));
+const Approvals = lazy(() => import("./Approvals"));
 
 /** Prefetches the code and the data of a page, before it is known who has signed in. */
 export function foresee(client: Client, place: Place): void {

@@ -3,7 +3,8 @@ import type { Client } from "../api/client";
 import type { AgentSummary } from "../api/types";
 import type { Failure } from "../api/transport";
 import { asFailure, offline } from "../api/use";
-import { listed, type Find } from "./status";
+import { listed } from "../parts/status";
+import type { Find } from "../api/types";
 
 export type Agents = { items: readonly AgentSummary[]; loading: boolean; more: boolean; failure?: Failure };
 

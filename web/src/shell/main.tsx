@@ -1,23 +1,23 @@
 import { lazy, StrictMode, Suspense } from "react";
 import { createRoot } from "react-dom/client";
-import { forgetAgents } from "./agents/store";
-import { Client } from "./api/client";
-import { network, type Transport } from "./api/transport";
-import { asFailure, ClientContext, offline } from "./api/use";
-import { Loading, OfflineBar } from "./parts/State";
-import { placeOf } from "./route";
-import { session } from "./session";
+import { forgetAgents } from "../store/agents";
+import { Client } from "../api/client";
+import { network, type Transport } from "../api/transport";
+import { asFailure, ClientContext, offline } from "../api/use";
+import { Loading, OfflineBar } from "../parts/State";
+import { placeOf } from "../route";
+import { session } from "../api/session";
 import { foresee, Shell } from "./Shell";
-import "./style/base.css";
-import "./style/parts.css";
-import "./style/shell.css";
-import "./style/agents.css";
-import "./style/team.css";
-import "./style/environments.css";
-import "./style/agent.css";
-import "./style/changes.css";
-import "./style/machine.css";
-import "./style/lists.css";
+import "../style/base.css";
+import "../style/parts.css";
+import "../style/shell.css";
+import "../style/agents.css";
+import "../style/team.css";
+import "../style/environments.css";
+import "../style/agent.css";
+import "../style/changes.css";
+import "../style/machine.css";
+import "../style/lists.css";
 
 const wasIn = "aloft.was-in";
 const signIn = () => import("./SignIn");
@@ -41,7 +41,7 @@ function Starting() {
 async function start(): Promise<void> {
   let transport: Transport = network;
   if (demo) {
-    transport = (await import("./demo/transport")).demonstration;
+    transport = (await import("../demo/transport")).demonstration;
   }
   const client = new Client(transport);
   session.subscribe(() => {

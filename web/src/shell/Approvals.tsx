@@ -1,10 +1,10 @@
-import { asking, useAgents } from "../agents/store";
+import { asking, useAgents } from "../store/agents";
 import { useClient } from "../api/use";
 import { NoticesOffer } from "../notices/Switch";
 import { Empty, Failed, Loading } from "../parts/State";
 import { words } from "../words";
-import { ApprovalCard } from "./Card";
-import { refreshApprovals, useApprovals } from "./store";
+import { ApprovalCard } from "../approvals/Card";
+import { refreshApprovals, useApprovals } from "../approvals/store";
 
 /** All pending approvals, oldest first. */
 export default function Approvals() {

@@ -1,4 +1,4 @@
-import type { AgentSummary } from "../api/types";
+import type { AgentSummary, Find } from "../api/types";
 import { words } from "../words";
 
 export type Status = keyof typeof words.status;
@@ -39,9 +39,6 @@ export function needsYou(a: AgentSummary, now: number): boolean {
   const status = statusOf(a);
   return status === "asks" || ((status === "failed" || status === "expired") && now - Date.parse(a.updatedAt) < fresh);
 }
-
-/** A filter for agents; absent fields do not filter. The server decides what matches. */
-export type Find = { search?: string; repository?: string; status?: string; user?: number | "everybody"; from?: string; to?: string };
 
 /** What a list can be narrowed to with one click, as the API's status has it. */
 export const standings = { all: "", asks: "asks", working: "working", failed: "failed", done: "finished,stopped", archived: "archived" } as const satisfies Record<keyof typeof words.agents.filter, string>;

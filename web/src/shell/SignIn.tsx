@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState, type FormEvent } from "react";
-import type { SignInRequest } from "./api/types";
-import { asFailure, useClient } from "./api/use";
-import { Problem } from "./parts/State";
-import { ask, declined, hasPasskeys } from "./passkey";
-import { go } from "./route";
-import { session } from "./session";
-import { words } from "./words";
+import type { SignInRequest } from "../api/types";
+import { asFailure, useClient } from "../api/use";
+import { Problem } from "../parts/State";
+import { ask, declined, hasPasskeys } from "../passkey";
+import { go } from "../route";
+import { session } from "../api/session";
+import { words } from "../words";
 import { Brand } from "./Shell";
 
 const w = words.signIn;
