@@ -85,6 +85,14 @@ export class Transcript {
       this.failing.rev++;
       if (e.kind !== "text.delta" && e.kind !== "thinking.delta") this.failing = undefined;
     }
+    this.addToRun(e);
+    this.addToCalls(e);
+    const note = noteOf(e);
+    if (note) this.note(...note, e);
+  }
+
+  /** Adds an event about a run, its prompts, its machine or the model's text. */
+  private addToRun(e: Event): void {
     switch (e.kind) {
       case "run.created":
         this.runId = e.runId ?? "";
@@ -109,21 +117,6 @@ export class Transcript {
         break;
       case "prompt.unqueued":
         this.queue = this.queue.filter((q) => q.runId !== e.data.runId);
-        break;
-      case "task.began":
-        this.change(e.data.callId, (c) => (c.subagent = { ...e.data, said: new Transcript(this.agentId) }));
-        break;
-      case "task.event":
-        this.used(usageOf(e));
-        this.change(e.data.callId, (c) => c.subagent?.said.add({ ...e, kind: e.data.kind, data: e.data.data } as Event));
-        break;
-      case "task.ended":
-        this.change(e.data.callId, (c) => {
-          if (!c.subagent?.background || c.state !== "running") return;
-          c.state = e.data.status === "completed" ? "done" : "failed";
-          c.text = e.data.told ?? "";
-          c.ms = e.data.durationMs;
-        });
         break;
       case "call.classified":
       case "goal.judged":
@@ -153,6 +146,36 @@ export class Transcript {
         break;
       case "turn.replied":
         this.replied(e.data.message.blocks, e.data.usage, e.data.model, e);
+        break;
+      case "run.ended":
+        this.close(e);
+        break;
+      case "compacted":
+        this.used(usageOf(e));
+        break;
+      case "pushed":
+        this.branch = e.data.branch;
+        break;
+    }
+  }
+
+  /** Adds an event about a call, an approval or a subagent. */
+  private addToCalls(e: Event): void {
+    switch (e.kind) {
+      case "task.began":
+        this.change(e.data.callId, (c) => (c.subagent = { ...e.data, said: new Transcript(this.agentId) }));
+        break;
+      case "task.event":
+        this.used(usageOf(e));
+        this.change(e.data.callId, (c) => c.subagent?.said.add({ ...e, kind: e.data.kind, data: e.data.data } as Event));
+        break;
+      case "task.ended":
+        this.change(e.data.callId, (c) => {
+          if (!c.subagent?.background || c.state !== "running") return;
+          c.state = e.data.status === "completed" ? "done" : "failed";
+          c.text = e.data.told ?? "";
+          c.ms = e.data.durationMs;
+        });
         break;
       case "call.judged":
         this.change(e.data.callId, (c) => {
@@ -214,62 +237,6 @@ export class Transcript {
         break;
       case "checks.began":
         for (const c of e.data.checks) this.called({ id: c.callId, name: "Shell", args: c.args }, e);
-        break;
-      case "run.ended":
-        this.close(e);
-        break;
-      case "pushed":
-        this.branch = e.data.branch;
-        this.note("pushed", "plain", `${e.data.branch} ${e.data.commit.slice(0, 8)}`, e);
-        break;
-      case "pull_request.opened":
-        this.note("pulled", "plain", e.data.pullRequest.url ?? "", e);
-        break;
-      case "pull_request.failed":
-        this.note("unpulled", "amber", [e.data.failure.message, e.data.failure.hint].filter(Boolean).join(". "), e);
-        break;
-      case "committed":
-        this.note("committed", e.data.unhooked ? "amber" : "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}${e.data.unhooked ? ` (${e.data.unhooked})` : ""}`, e);
-        break;
-      case "model.fallback":
-        this.note("fallback", "amber", `${e.data.from} → ${e.data.to}${e.data.purpose ? ` (${e.data.purpose})` : ""}`, e);
-        break;
-      case "machine.lost":
-        this.note("lost", "red", e.data.reason, e);
-        break;
-      case "machine.out_of_memory":
-        this.note("memory", "amber", e.data.message, e);
-        break;
-      case "machine.disk_full":
-        this.note("disk", "amber", e.data.message, e);
-        break;
-      case "machine.hibernated":
-        this.note("hibernated", "plain", e.data.code === "failed" || e.data.code === "no_room" ? (e.data.reason ?? "") : "", e);
-        break;
-      case "machine.woken":
-        this.note("woken", "plain", "", e);
-        break;
-      case "machine.expiring":
-        this.note("expiring", "amber", new Date(e.data.at).toLocaleString(), e);
-        break;
-      case "machine.expired":
-        this.note("expired", "amber", "", e);
-        break;
-      case "notice":
-        this.note("notice", "plain", e.data.text, e);
-        break;
-      case "compacted":
-        this.used(usageOf(e));
-        this.note("compacted", "plain", e.data.summary, e);
-        break;
-      case "cancel.asked":
-        this.note("cancel", "plain", e.data.reason, e);
-        break;
-      case "agent.paused":
-        this.note("paused", "amber", "", e);
-        break;
-      case "agent.resumed":
-        this.note("resumed", "plain", "", e);
         break;
     }
   }
@@ -454,6 +421,47 @@ export function settled(events: readonly Event[]): Event[] {
 }
 
 export const textOf = (blocks: readonly Block[]): string => (blocks ?? []).map((b) => b.text ?? "").join("");
+
+/** What an event that is shown as a note says: its subject, tone and text. */
+function noteOf(e: Event): [about: Note, tone: "plain" | "amber" | "red", text: string] | undefined {
+  switch (e.kind) {
+    case "pushed":
+      return ["pushed", "plain", `${e.data.branch} ${e.data.commit.slice(0, 8)}`];
+    case "pull_request.opened":
+      return ["pulled", "plain", e.data.pullRequest.url ?? ""];
+    case "pull_request.failed":
+      return ["unpulled", "amber", [e.data.failure.message, e.data.failure.hint].filter(Boolean).join(". ")];
+    case "committed":
+      return ["committed", e.data.unhooked ? "amber" : "plain", `${e.data.commit.slice(0, 8)} ${e.data.message.split("\n")[0] ?? ""}${e.data.unhooked ? ` (${e.data.unhooked})` : ""}`];
+    case "model.fallback":
+      return ["fallback", "amber", `${e.data.from} → ${e.data.to}${e.data.purpose ? ` (${e.data.purpose})` : ""}`];
+    case "machine.lost":
+      return ["lost", "red", e.data.reason];
+    case "machine.out_of_memory":
+      return ["memory", "amber", e.data.message];
+    case "machine.disk_full":
+      return ["disk", "amber", e.data.message];
+    case "machine.hibernated":
+      return ["hibernated", "plain", e.data.code === "failed" || e.data.code === "no_room" ? (e.data.reason ?? "") : ""];
+    case "machine.woken":
+      return ["woken", "plain", ""];
+    case "machine.expiring":
+      return ["expiring", "amber", new Date(e.data.at).toLocaleString()];
+    case "machine.expired":
+      return ["expired", "amber", ""];
+    case "notice":
+      return ["notice", "plain", e.data.text];
+    case "compacted":
+      return ["compacted", "plain", e.data.summary];
+    case "cancel.asked":
+      return ["cancel", "plain", e.data.reason];
+    case "agent.paused":
+      return ["paused", "amber", ""];
+    case "agent.resumed":
+      return ["resumed", "plain", ""];
+  }
+  return undefined;
+}
 
 /** Returns the list that a TodoWrite call has left. */
 export function todosOf(c: Call): Transcript["todos"] | undefined {
