@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strings"
 
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -19,20 +19,18 @@ const (
 	BackendHeader = "backend-traceparent"
 )
 
-var traceparent = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$`)
-
-// Parse parses a traceparent. An invalid one gives the empty context.
+// Parse parses a traceparent. An invalid one gives the empty context. The result
+// is sampled whatever the flags say, because the server decides itself what it records.
 func Parse(header string) trace.SpanContext {
-	m := traceparent.FindStringSubmatch(strings.TrimSpace(header))
-	if m == nil || m[1] == "ff" || m[1] == "00" && m[5] != "" || len(header) > 512 {
+	if len(header) > 512 {
 		return trace.SpanContext{}
 	}
-	traceID, traceErr := trace.TraceIDFromHex(m[2]) // rejects zeros
-	spanID, spanErr := trace.SpanIDFromHex(m[3])
-	if traceErr != nil || spanErr != nil {
+	carrier := propagation.MapCarrier{Header: strings.TrimSpace(header)}
+	c := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
+	if !c.IsValid() {
 		return trace.SpanContext{}
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true})
+	return c.WithTraceFlags(trace.FlagsSampled)
 }
 
 // Format formats a traceparent; "" for the empty context.
