@@ -221,7 +221,7 @@ var mayImport = map[string][]string{
 	"internal/transfer":     {},
 	"internal/lockfile":     {},
 	"internal/atomicfile":   {"internal/need"},
-	"internal/gitcmd":       {},
+	"internal/gitcmd":       {"internal/atomicfile"},
 	"internal/loopbacktest": {},
 	"internal/vnctest":      {"internal/need"},
 	"internal/need":         {},

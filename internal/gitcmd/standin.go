@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"aloft/internal/atomicfile"
 )
 
 // Repository holds the folders of a repository.
@@ -113,7 +115,7 @@ func (s StandIn) Lay() error {
 	if head == "" {
 		head = "ref: refs/heads/unborn"
 	}
-	if err := write(filepath.Join(s.Dir, "HEAD"), head+"\n"); err != nil {
+	if err := s.SetHead(head); err != nil {
 		return err
 	}
 	version, format, bare := "0", "", "false"
@@ -123,19 +125,14 @@ func (s StandIn) Lay() error {
 	if s.Bare {
 		bare = "true"
 	}
-	return write(filepath.Join(s.Dir, "config"), "[core]\n\trepositoryformatversion = "+version+"\n\tbare = "+bare+
-		"\n\thooksPath = "+os.DevNull+"\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\tattributesFile = "+os.DevNull+"\n"+format+s.Config)
+	config := "[core]\n\trepositoryformatversion = " + version + "\n\tbare = " + bare +
+		"\n\thooksPath = " + os.DevNull + "\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\tattributesFile = " + os.DevNull + "\n" + format + s.Config
+	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "config"), []byte(config), 0o644)
 }
 
 // SetHead makes HEAD a commit, or a symbolic ref.
-func (s StandIn) SetHead(to string) error { return write(filepath.Join(s.Dir, "HEAD"), to+"\n") }
-
-// write atomically replaces a file.
-func write(path, text string) error {
-	if err := os.WriteFile(path+".next", []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".next", path)
+func (s StandIn) SetHead(to string) error {
+	return atomicfile.WriteUnsynced(filepath.Join(s.Dir, "HEAD"), []byte(to+"\n"), 0o644)
 }
 
 // Link creates a symbolic link at at to to. It replaces an existing file.
