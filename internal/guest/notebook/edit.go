@@ -199,11 +199,9 @@ func (n *Notebook) languageChange(c Cell, kind, language string) string {
 // setLanguage returns a cell's metadata with a language.
 func (n *Notebook) setLanguage(meta, id string) string {
 	text := []byte(meta)
-	if text[0] != '{' {
-		text = []byte("{}")
-	}
 	value := n.style.object([][2]string{{"languageId", n.style.quote(id)}}, 5)
-	all := membersOf(text, 0)
+	tree, _ := parse(text) // it is part of a text that was parsed
+	all := membersOf(tree)
 	if m, ok := find(all, "vscode"); ok {
 		return string(text[:m.value.from]) + value + string(text[m.value.to:])
 	}

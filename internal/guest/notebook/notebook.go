@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // Kinds of cells.
@@ -53,17 +55,19 @@ type Output struct {
 
 // Parse reads a notebook. Errors are meant for the author of the text.
 func Parse(text []byte) (*Notebook, error) {
-	if !json.Valid(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
-		var v any
-		return nil, fmt.Errorf("it is not JSON: %w", json.Unmarshal(text, &v))
+	plain := text
+	if rest, ok := bytes.CutPrefix(text, []byte("\uFEFF")); ok {
+		plain = append([]byte("   "), rest...) // keeps all offsets
 	}
-	n := &Notebook{text: text}
-	at := skipSpace(text, len(text)-len(bytes.TrimPrefix(text, []byte("\uFEFF"))))
-	if text[at] != '{' {
+	tree, err := parse(plain)
+	if err != nil {
+		return nil, fmt.Errorf("it is not JSON: %w", err)
+	}
+	if tree.Value.Kind() != '{' {
 		return nil, errors.New("it is not a JSON object")
 	}
-	n.top = span{at, skipValue(text, at)}
-	top := membersOf(text, at)
+	n := &Notebook{text: text, top: spanOf(tree)}
+	top := membersOf(tree)
 	n.style = styleOf(text, top)
 	cells, ok := find(top, "cells")
 	major := number(text, top, "nbformat")
@@ -76,17 +80,17 @@ func Parse(text []byte) (*Notebook, error) {
 	n.Minor = number(text, top, "nbformat_minor")
 	n.Language = kernelLanguage(text, top)
 	n.array = cells.value
-	for _, at := range elementsOf(text, cells.value.from) {
-		if text[at.from] != '{' {
+	for _, cell := range elementsOf(cells.tree) {
+		if cell.Value.Kind() != '{' {
 			return nil, fmt.Errorf("cell %d is not an object", len(n.Cells))
 		}
-		n.Cells = append(n.Cells, parseCell(text, at))
+		n.Cells = append(n.Cells, parseCell(text, cell))
 	}
 	return n, nil
 }
 
-func parseCell(text []byte, at span) Cell {
-	c := Cell{at: at, members: membersOf(text, at.from)}
+func parseCell(text []byte, tree hujson.Value) Cell {
+	c := Cell{at: spanOf(tree), members: membersOf(tree)}
 	c.Kind = stringOf(text, c.members, "cell_type")
 	c.ID = stringOf(text, c.members, "id")
 	if m, ok := find(c.members, "source"); ok {
@@ -100,9 +104,9 @@ func parseCell(text []byte, at span) Cell {
 	if m, ok := find(c.members, "metadata"); ok && json.Unmarshal(m.value.slice(text), &meta) == nil {
 		c.Language = meta.VSCode.LanguageID
 	}
-	if m, ok := find(c.members, "outputs"); ok && text[m.value.from] == '[' {
-		for _, o := range elementsOf(text, m.value.from) {
-			c.Outputs = append(c.Outputs, parseOutput(o.slice(text)))
+	if m, ok := find(c.members, "outputs"); ok {
+		for _, o := range elementsOf(m.tree) {
+			c.Outputs = append(c.Outputs, parseOutput(spanOf(o).slice(text)))
 		}
 	}
 	return c

@@ -1,15 +1,14 @@
 package notebook
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
-)
 
-// The functions below scan JSON that is known to be valid.
+	"github.com/tailscale/hujson"
+)
 
 // span is a range of bytes of a text.
 type span struct{ from, to int }
@@ -21,80 +20,41 @@ type member struct {
 	name  string
 	key   int // offset of its name
 	value span
+	tree  hujson.Value // the value
 }
 
-func skipSpace(text []byte, at int) int {
-	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
-		at++
+// parse parses a text. Unlike hujson, it accepts no comments and no trailing commas.
+func parse(text []byte) (hujson.Value, error) {
+	if !json.Valid(text) {
+		var v any
+		return hujson.Value{}, json.Unmarshal(text, &v)
 	}
-	return at
+	return hujson.Parse(text)
 }
 
-func skipString(text []byte, at int) int {
-	for at++; text[at] != '"'; at++ {
-		if text[at] == '\\' {
-			at++
-		}
-	}
-	return at + 1
-}
+func spanOf(v hujson.Value) span { return span{v.StartOffset, v.EndOffset} }
 
-// skipValue returns the end of the value that begins at an offset.
-func skipValue(text []byte, at int) int {
-	switch text[at] {
-	case '"':
-		return skipString(text, at)
-	case '{', '[':
-		for depth := 0; ; at++ {
-			switch text[at] {
-			case '"':
-				at = skipString(text, at) - 1
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return at + 1
-				}
-			}
-		}
+// membersOf returns the members of v, or nil if it is not an object.
+func membersOf(v hujson.Value) []member {
+	object, ok := v.Value.(*hujson.Object)
+	if !ok {
+		return nil
 	}
-	for at < len(text) && !bytes.ContainsRune([]byte(",]} \t\r\n"), rune(text[at])) {
-		at++
-	}
-	return at
-}
-
-// membersOf returns the members of the object that begins at an offset.
-func membersOf(text []byte, at int) []member {
-	var all []member
-	at = skipSpace(text, at+1)
-	for text[at] != '}' {
-		key := at
-		at = skipString(text, at)
-		var name string
-		_ = json.Unmarshal(text[key:at], &name) // it is known to be a valid string
-		from := skipSpace(text, skipSpace(text, at)+1)
-		to := skipValue(text, from)
-		all = append(all, member{name, key, span{from, to}})
-		if at = skipSpace(text, to); text[at] == ',' {
-			at = skipSpace(text, at+1)
-		}
+	all := make([]member, len(object.Members))
+	for i, m := range object.Members {
+		name, _ := m.Name.Value.(hujson.Literal) // the name of a member is always a string
+		all[i] = member{name.String(), m.Name.StartOffset, spanOf(m.Value), m.Value}
 	}
 	return all
 }
 
-// elementsOf returns the elements of the list that begins at an offset.
-func elementsOf(text []byte, at int) []span {
-	var all []span
-	at = skipSpace(text, at+1)
-	for text[at] != ']' {
-		to := skipValue(text, at)
-		all = append(all, span{at, to})
-		if at = skipSpace(text, to); text[at] == ',' {
-			at = skipSpace(text, at+1)
-		}
+// elementsOf returns the elements of v, or nil if it is not a list.
+func elementsOf(v hujson.Value) []hujson.Value {
+	list, ok := v.Value.(*hujson.Array)
+	if !ok {
+		return nil
 	}
-	return all
+	return list.Elements
 }
 
 // find returns the member with a name; if there are several, the last, as other
