@@ -8,6 +8,9 @@
 // fail the run. A skipped test fails the run when TEST_NEEDS is "all". The last
 // lines summarize what failed and why, because logs are often shown by their
 // end.
+//
+// It is not gotestsum, which counts and reruns too, but does not fail for skipped or
+// for too many flaky tests, and prints whole outputs at the end.
 package main
 
 import (

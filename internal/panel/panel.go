@@ -3,6 +3,9 @@
 // handles messages without side effects, [Model.View] draws the model, and the commands
 // in commands.go make the requests to the server.
 //
+// The line editor is its own, because the text input of package bubbles turns pasted
+// line breaks into spaces, and its text area needs several rows of the screen.
+//
 // Text from a server, a model or a machine is cleaned as it is received: see package
 // cli.
 package panel

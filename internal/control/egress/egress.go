@@ -12,6 +12,9 @@
 // bytes of connections are parsed within limits, and only addresses and
 // canonical domains are logged. TLS is not decrypted.
 //
+// The stack is gVisor's. Proxies such as gvisor-tap-vsock forward whatever is dialed,
+// without a policy by name, a connection log or a process that outlives the server.
+//
 // The package is over 2,000 lines long because it parses each protocol that
 // names a server, and keeps the connection log outside of the machine.
 package egress

@@ -6,6 +6,9 @@
 // The trace of a run is created from the run's events when the run has ended.
 // It is therefore the same whichever servers worked on the run, and even if
 // some of them crashed.
+//
+// prometheus.go writes the text format itself: OpenTelemetry's exporter brings
+// Prometheus's client library, 2.6 MiB of program for these 100 lines.
 package observe
 
 import (

@@ -6,7 +6,8 @@
 // The package does not handle HTTP requests; cookies and authorization are the
 // API's task. Unfinished sign-ins (a passkey's challenge, a visit to the
 // provider) and the counts of failures are kept in memory and lost with the
-// process.
+// process. The wait doubles with each failure in a row and ends with a success, which
+// a token bucket such as golang.org/x/time/rate cannot express.
 package signin
 
 import (

@@ -1,7 +1,8 @@
 // Package webp encodes images as lossless WebP (VP8L), for screenshots: text
 // stays sharp, and an image of 1280×800 pixels takes some 30 ms and 60 kB. It
 // needs neither cgo nor a system library, because exec-daemon has to run in any
-// image. golang.org/x/image/webp can decode its output.
+// image. golang.org/x/image/webp can decode its output but does not encode.
+// Packages around libwebp need cgo, or carry an interpreter of WebAssembly.
 package webp
 
 import (

@@ -2,6 +2,9 @@
 // machine: many streams over one net.Conn, opened by either end, each with a
 // name that says what it is for. The control plane is the client of the
 // connection and pod-daemon the server; both may open streams.
+//
+// yamux carries the streams. What is here are their names, the limits on a hostile
+// peer, and the counts of bytes, none of which yamux has.
 package mux
 
 import (

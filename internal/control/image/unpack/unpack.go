@@ -6,6 +6,9 @@
 // and its capabilities apply to nothing else. The server itself digests what
 // passes between them, so that a process that was taken over cannot pass off its
 // output as the content of another layer.
+//
+// Libraries that unpack layers (umoci, containerd) do so in the calling process, where
+// a hostile archive that finds a defect in them has the rights of the server.
 package unpack
 
 import (
