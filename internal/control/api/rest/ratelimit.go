@@ -1,11 +1,14 @@
 package rest
 
 import (
+	"maps"
 	"math"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"aloft/internal/fault"
 )
@@ -16,8 +19,8 @@ type Limiter struct {
 	PerMinute int              // 0 means no limit
 	Now       func() time.Time // the clock
 
-	mu  sync.Mutex
-	due map[int64]time.Time // by key or user: when the bucket will be full again
+	mu      sync.Mutex
+	buckets map[int64]*rate.Limiter // by key or user
 }
 
 // maxIdle is how many buckets are kept before full ones are dropped.
@@ -28,7 +31,7 @@ var RateHeaders = []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-Rate
 
 // NewLimiter returns a limiter of that many requests per minute; 0 means no limit.
 func NewLimiter(perMinute int) *Limiter {
-	return &Limiter{PerMinute: perMinute, Now: time.Now, due: map[int64]time.Time{}}
+	return &Limiter{PerMinute: perMinute, Now: time.Now, buckets: map[int64]*rate.Limiter{}}
 }
 
 // Take counts a request of the key or user, and sets the headers that say how
@@ -41,28 +44,22 @@ func (l *Limiter) Take(h http.Header, id int64) error {
 	now := l.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.due) > maxIdle {
-		for other, due := range l.due {
-			if !due.After(now) {
-				delete(l.due, other)
-			}
-		}
+	if len(l.buckets) > maxIdle {
+		maps.DeleteFunc(l.buckets, func(_ int64, b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.PerMinute) })
 	}
-	due := l.due[id]
-	if due.Before(now) {
-		due = now
+	bucket := l.buckets[id]
+	if bucket == nil {
+		bucket = rate.NewLimiter(rate.Every(share), l.PerMinute)
+		l.buckets[id] = bucket
 	}
-	left := int((time.Minute - due.Sub(now)) / share)
-	if left > 0 {
-		left--
-		due = due.Add(share)
-		l.due[id] = due
-		l.tell(h, left, due)
+	taken := bucket.AllowN(now, 1)
+	left := bucket.TokensAt(now)
+	after := func(tokens float64) time.Duration { return time.Duration(max(0, tokens-left) * float64(share)) } // until there are so many
+	l.tell(h, int(left), now.Add(after(float64(l.PerMinute))))
+	if taken {
 		return nil
 	}
-	l.tell(h, 0, due)
-	wait := due.Add(share).Sub(now) - time.Minute
-	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
+	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(after(1).Seconds())))))
 	return fault.Exhausted("more than %d such requests in a minute", l.PerMinute).Named("rate_limit_exceeded").
 		Hint("wait for the number of seconds in Retry-After")
 }
