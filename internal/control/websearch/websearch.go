@@ -132,7 +132,7 @@ func (e *Engine) Search(ctx context.Context, query string) ([]Result, error) {
 			}
 		}
 		if got.status != http.StatusOK {
-			return nil, e.refusal(got)
+			return nil, e.refusal(got, query)
 		}
 		found, err := e.kind.read(got.body)
 		if err != nil {
@@ -187,11 +187,27 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is unreachable: %w", e.config.Provider, err)
 }
 
-// refusal returns the error for a response with a status other than 200.
-func (e *Engine) refusal(r response) error {
+// quotes reports whether the words contain a text that was sent, as it is or as a
+// URL or JSON has it.
+func quotes(words string, sent ...string) bool {
+	for _, s := range sent {
+		encoded, _ := json.Marshal(s) // a string always has JSON
+		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(encoded), `"`)} {
+			if form != "" && strings.Contains(words, form) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refusal returns the error for a response with a status other than 200. It leaves
+// out the provider's words if they quote the key or the query.
+func (e *Engine) refusal(r response, query string) error {
 	text := strings.TrimSpace(fmt.Sprintf("%s answered %d %s", e.config.Provider, r.status, http.StatusText(r.status)))
-	if words := line(e.kind.words(r.body), maxTitle); words != "" {
-		text += ": " + words
+	words := e.kind.words(r.body)
+	if short := line(words, maxTitle); short != "" && !quotes(words, query, e.config.Key) && !quotes(short, query, e.config.Key) {
+		text += ": " + short
 	}
 	advice := ""
 	if e.kind.advice != nil {
@@ -252,9 +268,16 @@ func bounded(found []Result) []Result {
 }
 
 // line returns the text of an excerpt of a page on one line, with at most most
-// characters.
+// characters. It removes characters that a person does not see but a model reads,
+// except joiners, which some scripts and emoji need.
 func line(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d' || 0xE0100 <= r && r <= 0xE01EF {
+			return -1
+		}
+		return r
+	}, text)
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if utf8.RuneCountInString(text) > most {
 		text = string([]rune(text)[:most-1]) + "…"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -272,5 +273,41 @@ func TestCheck(t *testing.T) {
 		if e, err := New(c); err != nil || e.Provider() != c.Provider {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A provider puts the key and the query that it was sent into its refusal.
+func TestRefusalQuotesNothingThatWasSent(t *testing.T) {
+	const query = "zebra & plans"
+	for name, body := range map[string]string{
+		"brave":  `{"error": {"code": "invalid", "detail": "no %s, %s"}}`,
+		"tavily": `{"detail": {"error": "no %s, %s"}}`,
+		"exa":    `{"error": "no %s, %s"}`,
+	} {
+		for _, sent := range [][2]string{{key, query}, {url.QueryEscape(key), url.QueryEscape(query)}} {
+			e, _ := provider(t, name, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = fmt.Fprintf(w, body, sent[0], sent[1])
+			})
+			_, err := e.Search(t.Context(), query)
+			if err == nil || strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "zebra") || !strings.Contains(err.Error(), "401") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// A page hides words from a person, but not from a model, by characters that show
+// nothing.
+func TestResultsHideNothing(t *testing.T) {
+	hidden := "a\U000e0069\U000e0067\u200b\u202e\u2066\ufeff\U000e0101b"
+	e, _ := provider(t, "brave", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "search", "web": map[string]any{
+			"results": []map[string]string{{"url": "https://example.com/", "title": hidden, "description": hidden}},
+		}})
+	})
+	got, err := e.Search(t.Context(), "q")
+	if err != nil || len(got) != 1 || got[0].Title != "ab" || got[0].Snippet != "ab" {
+		t.Errorf("%+q, %v", got, err)
 	}
 }
