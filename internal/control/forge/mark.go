@@ -1,6 +1,9 @@
 package forge
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // markBegin begins every mark. Hosts do not show HTML comments.
 const markBegin = "<!-- aloft"
@@ -14,8 +17,12 @@ func Mark(key string) string { return markBegin + " " + key + " -->" }
 // IsMarked reports whether Aloft wrote a comment.
 func IsMarked(body string) bool { return strings.Contains(body, markBegin) }
 
+// markStart matches the beginning of a mark, with repetitions of the word, one of which
+// would otherwise become a mark when another is removed.
+var markStart = regexp.MustCompile("<!-- (aloft)+")
+
 // WithoutMarks returns a text, such as a model's, without marks.
-func WithoutMarks(text string) string { return strings.ReplaceAll(text, markBegin, "<!-- ") }
+func WithoutMarks(text string) string { return markStart.ReplaceAllString(text, "<!-- ") }
 
 // BeforeMark returns the part of a comment before its mark.
 func BeforeMark(body string) (text string, marked bool) {
