@@ -64,7 +64,7 @@ func CleanLog(raw []byte) []byte {
 	}
 	s = stamp.ReplaceAllString(strings.TrimPrefix(b.String(), "\uFEFF"), "")
 	s = strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || isHidden(r) {
 			return -1
 		}
 		return r

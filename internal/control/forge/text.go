@@ -16,12 +16,20 @@ func Line(s string, most int) string {
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
 			return ' '
 		}
-		if unicode.Is(unicode.Bidi_Control, r) {
-			return -1 // direction marks could reverse the surrounding text
+		if isHidden(r) {
+			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 	return Cut(strings.Join(strings.Fields(s), " "), most)
+}
+
+// isHidden reports whether a person does not see a character that a model reads:
+// marks of text direction, which could reverse the surrounding text, tags,
+// characters without width, and supplementary variation selectors. Joiners, which
+// some scripts and emoji need, are not hidden.
+func isHidden(r rune) bool {
+	return unicode.Is(unicode.Cf, r) && r != '\u200c' && r != '\u200d' || 0xE0100 <= r && r <= 0xE01EF
 }
 
 // Cut truncates s to at most most bytes, with an ellipsis, and never within a
@@ -114,7 +122,7 @@ func Quote(b *strings.Builder, text string) {
 		switch {
 		case r == '\r' || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\v' || r == '\f':
 			return '\n'
-		case r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+		case r != '\n' && r != '\t' && unicode.IsControl(r) || isHidden(r):
 			return -1
 		}
 		return r
