@@ -527,7 +527,7 @@ func TestHiddenResultsAreNotShown(t *testing.T) {
 
 func TestClosedPullRequest(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.forge.Merge(t.Context(), w.repo, 1, w.head(), forge.MergeCommit); err != nil {
+	if _, err := w.forge.Merge(t.Context(), w.repo, 1, w.head()); err != nil {
 		t.Fatal(err)
 	}
 	w.forge.Say(w.repo, 1, "ada", "Too late.")

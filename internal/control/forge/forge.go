@@ -42,7 +42,7 @@ import (
 
 // A Forge is a code host, as seen by one configuration. Its methods are safe
 // for concurrent use. A host may also implement [Discussion], [Issues],
-// [Reviewing], [Reviewed], [Logged], [Access], [Merger], [Examining] and [Listing]; Aloft's
+// [Reviewing], [Reviewed], [Logged], [Access], [Examining] and [Listing]; Aloft's
 // own all do.
 type Forge interface {
 	// Open opens the pull request, or returns the existing open one from the head
@@ -81,15 +81,6 @@ type Reviewing interface {
 	RequestReview(ctx context.Context, r Repo, number int, logins []string) error
 }
 
-// A Merger is a [Forge] that can merge.
-type Merger interface {
-	// Merge merges a pull request if its head is still at headCommit, and returns
-	// it merged. If it was already merged at that commit, it is returned
-	// unchanged. The error is a conflict if the head has moved, or the host does
-	// not allow the merge (yet).
-	Merge(ctx context.Context, r Repo, number int, headCommit string, how MergeMethod) (PullRequest, error)
-}
-
 // A Host is a forge with all optional interfaces.
 type Host interface {
 	Forge
@@ -99,7 +90,6 @@ type Host interface {
 	Reviewed
 	Logged
 	Access
-	Merger
 	Examining
 	Listing
 }
@@ -211,13 +201,3 @@ type Comment struct {
 	Path      string // file of a comment on a line
 	Line      int    // line in the file; 0 if there is none, or it no longer exists
 }
-
-// MergeMethod is a way of merging a pull request.
-type MergeMethod string
-
-// Methods of merging. A host or a repository may not allow all of them.
-const (
-	MergeCommit MergeMethod = "merge"
-	Squash      MergeMethod = "squash"
-	Rebase      MergeMethod = "rebase"
-)

@@ -57,7 +57,6 @@ var (
 	_ forge.Reviewed   = (*Forge)(nil)
 	_ forge.Logged     = (*Forge)(nil)
 	_ forge.Access     = (*Forge)(nil)
-	_ forge.Merger     = (*Forge)(nil)
 	_ forge.Listing    = (*Forge)(nil)
 )
 
@@ -369,8 +368,8 @@ func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, log
 	return nil
 }
 
-// Merge implements [forge.Merger].
-func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, _ forge.MergeMethod) (forge.PullRequest, error) {
+// Merge merges a pull request as a person does, if its head is at headCommit.
+func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string) (forge.PullRequest, error) {
 	in, err := f.enter(ctx, "Merge", r)
 	if err != nil {
 		return forge.PullRequest{}, err

@@ -60,8 +60,6 @@ func FuzzAnswers(f *testing.F, with func(client *http.Client) forge.Forge) {
 		sane(err, p)
 		p, err = host.Open(t.Context(), newPull(r, "b", "main"))
 		sane(err, p)
-		p, err = host.(forge.Merger).Merge(t.Context(), r, 1, strings.Repeat("0", 40), forge.Squash)
-		sane(err, p)
 		all, err := host.Find(t.Context(), r, "b")
 		sane(err, all...)
 		checks, err := host.Checks(t.Context(), r, strings.Repeat("0", 40))

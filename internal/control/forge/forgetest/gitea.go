@@ -82,20 +82,6 @@ func gitea(s *Server) {
 		p, err := c.change(v.Title, v.Body, (*forge.State)(v.State), 255, 65536)
 		return show(p), err
 	})
-	s.route("POST /repos/{owner}/{repo}/pulls/{number}/merge", "", func(c *call) (any, error) {
-		v, err := decode[struct {
-			Do   string
-			Head string `json:"head_commit_id"`
-		}](c)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains([]string{"merge", "rebase", "rebase-merge", "squash", "fast-forward-only"}, v.Do) {
-			return nil, refuse(http.StatusUnprocessableEntity, "[Do]: %q", v.Do)
-		}
-		_, err = c.merge(v.Head)
-		return nil, err
-	})
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/requested_reviewers", "", func(c *call) (any, error) {
 		v, err := decode[struct{ Reviewers []string }](c)
 		if err == nil {

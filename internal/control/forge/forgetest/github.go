@@ -89,20 +89,6 @@ func gitHub(s *Server) {
 		p, err := c.change(v.Title, v.Body, (*forge.State)(v.State), 256, 65536)
 		return show(p), err
 	})
-	s.route("PUT /repos/{owner}/{repo}/pulls/{number}/merge", "", func(c *call) (any, error) {
-		v, err := decode[struct {
-			SHA    string
-			Method string `json:"merge_method"`
-		}](c)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains([]string{"merge", "squash", "rebase"}, v.Method) {
-			return nil, refuse(http.StatusUnprocessableEntity, "merge_method is %q", v.Method)
-		}
-		p, err := c.merge(v.SHA)
-		return map[string]any{"merged": true, "message": "Pull Request successfully merged", "sha": p.HeadCommit}, err
-	})
 	s.route("POST /repos/{owner}/{repo}/pulls/{number}/requested_reviewers", "", func(c *call) (any, error) {
 		v, err := decode[struct{ Reviewers []string }](c)
 		if err == nil {

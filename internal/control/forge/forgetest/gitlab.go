@@ -136,17 +136,6 @@ func gitLab(s *Server) {
 		p, err := c.change(v.Title, v.Description, state, 255, gitLabBody)
 		return show(p), err
 	})
-	s.route("PUT /projects/{id}/merge_requests/{number}/merge", "", func(c *call) (any, error) {
-		v, err := decode[struct {
-			SHA    string
-			Squash bool
-		}](c)
-		if err != nil {
-			return nil, err
-		}
-		p, err := c.merge(v.SHA)
-		return show(p), err
-	})
 	s.route("GET /users", "username", func(c *call) (any, error) {
 		all := []any{}
 		if c.URL.Query().Get("username") == "ada" {

@@ -392,15 +392,3 @@ func limits(title, body string, titleMost, bodyMost int) error {
 	}
 	return nil
 }
-
-// merge merges if the head is at the expected commit.
-func (c *call) merge(head string) (forge.PullRequest, error) {
-	p := c.pull()
-	if p.HeadCommit != head {
-		return p, refuse(http.StatusConflict, "Head branch was modified. Review and try the merge again.")
-	}
-	if p.State != forge.Open || p.Draft {
-		return p, refuse(http.StatusMethodNotAllowed, "Pull Request is not mergeable")
-	}
-	return c.s.Fake.Merge(c.Context(), c.repo, c.number, head, forge.MergeCommit)
-}

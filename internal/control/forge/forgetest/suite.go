@@ -52,7 +52,7 @@ func Run(t *testing.T, host func(t *testing.T) Host) {
 	for name, test := range map[string]func(*testing.T, Host){
 		"OpenAgainGivesTheSame": openAgain, "OpenAfterCloseOpensAnother": openAfterClose, "DraftsAndLongTexts": texts,
 		"Update": update, "FindKnowsTheBranch": find, "DefaultBranch": defaultBranch, "Checks": checks, "ManyChecks": manyChecks,
-		"Discussion": discussion, "Issues": issues, "PullRequestIsNoIssue": pullIsNoIssue, "Review": review, "Merge": merge, "MergeOfWhatHasMoved": mergeMoved,
+		"Discussion": discussion, "Issues": issues, "PullRequestIsNoIssue": pullIsNoIssue, "Review": review,
 		"WhatIsNotThere": notThere, "WhatCannotBe": cannotBe, "TokensAreNotTold": tokens, "ContextEnds": contextEnds,
 		"ManyOpenAtOnce": atOnce, "Repositories": repositories, "Threads": threads, "ThreadsOfOthers": threadsOfOthers, "Reviews": reviews,
 		"MayWrite": mayWrite, "Logs": logs,
@@ -274,45 +274,6 @@ func review(t *testing.T, h Host) {
 	}
 	if err := h.Forge.(forge.Reviewing).RequestReview(t.Context(), h.Repo, p.Number, []string{"nobody-by-this-name"}); err == nil || fault.Is(err, fault.KindInternal) {
 		t.Errorf("somebody unknown: %v", err)
-	}
-}
-
-func merge(t *testing.T, h Host) {
-	commit := h.Push(t, "b")
-	p := open(t, h, "b")
-	for range 2 { // repeating the request is not an error
-		var got forge.PullRequest
-		// A host may have to check mergeability first, and reports that.
-		eventually(t, "the merge", func() bool {
-			var err error
-			got, err = h.Forge.(forge.Merger).Merge(t.Context(), h.Repo, p.Number, commit, forge.Squash)
-			if err != nil && !fault.Is(err, fault.KindConflict) {
-				t.Fatal(err)
-			}
-			return err == nil
-		})
-		if got.State != forge.Merged || got.Number != p.Number || got.HeadCommit != commit {
-			t.Errorf("merged %+v", got)
-		}
-	}
-	if got, err := h.Forge.Get(t.Context(), h.Repo, p.Number); err != nil || got.State != forge.Merged || got.Draft {
-		t.Errorf("after: %+v, %v", got, err)
-	}
-}
-
-func mergeMoved(t *testing.T, h Host) {
-	old := h.Push(t, "b")
-	p := open(t, h, "b")
-	now := h.Push(t, "b")
-	eventually(t, "the new commit", func() bool {
-		p, err := h.Forge.Get(t.Context(), h.Repo, p.Number)
-		return err == nil && p.HeadCommit == now
-	})
-	if _, err := h.Forge.(forge.Merger).Merge(t.Context(), h.Repo, p.Number, old, forge.MergeCommit); !fault.Is(err, fault.KindConflict) {
-		t.Errorf("merged at a commit that is not the head: %v", err)
-	}
-	if got, err := h.Forge.Get(t.Context(), h.Repo, p.Number); err != nil || got.State != forge.Open {
-		t.Errorf("after: %+v, %v", got, err)
 	}
 }
 

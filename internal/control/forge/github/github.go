@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"aloft/internal/control/forge"
-	"aloft/internal/fault"
 )
 
 const (
@@ -228,23 +227,6 @@ func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error)
 	var v repository
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r), Out: &v})
 	return forge.Line(v.DefaultBranch, 255), err
-}
-
-// Merge implements [forge.Merger].
-func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
-	p, err := f.Get(ctx, r, number)
-	if err != nil || p.State == forge.Merged && p.HeadCommit == headCommit {
-		return p, err
-	}
-	if p.HeadCommit != headCommit {
-		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
-	}
-	a := pullRequest(r, number, "merge")
-	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "merge_method": string(how)}
-	if err := f.wire.Do(ctx, a); err != nil {
-		return forge.PullRequest{}, err
-	}
-	return f.Get(ctx, r, number)
 }
 
 // RequestReview implements [forge.Reviewing].

@@ -213,33 +213,6 @@ func (f *Forge) DefaultBranch(ctx context.Context, r forge.Repo) (string, error)
 	return forge.Line(v.DefaultBranch, 255), err
 }
 
-// Merge implements [forge.Merger]. The project's settings decide between merge
-// commit and rebase; a request can only ask to squash.
-func (f *Forge) Merge(ctx context.Context, r forge.Repo, number int, headCommit string, how forge.MergeMethod) (forge.PullRequest, error) {
-	if how == forge.Rebase {
-		return forge.PullRequest{}, fault.Invalid("GitLab cannot rebase on request: the project's merge method decides").Named(forge.CodeRefused).
-			Hint("choose merge or squash")
-	}
-	p, err := f.Get(ctx, r, number)
-	if err != nil || p.State == forge.Merged && p.HeadCommit == headCommit {
-		return p, err
-	}
-	if p.HeadCommit != headCommit {
-		return forge.PullRequest{}, fault.Conflict("%s is no longer at the reviewed commit", p.Head).Named(forge.CodeConflict)
-	}
-	a := mergeRequestAsk(r, number, "merge")
-	a.Method, a.In = http.MethodPut, map[string]any{"sha": headCommit, "squash": how == forge.Squash}
-	p, _, err = f.merge(ctx, a)
-	switch fault.Of(err).Code {
-	case forge.CodeUnauthorized: // GitLab's response if the token can read the merge request but not merge
-		return forge.PullRequest{}, fault.Denied("%s does not allow the token to merge in %s", r.Host, r.Path).Named(forge.CodeDenied).
-			Hint("its user needs the role that may merge into %s", p.Base)
-	case forge.CodeRefused: // status 422: the branch cannot be merged
-		return forge.PullRequest{}, fault.Conflict("%s", fault.Of(err).Message).Named(forge.CodeConflict)
-	}
-	return p, err
-}
-
 // RequestReview implements [forge.Reviewing].
 func (f *Forge) RequestReview(ctx context.Context, r forge.Repo, number int, logins []string) error {
 	if len(logins) == 0 {
