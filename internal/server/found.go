@@ -37,7 +37,10 @@ func LocalModel(ctx context.Context, base string) (m ModelConfig, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	resp, err := http.DefaultClient.Do(req)
+	// A redirect would lead the server to an address that a program at this port
+	// chooses.
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
 	if err != nil {
 		return m, false
 	}
