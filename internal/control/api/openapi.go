@@ -38,7 +38,8 @@ func describe(routes []rest.Route, version string) (document, error) {
 	if version == "" {
 		version = "0.0.0"
 	}
-	reg := huma.NewMapRegistry(schemas, schemaName)
+	names := &namer{names: map[reflect.Type]string{}}
+	reg := huma.NewMapRegistry(schemas, names.name)
 	api := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info:    &huma.Info{Title: "Aloft", Version: version, Description: "Coding agents on your own machines."},
@@ -62,6 +63,7 @@ func describe(routes []rest.Route, version string) (document, error) {
 		api.AddOperation(operation(rt, reg, failed))
 	}
 	complete(reg)
+	describeEvents(reg, names)
 	data, err := api.MarshalJSON()
 	if err != nil {
 		return document{}, fmt.Errorf("as JSON: %w", err)
@@ -145,6 +147,9 @@ func operation(rt rest.Route, reg huma.Registry, failed *huma.Response) *huma.Op
 		case rt.Status == http.StatusSwitchingProtocols: // docs/reference/pty.md describes the rest
 		case rt.Out != nil:
 			ok.Content = map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(rt.Out), true, "")}}
+		case rt.ID == listEvents:
+			ok.Description = "one event on each line"
+			ok.Content = map[string]*huma.MediaType{rt.Media: {Schema: &huma.Schema{Ref: schemas + journalEvent}}}
 		case rt.Media == "application/json":
 			ok.Content = map[string]*huma.MediaType{rt.Media: {Schema: &huma.Schema{Type: huma.TypeObject}}}
 		default:
