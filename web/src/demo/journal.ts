@@ -1,19 +1,21 @@
 import type { Journal } from "../api/types";
-import type { Event } from "../journal/event";
+import type { Block, Event } from "../journal/event";
 import { Transcript } from "../journal/fold";
 import { idOf } from "./agents";
 import { delegating } from "./tasks";
 import { twoWays } from "./names";
 import { planning, publishing, wondering } from "./questions";
 
-export type Bare = { [K in Event["kind"]]: { kind: K; data: Extract<Event, { kind: K }>["data"]; wait?: number } }[Event["kind"]];
+/** Data of a sample, which has only what the dashboard shows. */
+type Sample<T> = T extends (infer E)[] ? Sample<E>[] : T extends object ? { [K in keyof T]?: Sample<T[K]> } : T;
+export type Bare = { [K in Event["kind"]]: { kind: K; data: Sample<Extract<Event, { kind: K }>["data"]>; wait?: number } }[Event["kind"]];
 
 export const call = (id: string, name: string, args: unknown) => ({ call: { id, name, args } });
 export const usage = { input: 1800, output: 420, cacheRead: 21_000, cacheWrite: 900, cost: 21_375_000, priced: 24_120 };
 
 /** A screenshot, generated here. */
 export const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="960" height="600" viewBox="0 0 320 200"><rect width="320" height="200" fill="#dfe7f2"/><rect y="0" width="320" height="28" fill="#3a5a8c"/><rect x="24" y="52" width="180" height="14" fill="#8fa3c0"/><rect x="24" y="80" width="272" height="90" rx="6" fill="#fff"/></svg>`;
-export const replied = (...blocks: Extract<Event, { kind: "turn.replied" }>["data"]["message"]["blocks"]): Bare => ({
+export const replied = (...blocks: Sample<Block>[]): Bare => ({
   kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "opus" },
 });
 export const done = (callId: string, text: string, success?: unknown, durationMs = 240): Bare[] => [
@@ -138,7 +140,7 @@ const asking: Bare[] = [
   { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "Move sessions to the new store." }] } } },
   ...boot,
   replied({ text: "The schema is ready. The migration has to run against the staging database." }, call("a1", "Shell", { command: "npx prisma migrate deploy --schema prisma/sessions.prisma", description: "apply the migration" })),
-  { kind: "approval.asked", data: { approval: { agentId: idOf(2), ...approval().approval } } },
+  { kind: "approval.asked", data: { approval: approval().approval } },
 ];
 
 export function approval() {
@@ -205,7 +207,7 @@ const hostile: Bare[] = [
   { kind: "call.done", data: { callId: "h9", text: evil, error: true, durationMs: 1, output: { success: { actionsDone: 1, cursor: { x: evil, y: evil } } } } },
   replied(call("h8", "AskQuestion", { title: evil, questions: [] })),
   ...[{ id: "apr-h7", callId: "h7", tool: "Shell" }, { id: "apr-h8", callId: "h8", tool: "AskQuestion", questions: [{ id: "q", prompt: evil, options: [{ id: "a", label: evil }, { id: "b", label: "b".repeat(1 << 20) }] }] }].map(
-    (one): Bare => ({ kind: "approval.asked", data: { approval: { agentId: idOf(9), runId: "run-9", subject: evil, reason: evil, change: evil, why: evil, entries: [evil], askedAt: "", ...one } } }),
+    (one): Bare => ({ kind: "approval.asked", data: { approval: { runId: "run-9", subject: evil, reason: evil, change: evil, why: evil, entries: [evil], askedAt: "", ...one } as Sample<Extract<Event, { kind: "approval.asked" }>["data"]["approval"]> } }),
   ),
 ];
 

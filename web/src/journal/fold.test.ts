@@ -6,14 +6,16 @@ import type { Entry } from "./entry";
 import { settled, Transcript } from "./fold";
 
 /** Numbers events, and adds them. */
-function told(...events: Pick<Event, "kind" | "data">[]): Transcript {
+type Told = { kind: string; data: unknown };
+
+function told(...events: Told[]): Transcript {
   const t = new Transcript("bc-1");
   events.forEach((e, i) => t.add({ seq: i + 1, runId: "run-1", time: `2030-01-01T00:00:${String(i).padStart(2, "0")}Z`, ...e } as Event));
   return t;
 }
 const usage = { input: 1, output: 2, cacheRead: 3, cacheWrite: 4 };
 const prompt = { kind: "run.created", data: { prompt: { role: "user", blocks: [{ text: "go" }, { image: { mediaType: "image/png" } }] } } } as const;
-const reply = (...blocks: object[]) => ({ kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "m" } }) as Pick<Event, "kind" | "data">;
+const reply = (...blocks: object[]) => ({ kind: "turn.replied", data: { message: { role: "assistant", blocks }, usage, model: "m" } }) as Told;
 const texts = (t: Transcript) => t.entries.map((e: Entry) => ("text" in e ? `${e.kind} ${e.text}` : e.kind));
 
 test("a reply takes the place of its pieces, and keeps their rows", () => {
@@ -34,7 +36,7 @@ test("a reply that was cut off leaves nothing behind", () => {
 });
 
 test("attempts that fail one after the other are one line, which says how many and when", () => {
-  const retry = (attempt: number) => ({ kind: "model.retry", data: { reason: "overloaded", message: "overloaded (529)", waitMs: 12_000, attempt, attempts: 8 } }) as Pick<Event, "kind" | "data">;
+  const retry = (attempt: number) => ({ kind: "model.retry", data: { reason: "overloaded", message: "overloaded (529)", waitMs: 12_000, attempt, attempts: 8 } }) as Told;
   const t = told(prompt, retry(1), { kind: "text.delta", data: { text: "cut" } }, retry(2), retry(3));
   expect(texts(t)).toEqual(["prompt go", "note overloaded (529)"]);
   expect(t.entries[1]).toMatchObject({ again: { attempt: 3, attempts: 8, next: Date.parse("2030-01-01T00:00:16Z") } });
@@ -57,8 +59,8 @@ test("an event that is told twice counts once", () => {
 
 test("a run that ends tells calls that it cut off from calls that never started", () => {
   const call = (id: string) => ({ call: { id, name: "Shell", args: {} } });
-  const on = (kind: string, callId: string) => ({ kind, data: { callId } }) as Pick<Event, "kind" | "data">;
-  const ended = { kind: "run.ended", data: { status: "CANCELLED" } } as Pick<Event, "kind" | "data">;
+  const on = (kind: string, callId: string) => ({ kind, data: { callId } }) as Told;
+  const ended = { kind: "run.ended", data: { status: "CANCELLED" } } as Told;
   const t = told(prompt, reply(call("running"), call("back"), call("unsent")), on("call.sent", "running"), on("call.sent", "back"), on("call.returned", "back"), ended);
   const states = t.entries.flatMap((e) => (e.kind === "call" ? [`${e.call.id} ${e.call.state}`] : []));
   expect(states).toEqual(["running cut", "back unstarted", "unsent unstarted"]);
@@ -71,17 +73,17 @@ test("a call goes its way", () => {
   };
   const asked = [prompt, reply({ call: { id: "c", name: "Shell", args: "no object" } })];
   expect(call(told(...asked))).toMatchObject({ state: "waiting", args: { arguments: "no object" } });
-  const question = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "Shell", subject: "ls", why: "", askedAt: "" } } } as unknown as Pick<Event, "kind" | "data">;
+  const question = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "Shell", subject: "ls", why: "", askedAt: "" } } };
   expect(call(told(...asked, question))).toMatchObject({ state: "asks", approval: { id: "q", agentId: "bc-1", entries: [] } });
-  const own = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "AskQuestion", subject: "", why: "", askedAt: "", questions: [{ id: "w", prompt: "In words?" }] } } } as unknown as Pick<Event, "kind" | "data">;
+  const own = { kind: "approval.asked", data: { approval: { id: "q", runId: "run-1", callId: "c", tool: "AskQuestion", subject: "", why: "", askedAt: "", questions: [{ id: "w", prompt: "In words?" }] } } };
   expect(told(...asked, question).asked()).toBeUndefined();
   expect(told(...asked, own).asked()).toMatchObject({ id: "q", questions: [{ id: "w", options: [] }] });
-  const left = told(...asked, own, { kind: "approval.answered", data: { approvalId: "q", decision: "deny" } } as Pick<Event, "kind" | "data">);
+  const left = told(...asked, own, { kind: "approval.answered", data: { approvalId: "q", decision: "deny" } } as Told);
   expect([call(left)?.state, left.asked()]).toEqual(["waiting", undefined]); // its result comes
-  const answered = (decision: string) => ({ kind: "approval.answered", data: { approvalId: "q", decision } }) as Pick<Event, "kind" | "data">;
+  const answered = (decision: string) => ({ kind: "approval.answered", data: { approvalId: "q", decision } }) as Told;
   expect(call(told(...asked, question, answered("deny")))?.state).toBe("refused");
   expect(call(told(...asked, question, answered("allow_once")))).toMatchObject({ state: "waiting" });
-  const run = [{ kind: "call.sent", data: { callId: "c" } }, { kind: "call.delta", data: { callId: "c", stdout: "a", stderr: "b" } }] as Pick<Event, "kind" | "data">[];
+  const run = [{ kind: "call.sent", data: { callId: "c" } }, { kind: "call.delta", data: { callId: "c", stdout: "a", stderr: "b" } }] as Told[];
   expect(call(told(...asked, ...run))).toMatchObject({ state: "running", output: "ab" });
   expect(call(told(...asked, ...run, { kind: "call.done", data: { callId: "c", text: "ab", durationMs: 3 } }))).toMatchObject({ state: "done", ms: 3 });
   expect(call(told(...asked, ...run, { kind: "run.ended", data: { status: "CANCELLED" } }))?.state).toBe("cut");
@@ -104,7 +106,7 @@ test("boot steps are one entry for each boot", () => {
 });
 
 test("kinds that are not known pass by", () => {
-  expect(told({ kind: "of.the.future" as Event["kind"], data: {} as never }).entries).toEqual([]);
+  expect(told({ kind: "of.the.future", data: {} }).entries).toEqual([]);
 });
 
 test("ten thousand events fold in no time", () => {
@@ -121,7 +123,7 @@ test("a machine that is about to be removed is warned of, with the time", () => 
 });
 
 test("what is gone back from is folded away, and the list of what is to do with it", () => {
-  const todo = (id: string, status: string) => [reply({ call: { id, name: "TodoWrite", args: {} } }), { kind: "call.done", data: { callId: id, text: "", durationMs: 1, output: { success: { todos: [{ id: "1", content: "x", status }] } } } }] as Pick<Event, "kind" | "data">[];
+  const todo = (id: string, status: string) => [reply({ call: { id, name: "TodoWrite", args: {} } }), { kind: "call.done", data: { callId: id, text: "", durationMs: 1, output: { success: { todos: [{ id: "1", content: "x", status }] } } } }] as Told[];
   const t = told(prompt, ...todo("a", "pending"), ...todo("b", "completed"), { kind: "run.ended", data: { status: "FINISHED" } }, { kind: "agent.rewound", data: { to: 4, turn: 2 } });
   expect(t.entries.map((e) => e.kind)).toEqual(["prompt", "call", "turn", "replaced"]);
   expect(t.entries.at(-1)).toMatchObject({ turns: 1, entries: [{ kind: "call" }, { kind: "turn", no: 2 }, { kind: "end" }] });
@@ -130,7 +132,7 @@ test("what is gone back from is folded away, and the list of what is to do with 
 });
 
 test("prompts wait until they are taken back or begin", () => {
-  const queued = (runId: string) => ({ kind: "prompt.queued", data: { runId, prompt: { role: "user", blocks: [{ text: runId }, { image: { mediaType: "image/png" } }] } } }) as Pick<Event, "kind" | "data">;
+  const queued = (runId: string) => ({ kind: "prompt.queued", data: { runId, prompt: { role: "user", blocks: [{ text: runId }, { image: { mediaType: "image/png" } }] } } }) as Told;
   const t = told(prompt, queued("run-2"), queued("run-3"), queued("run-4"), { kind: "prompt.unqueued", data: { runId: "run-3" } });
   expect(t.queue).toMatchObject([{ runId: "run-2", images: [{ seq: 2, n: 0 }] }, { runId: "run-4" }]);
   t.add({ seq: 6, time: "", runId: "run-2", ...prompt } as unknown as Event);
@@ -159,13 +161,13 @@ test("a call whose subagent works in the background is over when that is", () =>
   const call = () => t.entries.flatMap((e) => (e.kind === "call" ? [e.call] : []))[0];
   t.add({ seq: 90, time: "", kind: "call.done", data: { callId: "c", text: "it works in the background", durationMs: 1 } });
   expect(call()?.state).toBe("running");
-  t.add({ seq: 91, time: "", kind: "task.ended", data: { callId: "c", status: "completed", durationMs: 7, turns: 1, toolCalls: 0, usage, told: "found" } });
+  t.add({ seq: 91, time: "", kind: "task.ended", data: { callId: "c", status: "completed", durationMs: 7, turns: 1, toolCalls: 0, usage, told: "found" } } as unknown as Event);
   expect(call()).toMatchObject({ state: "done", text: "found", ms: 7 });
 });
 
 test("a subagent's conversation is below the call at which it works", () => {
-  const inside = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "c", kind, data } }) as Pick<Event, "kind" | "data">;
-  const asked = [prompt, reply({ call: { id: "c", name: "Task", args: {} } }), { kind: "call.sent", data: { callId: "c" } }, { kind: "task.began", data: { callId: "c", id: "c", type: "explore", description: "d", task: "look", model: "m" } }] as Pick<Event, "kind" | "data">[];
+  const inside = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "c", kind, data } }) as Told;
+  const asked = [prompt, reply({ call: { id: "c", name: "Task", args: {} } }), { kind: "call.sent", data: { callId: "c" } }, { kind: "task.began", data: { callId: "c", id: "c", type: "explore", description: "d", task: "look", model: "m" } }] as Told[];
   const works = [inside("turn.replied", { message: { role: "assistant", blocks: [{ text: "hm" }, { call: { id: "c_0_0", name: "Shell", args: {} } }] }, usage, model: "m" })];
   const t = told(...asked, ...works);
   const said = () => t.entries.flatMap((e) => (e.kind === "call" && e.call.subagent ? [e.call.subagent.said] : []))[0];
@@ -186,7 +188,7 @@ test("a subagent's conversation is below the call at which it works", () => {
 });
 
 test("checks are calls of the conversation, and the end has their results", () => {
-  const within = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "checks", kind, data } }) as Pick<Event, "kind" | "data">;
+  const within = (kind: string, data: object) => ({ kind: "task.event", data: { callId: "checks", kind, data } }) as Told;
   const evidence = { rounds: 1, checks: [{ command: "make test", state: "failed", exitCode: 2 }] };
   const t = told(
     prompt, reply({ text: "done" }), { kind: "checks.began", data: { round: 1, checks: [{ command: "make test", callId: "check_1_0", args: { command: "make test" } }] } },

@@ -3,12 +3,14 @@ import { kindOf } from "../approvals/kind";
 import type { Call, Entry, Note, Shape, Shot, Waiting } from "./entry";
 import { unwrapped, type Block, type Event, type Tokens } from "./event";
 
+type Asked = Extract<Event, { kind: "approval.asked" }>["data"]["approval"];
+
 /** The questions of an event, where those with free-text answers have no options. */
-const questionsOf = ({ questions }: Approval) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
+const questionsOf = ({ questions }: Asked) => (questions ? { questions: questions.map((q) => ({ ...q, options: (q.options as typeof q.options | undefined) ?? [] })) } : {});
 
 const liveOutput = 100_000; // minimum number of characters that are kept of a running call's output
 const none = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, cost: 0, priced: 0 };
-const shots = (blocks: readonly Block[], seq: number): Shot[] => blocks.filter((b) => b.image).map((_, n) => ({ seq, n }));
+const shots = (blocks: readonly Block[] | undefined, seq: number): Shot[] => (blocks ?? []).filter((b) => b.image).map((_, n) => ({ seq, n }));
 
 /**
  * The view of a journal: folds events, added in order and once each, into what
@@ -145,7 +147,7 @@ export class Transcript {
         this.again(e);
         break;
       case "turn.replied":
-        this.replied(e.data.message.blocks, e.data.usage, e.data.model, e);
+        this.replied(e.data.message.blocks ?? [], e.data.usage, e.data.model, e);
         break;
       case "run.ended":
         this.close(e);
@@ -215,7 +217,7 @@ export class Transcript {
           this.change(e.data.approval.task, (c) => c.subagent?.said.add({ ...e, data: { approval: { ...e.data.approval, task: "" } } }));
           break;
         }
-        const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [], ...questionsOf(e.data.approval) };
+        const approval: Approval = { ...e.data.approval, agentId: this.agentId, entries: (e.data.approval.entries as string[] | undefined) ?? [], ...questionsOf(e.data.approval) } as Approval;
         this.change(approval.callId, (c) => {
           c.state = "asks";
           c.approval = approval;
@@ -236,7 +238,7 @@ export class Transcript {
         }
         break;
       case "checks.began":
-        for (const c of e.data.checks) this.called({ id: c.callId, name: "Shell", args: c.args }, e);
+        for (const c of e.data.checks ?? []) this.called({ id: c.callId, name: "Shell", args: c.args }, e);
         break;
     }
   }
@@ -308,7 +310,7 @@ export class Transcript {
   }
 
   /** Replaces the streamed pieces by the complete reply; identical parts keep their row. */
-  private replied(blocks: Block[], usage: Tokens, model: string, e: Event): void {
+  private replied(blocks: readonly Block[], usage: Tokens, model: string, e: Event): void {
     const pieces = this.live;
     this.live = [];
     const seen = { text: 0, thinking: 0 };
@@ -420,7 +422,7 @@ export function settled(events: readonly Event[]): Event[] {
   return kept.reverse();
 }
 
-export const textOf = (blocks: readonly Block[]): string => (blocks ?? []).map((b) => b.text ?? "").join("");
+export const textOf = (blocks: readonly Block[] | undefined): string => (blocks ?? []).map((b) => b.text ?? "").join("");
 
 /** What an event that is shown as a note says: its subject, tone and text. */
 function noteOf(e: Event): [about: Note, tone: "plain" | "amber" | "red", text: string] | undefined {
