@@ -159,7 +159,10 @@ func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, sta
 // the agent's next run does not run them again in the same boot.
 func (f *Fleet) startFor(ctx context.Context, conn *pod.Conn, machineID, bootID string, e environment.Environment, state *agent.State) error {
 	ctx = context.WithoutCancel(ctx)
-	failures, err := f.setUp(ctx, conn, machineID, state.Agent, e, false, func(context.Context, ...agent.Body) error { return nil })
+	failures, err := f.setUp(ctx, setUpRequest{
+		conn: conn, machineID: machineID, agent: state.Agent, environment: e,
+		record: func(context.Context, ...agent.Body) error { return nil },
+	})
 	if err != nil {
 		return err
 	}

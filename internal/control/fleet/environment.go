@@ -86,26 +86,40 @@ func (w *Work) prepare(ctx context.Context, p build.Plan, record journal.Record)
 	return base, errors.Join(recordErr, record(ctx, bodies...))
 }
 
+// setUpRequest says what to set up in a machine that has just booted.
+type setUpRequest struct {
+	conn        *pod.Conn
+	machineID   string
+	agent       agent.Agent
+	environment environment.Environment
+	install     bool // no build has run install
+	record      journal.Record
+}
+
+// setUpStep is a command that sets up a machine.
+type setUpStep struct {
+	name, command string
+	limit         time.Duration
+	around        *sandbox.Policy // nil means no sandbox
+}
+
 // setUp sets up a machine that has just booted: it runs install (if no build
 // has done so), start and the terminals. Failures are journaled and returned as
 // failures, and do not stop the rest. The error means that the machine is gone.
-func (f *Fleet) setUp(ctx context.Context, conn *pod.Conn, machineID string, a agent.Agent, e environment.Environment, install bool, record journal.Record) (failures []string, err error) {
-	around, err := f.sandboxPolicy(ctx, a, SandboxStart)
+func (f *Fleet) setUp(ctx context.Context, r setUpRequest) (failures []string, err error) {
+	e := r.environment
+	around, err := f.sandboxPolicy(ctx, r.agent, SandboxStart)
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []struct {
-		name, command string
-		limit         time.Duration
-		around        *sandbox.Policy
-	}{
+	for _, step := range []setUpStep{
 		{"install", e.Install, cmp.Or(f.SetUp.InstallLimit, time.Hour), nil},
 		{"start", e.Start, cmp.Or(f.SetUp.StartLimit, 2*time.Minute), around},
 	} {
-		if step.command == "" || step.name == "install" && !install {
+		if step.command == "" || step.name == "install" && !r.install {
 			continue
 		}
-		failure, err := setUpCommand(ctx, conn, step.name, step.command, step.limit, step.around, record)
+		failure, err := setUpCommand(ctx, r.conn, step, r.record)
 		if err != nil {
 			return nil, err
 		}
@@ -116,10 +130,10 @@ func (f *Fleet) setUp(ctx context.Context, conn *pod.Conn, machineID string, a a
 	if len(e.Terminals) == 0 {
 		return failures, nil
 	}
-	if around, err = f.sandboxPolicy(ctx, a, SandboxTerminals); err != nil {
+	if around, err = f.sandboxPolicy(ctx, r.agent, SandboxTerminals); err != nil {
 		return nil, err
 	}
-	terminals := conn.Terminals(f.token("exec", machineID))
+	terminals := r.conn.Terminals(f.token("exec", r.machineID))
 	defer terminals.Close()
 	names := terminalNames(e.Terminals)
 	for i, t := range e.Terminals {
@@ -133,7 +147,7 @@ func (f *Fleet) setUp(ctx context.Context, conn *pod.Conn, machineID string, a a
 			failures = append(failures, fmt.Sprintf("The terminal %s could not be started: %s", names[i], step.Detail))
 		}
 		step.DurationMS = time.Since(begun).Milliseconds()
-		if err := record(ctx, step); err != nil {
+		if err := r.record(ctx, step); err != nil {
 			return nil, err
 		}
 	}
@@ -157,11 +171,11 @@ func aboutTerminals(terminals []environment.Terminal) string {
 
 // setUpCommand runs one command and journals its progress. failure is "" on
 // success.
-func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, limit time.Duration, around *sandbox.Policy, record journal.Record) (failure string, err error) {
+func setUpCommand(ctx context.Context, conn *pod.Conn, c setUpStep, record journal.Record) (failure string, err error) {
 	begun := time.Now()
 	out := &pod.Tail{Limit: maxSetUpOutput}
 	step := func(state pod.StepState, detail string) *agent.BootStep {
-		return &agent.BootStep{Name: name, State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
+		return &agent.BootStep{Name: c.name, State: string(state), DurationMS: time.Since(begun).Milliseconds(), Detail: detail}
 	}
 	if err := record(ctx, step(pod.StepRunning, "")); err != nil {
 		return "", err
@@ -173,10 +187,10 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 		}
 	}
 	var exit pod.Exit
-	if around == nil {
-		exit, err = conn.RunCommand(ctx, command, limit, out)
+	if c.around == nil {
+		exit, err = conn.RunCommand(ctx, c.command, c.limit, out)
 	} else {
-		exit, err = conn.RunSandboxed(ctx, *around, command, limit, out)
+		exit, err = conn.RunSandboxed(ctx, *c.around, c.command, c.limit, out)
 	}
 	if err := errors.Join(err, recordErr); err != nil {
 		last, cancel := journal.Outliving(ctx)
@@ -188,12 +202,12 @@ func setUpCommand(ctx context.Context, conn *pod.Conn, name, command string, lim
 	}
 	how := fmt.Sprintf("ended with status %d", exit.Code)
 	if exit.TimedOut {
-		how = fmt.Sprintf("was ended after %s", limit)
-		if name == "start" {
+		how = fmt.Sprintf("was ended after %s", c.limit)
+		if c.name == "start" {
 			how += ": start must return; put long-running programs in terminals"
 		}
 	}
-	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", name, how, out.Text()), "\n")
+	words := strings.TrimSuffix(fmt.Sprintf("%s %s\n%s", c.name, how, out.Text()), "\n")
 	return "The environment's " + words, record(ctx, step(pod.StepFailed, words))
 }
 

@@ -1,13 +1,11 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"syscall"
-	"time"
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
@@ -17,7 +15,6 @@ import (
 	"aloft/internal/control/pod"
 	"aloft/internal/environment"
 	"aloft/internal/fault"
-	"aloft/internal/policy/sandbox"
 	"aloft/internal/secret"
 	"aloft/internal/telemetry"
 )
@@ -47,21 +44,21 @@ func (w *Work) Ready(ctx context.Context, state *agent.State, record journal.Rec
 			return nil, err
 		}
 	}
-	m, err := w.opened(ctx, state)
+	m, err := w.open(ctx, state)
 	if err != nil {
 		return nil, err
 	}
-	base := build.Base{Install: state.Install && !state.Used}
+	u := &startup{Work: w, state: state, record: record, branches: branches, plan: plan, base: build.Base{Install: state.Install && !state.Used}}
 	if m == nil {
-		if base, err = w.base(ctx, plan, state, record); err != nil {
+		if u.base, err = w.base(ctx, plan, state, record); err != nil {
 			return nil, err
 		}
 	}
-	h, ready, err := w.up(ctx, m, base, plan, branches, state, record)
-	if err != nil {
+	if err := u.up(ctx, m); err != nil {
 		return nil, err
 	}
-	if err := w.setUp(ctx, h, ready, base, plan.Environment, state, record); err != nil {
+	h := u.machine
+	if err := u.setUp(ctx); err != nil {
 		h.close()
 		return nil, err
 	}
@@ -85,26 +82,8 @@ func (w *Work) Ready(ctx context.Context, state *agent.State, record journal.Rec
 	return h, nil
 }
 
-// up creates the machine if m is nil, and boots it. It limits how many machines
-// boot at once.
-func (w *Work) up(ctx context.Context, m machine.Machine, base build.Base, plan build.Plan, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
-	select {
-	case w.fleet.boots <- struct{}{}:
-		defer func() { <-w.fleet.boots }()
-	case <-ctx.Done():
-		return nil, pod.Ready{}, context.Cause(ctx)
-	}
-	if m == nil {
-		var err error
-		if m, err = w.made(ctx, base, plan.Environment, state, record); err != nil {
-			return nil, pod.Ready{}, err
-		}
-	}
-	return w.booted(ctx, m, plan.Environment, branches, state, record)
-}
-
-// opened returns the agent's existing machine, running or not, or nil.
-func (w *Work) opened(ctx context.Context, state *agent.State) (machine.Machine, error) {
+// open returns the agent's existing machine, running or not, or nil.
+func (w *Work) open(ctx context.Context, state *agent.State) (machine.Machine, error) {
 	if state.MachineID == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -116,95 +95,6 @@ func (w *Work) opened(ctx context.Context, state *agent.State) (machine.Machine,
 		return nil, machineFault(err)
 	}
 	return m, nil
-}
-
-// made creates a machine.
-func (w *Work) made(ctx context.Context, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (machine.Machine, error) {
-	if w.fleet.Room != nil {
-		if err := w.fleet.Room(); err != nil {
-			return nil, err
-		}
-	}
-	start := time.Now()
-	id := NewID(state.Agent.ID)
-	asked, err := w.fleet.egressOf(ctx, state.Agent, e)
-	if err != nil {
-		return nil, err
-	}
-	network, err := w.fleet.NetworkFor(asked)
-	if err != nil {
-		return nil, err
-	}
-	// Journal the machine before it is created, so that a machine that a crash
-	// leaves behind is found and used, or destroyed.
-	if err := record(ctx, &agent.MachineMade{MachineID: id, Layer: base.Layer, Install: base.Install, Origin: w.origin, RulesAt: w.rulesAt, Egress: asked, Checks: e.Checks}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
-		return nil, err
-	}
-	logs, err := w.fleet.makeConnectionLog(state.Agent.ID)
-	if err != nil {
-		return nil, err
-	}
-	m, err := w.fleet.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: base.Image, Layer: base.Layer, Alive: state.Fork != nil && state.Fork.BootID != "" && base.Layer == state.Agent.Layer, Class: cmp.Or(state.Agent.Class, w.fleet.Class), Limits: w.fleet.Limits, Network: network, ConnectionLog: logs,
-	})
-	if err != nil {
-		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}
-		last, cancel := journal.Outliving(ctx)
-		defer cancel()
-		return nil, errors.Join(machineFault(err), record(last, failed))
-	}
-	return m, record(ctx, &agent.BootStep{Name: "machine", State: string(pod.StepDone), DurationMS: time.Since(start).Milliseconds()})
-}
-
-// booted dials the machine and boots it.
-func (w *Work) booted(ctx context.Context, m machine.Machine, e environment.Environment, branches []string, state *agent.State, record journal.Record) (*readyMachine, pod.Ready, error) {
-	set, until, err := w.fleet.variables(ctx, state.Agent)
-	if err != nil {
-		return nil, pod.Ready{}, err
-	}
-	l := w.fleet.machines.Use(m.ID())
-	h := &readyMachine{id: m.ID(), token: w.fleet.token("exec", m.ID()), folders: agent.Folders(state.Agent.Repos), repos: several(state.Agent.Repos), traced: w.fleet.Spans != nil, revoke: func() {}, letGo: func() { w.fleet.machines.Leave(m.ID(), l) }, stale: func() {}}
-	ready, err := w.bootOver(ctx, l, h, m, e, branches, set, state, record)
-	if err != nil {
-		h.letGo()
-		h.revoke()
-		return nil, ready, err
-	}
-	h.keep = func(ctx context.Context) error { return w.fleet.keep(ctx, state, m.ID(), h.conn) }
-	h.hookSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
-		return w.fleet.sandboxPolicy(ctx, a, SandboxHooks)
-	}
-	h.gitSandbox = func(ctx context.Context) (*sandbox.Policy, error) { return w.fleet.gitSandbox(ctx, state.Agent) }
-	h.mcp = h.conn.MCP(w.fleet.token("exec", m.ID()))
-	h.mcpSandbox = func(ctx context.Context, a agent.Agent) (*sandbox.Policy, error) {
-		return w.fleet.sandboxPolicy(ctx, a, SandboxMCP)
-	}
-	h.enforced = w.fleet.Sandbox != nil && w.fleet.Sandbox(cmp.Or(state.Agent.Class, w.fleet.Class))
-	h.rules = h.conn.Rules(w.fleet.token("exec", m.ID()))
-	h.hooks, h.people = h.conn.Hooks(w.fleet.token("exec", m.ID())), w.fleet.hooksOf
-	h.exec = pod.NewExec(h.conn.OpenExec, w.fleet.token("exec", m.ID()), w.fleet.redact(state, m.ID()), pod.Trace(w.traceparent(state)))
-	if !until.IsZero() {
-		h.keepFresh(w.ctx, func(ctx context.Context) { w.keepFresh(ctx, h, m.ID(), branches, state, until) })
-	}
-	return h, ready, nil
-}
-
-// bootOver dials and boots the machine over its link, and fills in h.
-func (w *Work) bootOver(ctx context.Context, l *Connection, h *readyMachine, m machine.Machine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
-	l.Lock()
-	defer l.Unlock()
-	conn, err := l.Dial(ctx, m, w.fleet.Gateway, w.fleet.connection(state, m.ID())...)
-	if u, ok := errors.AsType[UnstartedError](err); ok {
-		return pod.Ready{}, w.unstartable(ctx, m, state, u.Cause)
-	}
-	if err != nil {
-		return pod.Ready{}, machineFault(lostError(err))
-	}
-	if err := w.fleet.renewPolicy(ctx, m, state.Egress); err != nil {
-		return pod.Ready{}, machineFault(err)
-	}
-	h.conn = conn
-	return w.boot(ctx, h, e, branches, set, state, record)
 }
 
 // unstartable handles a machine that does not start. One that was never ready
@@ -244,46 +134,6 @@ func (w *Work) traceparent(state *agent.State) string {
 	return telemetry.Format(telemetry.Run(state.Run.ID, state.Trace))
 }
 
-// boot makes pod-daemon do the missing boot steps, and journals them.
-func (w *Work) boot(ctx context.Context, h *readyMachine, e environment.Environment, branches []string, set secret.Set, state *agent.State, record journal.Record) (pod.Ready, error) {
-	b := pod.Boot{ExecToken: w.fleet.token("exec", h.id), User: e.User, Env: environ(e, state, set), Trace: w.fleet.Spans != nil}
-	if len(state.Agent.Repos) > 0 {
-		reached := w.fleet.Gateway.Reach(ctx, w.fleet.reachRequest(state, e))
-		h.reads, b.Hosts = reached.Read, reached.Hosts
-		if !state.Used {
-			h.refused = reached.Refused
-		}
-		credential, err := w.fleet.Gateway.Grant(w.grant(h, state, branches))
-		if err != nil {
-			return pod.Ready{}, err
-		}
-		b.GitCredential = credential
-		h.revoke = func() { w.fleet.Gateway.Revoke(b.GitCredential) }
-		b.Checkout, b.Others = w.fleet.checkouts(state, branches)
-	}
-	status, err := h.conn.Status(ctx)
-	if err != nil {
-		return pod.Ready{}, lostError(err)
-	}
-	quiet := status.Booted && status.BootID == state.BootID // the machine is already up, so there is nothing to report
-	var recordErr error
-	ready, err := h.conn.Boot(ctx, b, func(step pod.Step) {
-		if recordErr == nil && !quiet {
-			recordErr = record(ctx, journalled(step))
-		}
-	})
-	if err != nil {
-		return ready, errors.Join(stepFault(err), recordErr)
-	}
-	if recordErr != nil {
-		return ready, recordErr
-	}
-	if err := w.give(ctx, h, h.id, set, !status.ExecRunning, state, record); err != nil {
-		return ready, err
-	}
-	return ready, lostError(h.conn.SetMetadata(ctx, metadata(state, branches)))
-}
-
 // environ returns the environment variables for a machine's processes.
 // Variables that people have set take precedence over those in the repository.
 func environ(e environment.Environment, state *agent.State, set secret.Set) map[string]string {
@@ -294,81 +144,6 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 	maps.Copy(env, historyKept(state))
 	maps.Copy(env, set.Environ())
 	return env
-}
-
-// setUp sets up a machine that has booted, and journals that it is ready.
-func (w *Work) setUp(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) error {
-	h.boot = ready.BootID
-	if ready.BootID == state.BootID {
-		if bodies := wakingOf(state); len(bodies) > 0 {
-			return record(ctx, bodies...)
-		}
-		return nil
-	}
-	var bodies []agent.Body
-	if state.Hibernated {
-		bodies = append(bodies, &agent.MachineWoken{MachineID: h.id, BootID: ready.BootID})
-	}
-	bodies = append(bodies, &agent.MachineReady{
-		MachineID: h.id, BootID: ready.BootID, BaseCommit: ready.BaseCommit, Branch: ready.Branch, Others: others(ready), User: ready.User,
-		Facilities: (*agent.Facilities)(ready.Facilities),
-	})
-	for _, note := range append(h.refused, ready.Notes...) {
-		bodies = append(bodies, &agent.Notice{Text: note})
-	}
-	if notice := whatIsLost(state); notice != "" {
-		bodies = append(bodies, &agent.Notice{Text: notice})
-	}
-	notices, err := w.started(ctx, h, ready, base, e, state, record)
-	if err != nil {
-		return err
-	}
-	for _, notice := range notices {
-		bodies = append(bodies, &agent.Notice{Text: notice})
-	}
-	began := state.Agent.Layer != ""
-	if err := record(ctx, bodies...); err != nil {
-		return err
-	}
-	if began { // the disk from which it started is not needed any more
-		w.fleet.forgetForks(ctx)
-	}
-	return nil
-}
-
-// started sets up a machine after a new boot, unless that was already done in
-// this boot, and returns what to tell the agent.
-func (w *Work) started(ctx context.Context, h *readyMachine, ready pod.Ready, base build.Base, e environment.Environment, state *agent.State, record journal.Record) (notices []string, err error) {
-	if state.Alive(ready.BootID) {
-		return []string{agent.ForkedAlive}, nil // the copied processes include what the environment starts
-	}
-	if state.Fork != nil && state.Fork.BootID != "" && !state.Settled {
-		notices = []string{agent.ForkedWithout}
-	}
-	now, err := w.fleet.State(ctx, w.agentID) // a visitor may have woken it meanwhile
-	if err != nil {
-		return nil, err
-	}
-	if now.Started != ready.BootID {
-		failures, err := w.fleet.setUp(ctx, h.conn, h.id, state.Agent, e, base.Install, record)
-		if err != nil {
-			return nil, err
-		}
-		notices = append(notices, failures...)
-	}
-	if state.Review != nil && !state.Used { // after the install command, which must not run files of the change
-		failure, err := applyChange(ctx, h.conn, state.Review.Patch)
-		if err != nil {
-			return nil, err
-		}
-		if failure != "" {
-			notices = append(notices, failure)
-		}
-	}
-	if len(e.Terminals) > 0 {
-		notices = append(notices, aboutTerminals(e.Terminals))
-	}
-	return notices, nil
 }
 
 // whatIsLost returns what the model has to know about a machine that has just

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"aloft/internal/agent"
-	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/store"
 	"aloft/internal/secret"
 )
@@ -111,25 +109,6 @@ func (f *Fleet) know(ctx context.Context, a agent.Agent) error {
 	return err
 }
 
-// give sets the variables in a machine that was already up, and removes those
-// that do not exist any more. If fresh is true, the boot has already set them.
-func (w *Work) give(ctx context.Context, h *readyMachine, machineID string, set secret.Set, fresh bool, state *agent.State, record journal.Record) error {
-	if w.fleet.Variables == nil {
-		return nil
-	}
-	names := slices.Sorted(maps.Keys(set.Vars))
-	gone := slices.DeleteFunc(slices.Clone(state.Given), func(name string) bool { return slices.Contains(names, name) })
-	if !fresh && len(names)+len(gone) > 0 {
-		if err := h.conn.SetEnvironment(ctx, w.fleet.token("exec", machineID), set.Environ(), gone); err != nil {
-			return lostError(err)
-		}
-	}
-	if slices.Equal(names, state.Given) {
-		return nil
-	}
-	return record(ctx, &agent.VariablesGiven{Names: names})
-}
-
 // Times for renewing expiring variables, such as AWS credentials.
 const (
 	renewBefore = 10 * time.Minute // before they expire
@@ -150,7 +129,7 @@ func (w *Work) keepFresh(ctx context.Context, h *readyMachine, machineID string,
 			return
 		case <-time.After(wait):
 		}
-		until, err := w.renewed(ctx, h, machineID, branches, state)
+		until, err := w.renewVariables(ctx, h, machineID, branches, state)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -165,9 +144,9 @@ func (w *Work) keepFresh(ctx context.Context, h *readyMachine, machineID string,
 	}
 }
 
-// renewed gives the machine fresh variables, after they were added to the
+// renewVariables gives the machine fresh variables, after they were added to the
 // redacted values.
-func (w *Work) renewed(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
+func (w *Work) renewVariables(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
 	set, until, err := w.fleet.variables(ctx, state.Agent)
 	if err != nil {
 		return until, err
