@@ -199,7 +199,7 @@ var mayImport = map[string][]string{
 	"internal/guest/hook":          {},
 	"internal/guest/rulefile":      {"internal/rule"},
 	"internal/guest/mcp":           {"internal/mcp", "internal/redact"},
-	"internal/guest/search":        {"internal/guest/ripgrep"},
+	"internal/guest/search":        {"internal/atomicfile", "internal/guest/ripgrep"},
 	"internal/guest/web":           {},
 	"internal/guest/file":          {"internal/policy/sandbox"},
 	"internal/guest/guard":         {"internal/atomicfile", "internal/gitcmd", "internal/policy/sandbox", "internal/guest/file", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/guest/shell", "internal/wire/agentv1"},

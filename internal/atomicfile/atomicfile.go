@@ -26,7 +26,7 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 // for files that are worthless once the kernel has stopped, such as those of a
 // running machine. After a power cut the file may be empty or missing.
 func WriteUnsynced(path string, data []byte, mode fs.FileMode) error {
-	return write(path, data, mode, (*File).rename)
+	return write(path, data, mode, (*File).CommitUnsynced)
 }
 
 func write(path string, data []byte, mode fs.FileMode, commit func(*File) error) error {
@@ -84,6 +84,9 @@ func (f *File) Commit() error {
 	}
 	return SyncDir(filepath.Dir(f.path))
 }
+
+// CommitUnsynced is [File.Commit] without the syncs; see [WriteUnsynced].
+func (f *File) CommitUnsynced() error { return f.rename() }
 
 func (f *File) rename() error {
 	if f.closed {

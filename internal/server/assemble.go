@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"aloft/internal/agent"
+	"aloft/internal/atomicfile"
 	"aloft/internal/control/agents"
 	"aloft/internal/control/api"
 	"aloft/internal/control/api/accounts"
@@ -403,7 +404,7 @@ func (a *assembly) openHTTP(ctx context.Context) error {
 		}
 	}
 	a.URL = urlOf(a.listener)
-	if err := os.WriteFile(a.dataFile("server.url"), []byte(a.URL+"\n"), 0o600); err != nil {
+	if err := atomicfile.WriteUnsynced(a.dataFile("server.url"), []byte(a.URL+"\n"), 0o600); err != nil {
 		return err
 	}
 	a.http = &http.Server{

@@ -205,7 +205,7 @@ func (s *Server) firstKey(ctx context.Context) error {
 	key := account.NewKey()
 	// Write the file before the store: a stored key that nobody can read is useless,
 	// while the next start overwrites a file whose key was not stored.
-	if err := os.WriteFile(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
+	if err := atomicfile.Write(s.KeyFile, []byte(key+"\n"), 0o600); err != nil {
 		return err
 	}
 	admin, err := s.store.AddUser(ctx, account.User{FirstName: "Admin", Role: account.Owner})

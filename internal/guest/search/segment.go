@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"sort"
+
+	"aloft/internal/atomicfile"
 )
 
 // A segment is a file that holds the index of some files and never changes:
@@ -63,19 +65,15 @@ var errDamaged = errors.New("the index is corrupt")
 
 // write saves the builder's content to a file atomically.
 func (b *builder) write(name string) (err error) {
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := atomicfile.Create(name, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(name + ".new") // remove the incomplete file
-		}
-	}()
-	if err := errors.Join(b.writeTo(f), f.Close()); err != nil {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := b.writeTo(f); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name)
+	return f.CommitUnsynced() // a segment that a power cut damages is made again
 }
 
 func (b *builder) writeTo(f io.Writer) error {
