@@ -80,7 +80,7 @@ func (c *Creator) findEnvironment(ctx context.Context, q *Request) (*environment
 			Hint("list environments with GET /v1/environments").At("env.name")
 	case 1:
 	default:
-		return nil, fault.Conflict("%d environments are named %s", len(own), fault.Quoted(*e.Name)).Named("environment_name_conflict").
+		return nil, fault.Invalid("%d environments are named %s", len(own), fault.Quoted(*e.Name)).Named(CodeNoEnvironment).
 			Hint("rename all but one of them").At("env.name")
 	}
 	if len(q.Repos) == 0 {

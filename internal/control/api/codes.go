@@ -64,7 +64,7 @@ var helpCodes = []helpCode{
 	{"invalid_last_event_id", "Last-Event-ID is not an event of this run.", "Omit the header to start at the run's first event."},
 	{rest.CodeUpstream, "A code host, registry or other server does not answer.", "Try again later."},
 	{rest.CodeInternal, "The server has failed.", "Send the operator the reply's X-Request-Id; the server's log has the cause."},
-	{agents.CodeNoEnvironment, "There is no environment with that id or name that you may use.", "List them with GET /v1/environments."},
+	{agents.CodeNoEnvironment, "There is no environment with that id or name that you may use, or several have the name.", "List them with GET /v1/environments, and give each its own name."},
 	{"environment_name_conflict", "You or the team have an environment with that name already.", "Choose another name, or rename the other environment."},
 	{rest.CodeNoBuild, "There is no such build, you may not see it, or none has succeeded yet.", "List the builds of the environment."},
 	{"secret_not_found", "The owner has no secret with that name.", "List them with GET /v1/secrets."},

@@ -255,5 +255,5 @@ func TestEnvironmentByName(t *testing.T) {
 	if err := h.store.PutEnvironment(t.Context(), twin); err != nil {
 		t.Fatal(err)
 	}
-	refused(create(annsKey, "front", onRepo), 409, "environment_name_conflict")
+	refused(create(annsKey, "front", onRepo), 400, "environment_not_found")
 }
