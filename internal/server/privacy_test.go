@@ -450,3 +450,32 @@ func TestPrivacyCountsFromTheNextRun(t *testing.T) {
 		t.Errorf("the journal has %v", recorded)
 	}
 }
+
+// TestPrivacyOfAnEarlierRun turns privacy mode off after a private run. The next run
+// is not private, but does not tell what the agent was asked before, from which the
+// agent's name comes too.
+func TestPrivacyOfAnEarlierRun(t *testing.T) {
+	e := newEmitter(t, true)
+	id := e.begin()
+	e.work(id)
+	first := len(e.posted)
+	e.settle(false)
+	e.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"go on"}}`)
+	e.work(id)
+	pulls, err := e.forge.Find(t.Context(), e.repo, e.branch)
+	if err != nil || len(pulls) != 1 {
+		t.Fatalf("%d pull requests: %v", len(pulls), err)
+	}
+	said := e.forge.Plain(e.repo, pulls[0].Number)
+	for way, text := range map[string]string{
+		"commit message": e.commits[1], "pull request": pulls[0].Title + "\n" + pulls[0].Body, "comment": said[len(said)-1].Body,
+		"webhook": strings.Join(e.posted[first:], "\n"), "/v0 list": e.call("GET", "/v0/agents", ""), "/v0 agent": e.call("GET", "/v0/agents/"+id, ""),
+	} {
+		switch {
+		case strings.Contains(strings.ToLower(text), marks["prompt"]):
+			t.Errorf("%s tells the prompt of a private run: %s", way, text)
+		case way == "commit message" && text != "go on", way != "commit message" && len(told(text)) == 0:
+			t.Errorf("the run that is not private tells nothing by %s: %s", way, text)
+		}
+	}
+}

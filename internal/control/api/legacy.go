@@ -126,10 +126,19 @@ func (w *within) Write(b []byte) (int, error) { return w.body.Write(b) }
 func isLegacy(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, legacyPrefix) }
 
 // Private implements [v0.Call].
-func (c *legacyCall) Private(agentID, runID string) (bool, error) {
-	run, err := c.s.agents.Run(c.r.Context(), agentID, runID)
+func (c *legacyCall) Private(agentID, runID string) (private, begun bool, err error) {
+	ctx := c.r.Context()
+	run, err := c.s.agents.Run(ctx, agentID, runID)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	return store.PrivacyOf(c.r.Context(), c.s.Rules, run)
+	a, err := c.s.Agents.Agent(ctx, agentID)
+	if err != nil {
+		return false, false, err
+	}
+	if begun, err = store.PrivacyOf(ctx, c.s.Rules, agent.Run{CreatedAt: a.CreatedAt}); err != nil {
+		return false, false, err
+	}
+	private, err = store.PrivacyOf(ctx, c.s.Rules, run)
+	return private, begun, err
 }

@@ -259,6 +259,13 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 	if err != nil {
 		return Words{}, err
 	}
+	begun, err := d.begun(ctx, a)
+	if err != nil {
+		return Words{}, err
+	}
+	if begun {
+		a.Name = a.ID
+	}
 	unhooked := s.Unhooked
 	if private {
 		a.Name, opts.Said = a.ID, ""
@@ -286,8 +293,11 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 		return Words{oneLine(clean(opts.Title)), clean(Sign(opts.Body, a.Name, link))}, nil
 	}
 	src := Source{Name: a.Name, Link: link, Said: opts.Said, Unhooked: unhooked, Checks: checks}
-	if len(s.Asked) > 0 {
+	if n := len(s.Asked); n > 0 {
 		src.Task = s.Asked[0]
+		if begun {
+			src.Task = s.Asked[n-1]
+		}
 	}
 	if !shown { // commits are pushed anyway; nothing else may be shown
 		src.Task, src.Said, src.Name = generalTitle, "", a.ID
@@ -306,14 +316,6 @@ func (d *Desk) describe(ctx context.Context, s *agent.State, n int, commit, base
 		words.Body = Sign(opts.Body, a.Name, link)
 	}
 	return Words{clean(words.Title), clean(words.Body)}, nil
-}
-
-// privacy reports whether the run is in privacy mode.
-func (d *Desk) privacy(ctx context.Context, r agent.Run) (bool, error) {
-	if d.Privacy == nil {
-		return false, nil
-	}
-	return d.Privacy(ctx, r)
 }
 
 // template returns the project's pull request template on the base branch, or

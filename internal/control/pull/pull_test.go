@@ -567,3 +567,21 @@ func (f *awayForReviews) RequestReview(ctx context.Context, r forge.Repo, number
 	}
 	return f.Forge.RequestReview(ctx, r, number, logins)
 }
+
+// The words of a run that is not private do not have the prompt of an earlier run
+// that was.
+func TestAnEarlierPrivateRunIsNotTold(t *testing.T) {
+	o := newOffice(t)
+	o.git.commits = append(o.git.commits, o.git.commits[0])
+	first := o.state().Run
+	o.desk.Privacy = func(_ context.Context, r agent.Run) (bool, error) { return r.CreatedAt.Equal(first.CreatedAt), nil }
+	run := agent.NewRunID()
+	o.append(store.Append{AgentID: o.id, Events: []agent.Event{
+		{RunID: run, Body: &agent.RunCreated{Prompt: conversation.Text(conversation.User, "Now the tree\nplease")}},
+		{RunID: run, Body: &agent.RunStarted{}},
+	}})
+	asked, err := o.propose(o.head, pull.Options{Said: "Mended too."})
+	if err != nil || asked.Title != "Now the tree" || !strings.Contains(asked.Body, "Mended too.") || strings.Contains(asked.Body, "Mend it") {
+		t.Errorf("%q, %q, %v", asked.Title, asked.Body, err)
+	}
+}

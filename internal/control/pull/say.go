@@ -34,7 +34,14 @@ func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest,
 	if err != nil {
 		return agent.PullRequestSaid{}, err
 	}
+	begun, err := d.begun(ctx, s.Agent)
+	if err != nil {
+		return agent.PullRequestSaid{}, err
+	}
 	name := s.Agent.Name
+	if begun {
+		name = s.Agent.ID
+	}
 	if private {
 		body, name = generalRemark, s.Agent.ID
 	}

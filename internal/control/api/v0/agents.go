@@ -195,12 +195,15 @@ func agentOf(c Call, a v1Agent, run v1Run) (Agent, error) {
 		ID: a.ID, Name: a.Name, Status: status(agent.Status(run.Status)), Summary: run.Result, CreatedAt: a.CreatedAt,
 		Target: AgentTarget{URL: a.URL, AutoCreatePR: a.AutoCreatePR},
 	}
-	private, err := c.Private(a.ID, a.LatestRunID)
+	private, begun, err := c.Private(a.ID, a.LatestRunID)
 	if err != nil {
 		return out, err
 	}
+	if private || begun { // the name comes from the first run's prompt
+		out.Name = a.ID
+	}
 	if private {
-		out.Name, out.Summary = a.ID, ""
+		out.Summary = ""
 	}
 	if len(a.Repos) > 0 {
 		out.Source = AgentSource{Repository: a.Repos[0].URL, Ref: a.Repos[0].StartingRef}

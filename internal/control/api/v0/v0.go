@@ -22,9 +22,9 @@ type Call interface {
 	// Idempotency-Key is passed on. Its error is a fault that names fields of
 	// /v1.
 	V1(method, path string, in, out any) error
-	// Private reports whether a run of an agent that V1 has returned is in
-	// privacy mode.
-	Private(agentID, runID string) (bool, error)
+	// Private reports whether a run of an agent that V1 has returned, and
+	// whether the agent's first run, is in privacy mode.
+	Private(agentID, runID string) (private, begun bool, err error)
 	// Events returns the journal events after a number, of an agent that V1 has
 	// returned.
 	Events(agentID string, after int64) ([]agent.Event, error)
