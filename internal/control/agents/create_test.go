@@ -13,7 +13,6 @@ import (
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
 	"aloft/internal/control/store/sqlite"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/secret"
 )
@@ -159,7 +158,7 @@ func TestForkCreatesAllOrNone(t *testing.T) {
 	b.woken = nil
 	q := ForkRequest{By: b.by, Agent: of}
 	for _, id := range []string{agent.NewID(), other.ID} { // the second id is taken
-		q.Forks = append(q.Forks, ForkPrompt{ID: id, RunID: agent.NewRunID(), Prompt: conversation.Text(conversation.User, "Go on")})
+		q.Forks = append(q.Forks, ForkPrompt{ID: id, RunID: agent.NewRunID(), Prompt: Prompt{Text: "Go on"}})
 	}
 	if _, err := b.Fork(t.Context(), q); err == nil {
 		t.Fatal("the fork succeeds with the id of another agent")

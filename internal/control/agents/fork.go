@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"aloft/internal/account"
@@ -12,7 +13,6 @@ import (
 	"aloft/internal/agent/fork"
 	"aloft/internal/control/model"
 	"aloft/internal/control/store"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 	"aloft/internal/secret"
 )
@@ -44,7 +44,8 @@ type ForkPrompt struct {
 	// ID is the id of the fork, and RunID that of its first run. If an earlier
 	// attempt of the same request has created them, Fork returns that fork.
 	ID, RunID string
-	Prompt    conversation.Message
+	Prompt    Prompt
+	Field     string // the request's field with the prompt, for errors; default prompt
 }
 
 // ForkResult is the result of [Creator.Fork].
@@ -209,8 +210,9 @@ func (c *Creator) mayForkAlive(ctx context.Context, by account.APIKey, a agent.A
 // addForks journals the forks. If one fails, it deletes those that it has added.
 func (c *Creator) addForks(ctx context.Context, q *ForkRequest, start forkStart) (out []Result, err error) {
 	var added []string
+	from := &imageCache{Outbound: c.Outbound, found: map[string]Image{}}
 	for _, f := range q.Forks {
-		events, fresh, err := c.addFork(ctx, q, start, f)
+		events, fresh, err := c.addFork(ctx, q, start, f, from)
 		if err != nil {
 			for _, id := range added { // the new agents have not been started yet
 				err = errors.Join(err, c.Agents.DeleteAgent(ctx, id))
@@ -227,31 +229,46 @@ func (c *Creator) addForks(ctx context.Context, q *ForkRequest, start forkStart)
 
 // addFork journals one fork with its first run, and returns its first events.
 // fresh is false if an earlier attempt of the same request created it.
-func (c *Creator) addFork(ctx context.Context, q *ForkRequest, start forkStart, f ForkPrompt) (first []agent.Event, fresh bool, err error) {
+func (c *Creator) addFork(ctx context.Context, q *ForkRequest, start forkStart, f ForkPrompt, from Outbound) (first []agent.Event, fresh bool, err error) {
+	prompt, err := f.Prompt.Fetch(ctx, from)
+	if err != nil {
+		at := fault.Of(err)
+		return c.findFork(ctx, q, f, at.At(cmp.Or(f.Field, "prompt")+strings.TrimPrefix(at.Field, "prompt")))
+	}
 	sealed, mcp, err := c.sealFork(ctx, q, start.State, f)
 	if err != nil {
 		return nil, false, err
 	}
-	text := f.Prompt.PlainText()
+	text := f.Prompt.Text
 	branch, err := c.forkBranch(ctx, f.ID, cmp.Or(strings.TrimSpace(text), start.Created.Name))
 	if err != nil {
 		return nil, false, err
 	}
 	events := append(fork.Events(start.Point, agent.NameFrom(text), branch, start.layer, start.bootID), start.notice...)
-	events = append(events, agent.Event{RunID: f.RunID, Body: &agent.RunCreated{Prompt: f.Prompt, MCP: mcp, Trace: q.Trace, Limit: &start.State.Agent.Limit}})
+	events = append(events, agent.Event{RunID: f.RunID, Body: &agent.RunCreated{Prompt: prompt, MCP: mcp, Trace: q.Trace, Limit: &start.State.Agent.Limit}})
 	var head int64
 	first, err = c.Journal.Append(ctx, store.Append{AgentID: f.ID, IfHead: &head, Secrets: sealed, Events: events})
-	if !errors.Is(err, store.ErrExists) {
-		return first, err == nil, err
+	if errors.Is(err, store.ErrExists) {
+		return c.findFork(ctx, q, f, fmt.Errorf("agent %s: %w", f.ID, err))
 	}
-	if first, err = c.Journal.Read(ctx, f.ID, 0, len(events)); err != nil {
+	return first, err == nil, err
+}
+
+// maxFirstFork is how many events the first append of a fork has at most.
+const maxFirstFork = 16
+
+// findFork returns the first events of a fork that an earlier attempt of the same
+// request has created. If there is none, it returns the error missing.
+func (c *Creator) findFork(ctx context.Context, q *ForkRequest, f ForkPrompt, missing error) (first []agent.Event, fresh bool, err error) {
+	all, err := c.Journal.Read(ctx, f.ID, 0, maxFirstFork)
+	if err != nil {
 		return nil, false, err
 	}
-	last := len(first) - 1
-	if made := forkedOf(first); made == nil || made.AgentID != start.State.Agent.ID || first[last].RunID != f.RunID {
-		return nil, false, fmt.Errorf("agent %s: %w", f.ID, store.ErrExists)
+	run := slices.IndexFunc(all, func(e agent.Event) bool { _, ok := e.Body.(*agent.RunCreated); return ok })
+	if made := forkedOf(all); made == nil || made.AgentID != q.Agent.ID || run < 0 || all[run].RunID != f.RunID {
+		return nil, false, missing
 	}
-	return first, false, SamePrompt(first[last], f.Prompt)
+	return all[:run+1], false, SamePrompt(all[run], f.Prompt.message())
 }
 
 // forkBranch returns the name of a fork's branch: derived from the prompt, or in

@@ -28,6 +28,24 @@ type Image struct {
 	Data      []byte
 }
 
+// An imageCache fetches each image once, for prompts that name the same URL. It is
+// not safe for concurrent use.
+type imageCache struct {
+	Outbound
+	found map[string]Image
+}
+
+// Image implements [Outbound].
+func (c *imageCache) Image(ctx context.Context, rawURL string) (data []byte, media string, err error) {
+	if im, ok := c.found[rawURL]; ok {
+		return im.Data, im.MediaType, nil
+	}
+	if data, media, err = c.Outbound.Image(ctx, rawURL); err == nil {
+		c.found[rawURL] = Image{MediaType: media, Data: data}
+	}
+	return data, media, err
+}
+
 // Check validates the text and the number of images.
 func (p Prompt) Check() error {
 	switch {

@@ -3,9 +3,13 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"aloft/internal/agent"
@@ -139,6 +143,43 @@ func TestFork(t *testing.T) {
 	h.want(h.call("POST", "/v1/agents/"+id+"/runs", `{"prompt":{"text":"work"}}`), 201)
 	if a := h.want(h.call("POST", path, `{"prompt":{"text":"x"}}`), 409); a.text(t, "error.code") != "agent_busy" {
 		t.Errorf("%s", a.body)
+	}
+}
+
+// TestForkWithImagesByURL checks that forks get the images of a URL, which is
+// fetched once for all of them, and that a repeated request returns the first
+// reply even if the URL no longer works.
+func TestForkWithImagesByURL(t *testing.T) {
+	h := newHouse(t)
+	h.api.agents.Forks = &disks{}
+	path := "/v1/agents/" + h.forkable() + "/fork"
+	const picture = "\x89PNG\r\n\x1a\n"
+	var fetches atomic.Int64
+	far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fetches.Add(1) > 1 || r.URL.Path != "/a.png" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, picture)
+	}))
+	defer far.Close()
+	body := `{"n":2,"prompt":{"text":"go on","images":[{"url":"` + far.URL + `/a.png"}]}}`
+	made := h.want(h.call("POST", path, body, "Idempotency-Key", "k"), 201)
+	for _, item := range made.get(t, "items").([]any) {
+		id := item.(map[string]any)["agent"].(map[string]any)["id"].(string)
+		messages := h.folded(id).Messages
+		blocks := messages[len(messages)-1].Blocks
+		if im := blocks[len(blocks)-1].Image; im == nil || string(im.Data) != picture || im.MediaType != "image/png" {
+			t.Errorf("a fork is asked with %v", blocks)
+		}
+	}
+	again := h.want(h.call("POST", path, body, "Idempotency-Key", "k"), 201)
+	if string(again.body) != string(made.body) {
+		t.Errorf("repeated: %s", again.body)
+	}
+	list := `{"prompts":[{"text":"a"},{"text":"b","images":[{"url":"` + far.URL + `/gone.png"}]}]}`
+	if a := h.want(h.call("POST", path, list), 400); a.text(t, "error.code") != "image_unreachable" || !strings.Contains(string(a.body), "prompts[1].images[0].url") {
+		t.Errorf("an image that is gone: %s", a.body)
 	}
 }
 

@@ -88,14 +88,14 @@ func (in *forkRequestJSON) request() (q agents.ForkRequest, err error) {
 		if in.Prompts != nil {
 			prompt, field = &in.Prompts[i], "prompts["+strconv.Itoa(i)+"]"
 		}
-		m, err := prompt.message()
+		p, err := prompt.prompt()
 		if err != nil {
 			if at := fault.Of(err); field != "" && at.Kind == fault.KindInvalid {
 				return q, at.At(field + strings.TrimPrefix(at.Field, "prompt"))
 			}
 			return q, err
 		}
-		q.Forks = append(q.Forks, agents.ForkPrompt{Prompt: m})
+		q.Forks = append(q.Forks, agents.ForkPrompt{Prompt: p, Field: field})
 	}
 	if in.Turn != nil {
 		if q.Turn = *in.Turn; q.Turn < 1 {

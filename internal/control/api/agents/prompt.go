@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"aloft/internal/control/agents"
-	"aloft/internal/conversation"
 	"aloft/internal/fault"
 )
 
@@ -49,16 +48,6 @@ func (p *promptJSON) prompt() (agents.Prompt, error) {
 		}
 	}
 	return out, nil
-}
-
-// message decodes and validates a prompt, and returns it in the journal's form.
-// Images by URL are empty.
-func (p *promptJSON) message() (conversation.Message, error) {
-	prompt, err := p.prompt()
-	if err != nil {
-		return conversation.Message{}, err
-	}
-	return prompt.Message()
 }
 
 func (im imageJSON) decode(field string) (agents.Image, error) {
