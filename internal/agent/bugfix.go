@@ -2,7 +2,8 @@ package agent
 
 import (
 	"encoding/json"
-	"strings"
+
+	"aloft/internal/text"
 )
 
 // BugfixTool is the tool with which an agent reports what became of bugs.
@@ -58,7 +59,7 @@ func (s *State) reported(e Event) {
 	}
 	all := append([]Bugfix(nil), s.Bugfixes...)
 	for _, r := range in.Results {
-		b := Bugfix{clip(r.ID, maxBugText), clip(r.Title, maxBugText), Verdicts[r.Verdict], clip(r.Explanation, maxExplanation)}
+		b := Bugfix{text.Head(r.ID, maxBugText), text.Head(r.Title, maxBugText), Verdicts[r.Verdict], text.Head(r.Explanation, maxExplanation)}
 		at := 0
 		for at < len(all) && all[at].ID != b.ID {
 			at++
@@ -72,6 +73,3 @@ func (s *State) reported(e Event) {
 	}
 	s.Bugfixes = all
 }
-
-// clip returns the beginning of a text.
-func clip(text string, n int) string { return strings.ToValidUTF8(text[:min(len(text), n)], "") }

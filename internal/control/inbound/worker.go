@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"aloft/internal/control/due"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // Timing and limits of the worker.
@@ -100,9 +100,9 @@ func (w *Worker) attempt(ctx context.Context, e store.InboundEvent) {
 	case err == nil:
 		e.State = store.InboundDone
 	case isIgnored:
-		e.State, e.Reason = store.InboundIgnored, shortened(string(ignored))
+		e.State, e.Reason = store.InboundIgnored, text.Head(string(ignored), maxReason)
 	default:
-		e.Reason = shortened(reasonOf(err))
+		e.Reason = text.Head(reasonOf(err), maxReason)
 		if e.NextAt = now.Add(w.Wait(e.Attempts)); permanent || e.NextAt.After(e.Until) {
 			e.State, e.NextAt = store.InboundFailed, now
 		}
@@ -148,5 +148,3 @@ func reasonOf(err error) string {
 	}
 	return f.Message
 }
-
-func shortened(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxReason)], "") }

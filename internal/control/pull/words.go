@@ -5,9 +5,9 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"aloft/internal/control/gateway"
+	"aloft/internal/text"
 )
 
 // Limits of a pull request's text, below those of forges.
@@ -155,14 +155,10 @@ func oneLine(text string) string {
 	return text
 }
 
-// cut returns at most most bytes of a text.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
+// cut returns s in at most limit bytes.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	text = text[:most-len("…")]
-	for !utf8.ValidString(text) && text != "" && !utf8.RuneStart(text[len(text)-1]) {
-		text = text[:len(text)-1]
-	}
-	return strings.ToValidUTF8(text, "") + "…"
+	return text.Head(s, limit-len("…")) + "…"
 }

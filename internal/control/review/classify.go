@@ -13,6 +13,7 @@ import (
 	"aloft/internal/agent"
 	"aloft/internal/control/model"
 	"aloft/internal/conversation"
+	"aloft/internal/text"
 )
 
 //go:embed classifier.md
@@ -145,9 +146,4 @@ func shorten(args json.RawMessage) json.RawMessage {
 	return out
 }
 
-func cut(s string, limit int) string {
-	if len(s) > limit {
-		return strings.ToValidUTF8(s[:limit], "") + " …"
-	}
-	return s
-}
+func cut(s string, limit int) string { return text.Abbreviate(s, limit, " …") }

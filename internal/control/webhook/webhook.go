@@ -28,6 +28,7 @@ import (
 	"aloft/internal/control/safe"
 	"aloft/internal/control/store"
 	"aloft/internal/fault"
+	"aloft/internal/text"
 )
 
 // Timing and limits of deliveries.
@@ -329,9 +330,4 @@ func (s *Sender) questionBody(ctx context.Context, d store.Delivery, p payload, 
 	return nil, fault.NotFound("the question is not in the journal of %s", d.AgentID)
 }
 
-func cut(s string) string {
-	if len(s) <= maxSubject {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxSubject], "") + " …"
-}
+func cut(s string) string { return text.Abbreviate(s, maxSubject, " …") }

@@ -16,6 +16,7 @@ import (
 	"aloft/internal/fault"
 	"aloft/internal/gitcmd"
 	"aloft/internal/guest/file"
+	"aloft/internal/text"
 )
 
 // gitTimeout is the timeout of one git command, because a workspace may be of
@@ -133,11 +134,8 @@ func (g workspaceGit) resolve(ctx context.Context, base string) (string, error) 
 	if base == "" {
 		return emptyTree, nil
 	}
-	return "", fault.NotFound("no commit %q", truncate(base)).At("base").Because(err)
+	return "", fault.NotFound("no commit %q", text.Head(base, 128)).At("base").Because(err)
 }
-
-// truncate returns the beginning of the name of a commit, for an error message.
-func truncate(base string) string { return strings.ToValidUTF8(base[:min(len(base), 128)], "") }
 
 func copyIndex(from, to string) error {
 	info, err := os.Stat(from)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"aloft/internal/guest/tool"
+	"aloft/internal/text"
 	catalogue "aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -218,7 +219,7 @@ func (c *calls) abort(id, reason string) {
 	if of == nil || of.cancel == nil {
 		return
 	}
-	if reason = cut(reason, maxReason); reason == "" {
+	if reason = text.Head(reason, maxReason); reason == "" {
 		reason = "no reason was given"
 	}
 	of.cancel(fmt.Errorf("aborted: %s", reason))

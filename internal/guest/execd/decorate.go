@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"aloft/internal/guest/tool"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -53,7 +54,7 @@ func bounded(t tool.Tool) tool.Tool {
 		})
 		out.Text = strings.ToValidUTF8(out.Text, "\uFFFD")
 		if len(out.Text) > maxText {
-			out.Text = cut(out.Text, maxText-len(cutNote)) + cutNote
+			out.Text = text.Head(out.Text, maxText-len(cutNote)) + cutNote
 		}
 		if out.Call != nil {
 			clean(out.Call.ProtoReflect(), maxField)
@@ -107,15 +108,4 @@ func clean(m protoreflect.Message, limit int) {
 	})
 }
 
-func valid(s string, limit int) string { return cut(strings.ToValidUTF8(s, "\uFFFD"), limit) }
-
-// cut returns at most limit bytes of s, without splitting a character.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
+func valid(s string, limit int) string { return text.Head(strings.ToValidUTF8(s, "\uFFFD"), limit) }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"aloft/internal/guest/tool"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -63,18 +64,18 @@ func truncated(t tool.Tool, dir string) tool.Tool {
 
 // bothEnds returns the beginning and the end of a text, in complete lines if
 // lines are short.
-func bothEnds(text string) (head, tail string) {
+func bothEnds(s string) (head, tail string) {
 	const half = shownOfLong / 2
 	const slack = half / 4 // how much may be dropped to end at a complete line
-	head = cut(text, half)
+	head = text.Head(s, half)
 	if at := strings.LastIndexByte(head, '\n'); at > half-slack {
 		head = head[:at+1]
 	}
-	from := len(text) - half
-	for from < len(text) && !utf8.RuneStart(text[from]) {
+	from := len(s) - half
+	for from < len(s) && !utf8.RuneStart(s[from]) {
 		from++
 	}
-	tail = text[from:]
+	tail = s[from:]
 	if at := strings.IndexByte(tail, '\n'); at >= 0 && at < slack {
 		tail = tail[at+1:]
 	}
@@ -82,7 +83,7 @@ func bothEnds(text string) (head, tail string) {
 }
 
 // keepResult saves a result to a new file and returns its path.
-func keepResult(dir, text string) (path string, err error) {
+func keepResult(dir, result string) (path string, err error) {
 	if dir == "" {
 		return "", errors.New("no folder for results is configured")
 	}
@@ -93,7 +94,7 @@ func keepResult(dir, text string) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("save a result: %w", err)
 	}
-	_, err = f.WriteString(cut(text, maxKept))
+	_, err = f.WriteString(text.Head(result, maxKept))
 	if err2 := f.Close(); err == nil {
 		err = err2
 	}

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"aloft/internal/fault"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -29,7 +30,7 @@ func (s *Server) UpdateEnvironmentVariables(ctx context.Context, req *connect.Re
 	}
 	for _, name := range names {
 		if !variableName.MatchString(name) {
-			return nil, fault.Invalid("%q is not a valid variable name", cut(name, maxCallID)).
+			return nil, fault.Invalid("%q is not a valid variable name", text.Head(name, maxCallID)).
 				Hint("use letters, digits and _, and do not begin with a digit")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"aloft/internal/gitcmd"
+	"aloft/internal/text"
 	catalogue "aloft/internal/tool"
 	"aloft/internal/wire/agentv1"
 )
@@ -152,7 +153,4 @@ func applyPatch(ctx context.Context, dir string, p catalogue.Patch, success *age
 }
 
 // cutText returns the beginning of git's messages.
-func cutText(words string) string {
-	words = strings.TrimSpace(words)
-	return valid(words[:min(len(words), maxGitSays)])
-}
+func cutText(words string) string { return text.Head(strings.TrimSpace(words), maxGitSays) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"aloft/internal/guest/file"
+	"aloft/internal/text"
 	"aloft/internal/wire/agentv1"
 )
 
@@ -108,8 +109,8 @@ func lineNumbers(text []byte, at []int) string {
 }
 
 // nearest describes the text most similar to a piece that was not found.
-func nearest(text []byte, piece string) string {
-	lines, want := strings.Split(string(text), "\n"), strings.Split(strings.Trim(piece, "\r\n"), "\n")
+func nearest(file []byte, piece string) string {
+	lines, want := strings.Split(string(file), "\n"), strings.Split(strings.Trim(piece, "\r\n"), "\n")
 	for i, w := range want {
 		want[i] = squeeze(w)
 	}
@@ -125,12 +126,12 @@ func nearest(text []byte, piece string) string {
 		}
 		for i, l := range lines {
 			if squeeze(l) == w {
-				return fmt.Sprintf(": its line %q is at line %d, but the lines around it differ; Read that part of the file", clip(w, 80), i+1)
+				return fmt.Sprintf(": its line %q is at line %d, but the lines around it differ; Read that part of the file", text.Abbreviate(w, 80, "…"), i+1)
 			}
 		}
 		for i, l := range lines {
 			if strings.Contains(squeeze(l), w) {
-				return fmt.Sprintf(": %q is in line %d, but the text around it differs; Read that part of the file", clip(w, 80), i+1)
+				return fmt.Sprintf(": %q is in line %d, but the text around it differs; Read that part of the file", text.Abbreviate(w, 80, "…"), i+1)
 			}
 		}
 	}
@@ -174,12 +175,4 @@ func looksNumbered(piece string) bool {
 		}
 	}
 	return true
-}
-
-// clip returns at most n bytes of text.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
 }

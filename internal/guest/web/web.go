@@ -22,6 +22,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html/charset"
+
+	"aloft/internal/text"
 )
 
 const (
@@ -141,9 +143,7 @@ func checkURL(at *url.URL) error {
 	return nil
 }
 
-func clip(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), 200)], "\uFFFD")
-}
+func clip(s string) string { return text.Head(s, 200) }
 
 // explain converts an error to a message that the model can act on.
 func explain(ctx context.Context, at *url.URL, err error) error {
