@@ -353,7 +353,7 @@ func (r recording) Commit(_ context.Context, _ int, message string, _ bool) (rem
 
 func (r recording) Push(_ context.Context, _ int, branch string, _ bool) (remote.Delivered, error) {
 	r.e.forge.SetHead(r.e.repo, branch, strings.Repeat("c", 40))
-	return remote.Delivered{Commit: strings.Repeat("c", 40)}, nil
+	return remote.Delivered{Commit: strings.Repeat("c", 40), Note: "the pre-push hook said " + marks["path"] + ": " + marks["code"]}, nil
 }
 
 // Check is the first of the methods of a fake git gateway whose repository has

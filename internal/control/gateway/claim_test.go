@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,23 @@ func TestClaimEndsWithAPushThatFailed(t *testing.T) {
 				t.Errorf("somebody else's branch was overwritten: %s was %s", got, theirs)
 			}
 		})
+	}
+}
+
+// TestClaimOfADeclinedCommit has the upstream decline a push, and somebody else push
+// the same commit to a branch of that name. The branch is not the agent's.
+func TestClaimOfADeclinedCommit(t *testing.T) {
+	w := newWorld(t)
+	m, _ := checkedOut(t, w, forced)
+	commit := m.commit("r", "more", map[string]string{"b.txt": "two\n"})
+	w.Hook("r", "pre-receive", "echo 'try later' >&2; exit 1\n")
+	m.fails("r", []string{"push", "origin", branch})
+	w.Hook("r", "pre-receive", "exit 0\n")
+	gittest.Git(t, w.Path("r"), "fetch", "--quiet", filepath.Join(m.dir, "r"), "HEAD:refs/heads/"+branch)
+	m.git("r", "commit", "--quiet", "--amend", "-m", "other words")
+	m.fails("r", []string{"push", "--force", "origin", branch}, "branch taken")
+	if got := w.Branch("r", branch); got != commit {
+		t.Errorf("somebody else's branch was overwritten: %s was %s", got, commit)
 	}
 }
 
