@@ -147,7 +147,7 @@ func (t *Tmux) newSession(n terminal.New) ([]string, error) {
 		return nil, fault.Invalid("%.200q is not the absolute path of a folder", dir).At("directory").Because(err)
 	}
 	args := []string{"new-session", "-d", "-s", n.Name, "-c", dir,
-		"-x", strconv.Itoa(int(cmp.Or(n.Columns, 80))), "-y", strconv.Itoa(int(cmp.Or(n.Rows, 24)))}
+		"-x", strconv.Itoa(cmp.Or(n.Columns, 80)), "-y", strconv.Itoa(cmp.Or(n.Rows, 24))}
 	size := len(n.Command)
 	for name, value := range n.Env {
 		size += len(name) + len(value)
