@@ -172,7 +172,7 @@ var mayImport = map[string][]string{
 	"internal/control/mirror":                          {"internal/atomicfile", "internal/gitcmd", "NOUNS", "internal/lockfile", "internal/control/confine"},
 
 	// Inside a machine.
-	"internal/guest/execd":         {"internal/text", "internal/text", "internal/text", "internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
+	"internal/guest/execd":         {"internal/text", "internal/rule", "internal/atomicfile", "internal/fault", "internal/lockfile", "internal/tool", "internal/redact", "internal/telemetry", "internal/wire/...", "internal/guest/changes", "internal/guest/editor", "internal/guest/file", "internal/guest/guard", "internal/guest/terminal", "internal/guest/tool", "internal/guest/hook", "internal/guest/mcp", "internal/guest/rulefile", "internal/mcp", "internal/terminal"},
 	"internal/guest/pid1":          {"internal/atomicfile", "internal/fault", "internal/wire/...", "internal/guest/checkout", "internal/guest/desktop", "internal/guest/process", "internal/guest/usage", "internal/guest/sandbox", "internal/guest/sandbox/asked", "internal/policy/sandbox"},
 	"internal/guest/process":       {"internal/guest/usage"},
 	"internal/guest/changes":       {"internal/text", "internal/fault", "internal/gitcmd", "internal/guest/file"},
