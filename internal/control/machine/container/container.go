@@ -35,6 +35,7 @@ import (
 	"regexp"
 	"sync"
 
+	"aloft/internal/control/cgroup"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
@@ -73,7 +74,8 @@ type Runtime struct {
 	working sync.WaitGroup
 	step    func(string) // called between the steps of a change, for tests
 	mapped  bool         // machines of runc and crun have user namespaces
-	maxHeld int          // how many descriptors of a machine to inspect at most; lower in tests
+	kills   cgroup.KillCounter
+	maxHeld int // how many descriptors of a machine to inspect at most; lower in tests
 }
 
 // New returns the runtime on conf.Dir and starts removing, in the background,

@@ -330,6 +330,7 @@ func (m *Machine) clear(ctx context.Context) error {
 	if err := cgroup.Remove(ctx, m.cgroup); err != nil {
 		return err
 	}
+	m.r.kills.Forget(m.cgroup)
 	// runsc keeps an empty network namespace for its helper mounted in its state
 	// folder.
 	for _, name := range []string{"rootfs", "run", "state/null-netns"} {

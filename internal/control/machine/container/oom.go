@@ -3,7 +3,6 @@ package container
 import (
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/cgroup"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container/oomlog"
 	"aloft/internal/fault"
@@ -14,14 +13,7 @@ var _ machine.MemoryAccounted = (*Machine)(nil)
 // OutOfMemory implements [machine.MemoryAccounted]. The cgroup counts the kills;
 // the kernel's log names the processes.
 func (m *Machine) OutOfMemory(known int) (o machine.OutOfMemory, ok bool) {
-	all, err := cgroup.Mounted()
-	if err != nil {
-		return o, false
-	}
-	for _, h := range all {
-		o.Kills = max(o.Kills, h.Kills(m.cgroup)) // with those of the cgroups below
-	}
-	if o.Kills <= known {
+	if o.Kills = m.r.kills.Kills(m.cgroup); o.Kills <= known {
 		return o, false
 	}
 	rec, err := m.record()
