@@ -37,6 +37,9 @@ var always = [][2]string{
 	{"push.recurseSubmodules", "no"},
 }
 
+// Program is the name of git on the PATH.
+const Program = "git"
+
 // Git describes how to run git. The zero value runs the git on the PATH with
 // the process's PATH and no other environment variables.
 type Git struct {
@@ -53,7 +56,7 @@ type Git struct {
 func (g Git) Args(args ...string) []string {
 	all := []string{g.Program}
 	if g.Program == "" {
-		all[0] = "git"
+		all[0] = Program
 	}
 	for _, kv := range always {
 		all = append(all, "-c", kv[0]+"="+kv[1])

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"aloft/internal/atomicfile"
+	"aloft/internal/control/mirror/owner"
 )
 
 // claim records what a claimant pushed to a branch. On disk it is a file named
@@ -80,7 +81,7 @@ func (m *Mirror) judgeClaim(r Repo, u *Update) (was claim, out Outcome, err erro
 
 func (m *Mirror) claimFile(u Update) string {
 	sum := sha256.Sum256([]byte(u.Claim + "\x00" + u.Branch))
-	return filepath.Join(m.dir, claimsFolder, hex.EncodeToString(sum[:]))
+	return filepath.Join(m.dir, owner.ClaimsFolder, hex.EncodeToString(sum[:]))
 }
 
 func (m *Mirror) readClaim(u Update) (claim, error) {

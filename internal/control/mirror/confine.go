@@ -5,12 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -18,15 +16,16 @@ import (
 )
 
 // git reads packs and refs that upstreams and machines have made. If the server
-// is root and the host allows it, every git command therefore runs confined
-// (package confine), as a user who owns the files of one mirror and nothing
-// else. It sees only that mirror and the objects of the push in question.
+// has the rights of root, or a process that has them, and the host allows it, every
+// git command therefore runs confined (package confine), as a user who owns the
+// files of one mirror and nothing else. It sees only that mirror and the objects of
+// the push in question.
 //
 // This user may be hostile, so the server's own files in a mirror (its
-// configuration, HEAD, claims) belong to root, and so do the folders in which
-// the server renames and removes files. Those are sticky and writable for the
-// group: git creates files in them, but cannot replace what is root's. The
-// server follows no links in a mirror.
+// configuration, HEAD, claims) belong to the server's user, and so do the folders in
+// which the server renames and removes files (package owner). Those are sticky and
+// writable for the group: git creates files in them, but cannot replace what is the
+// server's. The server follows no links in a mirror.
 
 // userOf returns the user for a mirror with the given hash. Two mirrors may have
 // the same user; their commands still do not see each other.
@@ -39,12 +38,13 @@ var certificates = []string{"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "
 
 // confine makes git run confined from now on, unless this host cannot do that.
 func (s *Mirrors) confine() {
-	if s.host, s.unconfined = confine.Open(s.dir); s.unconfined != nil {
+	if s.unconfined = s.host.Confined(); s.unconfined != nil {
 		if os.Geteuid() == 0 {
 			s.log.Warn("git runs as root, without confinement", "reason", s.unconfined)
 		}
 		return
 	}
+	s.confined = true
 	for _, kv := range s.baseEnv {
 		name, path, _ := strings.Cut(kv, "=")
 		if _, err := os.Stat(path); err == nil && filepath.IsAbs(path) && slices.Contains(certificates, name) {
@@ -61,7 +61,7 @@ func (s *Mirrors) confine() {
 	}
 	if _, _, err := s.git(s.ctx, invocation{args: []string{"version"}}); err != nil {
 		s.log.Warn("git runs as root, without confinement", "reason", err)
-		s.host, s.unconfined = nil, err
+		s.confined, s.unconfined = false, err
 	}
 }
 
@@ -98,70 +98,6 @@ func (m *Mirror) git(ctx context.Context, inv invocation) (stdout []byte, stderr
 	return m.all.git(ctx, inv)
 }
 
-// shared is the mode of a folder of the server in which confined git creates
-// files. Its group is the mirror's user, and has no other members.
-const shared = os.ModeSticky | 0o770
-
-// share lets confined git create files in a folder that stays the server's.
-func (m *Mirror) share(dir string) error {
-	if m.all.host == nil {
-		return nil
-	}
-	return errors.Join(os.Chown(dir, 0, m.user), os.Chmod(dir, shared)) //nolint:gosec // see shared
-}
-
-// The files of a mirror that only the server writes, and the folders in which
-// it renames and removes files.
-var (
-	ownFiles   = []string{"HEAD", "config", "description"}
-	ownFolders = []string{".", "objects", "objects/pack"}
-)
-
-const claimsFolder = "claims"
-
-// tidy removes stale locks of killed git processes from the folder of the
-// mirror, and corrects the owners of its files: an older server, or one that
-// could not confine git, has created files as root. It can be interrupted and
-// repeated.
-func (m *Mirror) tidy(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }() // only a descriptor
-	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := d.Name()
-		switch {
-		case path == claimsFolder:
-			return fs.SkipDir
-		case !d.IsDir() && (strings.HasSuffix(name, ".lock") || strings.HasPrefix(name, "tmp_") || name == "gc.pid"):
-			return root.Remove(path)
-		case m.all.host == nil:
-			// Skip the many folders of loose objects, which have no locks.
-			if d.IsDir() && len(name) == 2 && filepath.Dir(path) == "objects" {
-				return fs.SkipDir
-			}
-			return nil
-		case slices.Contains(ownFiles, path):
-			return errors.Join(root.Lchown(path, 0, 0), root.Chmod(path, 0o644))
-		case slices.Contains(ownFolders, path):
-			// Unlike share, root follows no link out of the mirror.
-			return errors.Join(root.Lchown(path, 0, m.user), root.Chmod(path, shared))
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == m.user && int(st.Gid) == m.user {
-			return nil
-		}
-		return root.Lchown(path, m.user, m.user)
-	})
-}
-
 // openFile opens a file that git has written. It refuses links, and what is not
 // a regular file.
 func openFile(path string) (*os.File, error) {
@@ -173,24 +109,4 @@ func openFile(path string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), err, f.Close())
 	}
 	return f, nil
-}
-
-// takeBack makes root the owner of a folder and all that confined git has
-// written in it.
-func (m *Mirror) takeBack(dir string) error {
-	if m.all.host == nil {
-		return nil
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }() // only a descriptor
-	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return root.Lchown(path, 0, 0)
-	})
-	return errors.Join(err, os.Chmod(dir, 0o700))
 }

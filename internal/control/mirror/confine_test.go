@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"aloft/internal/control/mirror/owner"
 	"aloft/internal/need"
 )
 
@@ -72,7 +73,7 @@ func TestHostileGit(t *testing.T) {
 	}
 	s := openConfined(t, dir, program)
 	m, other := s.prepared(t, "https://a.example/a.git"), s.prepared(t, "https://a.example/b.git")
-	claim := filepath.Join(m.dir, claimsFolder, "claim")
+	claim := filepath.Join(m.dir, owner.ClaimsFolder, "claim")
 	if err := os.MkdirAll(filepath.Dir(claim), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestHostileGit(t *testing.T) {
 	}
 	read := []string{secret, store, "/etc/shadow", filepath.Join(other.dir, "config"), filepath.Join(dir, "lock"), "/proc/self/environ", claim}
 	write := []string{secret, store, filepath.Join(other.dir, "objects/pack/new"), filepath.Join(dir, "home/new"), filepath.Join(m.dir, "config"), filepath.Join(m.dir, "HEAD"), claim}
-	move := []string{filepath.Join(m.dir, "config"), filepath.Join(m.dir, claimsFolder), filepath.Join(m.dir, "objects/pack"), filepath.Join(m.dir, "objects")}
+	move := []string{filepath.Join(m.dir, "config"), filepath.Join(m.dir, owner.ClaimsFolder), filepath.Join(m.dir, "objects/pack"), filepath.Join(m.dir, "objects")}
 	run := func(changes bool) string {
 		_, stderr, err := m.git(t.Context(), invocation{args: []string{"fetch"}, changes: changes, network: true, env: []string{
 			"READ=" + strings.Join(read, " "), "WRITE=" + strings.Join(write, " "), "MOVE=" + strings.Join(move, " "),
@@ -100,10 +101,9 @@ func TestHostileGit(t *testing.T) {
 	if got := run(false); strings.Contains(got, "read ") || strings.Contains(got, "wrote ") || strings.Contains(got, "moved ") || strings.Contains(got, "can work") {
 		t.Errorf("in a jail that may read the mirror: %s", got)
 	}
-	host := s.host
-	s.host = nil
+	confine := s.unconfine()
 	got := run(false)
-	s.host = host
+	confine()
 	for verb, files := range map[string][]string{"read": read, "wrote": write, "moved": move} {
 		for _, f := range files {
 			if !strings.Contains(got, verb+" "+f+"\n") {
@@ -119,8 +119,7 @@ func TestHostileGit(t *testing.T) {
 func TestOwners(t *testing.T) {
 	dir := t.TempDir()
 	s := openConfined(t, dir, "")
-	host := s.host
-	s.host = nil
+	confine := s.unconfine()
 	m := s.prepared(t, "https://a.example/a.git")
 	out, _, err := m.git(t.Context(), invocation{args: []string{"hash-object", "-w", "--stdin"}, stdin: strings.NewReader("text")})
 	if err != nil {
@@ -146,7 +145,7 @@ func TestOwners(t *testing.T) {
 	if err := os.Symlink(target, filepath.Join(m.dir, "refs/link")); err != nil {
 		t.Fatal(err)
 	}
-	s.host = host
+	confine()
 	// An earlier attempt was interrupted after a few files.
 	if err := os.Lchown(filepath.Join(m.dir, "refs/tags"), m.user, m.user); err != nil {
 		t.Fatal(err)
@@ -175,7 +174,7 @@ func TestOwners(t *testing.T) {
 	}
 	for path, uid := range owners {
 		want := m.user
-		if path == claimsFolder || filepath.Dir(path) == claimsFolder || slices.Contains(ownFiles, path) || slices.Contains(ownFolders, path) {
+		if path == owner.ClaimsFolder || filepath.Dir(path) == owner.ClaimsFolder || slices.Contains([]string{"HEAD", "config", "description", ".", "objects", "objects/pack"}, path) {
 			want = 0
 		}
 		if uid != want {
@@ -234,13 +233,12 @@ func TestExportIsRoots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := s.host
-	s.host = nil // fetch a local file as root
+	confine := s.unconfine() // fetch a local file as root
 	if _, _, err := m.git(t.Context(), invocation{args: []string{"fetch", "-q", filepath.Join(work, "b"), "main:main"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.host = host
-	if err := m.tidy(m.dir); err != nil {
+	confine()
+	if err := s.host.Tidy(m.dir, m.user); err != nil {
 		t.Fatal(err)
 	}
 	to := t.TempDir()
@@ -258,4 +256,13 @@ func TestExportIsRoots(t *testing.T) {
 	if info, err := os.Stat("/etc/passwd"); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("the target of a link: %v", err)
 	}
+}
+
+// unconfine makes git run without confinement until the returned function is called.
+func (s *Mirrors) unconfine() (confine func()) {
+	host := s.host
+	plain := *host.(*Local)
+	plain.jails = nil
+	s.host, s.confined = &plain, false
+	return func() { s.host, s.confined = host, true }
 }

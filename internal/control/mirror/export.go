@@ -26,8 +26,8 @@ func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	if err := errors.Join(m.share(scratch), m.share(dir)); err != nil {
+	defer m.all.discard(scratch)
+	if err := errors.Join(m.all.host.Share(scratch, m.user), m.all.host.Share(dir, m.user)); err != nil {
 		return err
 	}
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(scratch, "index"), "GIT_WORK_TREE=" + dir}
@@ -36,7 +36,7 @@ func (m *Mirror) Export(ctx context.Context, commit, dir string) error {
 			return fmt.Errorf("export %s: %w", commit, err)
 		}
 	}
-	return m.takeBack(dir)
+	return m.all.host.TakeBack(dir)
 }
 
 // IDs returns the object ids of paths in a commit, of folders including their

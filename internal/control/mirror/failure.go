@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"aloft/internal/control/confine"
 	"aloft/internal/fault"
 )
 
@@ -71,7 +72,7 @@ func classify(r Repo, cred *credential, stderr string, err error) error {
 		return f.Hint("check the URL, and whether the credential configured for %s may read it", cred.url)
 	}
 	why := upstreamWords(stderr)
-	if _, ended := errors.AsType[*exec.ExitError](err); !ended && why == "" {
+	if !hasEnded(err) && why == "" {
 		why = "the server could not run git"
 	}
 	return unreachable(r, why).Because(err)
@@ -155,4 +156,11 @@ func (c *credential) redact(s string) string {
 	}
 	basic := base64.StdEncoding.EncodeToString([]byte(c.username + ":" + c.token))
 	return strings.NewReplacer(c.token, "[token]", basic, "[token]").Replace(s)
+}
+
+// hasEnded reports whether the error is that of a command which has ended.
+func hasEnded(err error) bool {
+	_, here := errors.AsType[*exec.ExitError](err)
+	_, elsewhere := errors.AsType[*confine.ExitError](err)
+	return here || elsewhere
 }

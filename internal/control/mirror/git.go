@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/confine"
 	"aloft/internal/gitcmd"
 )
 
@@ -83,10 +86,8 @@ type invocation struct {
 	network bool
 	write   []string
 
-	service *service   // a repository on this host; nil for a command on a mirror
-	files   []*os.File // inherited by git as descriptors 3 and up; closed after the start
-	ends    []*os.File // streams passed to git; closed after the start
-	trace   *os.File   // gets git's trace of packets; closed after the start
+	files []*os.File // inherited by git as descriptors 3 and up; closed after the start
+	trace *os.File   // gets git's trace of packets; closed after the start
 }
 
 // gitError is the error of a failed git command.
@@ -127,47 +128,24 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 	}
 	cmd.ExtraFiles = inv.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if inv.service != nil {
-		cmd.SysProcAttr.Credential = inv.service.as
-	}
-	confined := s.host != nil && inv.service == nil
-	stop := syscall.SIGTERM
-	if confined && !inv.changes && !inv.fills {
-		stop = syscall.SIGKILL // there are no lock files to remove, and SIGTERM may have no effect
-	}
-	cmd.Cancel = func() error {
-		if _, ok := errors.AsType[tooManyRefs](context.Cause(ctx)); ok {
-			stop = syscall.SIGKILL // before it writes them
-		}
-		return syscall.Kill(-cmd.Process.Pid, stop)
-	}
 	cmd.WaitDelay = stopGrace
-	if confined {
-		var release func()
-		if release, err = s.host.Start(cmd, s.jail(inv)); err == nil {
-			defer release()
-		}
-	} else {
-		err = cmd.Start()
-	}
-	for _, f := range slices.Concat(inv.files, inv.ends) {
-		_ = f.Close() // git has its own copy
-	}
-	if err == nil {
-		if !confined && inv.dataLimit > 0 {
-			limitData(cmd.Process.Pid, inv.dataLimit)
-		}
-		if !confined && inv.fileLimit > 0 {
-			limitFile(cmd.Process.Pid, inv.fileLimit)
-		}
-		if inv.patient {
-			yield(cmd.Process.Pid)
-		}
-		err = cmd.Wait()
-		if ctx.Err() != nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that ignored SIGTERM
-		}
-	}
+	err = s.host.Run(ctx, confine.Command{
+		Cmd: cmd, Jail: s.jail(inv), Low: inv.patient,
+		Started: func() {
+			for _, f := range inv.files {
+				_ = f.Close() // git has its own copy
+			}
+		},
+		Stop: func() unix.Signal {
+			_, refused := errors.AsType[tooManyRefs](context.Cause(ctx))
+			// Without changes there are no lock files to remove, and a confined
+			// command may ignore SIGTERM. Refused refs must not be written.
+			if refused || s.confined && !inv.changes && !inv.fills {
+				return unix.SIGKILL
+			}
+			return unix.SIGTERM
+		},
+	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
@@ -180,12 +158,6 @@ func (s *Mirrors) git(ctx context.Context, inv invocation) (stdout []byte, stder
 // command returns the command of an invocation, not yet started.
 func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 	g := gitcmd.Git{Program: s.gitPath, Path: s.path, Home: s.home, Config: slices.Concat(settings, inv.config)}
-	if inv.service != nil { // it may run as a user who cannot access the mirror's folder
-		g.Home, g.System, g.Env = "", inv.service.system, inv.env
-		cmd := g.Command(ctx, inv.args...)
-		cmd.Dir = "/"
-		return cmd
-	}
 	g.Env = slices.Clone(s.baseEnv)
 	if inv.dir != "" {
 		g.Env = append(g.Env, "GIT_DIR="+inv.dir)
@@ -194,7 +166,7 @@ func (s *Mirrors) command(ctx context.Context, inv invocation) *exec.Cmd {
 		g.Env = append(g.Env, "GIT_OBJECT_DIRECTORY="+inv.objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(inv.dir, "objects"))
 	}
 	g.Env = append(g.Env, inv.env...)
-	if s.host != nil {
+	if s.confined {
 		g.Home = ""
 	}
 	cmd := g.Command(ctx, inv.args...)
@@ -227,7 +199,7 @@ func (m *Mirror) upstream(ctx context.Context, r Repo, inv invocation) (stdout [
 	if r.scheme == "file" {
 		return m.onThisHost(ctx, r, inv)
 	}
-	if r.scheme == "ssh" && m.all.host != nil {
+	if r.scheme == "ssh" && m.all.confined {
 		return m.overSSH(ctx, r, inv)
 	}
 	run := func(at Repo) (stdout []byte, stderr string, err error) {

@@ -34,7 +34,7 @@ type root struct {
 
 // folders validates Files and Private. It refuses roots that contain the
 // server's data.
-func folders(c Config) (files []root, private []string, err error) {
+func folders(c LocalConfig) (files []root, private []string, err error) {
 	for _, p := range append(slices.Clone(c.Private), c.Dir) {
 		if p, err = filepath.Abs(p); err != nil {
 			return nil, nil, err
@@ -68,7 +68,7 @@ func isInside(path, dir string) bool {
 
 // rootOf returns the root that contains a repository, and the repository's path
 // relative to it.
-func (s *Mirrors) rootOf(r Repo) (root, string, bool) {
+func (s *Local) rootOf(r Repo) (root, string, bool) {
 	path := "/" + r.path
 	for _, at := range s.files {
 		for _, dir := range []string{at.named, at.path} {
@@ -105,9 +105,9 @@ func openat(dir *os.File, path string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// serve opens a repository of this host. The caller must close the service.
+// open opens a repository of this host. The caller must close the service.
 // Errors are faults.
-func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
+func (s *Local) open(ctx context.Context, r Repo) (_ *service, err error) {
 	missing := fault.NotFound("repository %s was not found", r).Named(CodeRepoNotFound).
 		Hint("check the path; symbolic links in it are not followed")
 	at, rel, ok := s.rootOf(r)
@@ -153,7 +153,7 @@ func (s *Mirrors) serve(ctx context.Context, r Repo) (_ *service, err error) {
 // mayUse refuses a repository that is in the server's data folder, borrows
 // objects from outside of the roots, or belongs to a user whom the server
 // cannot switch to.
-func (s *Mirrors) mayUse(v *service, r Repo) error {
+func (s *Local) mayUse(v *service, r Repo) error {
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.dir.Fd()))
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *Mirrors) mayUse(v *service, r Repo) error {
 
 // below reports whether a folder, which may be relative to from, is in a root,
 // involves no links, and is outside of the server's data.
-func (s *Mirrors) below(from, folder string) bool {
+func (s *Local) below(from, folder string) bool {
 	if !filepath.IsAbs(folder) {
 		folder = filepath.Join(from, folder)
 	}
@@ -242,13 +242,13 @@ var kept = map[string]*regexp.Regexp{
 }
 
 // lay creates the stand-in in a folder that the service's user can read.
-func (v *service) lay(ctx context.Context, s *Mirrors) error {
+func (v *service) lay(ctx context.Context, s *Local) error {
 	text, err := v.read("config")
 	if err != nil {
 		return err
 	}
 	// With these arguments git reads no other file and follows no includes.
-	out, _, err := s.git(ctx, invocation{args: []string{"config", "--file", "-", "--no-includes", "--null", "--list"}, stdin: strings.NewReader(text)})
+	out, err := s.settings(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -294,23 +294,16 @@ func (v *service) close() {
 
 // onThisHost runs a git command that talks to a repository of this host.
 func (m *Mirror) onThisHost(ctx context.Context, r Repo, inv invocation) (stdout []byte, stderr string, err error) {
-	v, err := m.all.serve(ctx, r)
-	if err != nil {
-		return nil, "", err
-	}
-	defer v.close()
-	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // a copy for the process; s.git closes it
-	if err != nil {
-		return nil, "", err
-	}
-	return m.through(ctx, r, inv, func(ctx context.Context, service string, env []string, far *os.File) string {
+	var refused error
+	stdout, stderr, err = m.through(ctx, r, inv, func(ctx context.Context, service string, env []string, far *os.File) (said string) {
 		// If the service fails, the command fails too, since its connection breaks.
-		_, said, _ := m.all.git(ctx, invocation{
-			args: []string{service, v.at.Dir}, env: env, service: v, stdin: far, stdout: far,
-			files: []*os.File{dir}, ends: []*os.File{far},
-		})
+		said, refused = m.all.host.Serve(ctx, r.String(), service, env, far)
 		return said
 	})
+	if refused != nil {
+		return nil, "", refused
+	}
+	return stdout, stderr, err
 }
 
 // through runs a git command that talks to the repository through a socket. At

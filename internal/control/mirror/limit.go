@@ -2,17 +2,12 @@ package mirror
 
 import "golang.org/x/sys/unix"
 
-// limitData limits the memory that a process can allocate from now on, so that
-// a malicious pack fails alone. A process that has ended is ignored.
-func limitData(pid int, bytes uint64) {
-	_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
+// limit limits a resource of a process and of what it starts from now on, unless the
+// limit is 0: memory, so that a malicious pack fails alone, and the size of files,
+// since git writes the pack of a fetch to one file. A process that has ended is
+// ignored.
+func limit(pid, resource int, bytes uint64) {
+	if bytes > 0 {
+		_ = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
+	}
 }
-
-// limitFile limits the size of each file that a process and its children write
-// from now on. git writes the pack of a fetch to one file.
-func limitFile(pid int, bytes uint64) {
-	_ = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
-}
-
-// yield gives a process group low priority.
-func yield(pid int) { _ = unix.Setpriority(unix.PRIO_PGRP, pid, 15) }

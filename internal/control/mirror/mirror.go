@@ -19,14 +19,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"aloft/internal/control/confine"
 	"aloft/internal/fault"
 	"aloft/internal/lockfile"
 )
@@ -39,6 +37,7 @@ type Config struct {
 	// repositories; none if empty. Private are folders whose repositories are
 	// never used: the server's data.
 	Files, Private []string
+	Host           Host    // nil means a [Local] with Files and Private, which otherwise have no effect
 	Network        Network // judges hosts without a credential; nil allows all
 	GitPath        string  // defaults to "git" on the PATH
 	MaxMirror      int64   // bytes of one mirror's packs; 32 GiB if 0
@@ -58,13 +57,12 @@ type Mirrors struct {
 	proxied     bool // upstreams are reached through a proxy, so do not probe them directly
 	credentials []credential
 	network     Network // may be nil
-	files       []root
-	private     []string
-	path        string        // PATH
-	host        *confine.Host // confines git; nil if this host cannot
-	unconfined  error         // why this host cannot
-	visible     []string      // files with certificate authorities that git's environment names
-	programs    []string      // of git, if it is installed in an unusual place
+	path        string  // PATH
+	host        Host
+	confined    bool     // the host confines git
+	unconfined  error    // why it does not
+	visible     []string // files with certificate authorities that git's environment names
+	programs    []string // of git, if it is installed in an unusual place
 	maxMirror   int64
 	maxRefs     int
 	log         *slog.Logger
@@ -96,16 +94,15 @@ func Open(c Config) (*Mirrors, error) {
 		}
 		s.credentials = append(s.credentials, parsed)
 	}
-	if s.gitPath == "" {
-		s.gitPath = "git"
-	}
-	path, err := exec.LookPath(s.gitPath)
-	if err != nil {
-		return nil, fmt.Errorf("git is needed and was not found; install it (apt-get install git): %w", err)
-	}
-	s.gitPath = path
-	if s.files, s.private, err = folders(c); err != nil {
+	var err error
+	if s.gitPath, err = findGit(c.GitPath); err != nil {
 		return nil, err
+	}
+	if s.host = c.Host; s.host == nil {
+		s.host, err = NewLocal(LocalConfig{Dir: c.Dir, Files: c.Files, Private: c.Private, GitPath: c.GitPath, Environ: c.Environ, Server: os.Geteuid()})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open mirrors: %w", err), s.unlock())
@@ -160,10 +157,17 @@ func (s *Mirrors) prepare() error {
 		return fmt.Errorf("%s is in use by another server: %w", s.dir, err)
 	}
 	quarantine := filepath.Join(s.dir, "quarantine")
-	if err := os.RemoveAll(quarantine); err != nil {
+	if err := s.host.Remove(quarantine); err != nil {
 		return err
 	}
 	return os.Mkdir(quarantine, 0o700)
+}
+
+// discard removes a folder in quarantine. The next start removes what is left.
+func (s *Mirrors) discard(dir string) {
+	if err := s.host.Remove(dir); err != nil {
+		s.log.Warn("cannot remove a folder in quarantine", "folder", dir, "err", err)
+	}
 }
 
 func (s *Mirrors) unlock() error {
@@ -189,7 +193,7 @@ func (s *Mirrors) Mirror(r Repo) (*Mirror, error) {
 	if r.scheme == "" {
 		return nil, fault.Invalid("no repository").Named("repo_url_invalid")
 	}
-	if _, _, ok := s.rootOf(r); r.scheme == "file" && !ok {
+	if r.scheme == "file" && !s.host.MayServe(r.String()) {
 		return nil, fault.Denied("repository %s: file:// repositories are not allowed there on this server", r).Named("repo_url_invalid").
 			Hint("use an https or ssh URL, or name a folder above it in the server's configuration (git.allow_file)")
 	}
@@ -276,7 +280,7 @@ func (m *Mirror) prepare(ctx context.Context) error {
 		if err := m.create(ctx, "sha1"); err != nil {
 			return err
 		}
-	} else if err := m.tidy(m.dir); err != nil {
+	} else if err := m.all.host.Tidy(m.dir, m.user); err != nil {
 		return fmt.Errorf("mirror %s: %w", m.key, err)
 	}
 	m.mu.Lock()
@@ -289,10 +293,10 @@ func (m *Mirror) prepare(ctx context.Context) error {
 // place.
 func (m *Mirror) create(ctx context.Context, format string) error {
 	fresh := m.dir + ".new"
-	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(m.dir)); err != nil {
+	if err := errors.Join(m.all.host.Remove(fresh), m.all.host.Remove(m.dir)); err != nil {
 		return err
 	}
-	if err := errors.Join(os.Mkdir(fresh, 0o700), m.share(fresh)); err != nil {
+	if err := errors.Join(os.Mkdir(fresh, 0o700), m.all.host.Share(fresh, m.user)); err != nil {
 		return err
 	}
 	args := []string{"init", "--quiet", "--bare", "--template=", "--object-format=" + format, fresh}
@@ -302,7 +306,7 @@ func (m *Mirror) create(ctx context.Context, format string) error {
 	if err := os.WriteFile(filepath.Join(fresh, "description"), []byte(m.key+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := m.tidy(fresh); err != nil {
+	if err := m.all.host.Tidy(fresh, m.user); err != nil {
 		return err
 	}
 	return os.Rename(fresh, m.dir)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -35,7 +34,8 @@ const (
 type route struct {
 	config [][2]string
 	env    []string
-	dial   string // host:port to test a silent connection with
+	dial   string     // host:port to test a silent connection with
+	pin    netip.Addr // the address that ssh must connect to, if it is valid
 }
 
 // route returns how git connects to the repository's server, or a fault if it
@@ -70,7 +70,8 @@ func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 		return to, nil // there is nothing to look up
 	}
 	if r.scheme == "ssh" {
-		to.env = []string{"GIT_SSH_COMMAND=" + sshCommand + " -o HostName=" + addrs[0].String() + " -o HostKeyAlias=" + knownAs(host, port)}
+		to.pin = addrs[0]
+		to.env = []string{"GIT_SSH_COMMAND=" + strings.Join(append([]string{sshCommand}, pinned(to.pin, host, port)...), " ")}
 		return to, nil
 	}
 	list := make([]string, len(addrs))
@@ -98,8 +99,7 @@ func (s *Mirrors) Configured(ctx context.Context, r Repo) bool {
 	return false
 }
 
-// knownToSSH reports whether the configuration of ssh sends the connection
-// elsewhere, or has the host's key in a known_hosts file.
+// knownToSSH reports whether the operator has named the host to ssh.
 func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
 	host, port, err := net.SplitHostPort(r.dialAddress())
 	if err != nil {
@@ -107,42 +107,7 @@ func (s *Mirrors) knownToSSH(ctx context.Context, r Repo) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	run := func(program string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Env = append([]string{"PATH=" + s.path}, s.baseEnv...)
-		out, err := cmd.Output()
-		return string(out), err
-	}
-	// Without configuration ssh names a host differently too: 127.1 is 127.0.0.1.
-	plain, err := run("ssh", "-F", "none", "-G", "-p", port, "--", host)
-	if err != nil {
-		return false // git fails for the same reason
-	}
-	out, err := run("ssh", "-G", "-p", port, "--", host)
-	if err != nil {
-		return false
-	}
-	name := knownAs(host, port)
-	var files []string
-	for line := range strings.Lines(out) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch key {
-		case "hostname", "proxycommand", "proxyjump":
-			if !strings.Contains("\n"+plain, "\n"+line) {
-				return true
-			}
-		case "hostkeyalias":
-			name = value
-		case "userknownhostsfile", "globalknownhostsfile":
-			files = append(files, strings.Fields(value)...)
-		}
-	}
-	for _, file := range files {
-		if _, err := run("ssh-keygen", "-F", name, "-f", file); err == nil {
-			return true
-		}
-	}
-	return false
+	return s.host.KnownToSSH(ctx, host, port)
 }
 
 // knownAs is the name of a host in known_hosts files.

@@ -54,10 +54,10 @@ func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) 
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer func() { _ = os.RemoveAll(q) }()
+	defer m.all.discard(q)
 	objects := filepath.Join(q, "objects")
 	for _, dir := range []string{objects, filepath.Join(objects, "pack")} {
-		if err := errors.Join(os.Mkdir(dir, 0o700), m.share(dir)); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o700), m.all.host.Share(dir, m.user)); err != nil {
 			return Outcome{}, err
 		}
 	}

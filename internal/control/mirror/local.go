@@ -1,0 +1,344 @@
+package mirror
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/confine"
+	"aloft/internal/control/mirror/owner"
+	"aloft/internal/fault"
+	"aloft/internal/gitcmd"
+)
+
+// A Host does what the package needs the rights of root for, if they are there:
+// it runs git as users of its own and changes the owners of files, and it
+// uses the ssh keys and the repositories of this host. [Local] does that in this
+// process; package helper has one that asks a process of root. Its methods are safe
+// for concurrent use.
+type Host interface {
+	// Confined returns nil if Run confines commands, or why it does not.
+	Confined() error
+	// Run runs a command on mirrors; see [confine.Host.Run]. If the host cannot
+	// confine it, the command runs as the server's user.
+	Run(ctx context.Context, c confine.Command) error
+
+	// Share, Tidy, TakeBack and Remove work on a folder of the server; see
+	// package owner. Without confinement no owner changes. Remove removes the
+	// folder too, and a missing one is no error.
+	Share(dir string, user int) error
+	Tidy(dir string, user int) error
+	TakeBack(dir string) error
+	Remove(dir string) error
+
+	// SSH runs git's service (upload-pack or receive-pack) for the repository on its
+	// ssh server, with far as its input and output. If pin is valid, it connects to
+	// that address. It closes far and returns what ssh printed on stderr.
+	SSH(ctx context.Context, url string, pin netip.Addr, service string, env []string, far *os.File) (stderr string)
+	// KnownToSSH reports whether the configuration of ssh sends the connection
+	// elsewhere, or has the host's key in a known_hosts file.
+	KnownToSSH(ctx context.Context, host, port string) bool
+	// MayServe reports whether a file:// repository is in one of the folders whose
+	// repositories may be used.
+	MayServe(url string) bool
+	// Serve runs git's service for a repository of this host, with far as its input
+	// and output, and closes far. A repository that may not be used is a fault.
+	Serve(ctx context.Context, url, service string, env []string, far *os.File) (stderr string, err error)
+}
+
+// LocalConfig configures a [Local].
+type LocalConfig struct {
+	Dir string // of the mirrors
+	// Files and Private are as in [Config].
+	Files, Private []string
+	GitPath        string   // defaults to "git" on the PATH
+	Environ        []string // as in [Config]
+	Server         int      // user id of the server that works on the mirrors
+}
+
+// Local is the [Host] of a process with the rights that it needs itself, or without
+// them.
+type Local struct {
+	gitPath, path string
+	baseEnv       []string
+	files         []root
+	private       []string
+	server        owner.Server
+	jails         *confine.Host // nil if this host cannot confine
+	unconfined    error         // why this host cannot
+	configHome    string        // an empty folder
+}
+
+var _ Host = (*Local)(nil)
+
+// NewLocal returns a Local. It fails if git is missing, or a folder of Files cannot be
+// one.
+func NewLocal(c LocalConfig) (*Local, error) {
+	l := &Local{server: owner.Server(c.Server)}
+	var err error
+	if l.gitPath, err = findGit(c.GitPath); err != nil {
+		return nil, err
+	}
+	if l.files, l.private, err = folders(c); err != nil {
+		return nil, err
+	}
+	l.baseEnv, l.path = baseEnviron(c.Environ)
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l.configHome = filepath.Join(dir, "home")
+	l.jails, l.unconfined = confine.Open(dir)
+	return l, nil
+}
+
+// findGit returns the path of git, by its name if none is given.
+func findGit(given string) (string, error) {
+	name := cmp.Or(given, gitcmd.Program)
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("git is needed and was not found; install it (apt-get install git): %w", err)
+	}
+	return path, nil
+}
+
+// Confined implements [Host].
+func (l *Local) Confined() error { return l.unconfined }
+
+// Run implements [Host].
+func (l *Local) Run(ctx context.Context, c confine.Command) error {
+	if l.jails != nil {
+		return l.jails.Run(ctx, c)
+	}
+	c.SetCancel()
+	err := c.Cmd.Start()
+	c.Started()
+	if err != nil {
+		return err
+	}
+	limit(c.Cmd.Process.Pid, unix.RLIMIT_DATA, c.Jail.DataBytes)
+	limit(c.Cmd.Process.Pid, unix.RLIMIT_FSIZE, c.Jail.FileBytes)
+	return confine.Wait(ctx, c)
+}
+
+// Share implements [Host].
+func (l *Local) Share(dir string, user int) error {
+	if l.jails == nil {
+		return nil
+	}
+	return in(dir, func(root *os.Root) error { return l.server.Share(root, user) })
+}
+
+// Tidy implements [Host].
+func (l *Local) Tidy(dir string, user int) error {
+	if l.jails == nil {
+		user = 0
+	}
+	return in(dir, func(root *os.Root) error { return l.server.Tidy(root, user) })
+}
+
+// TakeBack implements [Host].
+func (l *Local) TakeBack(dir string) error {
+	if l.jails == nil {
+		return nil
+	}
+	return in(dir, l.server.TakeBack)
+}
+
+// Remove implements [Host].
+func (l *Local) Remove(dir string) error {
+	err := in(dir, l.server.Empty)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, os.Remove(dir))
+}
+
+// in opens a folder for f.
+func in(dir string, f func(*os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // only a descriptor
+	return f(root)
+}
+
+// KnownToSSH implements [Host].
+func (l *Local) KnownToSSH(ctx context.Context, host, port string) bool {
+	run := func(program string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Env = append([]string{"PATH=" + l.path}, l.baseEnv...)
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	// Without configuration ssh names a host differently too: 127.1 is 127.0.0.1.
+	plain, err := run("ssh", "-F", "none", "-G", "-p", port, "--", host)
+	if err != nil {
+		return false // git fails for the same reason
+	}
+	out, err := run("ssh", "-G", "-p", port, "--", host)
+	if err != nil {
+		return false
+	}
+	name := knownAs(host, port)
+	var files []string
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "hostname", "proxycommand", "proxyjump":
+			if !strings.Contains("\n"+plain, "\n"+line) {
+				return true
+			}
+		case "hostkeyalias":
+			name = value
+		case "userknownhostsfile", "globalknownhostsfile":
+			files = append(files, strings.Fields(value)...)
+		}
+	}
+	for _, file := range files {
+		if _, err := run("ssh-keygen", "-F", name, "-f", file); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// SSH implements [Host]. ssh needs the keys and the configuration of this process's
+// user, so it is not confined.
+func (l *Local) SSH(ctx context.Context, url string, pin netip.Addr, service string, env []string, far *os.File) (stderr string) {
+	defer func() { _ = far.Close() }() // ssh has its own copy
+	argv, err := sshArgs(url, pin, service)
+	if err != nil {
+		return err.Error()
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // sshArgs checks the parts
+	errs := &headBuffer{max: maxStderr}
+	cmd.Env = slices.Concat([]string{"PATH=" + l.path, "LC_ALL=C", "HOME=" + l.configHome}, l.baseEnv, env)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", far, far, errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	err = cmd.Start()
+	_ = far.Close() // or git would wait for this end
+	if err != nil {
+		return err.Error()
+	}
+	_ = cmd.Wait() // git fails too, since its connection breaks
+	return errs.String()
+}
+
+// sshArgs returns the command that runs git's service for the repository at url.
+func sshArgs(url string, pin netip.Addr, service string) ([]string, error) {
+	r, err := ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	if r.scheme != "ssh" || service != "upload-pack" && service != "receive-pack" {
+		return nil, fmt.Errorf("no ssh service %q of %s", service, r)
+	}
+	host, port, err := net.SplitHostPort(r.dialAddress())
+	if err != nil {
+		return nil, err
+	}
+	argv := append(strings.Fields(sshCommand), pinned(pin, host, port)...)
+	argv = append(argv, "-o", "SendEnv=GIT_PROTOCOL")
+	if port != usualPort["ssh"] {
+		argv = append(argv, "-p", port)
+	}
+	if r.user != "" {
+		host = r.user + "@" + host
+	}
+	path := "/" + r.path
+	if strings.HasPrefix(r.path, "~") {
+		path = r.path
+	}
+	quoted := "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'"
+	return append(argv, "--", host, "git-"+service+" "+quoted), nil
+}
+
+// pinned returns the options with which ssh connects to the address instead of
+// looking up the host.
+func pinned(pin netip.Addr, host, port string) []string {
+	if !pin.IsValid() {
+		return nil
+	}
+	return []string{"-o", "HostName=" + pin.String(), "-o", "HostKeyAlias=" + knownAs(host, port)}
+}
+
+// MayServe implements [Host].
+func (l *Local) MayServe(url string) bool {
+	r, err := ParseURL(url)
+	if err != nil || r.scheme != "file" {
+		return false
+	}
+	_, _, ok := l.rootOf(r)
+	return ok
+}
+
+// Serve implements [Host].
+func (l *Local) Serve(ctx context.Context, url, service string, env []string, far *os.File) (stderr string, err error) {
+	defer func() { _ = far.Close() }() // git has its own copy
+	r, err := ParseURL(url)
+	if err == nil && (r.scheme != "file" || service != "upload-pack" && service != "receive-pack") {
+		err = fault.Invalid("no service %q of %s", service, r)
+	}
+	if err != nil {
+		return "", err
+	}
+	v, err := l.open(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	defer v.close()
+	dir, err := openat(v.dir, ".", unix.O_PATH|unix.O_DIRECTORY) // a copy for the process
+	if err != nil {
+		return "", err
+	}
+	// It may run as a user who cannot access the mirror's folder.
+	g := gitcmd.Git{Program: l.gitPath, Path: l.path, Config: settings, System: v.system, Env: env}
+	cmd := g.Command(ctx, service, v.at.Dir)
+	errs := &headBuffer{max: maxStderr}
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.WaitDelay = "/", far, far, errs, []*os.File{dir}, stopGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: v.as}
+	c := confine.Command{Cmd: cmd, Stop: func() unix.Signal { return unix.SIGTERM }}
+	c.SetCancel()
+	err = cmd.Start()
+	_, _ = far.Close(), dir.Close() // or git would wait for this end
+	if err != nil {
+		return err.Error(), nil
+	}
+	_ = confine.Wait(ctx, c) // the command at the other end fails too
+	return errs.String(), nil
+}
+
+// settings returns the output of git config for the text of a configuration file. With
+// these arguments git reads no other file and follows no includes.
+func (l *Local) settings(ctx context.Context, text string) ([]byte, error) {
+	g := gitcmd.Git{Program: l.gitPath, Path: l.path, Config: settings}
+	cmd := g.Command(ctx, "config", "--file", "-", "--no-includes", "--null", "--list")
+	var out, errs bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = "/", strings.NewReader(text), stopGrace
+	cmd.Stdout, cmd.Stderr = &limitWriter{w: &out, left: maxStdout}, &headBuffer{max: maxStderr}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := l.Run(ctx, confine.Command{
+		Cmd: cmd, Jail: confine.Jail{User: confine.Nobody}, Started: func() {}, Stop: func() unix.Signal { return unix.SIGKILL },
+	})
+	if err != nil {
+		return nil, &gitError{[]string{"config"}, errs.String(), err}
+	}
+	return out.Bytes(), nil
+}
