@@ -30,6 +30,7 @@ import (
 	"aloft/internal/control/api/stream"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/egress"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
 	"aloft/internal/control/identity"
@@ -256,7 +257,7 @@ func (a *assembly) openFleet(context.Context) error {
 		Room:     func() error { return a.disk.Room() },
 		SetUp:    fleet.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 
-		Network: a.network, ConnectionLogs: a.dataFile("connections"),
+		Network: a.network, ConnectionLogs: egress.Logs(a.dataFile("connections")),
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
 		Environments: a.builder, Pulls: a.pulls,

@@ -26,6 +26,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
+	"aloft/internal/control/egress"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
@@ -262,9 +263,10 @@ func newRuntime(embedded fs.FS, data string, c Config, logger *slog.Logger) (mac
 		logger.Warn("the server itself unpacks images, without confinement", "reason", why)
 	}
 	return container.New(container.Config{
-		Images:  images,
-		Gateway: []string{self, "gateway"},
-		Dir:     filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
+		Images:         images,
+		Gateway:        []string{self, "gateway"},
+		ConnectionLogs: egress.Logs(filepath.Join(data, "connections")),
+		Dir:            filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
 		StrongRuntimePath: c.Machine.Strong, Docker: c.Machine.Docker, Binaries: bin.Dir, Logger: logger,
 	})
 }

@@ -35,9 +35,9 @@ type Config struct {
 	Image   string         // of every machine
 	Class   string         // for agents that do not choose one
 	Network policy.Network // what machines may reach; the zero value is no network
-	// ConnectionLogs is the folder with the log of each agent's network
-	// connections. If it is "", only the machine's network gateway has a log.
-	ConnectionLogs string
+	// ConnectionLogs has the log of each agent's network connections, by the
+	// agent's id. If it is nil, only the machine's network gateway has a log.
+	ConnectionLogs ConnectionLogs
 	Gateway        Gateway
 	// MayReach returns a fault unless the user may run agents on a repository.
 	// If it is nil, everyone may use all repositories.

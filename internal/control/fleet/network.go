@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -189,52 +186,37 @@ func (c *portConn) Close() error {
 	return c.Conn.Close()
 }
 
-// connectionLog returns the folder of the log of the agent's connections, which
-// all its machines share, or "".
-func (f *Fleet) connectionLog(agentID string) string {
-	if f.ConnectionLogs == "" {
-		return ""
-	}
-	return filepath.Join(f.ConnectionLogs, agentID)
-}
-
-// makeConnectionLog creates the folder of the agent's connection log, before a
-// machine is created.
-func (f *Fleet) makeConnectionLog(agentID string) (string, error) {
-	dir := f.connectionLog(agentID)
-	if dir == "" {
-		return "", nil
-	}
-	return dir, os.MkdirAll(dir, 0o700)
+// ConnectionLogs are the logs of connections that outlive machines; see
+// [egress.Logs].
+type ConnectionLogs interface {
+	Read(ctx context.Context, name string) ([]policy.Connection, error)
+	Remove(ctx context.Context, name string) error
+	List(ctx context.Context) ([]string, error)
 }
 
 // Forget removes what the fleet stores for an agent besides its journal and
 // machine.
 func (f *Fleet) Forget(ctx context.Context, agentID string) error {
 	f.forgetForks(ctx)
-	dir := f.connectionLog(agentID)
-	if dir == "" {
+	if f.ConnectionLogs == nil {
 		return nil
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("log of connections of %s: %w", agentID, err)
-	}
-	return nil
+	return f.ConnectionLogs.Remove(ctx, agentID)
 }
 
 // forgetLost removes the connection logs of agents whose deletion was
 // interrupted by a crash.
 func (f *Fleet) forgetLost(ctx context.Context) {
-	if f.ConnectionLogs == "" {
+	if f.ConnectionLogs == nil {
 		return
 	}
-	entries, err := os.ReadDir(f.ConnectionLogs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := f.ConnectionLogs.List(ctx)
+	if err != nil {
 		f.Logger.Error("cannot list the connection logs", "error", err)
 	}
-	for _, e := range entries {
-		if _, err := f.Agents.Agent(ctx, e.Name()); errors.Is(err, store.ErrNotFound) {
-			if err := f.Forget(ctx, e.Name()); err != nil {
+	for _, id := range names {
+		if _, err := f.Agents.Agent(ctx, id); errors.Is(err, store.ErrNotFound) {
+			if err := f.Forget(ctx, id); err != nil {
 				f.Logger.Error("cannot remove the data of a deleted agent", "error", err)
 			}
 		}
@@ -255,11 +237,10 @@ func (f *Fleet) Connections(ctx context.Context, agentID string, after uint64, l
 	} else if conflict, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || conflict.Kind != fault.KindConflict) {
 		return policy.Connections{}, err
 	}
-	dir := f.connectionLog(agentID)
-	if dir == "" {
+	if f.ConnectionLogs == nil {
 		return policy.Connections{}, nil
 	}
-	all, err := egress.ReadLog(dir)
+	all, err := f.ConnectionLogs.Read(ctx, agentID)
 	if err != nil {
 		return policy.Connections{}, err
 	}

@@ -70,12 +70,8 @@ func (u *startup) create(ctx context.Context) (machine.Machine, error) {
 	if err := u.record(ctx, &agent.MachineMade{MachineID: id, Layer: u.base.Layer, Install: u.base.Install, Origin: u.origin, RulesAt: u.rulesAt, Egress: asked, Checks: u.plan.Environment.Checks}, &agent.BootStep{Name: "machine", State: string(pod.StepRunning)}); err != nil {
 		return nil, err
 	}
-	logs, err := u.fleet.makeConnectionLog(u.state.Agent.ID)
-	if err != nil {
-		return nil, err
-	}
 	m, err := u.fleet.Runtime.Create(ctx, machine.Spec{
-		ID: id, Image: u.base.Image, Layer: u.base.Layer, Alive: u.state.Fork != nil && u.state.Fork.BootID != "" && u.base.Layer == u.state.Agent.Layer, Class: cmp.Or(u.state.Agent.Class, u.fleet.Class), Limits: u.fleet.Limits, Network: network, ConnectionLog: logs,
+		ID: id, Image: u.base.Image, Layer: u.base.Layer, Alive: u.state.Fork != nil && u.state.Fork.BootID != "" && u.base.Layer == u.state.Agent.Layer, Class: cmp.Or(u.state.Agent.Class, u.fleet.Class), Limits: u.fleet.Limits, Network: network, ConnectionLog: u.state.Agent.ID,
 	})
 	if err != nil {
 		failed := &agent.BootStep{Name: "machine", State: string(pod.StepFailed), DurationMS: time.Since(start).Milliseconds(), Detail: err.Error()}

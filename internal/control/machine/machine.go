@@ -66,7 +66,7 @@ type Spec struct {
 	// With any other mode the machine gets a network device, and the policy is
 	// enforced outside of it.
 	Network policy.Network
-	// ConnectionLog is the folder of the egress process's connection log. It
+	// ConnectionLog is the name of the egress process's connection log. The log
 	// outlives the machine, and a later machine can append to it. "" disables the
 	// log.
 	ConnectionLog string

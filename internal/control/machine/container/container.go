@@ -36,6 +36,7 @@ import (
 	"sync"
 
 	"aloft/internal/control/cgroup"
+	"aloft/internal/control/egress"
 	"aloft/internal/control/image"
 	"aloft/internal/control/layer"
 	"aloft/internal/control/machine"
@@ -51,6 +52,7 @@ type Config struct {
 	Docker            bool         // whether machines that have dockerd may run it
 	Binaries          string       // the folder with pod-daemon and, if present, exec-daemon, sandbox and rg
 	Gateway           []string     // the command of the egress process, without its flags; if nil, machines with a network are refused
+	ConnectionLogs    egress.Logs  // the connection logs of machines; "" means that they have none
 	Images            *image.Store // images for the machines' roots; nil means a store in Dir without credentials
 	Logger            *slog.Logger // nil means no logging
 }

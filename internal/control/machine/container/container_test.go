@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/machinetest"
 	"aloft/internal/need"
@@ -85,7 +86,7 @@ func config(t testing.TB, dir, engine string) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Dir: dir, RuntimePath: engine, Binaries: bin, Gateway: []string{absolute(t, os.Args[0]), gatewayChild}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return Config{Dir: dir, RuntimePath: engine, Binaries: bin, Gateway: []string{absolute(t, os.Args[0]), gatewayChild}, ConnectionLogs: egress.Logs(filepath.Join(dir, "connections")), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 }
 
 func newRuntime(t testing.TB, dir, engine string) *Runtime {

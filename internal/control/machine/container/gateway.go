@@ -67,8 +67,13 @@ func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link.Li
 // PID. wait returns when it serves.
 func (m *Machine) runGateway(spec machine.Spec, device *os.File) (wait func(context.Context) error, err error) {
 	argv := m.r.conf.Gateway
-	if spec.ConnectionLog != "" {
-		argv = append(slices.Clone(argv), "--log="+spec.ConnectionLog)
+	if spec.ConnectionLog != "" && m.r.conf.ConnectionLogs != "" {
+		// Older servers recorded the folder instead of its name.
+		log, err := m.r.conf.ConnectionLogs.Make(filepath.Base(spec.ConnectionLog))
+		if err != nil {
+			return nil, err
+		}
+		argv = append(slices.Clone(argv), "--log="+log)
 	}
 	cmd, wait, err := gatewayCommand(argv, m.path("link"), spec.Network, device)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"aloft/internal/control/egress"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container/process"
 	"aloft/internal/control/machine/machinetest"
@@ -156,9 +155,9 @@ func TestGatewayIsReborn(t *testing.T) {
 	url := "http://host.aloft.internal:" + port
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
-			dir, logs := t.TempDir(), t.TempDir()
+			dir := t.TempDir()
 			r := newRuntime(t, dir, path)
-			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), ConnectionLog: logs})
+			m := create(t, r, machine.Spec{Image: "host", Network: opened(policy.AllowAll), ConnectionLog: "log"})
 			get := func(url string) string {
 				t.Helper()
 				// curl retries until the new process serves. A connection that was cut
@@ -202,7 +201,7 @@ func TestGatewayIsReborn(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkClean(t, r)
-			kept, err := egress.ReadLog(logs)
+			kept, err := r.conf.ConnectionLogs.Read(t.Context(), "log")
 			if err != nil || len(kept) < 3 || kept[len(kept)-1].Rule != "mode none" {
 				t.Errorf("the log is %+v, %v", kept, err)
 			}

@@ -33,13 +33,13 @@ func gatewayOfLink(t testing.TB, n policy.Network) (namespace *os.File, pid int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Machine{r: &Runtime{conf: Config{Gateway: []string{self, gatewayChild}}}, dir: t.TempDir()}
+	m := &Machine{r: &Runtime{conf: Config{Gateway: []string{self, gatewayChild}, ConnectionLogs: egress.Logs(t.TempDir())}}, dir: t.TempDir()}
 	t.Cleanup(func() {
 		if err := process.KillBearing(context.Background(), m.gatewayFlag()); err != nil {
 			t.Error(err)
 		}
 	})
-	l, wait, err := m.startGateway(machine.Spec{Network: n, ConnectionLog: t.TempDir()}, nil)
+	l, wait, err := m.startGateway(machine.Spec{Network: n, ConnectionLog: "log"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
