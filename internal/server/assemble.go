@@ -30,14 +30,13 @@ import (
 	"aloft/internal/control/api/stream"
 	"aloft/internal/control/dashboard"
 	"aloft/internal/control/disk"
-	"aloft/internal/control/egress"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/hostd"
 	"aloft/internal/control/identity"
 	"aloft/internal/control/inbound"
 	"aloft/internal/control/live"
 	"aloft/internal/control/loop"
-	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/outbound"
@@ -87,7 +86,7 @@ func (s *Server) assemble(ctx context.Context, o Options, c Config) error {
 	s.config = c
 	a := &assembly{Server: s, options: o, live: new(live.Board)}
 	for _, step := range []func(context.Context) error{
-		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openGateway, a.openMachines, a.openBuilder, a.openMCP,
+		a.openData, a.openConnected, a.openTelemetry, a.openModels, a.openHost, a.openGateway, a.openBuilder, a.openMCP,
 		a.openPulls, a.openFleet, a.openScheduler, a.openDisk, a.openPreviews, a.openSignIn, a.openEvents, a.openAPI, a.openHTTP,
 	} {
 		if err := step(ctx); err != nil {
@@ -164,7 +163,7 @@ func (a *assembly) openGateway(context.Context) error {
 		return UsageError{fmt.Errorf("outbound: %w", err)}
 	}
 	a.gateway, err = gateway.New(gateway.Config{
-		Dir: a.dataFile("mirrors"), Credentials: credentials, Files: c.AllowFile, Private: []string{a.options.Data},
+		Dir: a.dataFile("mirrors"), Credentials: credentials, Host: a.host.Git,
 		Network: a.outbound, LFSHosts: c.LFSHosts, Environ: os.Environ(), Logger: a.logger,
 	})
 	if err != nil {
@@ -174,18 +173,28 @@ func (a *assembly) openGateway(context.Context) error {
 	return err
 }
 
-// openMachines opens the runtime of machines. Without one, the server starts and its
-// runs fail.
-func (a *assembly) openMachines(context.Context) (err error) {
-	if a.runtime, err = newRuntime(a.options.Embedded, a.options.Data, a.config, a.logger); err != nil {
-		a.logger.Warn("cannot create machines: runs will fail", "error", err)
-		a.runtime = noRuntime{err}
-	} else if os.Geteuid() != 0 {
+// openHost opens what the server uses of its host. Without machines, the server starts
+// and its runs fail.
+func (a *assembly) openHost(ctx context.Context) (err error) {
+	if open := a.options.Host; open != nil {
+		a.host, err = open(ctx, a.config)
+	} else {
+		var opened *hostd.Opened
+		if opened, err = OpenHost(a.options, a.config, os.Geteuid(), a.logger); err == nil {
+			a.host = &opened.Host
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if a.host.NoMachines != "" {
+		a.logger.Warn("cannot create machines: runs will fail", "error", a.host.NoMachines)
+	} else if a.options.Host == nil && os.Geteuid() != 0 {
 		a.logger.Warn("cannot create machines without root: runs will fail", "fix", "sudo -E aloft serve")
 	}
 	a.network = a.config.Machine.Egress.Network()
-	if err := container.CanLink(); err != nil && a.config.Machine.Egress.Mode == "" {
-		a.logger.Warn("machines have no network", "error", err)
+	if a.host.NoNetwork != "" && a.config.Machine.Egress.Mode == "" {
+		a.logger.Warn("machines have no network", "error", a.host.NoNetwork)
 		a.network = policy.Network{}
 	}
 	return nil
@@ -243,21 +252,17 @@ func (a *assembly) configured(string) map[string]string { return a.secrets }
 // openFleet opens the fleet, which gives agents their machines.
 func (a *assembly) openFleet(context.Context) error {
 	c := a.config
-	var layers fleet.Layers
-	if r, ok := a.runtime.(*container.Runtime); ok {
-		layers = r.Layers()
-	}
 	a.fleet = fleet.New(fleet.Config{
 		Journal: a.observer.Journal(), Agents: a.store, Leases: a.store, Owner: a.store.ServerID(), Logger: a.logger,
 
-		Runtime: a.runtime, Layers: layers, Image: c.Machine.Image, Class: c.Machine.Class,
+		Runtime: a.host.Machines, Layers: a.host.Layers, Image: c.Machine.Image, Class: c.Machine.Class,
 		Limits:   c.Machine.limits(),
 		Idle:     time.Duration(c.Machine.IdleMinutes * float64(time.Minute)),
 		DiskOnly: c.Machine.Sleep == "disk",
 		Room:     func() error { return a.disk.Room() },
 		SetUp:    fleet.SetUp{InstallLimit: duration(c.Environments.InstallLimit), StartLimit: duration(c.Environments.StartLimit)},
 
-		Network: a.network, ConnectionLogs: egress.Logs(a.dataFile("connections")),
+		Network: a.network, ConnectionLogs: a.host.Logs,
 		Gateway: a.gateway, Dependencies: c.Git.Dependencies, Author: fleet.Author{Name: c.Git.AuthorName, Email: c.Git.AuthorEmail},
 
 		Environments: a.builder, Pulls: a.pulls,
@@ -304,7 +309,7 @@ func (a *assembly) openDisk(context.Context) (err error) {
 		store.OnFull(a.disk.Full)
 	}
 	a.tendImages = func(ctx context.Context) error {
-		return a.pruneImages(ctx, a.options.Data, a.config.Images, a.config.Machine.Image)
+		return a.pruneImages(ctx, a.config.Images)
 	}
 	return nil
 }

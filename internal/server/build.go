@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
-	"aloft/internal/control/dockerfile"
-	"aloft/internal/control/image"
-	"aloft/internal/control/machine/container"
-	"aloft/internal/fault"
 	"aloft/internal/policy"
-	"aloft/internal/server/engine"
 )
 
 // buildsConfig configures builds of environments. Method check validates the durations
@@ -63,7 +56,7 @@ func duration(s string) time.Duration {
 // it builds nothing.
 func (a *assembly) newBuilder(o Options, c Config, network policy.Network, secrets map[string]string) *build.Builder {
 	config := build.Config{
-		Files: a.gateway, Gateway: a.gateway, Builds: a.store, Saved: a.store, Journal: a.store, Snapshots: a.store, Leases: a.store, Owner: a.store.ServerID(), Runtime: a.runtime,
+		Files: a.gateway, Gateway: a.gateway, Builds: a.store, Saved: a.store, Journal: a.store, Snapshots: a.store, Leases: a.store, Owner: a.store.ServerID(), Runtime: a.host.Machines,
 		Dir: filepath.Join(o.Data, "builds"), Image: c.Machine.Image, Class: c.Machine.Class, Network: network, TeamEgress: a.team.Egress, Secrets: secrets,
 		Limits:     c.Machine.limits(),
 		StaleAfter: duration(c.Environments.StaleAfter), InstallLimit: duration(c.Environments.InstallLimit), Logger: a.logger,
@@ -71,139 +64,32 @@ func (a *assembly) newBuilder(o Options, c Config, network policy.Network, secre
 		KeepBuilds: c.Environments.KeepBuilds, KeepFor: duration(c.Environments.KeepFor), SnapshotFor: duration(c.Environments.SnapshotFor),
 		FailedBuildsFor: duration(c.Environments.FailedBuildsFor), FailedBuildsBytes: c.Environments.FailedBuildsBytes,
 	}
-	if r, ok := a.runtime.(*container.Runtime); ok {
-		config.Layers = r.Layers()
-		config.HaveImage = func(ctx context.Context, name string) error {
-			_, err := r.Images().Prepare(ctx, name, nil)
-			return err
-		}
+	if a.host.NoMachines == "" {
+		config.Layers, config.HaveImage, config.Dockerfiles = a.host.Layers, a.host.Images.Prepare, a.host.Dockerfiles
 		config.Room = func() error { return a.disk.Room() }
-		r.Images().SetRoom(config.Room)
-		a.dockerfiles = &dockerfiles{options: o, config: c, network: network, images: r.Images()}
-		config.Dockerfiles = a.dockerfiles
-		if err := dockerfile.Sweep(buildWorkDir(o.Data)); err != nil {
-			a.logger.Error("cannot remove leftovers of Dockerfile builds", "error", err)
-		}
 	}
 	return build.New(config)
 }
 
 // diskHolders returns everything that uses disk: machines and Dockerfile builds.
 func (s *Server) diskHolders(ctx context.Context) ([]disk.Holder, error) {
-	all, err := disk.Machines(ctx, s.runtime)
-	for _, u := range s.dockerfiles.running() {
-		all = append(all, u)
+	all, err := disk.Machines(ctx, s.host.Machines)
+	if s.host.Dockerfiles == nil {
+		return all, err
+	}
+	for _, id := range s.host.Dockerfiles.Running() {
+		all = append(all, runningBuild{s.host, id})
 	}
 	return all, err
 }
 
 // stopHolder stops a machine or build that has exceeded its disk limit.
 func (s *Server) stopHolder(ctx context.Context, id string, why error) error {
-	if s.dockerfiles.stop(id, why) {
+	if s.host.Dockerfiles != nil && s.host.Dockerfiles.Stop(id, why) {
 		return nil
 	}
 	if ours, err := s.builder.Stop(ctx, id, why); ours {
 		return err
 	}
 	return s.fleet.StopMachine(ctx, id, why)
-}
-
-// dockerfiles builds Dockerfiles. It chooses an engine of the host at the first build.
-type dockerfiles struct {
-	options Options
-	config  Config
-	network policy.Network
-	images  *image.Store
-
-	mu      sync.Mutex
-	builder *dockerfile.Builder // nil before the first build
-}
-
-// Ready implements [build.Dockerfiles].
-func (d *dockerfiles) Ready() error {
-	if err := engine.Find(d.config.Images.engine()); err != nil {
-		return fault.NotImplemented("this server cannot build Dockerfiles: no builder is installed").Named("no_image_builder").
-			Hint("run `aloft doctor` on the server to see how to install one").Because(err)
-	}
-	return nil
-}
-
-// Build implements [build.Dockerfiles].
-func (d *dockerfiles) Build(ctx context.Context, spec dockerfile.Spec, out func(line string)) (string, error) {
-	b, err := d.open()
-	if err != nil {
-		return "", err
-	}
-	name, _, err := b.Build(ctx, spec, out)
-	return name, err
-}
-
-func (d *dockerfiles) open() (*dockerfile.Builder, error) {
-	if err := d.Ready(); err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.builder == nil {
-		b, err := OpenBuilder(d.options.Embedded, d.options.Data, d.config, d.network, d.images)
-		if err != nil {
-			return nil, err
-		}
-		d.builder = b
-	}
-	return d.builder, nil
-}
-
-// running returns the running builds.
-func (d *dockerfiles) running() []*dockerfile.RunningBuild {
-	if b := d.opened(); b != nil {
-		return b.RunningBuilds()
-	}
-	return nil
-}
-
-// stop stops the build with the given ID because of its disk use, and reports whether
-// there is such a build.
-func (d *dockerfiles) stop(id string, why error) bool {
-	b := d.opened()
-	return b != nil && b.Stop(id, why)
-}
-
-// prune removes the engine's build cache, unless a build is running. The next builds
-// run all their steps.
-func (d *dockerfiles) prune(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(d.options.Data, "build")); err != nil || d.Ready() != nil || len(d.running()) > 0 {
-		return nil //nolint:nilerr // there is no cache, or it is in use
-	}
-	b, err := d.open()
-	if err == nil {
-		err = b.Prune(ctx)
-	}
-	if fault.Is(err, fault.KindConflict) {
-		return nil // another process is building
-	}
-	return err
-}
-
-// opened returns the builder, or nil before the first build.
-func (d *dockerfiles) opened() *dockerfile.Builder {
-	if d == nil {
-		return nil
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.builder
-}
-
-// Has implements [build.Dockerfiles].
-func (d *dockerfiles) Has(name string) bool { return d.images.Has(name) }
-
-// Close stops the engine.
-func (d *dockerfiles) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.builder == nil {
-		return nil
-	}
-	return d.builder.Engine.Close()
 }

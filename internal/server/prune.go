@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"aloft/internal/control/image"
-	"aloft/internal/control/machine/container"
 )
 
 // Timing of the removal of unused images.
@@ -20,9 +19,8 @@ const (
 // pruneImages removes unused images until ctx is done. While the disk is nearly full, it
 // keeps unused images for a shorter time and removes the Dockerfile build cache too. It
 // never removes images that machines, snapshots or builds use, or that people imported.
-func (s *Server) pruneImages(ctx context.Context, data string, c imagesConfig, defaultImage string) error {
-	r, ok := s.runtime.(*container.Runtime)
-	if !ok {
+func (s *Server) pruneImages(ctx context.Context, c imagesConfig) error {
+	if s.host.NoMachines != "" {
 		<-ctx.Done()
 		return nil
 	}
@@ -37,11 +35,11 @@ func (s *Server) pruneImages(ctx context.Context, data string, c imagesConfig, d
 		}
 		if unused != neverUnused && time.Since(last) >= pause {
 			last = time.Now()
-			if err := pruneOnce(ctx, r.Images(), data, unused, defaultImage, s); err != nil && ctx.Err() == nil {
+			if err := s.pruneOnce(ctx, unused); err != nil && ctx.Err() == nil {
 				s.logger.Error("cannot remove unused images", "error", err)
 			}
 			if pinch {
-				if err := s.dockerfiles.prune(ctx); err != nil && ctx.Err() == nil {
+				if err := s.host.Dockerfiles.Prune(ctx); err != nil && ctx.Err() == nil {
 					s.logger.Error("cannot remove the Dockerfile build cache", "error", err)
 				}
 			}
@@ -54,12 +52,8 @@ func (s *Server) pruneImages(ctx context.Context, data string, c imagesConfig, d
 	}
 }
 
-func pruneOnce(ctx context.Context, images *image.Store, data string, unused time.Duration, keep string, s *Server) error {
-	needs, err := container.Needs(MachinesDir(data))
-	if err != nil {
-		return err
-	}
-	got, err := images.Prune(ctx, image.PruneOptions{Unused: unused, Keep: append(needs, keep)})
+func (s *Server) pruneOnce(ctx context.Context, unused time.Duration) error {
+	got, err := s.host.Images.Prune(ctx, image.PruneOptions{Unused: unused})
 	if len(got.Images)+got.Layers > 0 {
 		s.logger.Info("removed unused images", "images", len(got.Images), "layers", got.Layers, "bytes", got.Bytes)
 	}

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,20 +25,17 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/build"
 	"aloft/internal/control/disk"
-	"aloft/internal/control/egress"
 	"aloft/internal/control/fleet"
 	"aloft/internal/control/follow"
 	"aloft/internal/control/gateway"
+	"aloft/internal/control/hostd"
 	"aloft/internal/control/inbound"
-	"aloft/internal/control/machine"
-	"aloft/internal/control/machine/container"
 	"aloft/internal/control/mcp"
 	"aloft/internal/control/mention"
 	"aloft/internal/control/observe"
 	"aloft/internal/control/schedule"
 	"aloft/internal/control/signin"
 	"aloft/internal/control/webhook"
-	"aloft/internal/fault"
 	"aloft/internal/server/database"
 	"aloft/internal/telemetry"
 )
@@ -55,6 +51,9 @@ type Options struct {
 	Version  string // of this program
 	// Listener replaces Listen if it is not nil.
 	Listener net.Listener
+	// Host opens what the server uses of its host with the rights of root. If it is
+	// nil, the server uses them itself.
+	Host func(ctx context.Context, c Config) (*hostd.Host, error)
 	// Secrets, if not nil, is called with all secret values of the configuration,
 	// including what admins have connected, before anything is logged about them.
 	Secrets func(map[string]string)
@@ -65,32 +64,31 @@ type Server struct {
 	URL     string // address that it listens on
 	KeyFile string // file with the admin API key
 
-	store       database.Store
-	kept        *artifact.Store
-	gateway     *gateway.Gateway
-	runtime     machine.Runtime
-	fleet       *fleet.Fleet
-	schedule    *schedule.Scheduler
-	builder     *build.Builder
-	dockerfiles *dockerfiles // nil if this host cannot create machines
-	disk        *disk.Guard
-	tendImages  func(ctx context.Context) error
-	webhooks    *webhook.Sender
-	follow      *follow.Desk    // nil if pull requests are not followed
-	mentions    *mention.Desk   // nil if mentions start no agents
-	events      *inbound.Worker // nil if there are no connections
-	desk        *signin.Desk
-	agentMCP    *mcp.Agents
-	api         *api.API
-	sent        *telemetry.Telemetry
-	observer    *observe.Observer
-	listener    net.Listener
-	http        *http.Server
-	ready       atomic.Bool
-	logger      *slog.Logger
-	config      Config // with what admins have connected
-	reload      chan struct{}
-	next        net.Listener // see Listener
+	store      database.Store
+	kept       *artifact.Store
+	gateway    *gateway.Gateway
+	host       *hostd.Host
+	fleet      *fleet.Fleet
+	schedule   *schedule.Scheduler
+	builder    *build.Builder
+	disk       *disk.Guard
+	tendImages func(ctx context.Context) error
+	webhooks   *webhook.Sender
+	follow     *follow.Desk    // nil if pull requests are not followed
+	mentions   *mention.Desk   // nil if mentions start no agents
+	events     *inbound.Worker // nil if there are no connections
+	desk       *signin.Desk
+	agentMCP   *mcp.Agents
+	api        *api.API
+	sent       *telemetry.Telemetry
+	observer   *observe.Observer
+	listener   net.Listener
+	http       *http.Server
+	ready      atomic.Bool
+	logger     *slog.Logger
+	config     Config // with what admins have connected
+	reload     chan struct{}
+	next       net.Listener // see Listener
 }
 
 // Open returns a server that listens but does not serve yet.
@@ -160,17 +158,14 @@ func (s *Server) close() error {
 			errs = append(errs, err)
 		}
 	}
-	if s.dockerfiles != nil {
-		errs = append(errs, s.dockerfiles.Close())
-	}
-	if r, ok := s.runtime.(*container.Runtime); ok {
-		errs = append(errs, r.Close())
-	}
 	if s.agentMCP != nil {
 		s.agentMCP.Close()
 	}
 	if s.gateway != nil {
 		errs = append(errs, s.gateway.Close())
+	}
+	if s.host != nil {
+		errs = append(errs, s.host.Close())
 	}
 	if s.kept != nil {
 		errs = append(errs, s.kept.Close())
@@ -236,54 +231,6 @@ func readSecret(path string) ([]byte, error) {
 	_, _ = rand.Read(secret) // crypto/rand never returns an error
 	return secret, atomicfile.Write(path, secret, 0o600)
 }
-
-// newRuntime returns the container runtime, with the binaries embedded in this program.
-func newRuntime(embedded fs.FS, data string, c Config, logger *slog.Logger) (machine.Runtime, error) {
-	bin, err := container.Install(embedded, filepath.Join(data, "bin"))
-	if err != nil {
-		return nil, fmt.Errorf("install the machine binaries: %w", err)
-	}
-	for _, path := range []string{c.Machine.Runtime, c.Machine.Strong} {
-		if path == "" {
-			continue
-		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("OCI runtime: %w", err)
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	images, err := OpenImages(data, c)
-	if err != nil {
-		return nil, err
-	}
-	if why := images.Unconfined(); why != nil && os.Geteuid() == 0 {
-		logger.Warn("the server itself unpacks images, without confinement", "reason", why)
-	}
-	return container.New(container.Config{
-		Images:         images,
-		Gateway:        []string{self, "gateway"},
-		ConnectionLogs: egress.Logs(filepath.Join(data, "connections")),
-		Dir:            filepath.Join(data, "machines"), RuntimePath: cmp.Or(c.Machine.Runtime, bin.Runc),
-		StrongRuntimePath: c.Machine.Strong, Docker: c.Machine.Docker, Binaries: bin.Dir, Logger: logger,
-	})
-}
-
-// noRuntime is the runtime of a host that cannot create machines. Its errors say why.
-type noRuntime struct{ why error }
-
-func (r noRuntime) Create(context.Context, machine.Spec) (machine.Machine, error) {
-	return nil, fault.Unavailable("this host cannot make machines: %v", r.why).Named("no_runtime").
-		Hint("run `aloft doctor` on the server to see what is missing and how to fix it")
-}
-
-func (r noRuntime) Open(_ context.Context, id string) (machine.Machine, error) {
-	return nil, fmt.Errorf("machine %s: %w", id, machine.ErrNotFound)
-}
-
-func (r noRuntime) List(context.Context) ([]string, error) { return nil, nil }
 
 // privateFolder makes a folder that only this user can enter, or makes one that is
 // there so.

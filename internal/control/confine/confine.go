@@ -35,8 +35,11 @@ type Jail struct {
 	Read    []string // files and folders that it sees read-only, in addition to the host's programs
 	Write   []string // folders that it sees and may write to, if their modes allow that
 	Execute []string // further files and folders that it sees read-only and may execute
-	Network bool     // it may open IPv4 and IPv6 sockets
-	Bare    bool     // it sees none of the host's programs, certificates and devices; needs Stdin, Stdout and Stderr
+	// Files are descriptors of paths of Read, Write and Execute, opened with O_PATH.
+	// Such a path is what the descriptor stands for, whatever has that path by now.
+	Files   map[string]*os.File
+	Network bool // it may open IPv4 and IPv6 sockets
+	Bare    bool // it sees none of the host's programs, certificates and devices; needs Stdin, Stdout and Stderr
 
 	// Capabilities of the program. They must be such that apply only to files: those
 	// that it sees are all that protects the host.
@@ -79,10 +82,15 @@ func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
 // inherits that. The command is in its cgroup, and has its limits, before it
 // executes its first instruction.
 func (j Jail) start(cmd *exec.Cmd, g *group) error {
+	mounts, err := j.openMounts() // of the host's namespace, so before the thread leaves it
+	defer closeMounts(mounts)
+	if err != nil {
+		return err
+	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("new mount namespace: %w", err)
 	}
-	if err := j.enterRoot(); err != nil {
+	if err := j.enterRoot(mounts); err != nil {
 		return err
 	}
 	if err := j.filterCalls(); err != nil {
@@ -101,7 +109,7 @@ func (j Jail) start(cmd *exec.Cmd, g *group) error {
 	}
 	pid := cmd.Process.Pid
 	var status unix.WaitStatus
-	_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+	_, err = unix.Wait4(pid, &status, unix.WALL, nil)
 	if err == nil && !status.Stopped() {
 		err = fmt.Errorf("it ended before it started: status %#x", status)
 	}

@@ -41,7 +41,7 @@ func Shows(path string) bool {
 
 // enterRoot replaces the root file system of the calling thread, which must be
 // in a mount namespace of its own.
-func (j Jail) enterRoot() error {
+func (j Jail) enterRoot(mounts map[string]int) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -65,7 +65,7 @@ func (j Jail) enterRoot() error {
 			continue
 		}
 		for _, path := range group.paths {
-			if err := show(path, group.attr); err != nil && !(group.optional && errors.Is(err, fs.ErrNotExist)) {
+			if err := show(path, group.attr, mounts); err != nil && !(group.optional && errors.Is(err, fs.ErrNotExist)) {
 				return err
 			}
 		}
@@ -86,11 +86,43 @@ func (j Jail) enterRoot() error {
 	return setAttr("/", unix.MOUNT_ATTR_RDONLY, 0)
 }
 
+// openMounts returns a detached mount for each of Files, by its path.
+func (j Jail) openMounts() (map[string]int, error) {
+	mounts := map[string]int{}
+	for path, f := range j.Files {
+		fd, err := unix.OpenTree(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return mounts, &os.PathError{Op: "open_tree", Path: path, Err: err}
+		}
+		mounts[path] = fd
+	}
+	return mounts, nil
+}
+
+func closeMounts(mounts map[string]int) {
+	for _, fd := range mounts {
+		_ = unix.Close(fd) // only a descriptor
+	}
+}
+
 // show makes a file or a folder of the host visible at its own path in the new
-// root. A link of the system's top folder, such as /bin, stays a link; other
-// links are followed.
-func show(path string, attr uint64) error {
+// root: the one of mounts if there is one. A link of the system's top folder, such
+// as /bin, stays a link; other links are followed.
+func show(path string, attr uint64, mounts map[string]int) error {
 	at := filepath.Join(newRoot, path)
+	if fd, ok := mounts[path]; ok {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return &os.PathError{Op: "stat", Path: path, Err: err}
+		}
+		if err := makePoint(at, st.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+			return err
+		}
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return &os.PathError{Op: "move_mount", Path: path, Err: err}
+		}
+		return setAttr(at, attr, unix.AT_RECURSIVE)
+	}
 	if to, err := os.Readlink(path); err == nil && filepath.Dir(path) == "/" && strings.HasPrefix(strings.TrimPrefix(to, "/"), "usr/") {
 		return os.Symlink(to, at)
 	}
@@ -98,26 +130,32 @@ func show(path string, attr uint64) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(at); err == nil {
-		// It lies in a folder that is visible already.
-	} else if info.IsDir() {
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			return err
-		}
-	} else {
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			return err
-		}
-		// Not opened: a process that another goroutine forks meanwhile would have
-		// it open for writing, and the root could not be made read-only.
-		if err := unix.Mknod(at, unix.S_IFREG|0o644, 0); err != nil {
-			return &os.PathError{Op: "mknod", Path: at, Err: err}
-		}
+	if err := makePoint(at, info.IsDir()); err != nil {
+		return err
 	}
 	if err := unix.Mount(path, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: path, Err: err}
 	}
 	return setAttr(at, attr, unix.AT_RECURSIVE)
+}
+
+// makePoint makes a mount point for a file or a folder, unless it is there.
+func makePoint(at string, folder bool) error {
+	if _, err := os.Lstat(at); err == nil {
+		return nil // it lies in a folder that is visible already
+	}
+	if folder {
+		return os.MkdirAll(at, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	// Not opened: a process that another goroutine forks meanwhile would have
+	// it open for writing, and the root could not be made read-only.
+	if err := unix.Mknod(at, unix.S_IFREG|0o644, 0); err != nil {
+		return &os.PathError{Op: "mknod", Path: at, Err: err}
+	}
+	return nil
 }
 
 // setAttr sets attributes of the mount at path.

@@ -98,19 +98,26 @@ const (
 // New returns a guard that has created its reserve if there is room.
 func New(c Config) (*Guard, error) {
 	g := &Guard{Config: c}
-	g.space = func() (free, total int64, err error) {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(c.Dir, &fs); err != nil {
-			return 0, 0, fmt.Errorf("ask how full %s is: %w", c.Dir, err)
-		}
-		free, total = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
-		if fs.Files > 0 { // running out of inodes is as bad as running out of bytes
-			free = min(free, int64(fs.Ffree)*(total/int64(fs.Files)))
-		}
-		return free, total, nil
-	}
+	g.space = func() (free, total int64, err error) { return space(c.Dir) }
 	return g, g.begin()
 }
+
+// space returns the free bytes of the file system of a folder, and its size. A shortage
+// of inodes counts as a shortage of bytes.
+func space(dir string) (free, total int64, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, 0, fmt.Errorf("ask how full %s is: %w", dir, err)
+	}
+	free, total = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+	if fs.Files > 0 { // running out of inodes is as bad as running out of bytes
+		free = min(free, int64(fs.Ffree)*(total/int64(fs.Files)))
+	}
+	return free, total, nil
+}
+
+// floorOf returns how many bytes of a file system must be free.
+func floorOf(total int64) int64 { return min(max(total/floorShare, leastFloor), mostFloor) }
 
 func (g *Guard) begin() error {
 	free, total, err := g.space()
@@ -121,7 +128,7 @@ func (g *Guard) begin() error {
 	if g.Limit == Half {
 		g.Limit = total / 2
 	}
-	g.floor = min(max(total/floorShare, leastFloor), mostFloor)
+	g.floor = floorOf(total)
 	g.reserve = reserve{path: filepath.Join(g.Dir, "reserve"), size: min(max(total/reserveShare, leastReserve), mostReserve)}
 	g.takeReserve(free)
 	return nil
@@ -153,13 +160,14 @@ func (g *Guard) Run(ctx context.Context) error {
 }
 
 // Room returns a fault if the disk is too full to create a machine.
-func (g *Guard) Room() error {
-	free, _, err := g.space()
-	if err != nil {
+func (g *Guard) Room() error { return room(g.space()) }
+
+// Room returns a fault if the file system of a folder is too full to create a machine.
+func Room(dir string) error { return room(space(dir)) }
+
+func room(free, total int64, err error) error {
+	if err != nil || free >= floorOf(total) {
 		return nil //nolint:nilerr // creating the machine will report the error
-	}
-	if free >= g.floor {
-		return nil
 	}
 	return fault.Exhausted("cannot create a machine: the disk is nearly full, %d MiB are free", free>>20).Named("disk_full").
 		Hint("delete agents, or free space or inodes (df -i) where the server keeps its data, and send a follow-up")

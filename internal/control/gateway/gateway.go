@@ -43,6 +43,7 @@ type Config struct {
 	// Files are folders of this host in which file:// URLs may name repositories;
 	// none if empty. Private are folders in which they never may.
 	Files, Private []string
+	Host           mirror.Host  // see [mirror.Config]
 	GitPath        string       // defaults to "git" on the PATH
 	Environ        []string     // os.Environ(), from which git gets PATH, proxies, CAs and ssh agent
 	Logger         *slog.Logger // nil means no logging
@@ -92,7 +93,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	var err error
 	g.mirrors, err = mirror.Open(mirror.Config{
-		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, Network: c.Network, GitPath: c.GitPath, MaxMirror: c.MaxMirror, MaxRefs: c.MaxRefs, Environ: c.Environ, Logger: g.log,
+		Dir: c.Dir, Credentials: c.Credentials, Files: c.Files, Private: c.Private, Host: c.Host, Network: c.Network, GitPath: c.GitPath, MaxMirror: c.MaxMirror, MaxRefs: c.MaxRefs, Environ: c.Environ, Logger: g.log,
 	})
 	if err != nil {
 		return nil, err

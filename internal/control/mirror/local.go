@@ -27,7 +27,7 @@ import (
 // A Host does what the package needs the rights of root for, if they are there:
 // it runs git as users of its own and changes the owners of files, and it
 // uses the ssh keys and the repositories of this host. [Local] does that in this
-// process; package helper has one that asks a process of root. Its methods are safe
+// process; package hostd has one that asks a process of root. Its methods are safe
 // for concurrent use.
 type Host interface {
 	// Confined returns nil if Run confines commands, or why it does not.
@@ -36,13 +36,13 @@ type Host interface {
 	// confine it, the command runs as the server's user.
 	Run(ctx context.Context, c confine.Command) error
 
-	// Share, Tidy, TakeBack and Remove work on a folder of the server; see
-	// package owner. Without confinement no owner changes. Remove removes the
-	// folder too, and a missing one is no error.
+	// Share, Tidy, TakeBack and Empty work on a folder of the server; see
+	// package owner. Without confinement no owner changes. It is no error for
+	// Empty that the folder is missing.
 	Share(dir string, user int) error
 	Tidy(dir string, user int) error
 	TakeBack(dir string) error
-	Remove(dir string) error
+	Empty(dir string) error
 
 	// SSH runs git's service (upload-pack or receive-pack) for the repository on its
 	// ssh server, with far as its input and output. If pin is valid, it connects to
@@ -158,13 +158,13 @@ func (l *Local) TakeBack(dir string) error {
 	return in(dir, l.server.TakeBack)
 }
 
-// Remove implements [Host].
-func (l *Local) Remove(dir string) error {
+// Empty implements [Host].
+func (l *Local) Empty(dir string) error {
 	err := in(dir, l.server.Empty)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, os.Remove(dir))
+	return err
 }
 
 // in opens a folder for f.

@@ -157,15 +157,20 @@ func (s *Mirrors) prepare() error {
 		return fmt.Errorf("%s is in use by another server: %w", s.dir, err)
 	}
 	quarantine := filepath.Join(s.dir, "quarantine")
-	if err := s.host.Remove(quarantine); err != nil {
+	if err := s.remove(quarantine); err != nil {
 		return err
 	}
 	return os.Mkdir(quarantine, 0o700)
 }
 
+// remove removes a folder with what git has left in it. A missing one is no error.
+func (s *Mirrors) remove(dir string) error {
+	return errors.Join(s.host.Empty(dir), os.RemoveAll(dir))
+}
+
 // discard removes a folder in quarantine. The next start removes what is left.
 func (s *Mirrors) discard(dir string) {
-	if err := s.host.Remove(dir); err != nil {
+	if err := s.remove(dir); err != nil {
 		s.log.Warn("cannot remove a folder in quarantine", "folder", dir, "err", err)
 	}
 }
@@ -293,7 +298,7 @@ func (m *Mirror) prepare(ctx context.Context) error {
 // place.
 func (m *Mirror) create(ctx context.Context, format string) error {
 	fresh := m.dir + ".new"
-	if err := errors.Join(m.all.host.Remove(fresh), m.all.host.Remove(m.dir)); err != nil {
+	if err := errors.Join(m.all.remove(fresh), m.all.remove(m.dir)); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Mkdir(fresh, 0o700), m.all.host.Share(fresh, m.user)); err != nil {

@@ -1,0 +1,107 @@
+package hostd
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/dockerfile"
+	"aloft/internal/fault"
+)
+
+// stopArgs are the arguments of build.stop.
+type stopArgs struct {
+	ID  string
+	Why *errorText
+}
+
+var buildMethods = map[string]handler{
+	"build.ready":   on(func(_ context.Context, h *Opened, _ none) (any, error) { return nil, h.Dockerfiles.Ready() }),
+	"build.has":     on(func(_ context.Context, h *Opened, name string) (any, error) { return h.Dockerfiles.Has(name), nil }),
+	"build.running": on(func(_ context.Context, h *Opened, _ none) (any, error) { return h.Dockerfiles.Running(), nil }),
+	"build.disk":    on(func(ctx context.Context, h *Opened, id string) (any, error) { return h.Dockerfiles.DiskBytes(ctx, id) }),
+	"build.stop": on(func(_ context.Context, h *Opened, a stopArgs) (any, error) {
+		return h.Dockerfiles.Stop(a.ID, a.Why.decode()), nil
+	}),
+	"build.prune": on(func(ctx context.Context, h *Opened, _ none) (any, error) { return nil, h.Dockerfiles.Prune(ctx) }),
+	"build": with(func(ctx context.Context, s *session, h *Opened, spec dockerfile.Spec) (any, []*os.File, error) {
+		root, err := s.folder()
+		if err != nil {
+			return nil, nil, err
+		}
+		// The server names the folder by what it can open itself.
+		spec.Root = descriptorPath(root)
+		name, err := h.Dockerfiles.Build(ctx, spec, func(line string) {
+			_ = s.send(frameLine, line) // the call ends if the server has gone
+		})
+		return name, nil, err
+	}),
+}
+
+// folder returns the folder that came with the request.
+func (s *session) folder() (*os.File, error) {
+	if len(s.files) != 1 {
+		return nil, fault.Invalid("%d folders instead of one", len(s.files))
+	}
+	return s.files[0], nil
+}
+
+// descriptorPath returns a path of what a descriptor of this process stands for.
+func descriptorPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// openFolder opens a folder to pass it.
+func openFolder(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// dockerfiles implements [Dockerfiles] with a host-daemon.
+type dockerfiles struct{ c *Client }
+
+// Ready implements [Dockerfiles].
+func (d dockerfiles) Ready() error {
+	_, err := d.c.do(context.Background(), "build.ready", none{}, nil, options{})
+	return err
+}
+
+// Build implements [Dockerfiles].
+func (d dockerfiles) Build(ctx context.Context, spec dockerfile.Spec, out func(line string)) (image string, err error) {
+	root, err := openFolder(spec.Root)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }() // only a descriptor
+	_, err = d.c.do(ctx, "build", spec, &image, options{files: []*os.File{root}, line: out})
+	return image, err
+}
+
+// Has implements [Dockerfiles].
+func (d dockerfiles) Has(image string) (has bool) {
+	_, _ = d.c.do(context.Background(), "build.has", image, &has, options{}) // without an answer it counts as missing
+	return has
+}
+
+// Running implements [Dockerfiles].
+func (d dockerfiles) Running() (ids []string) {
+	_, _ = d.c.do(context.Background(), "build.running", none{}, &ids, options{}) // without an answer there are none
+	return ids
+}
+
+// DiskBytes implements [Dockerfiles].
+func (d dockerfiles) DiskBytes(ctx context.Context, id string) (n int64, err error) {
+	_, err = d.c.do(ctx, "build.disk", id, &n, options{})
+	return n, err
+}
+
+// Stop implements [Dockerfiles].
+func (d dockerfiles) Stop(id string, why error) (stopped bool) {
+	_, _ = d.c.do(context.Background(), "build.stop", stopArgs{id, encodeError(why)}, &stopped, options{}) // a host-daemon that does not answer builds nothing
+	return stopped
+}
+
+// Prune implements [Dockerfiles].
+func (d dockerfiles) Prune(ctx context.Context) error {
+	_, err := d.c.do(ctx, "build.prune", none{}, nil, options{})
+	return err
+}

@@ -1,0 +1,214 @@
+package hostd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"aloft/internal/control/machine"
+	"aloft/internal/fault"
+)
+
+// Config configures a [Daemon].
+type Config struct {
+	User int // user id of the server, which alone may call
+	// Load returns the text of the configuration as it is now.
+	Load func() ([]byte, error)
+	// Open opens the host with a configuration that Load has returned. The host-daemon
+	// closes the host before it opens the next one.
+	Open   func(ctx context.Context, configuration []byte) (*Opened, error)
+	Logger *slog.Logger
+}
+
+// Opened is a host, and what the host-daemon must know to bound what is asked of it.
+type Opened struct {
+	Host
+	// Allow returns an error unless the server may have such a machine, and
+	// AllowImage unless it may have such an image.
+	Allow      func(machine.Spec) error
+	AllowImage func(name string) error
+}
+
+// Daemon serves one server at a time.
+type Daemon struct {
+	Config
+
+	mu     sync.Mutex
+	loaded map[string][]byte // configurations that Load has returned, by their digest
+	host   *Opened           // nil before the first opening
+	calls  sync.WaitGroup
+}
+
+// New returns a Daemon. Its Host is opened at the request of the server.
+func New(c Config) *Daemon { return &Daemon{Config: c, loaded: map[string][]byte{}} }
+
+// Serve answers the calls that come from the listener until ctx is done or the listener
+// fails. It closes the listener and the host, after all calls have ended.
+func (d *Daemon) Serve(ctx context.Context, l *net.UnixListener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	var err error
+	for {
+		var conn *net.UnixConn
+		if conn, err = l.AcceptUnix(); err != nil {
+			break
+		}
+		d.calls.Go(func() {
+			defer func() { _ = conn.Close() }()
+			d.serve(ctx, conn)
+		})
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	cancel()
+	d.calls.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(err, d.close())
+}
+
+// close closes the host. The caller holds d.mu.
+func (d *Daemon) close() error {
+	if d.host == nil {
+		return nil
+	}
+	err := d.host.Close()
+	d.host = nil
+	return err
+}
+
+// serve answers one call.
+func (d *Daemon) serve(ctx context.Context, conn *net.UnixConn) {
+	if user, err := peer(conn); err != nil || user != d.User {
+		d.Logger.Warn("refused a call to the host-daemon", "user", user, "error", err)
+		return
+	}
+	kind, content, files, err := readFrame(conn)
+	defer func() { closeAll(files) }()
+	if err != nil || kind != frameRequest {
+		return // the server has given up
+	}
+	var q request
+	if err := json.Unmarshal(content, &q); err != nil {
+		d.Logger.Error("a call to the host-daemon is not valid", "error", err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &session{d: d, conn: conn, args: q.Args, files: files, frames: make(chan frame)}
+	go s.read(ctx, cancel)
+	var value any
+	var reply []*os.File
+	err = fault.Contain(func() (err error) {
+		m, ok := methods[q.Method]
+		if !ok {
+			return fault.NotImplemented("the host-daemon has no method %q", q.Method).Hint("start server and host-daemon with the same version of Aloft")
+		}
+		value, reply, err = m(ctx, s)
+		return err
+	})
+	defer closeAll(reply)
+	r := result{Error: encodeError(err)}
+	if err == nil {
+		r.Value, err = json.Marshal(value)
+		if err != nil {
+			r.Error = encodeError(err)
+		}
+	}
+	_ = s.send(frameResult, r, reply...) // the server may have given up
+}
+
+// peer returns the user id of the process at the other end.
+func peer(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var cred *unix.Ucred
+	err = errors.Join(raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }), err)
+	if err != nil {
+		return -1, err
+	}
+	return int(cred.Uid), nil
+}
+
+// A session is the host-daemon's end of a call.
+type session struct {
+	d      *Daemon
+	conn   *net.UnixConn
+	args   json.RawMessage
+	files  []*os.File // of the request
+	frames chan frame // later frames of the client, for the method to read
+
+	write sync.Mutex // held while writing a frame
+}
+
+// frame is a later frame of a client.
+type frame struct {
+	kind    byte
+	content []byte
+}
+
+// read passes on the client's later frames, and cancels the call when its connection
+// ends.
+func (s *session) read(ctx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	for {
+		kind, content, files, err := readFrame(s.conn)
+		closeAll(files) // no later frame has any
+		if err != nil {
+			return
+		}
+		select {
+		case s.frames <- frame{kind, content}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *session) send(kind byte, content any, files ...*os.File) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	return writeFrame(s.conn, kind, content, files...)
+}
+
+// ask makes the client act, and returns its error.
+func (s *session) ask(ctx context.Context) error {
+	if err := s.send(frameQuestion, nil); err != nil {
+		return err
+	}
+	select {
+	case f := <-s.frames:
+		var answer *errorText
+		if f.kind != frameAnswer {
+			return fmt.Errorf("a frame %q instead of an answer", f.kind)
+		}
+		if err := json.Unmarshal(f.content, &answer); err != nil {
+			return err
+		}
+		return answer.decode()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// opened returns the host that the server has opened.
+func (s *session) opened() (*Opened, error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.d.host == nil {
+		return nil, fault.Conflict("the host is not open")
+	}
+	return s.d.host, nil
+}
