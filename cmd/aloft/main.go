@@ -31,17 +31,22 @@ var version = "devel"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)
+	a := newApp(os.Getenv)
+	a.standalone = true
+	code := a.run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
 // app is the commands' shared state, with the methods of this package.
-type app struct{ *command.App }
+type app struct {
+	*command.App
+	standalone bool // this process is the command, and not a test of it
+}
 
 // newApp returns the state for one command with the given environment.
 func newApp(getenv func(string) string) *app {
-	return &app{&command.App{Config: command.NewConfig(getenv), Getenv: getenv, Version: version, Embedded: binaries()}}
+	return &app{App: &command.App{Config: command.NewConfig(getenv), Getenv: getenv, Version: version, Embedded: binaries()}}
 }
 
 // commands returns all commands.
@@ -53,14 +58,18 @@ func (a *app) commands() []*cobra.Command {
 		accounts.Commands(a.App),
 		settings.Commands(a.App),
 		host.Commands(a.App),
-		[]*cobra.Command{newServeCommand(a), newVersionCommand(a)},
+		[]*cobra.Command{newServeCommand(a), newHostDaemonCommand(a), newVersionCommand(a)},
 	)
 }
 
 // run runs a command and returns its exit code. Everything it needs is an argument, so
 // tests can run whole commands in process.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := newApp(getenv)
+	return newApp(getenv).run(ctx, args, stdin, stdout, stderr)
+}
+
+// run is [run] with the app's environment.
+func (a *app) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a.Stdin, a.Stdout, a.Stderr = stdin, stdout, stderr
 	a.ConfigureOutput()
 	root := newRootCommand(a)

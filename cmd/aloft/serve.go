@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
@@ -16,8 +18,10 @@ import (
 
 	"aloft/internal/cli"
 	"aloft/internal/cli/command"
+	"aloft/internal/control/hostd"
 	"aloft/internal/redact"
 	"aloft/internal/server"
+	"aloft/internal/server/unprivileged"
 )
 
 func newServeCommand(a *app) *cobra.Command {
@@ -29,7 +33,7 @@ func newServeCommand(a *app) *cobra.Command {
 	}
 	configFile := a.Getenv("ALOFT_CONFIG")
 	var verbose, example bool
-	var address string // of the database
+	var address, userName string // of the database; of the server's user
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -52,15 +56,34 @@ start. SIGHUP makes it read its configuration again.`,
 			if verbose {
 				level = slog.LevelDebug
 			}
-			return serve(cmd.Context(), serving{
+			c := serving{
 				options: o, file: configFile, store: address, level: level, getenv: a.Getenv, out: cmd.OutOrStdout(), log: a.Stderr,
-			})
+			}
+			var err error
+			if c.options.Data, err = filepath.Abs(o.Data); err != nil {
+				return fmt.Errorf("data folder: %w", err)
+			}
+			if c.hostDaemonAt = a.Getenv(hostDaemonVariable); c.hostDaemonAt != "" || !a.standalone || os.Geteuid() != 0 {
+				return serve(cmd.Context(), c)
+			}
+			u, err := unprivileged.FindUser(userName)
+			if err != nil {
+				return err
+			}
+			if u.ID == 0 {
+				if err := unprivileged.GiveData(c.options.Data, u); err != nil {
+					return fmt.Errorf("data folder: %w", err)
+				}
+				return serve(cmd.Context(), c)
+			}
+			return serveAsUser(cmd.Context(), c, u)
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` (ALOFT_CONFIG)")
 	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` (ALOFT_DATA)")
 	cmd.Flags().StringVar(&address, "store", "", "`address` of a PostgreSQL database to use instead of a file in the data folder (ALOFT_STORE; use that for an address with a password)")
 	cmd.Flags().StringVar(&o.Listen, "listen", o.Listen, "`address` to listen on; port 0 picks a free one (ALOFT_LISTEN)")
+	cmd.Flags().StringVar(&userName, "user", "", "`name` of the user that the server runs as if root starts it; root keeps all rights (default "+unprivileged.UserName+" if it exists)")
 	cmd.Flags().BoolVar(&example, "example", false, "print an example configuration and exit")
 	cmd.Flags().BoolVar(&verbose, "verbose", false, "log debug messages")
 	return cmd
@@ -68,17 +91,23 @@ start. SIGHUP makes it read its configuration again.`,
 
 // serving is how a server is started.
 type serving struct {
-	options     server.Options
-	file, store string // of the flags
-	level       slog.Level
-	getenv      func(string) string
-	out, log    io.Writer
+	options      server.Options
+	file, store  string // of the flags
+	hostDaemonAt string // address of the host-daemon; "" without one
+	level        slog.Level
+	getenv       func(string) string
+	out, log     io.Writer
 }
 
 // serve runs a server until ctx is done. After a reload, and after SIGHUP, it opens the
 // server again with the configuration as it is then. A configuration that is not valid
 // is reported, and the server goes on with the one before.
 func serve(ctx context.Context, c serving) (err error) {
+	if c.getenv(inheritVariable) != "" {
+		if c.options.Listener, err = net.FileListener(os.NewFile(firstFile, "listener")); err != nil {
+			return err
+		}
+	}
 	config, found, err := c.load(ctx)
 	if err != nil {
 		return err
@@ -135,10 +164,28 @@ func serve(ctx context.Context, c serving) (err error) {
 	}
 }
 
+// loadFromHostDaemon reads the configuration by the host-daemon, since the server may not
+// read the file. The configuration opens the host-daemon's host with the same text.
+func (c serving) loadFromHostDaemon(ctx context.Context) (server.Config, error) {
+	client := hostd.NewClient(c.hostDaemonAt)
+	loaded, err := client.Load(ctx)
+	if err != nil {
+		return server.DefaultConfig(), err
+	}
+	config, err := server.ParseConfig(c.file, loaded.Text, c.getenv)
+	config.Host = func(ctx context.Context) (*hostd.Host, error) { return client.Open(ctx, loaded) }
+	return config, err
+}
+
 // load reads the configuration. found is a message about a model that was found without
 // one.
 func (c serving) load(ctx context.Context) (config server.Config, found string, err error) {
-	if config, err = server.LoadConfig(c.file, c.getenv); err != nil {
+	if c.hostDaemonAt != "" {
+		config, err = c.loadFromHostDaemon(ctx)
+	} else {
+		config, err = server.LoadConfig(c.file, c.getenv)
+	}
+	if err != nil {
 		return config, "", err
 	}
 	if c.file == "" {

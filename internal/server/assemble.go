@@ -176,8 +176,8 @@ func (a *assembly) openGateway(context.Context) error {
 // openHost opens what the server uses of its host. Without machines, the server starts
 // and its runs fail.
 func (a *assembly) openHost(ctx context.Context) (err error) {
-	if open := a.options.Host; open != nil {
-		a.host, err = open(ctx, a.config)
+	if open := a.config.Host; open != nil {
+		a.host, err = open(ctx)
 	} else {
 		var opened *hostd.Opened
 		if opened, err = OpenHost(a.options, a.config, os.Geteuid(), a.logger); err == nil {
@@ -189,7 +189,7 @@ func (a *assembly) openHost(ctx context.Context) (err error) {
 	}
 	if a.host.NoMachines != "" {
 		a.logger.Warn("cannot create machines: runs will fail", "error", a.host.NoMachines)
-	} else if a.options.Host == nil && os.Geteuid() != 0 {
+	} else if a.config.Host == nil && os.Geteuid() != 0 {
 		a.logger.Warn("cannot create machines without root: runs will fail", "fix", "sudo -E aloft serve")
 	}
 	a.network = a.config.Machine.Egress.Network()
@@ -405,7 +405,7 @@ func (a *assembly) openHTTP(ctx context.Context) error {
 		handler = a.previews.Handler(handler)
 	}
 	if a.listener = a.options.Listener; a.listener == nil {
-		if a.listener, err = listen(ctx, a.options.Listen); err != nil {
+		if a.listener, err = Listen(ctx, a.options.Listen); err != nil {
 			return err
 		}
 	}

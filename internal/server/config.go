@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"aloft/internal/control/artifact"
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
+	"aloft/internal/control/hostd"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/machine/container"
 	"aloft/internal/control/safe"
@@ -26,6 +28,10 @@ import (
 // Config is the file that `aloft serve --config` reads. The keys are
 // documented in docs/reference/config.md; a test compares that page with this type.
 type Config struct {
+	// Host opens what the server uses of its host with the rights of root, as this
+	// configuration says. If it is nil, the server uses them itself.
+	Host func(ctx context.Context) (*hostd.Host, error) `yaml:"-"`
+
 	PublicURL string `yaml:"public_url"` // the server's public address; default http:// and the listen address
 	// TrustedProxies are ranges of addresses of reverse proxies, whose
 	// X-Forwarded-For says where a request came from.
@@ -235,16 +241,34 @@ type UsageError struct{ error }
 // LoadConfig reads the file at path, or returns the default configuration if path is
 // "". Errors are one line that begins with the file and the line number.
 func LoadConfig(path string, getenv func(string) string) (Config, error) {
-	c := DefaultConfig()
+	data, err := ReadConfig(path)
+	if err != nil {
+		return DefaultConfig(), err
+	}
+	return ParseConfig(path, data, getenv)
+}
+
+// ReadConfig returns the text of the file at path, or nothing if path is "".
+func ReadConfig(path string) ([]byte, error) {
 	if path == "" {
-		return c, nil
+		return nil, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%s does not exist: create an example with `aloft serve --example > %[1]s`", path)
 		}
-		return c, UsageError{fmt.Errorf("read the configuration: %w", err)}
+		return nil, UsageError{fmt.Errorf("read the configuration: %w", err)}
+	}
+	return data, nil
+}
+
+// ParseConfig returns the configuration that a file at path contains, or the default
+// configuration if path is "". Relative paths in it start at its folder.
+func ParseConfig(path string, data []byte, getenv func(string) string) (Config, error) {
+	c := DefaultConfig()
+	if path == "" {
+		return c, nil
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark, as Windows editors write it
 	c.Models = nil

@@ -300,5 +300,5 @@ func (b runningBuild) DiskBytes(ctx context.Context) (int64, error) {
 
 var (
 	_ hostd.Layers = (*layer.Store)(nil)
-	_ disk.Holder   = runningBuild{}
+	_ disk.Holder  = runningBuild{}
 )

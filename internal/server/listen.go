@@ -11,8 +11,8 @@ import (
 	"aloft/internal/cli"
 )
 
-// listen listens on address.
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// Listen listens on an address.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		hint := "use an address of this host and a port, such as 127.0.0.1:8080; 0.0.0.0 means all addresses"

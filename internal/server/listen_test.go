@@ -10,7 +10,7 @@ import (
 )
 
 func TestListen(t *testing.T) {
-	l, err := listen(t.Context(), "127.0.0.1:0")
+	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,13 +23,13 @@ func TestListen(t *testing.T) {
 		taken: "the port is in use", "8080": "127.0.0.1:8080", "localhost": "127.0.0.1:8080",
 		"http://127.0.0.1:8080": "127.0.0.1:8080", "127.0.0.1:99999": "127.0.0.1:8080", "192.0.2.77:0": "0.0.0.0",
 	} {
-		_, err := listen(t.Context(), address)
+		_, err := Listen(t.Context(), address)
 		if p := cli.ProblemOf(err); p.Exit != cli.Failure || !strings.HasPrefix(p.Message, "cannot listen on "+address+": ") || !strings.Contains(p.Hint, hint) {
 			t.Errorf("%s: %+v", address, p)
 		}
 	}
 	// Browsers cannot open 0.0.0.0.
-	all, err := listen(t.Context(), "0.0.0.0:0")
+	all, err := Listen(t.Context(), "0.0.0.0:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,3 +134,13 @@ func (m *models) find(name string) (model.Model, model.Info, error) {
 	m.made[name] = configured{made, info}
 	return made, info, nil
 }
+
+// Scripts returns the files of the scripted models.
+func (c Config) Scripts() (files []string) {
+	for _, m := range c.Models {
+		if m.Script != "" {
+			files = append(files, m.Script)
+		}
+	}
+	return files
+}

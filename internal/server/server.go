@@ -51,9 +51,6 @@ type Options struct {
 	Version  string // of this program
 	// Listener replaces Listen if it is not nil.
 	Listener net.Listener
-	// Host opens what the server uses of its host with the rights of root. If it is
-	// nil, the server uses them itself.
-	Host func(ctx context.Context, c Config) (*hostd.Host, error)
 	// Secrets, if not nil, is called with all secret values of the configuration,
 	// including what admins have connected, before anything is logged about them.
 	Secrets func(map[string]string)
@@ -233,7 +230,7 @@ func readSecret(path string) ([]byte, error) {
 }
 
 // privateFolder makes a folder that only this user can enter, or makes one that is
-// there so.
+// there so. A folder of root that the user's group may enter has been made for it.
 func privateFolder(name string) error {
 	if err := os.MkdirAll(name, 0o700); err != nil {
 		return err
@@ -241,6 +238,9 @@ func privateFolder(name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 && os.Geteuid() != 0 && int(st.Gid) == os.Getegid() && info.Mode().Perm()&0o007 == 0 {
+		return nil
 	}
 	return os.Chmod(name, info.Mode().Perm()&0o700)
 }

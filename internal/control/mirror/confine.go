@@ -47,7 +47,13 @@ func (s *Mirrors) confine() {
 	s.confined = true
 	for _, kv := range s.baseEnv {
 		name, path, _ := strings.Cut(kv, "=")
-		if _, err := os.Stat(path); err == nil && filepath.IsAbs(path) && slices.Contains(certificates, name) {
+		if !filepath.IsAbs(path) || !slices.Contains(certificates, name) {
+			continue
+		}
+		if confine.Shows(path) {
+			path, _ = filepath.EvalSymlinks(path) // a link there may lead elsewhere
+		}
+		if _, err := os.Stat(path); err == nil && !confine.Shows(path) {
 			s.visible = append(s.visible, path)
 		}
 	}

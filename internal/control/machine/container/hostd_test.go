@@ -70,7 +70,9 @@ func TestRuntimeOverHostDaemon(t *testing.T) {
 	for name, path := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			machinetest.Run(t, machinetest.Harness{
-				New:      func(t *testing.T, dir string) machine.Runtime { return overHostDaemon(t, dir, newRuntime(t, dir, path)) },
+				New: func(t *testing.T, dir string) machine.Runtime {
+					return overHostDaemon(t, dir, newRuntime(t, dir, path))
+				},
 				Spec:     machine.Spec{Image: "host"},
 				Standin:  true,
 				Kill:     func(t *testing.T, r machine.Runtime, id string) { killInit(t, r.(served).here, id) },

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"aloft/internal/cli"
+	"aloft/internal/cli/command"
+	"aloft/internal/control/hostd"
+	"aloft/internal/redact"
+	"aloft/internal/server"
+	"aloft/internal/server/unprivileged"
+)
+
+// Environment variables of the server's process. The first file that it inherits is
+// the listener of the API.
+const (
+	hostDaemonVariable = "ALOFT_HOST_DAEMON" // address of the host-daemon's socket
+	inheritVariable    = "ALOFT_INHERIT"     // set if the process inherits a listener
+)
+
+// firstFile is the descriptor of the first file that a process inherits.
+const firstFile = 3
+
+// hostDaemon returns a host-daemon for the server of the user.
+func (c serving) hostDaemon(u unprivileged.User, logger *slog.Logger) *hostd.Daemon {
+	return hostd.New(hostd.Config{
+		User: u.ID, Logger: logger,
+		Load: func() ([]byte, error) { return server.ReadConfig(c.file) },
+		Open: func(_ context.Context, text []byte) (*hostd.Opened, error) {
+			config, err := server.ParseConfig(c.file, text, c.getenv)
+			if err != nil {
+				return nil, err
+			}
+			return server.OpenHost(c.options, config, u.ID, logger)
+		},
+	})
+}
+
+// serveAsUser runs the server in a process of the user, and the host-daemon in this
+// one, which is root's.
+func serveAsUser(ctx context.Context, c serving, u unprivileged.User) error {
+	config, err := server.LoadConfig(c.file, c.getenv)
+	if err != nil {
+		return err
+	}
+	log := redact.NewLive(c.log, func() *redact.Redactor { return redact.New(config.SecretValues()) })
+	defer func() { err = errors.Join(err, log.Close()) }()
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+
+	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	listener, err := server.Listen(ctx, c.options.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // the server has its own copy
+	file, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	calls, err := listenAbstract()
+	if err != nil {
+		return err
+	}
+	var serving *exec.Cmd
+	daemon, stop := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the server
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.hostDaemon(u, logger).Serve(daemon, calls) }()
+
+	serving = exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // it is stopped by signals
+	serving.Args[0] = os.Args[0]
+	serving.Env = append(os.Environ(), hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
+	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file}
+	process := unprivileged.Process{Cmd: serving, User: u, Show: append(config.Scripts(), c.options.Data)}
+	err = process.Run(func() { go passSignals(ctx, daemon, serving.Process) })
+	stop()
+	err = errors.Join(exitOf(err), <-ended)
+	return err
+}
+
+// listenAbstract returns a listener at an address that is not in the file system.
+func listenAbstract() (*net.UnixListener, error) {
+	name := fmt.Sprintf("@aloft-host-daemon-%d-%d", os.Getpid(), time.Now().UnixNano())
+	return net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+}
+
+// passSignals passes the end of ctx, as SIGTERM, and SIGHUP to the process until done
+// ends.
+func passSignals(ctx, done context.Context, p *os.Process) {
+	hangUp := make(chan os.Signal, 1)
+	signal.Notify(hangUp, syscall.SIGHUP)
+	defer signal.Stop(hangUp)
+	end := ctx.Done()
+	for {
+		var pass os.Signal
+		select {
+		case <-done.Done():
+			return
+		case <-end:
+			pass, end = syscall.SIGTERM, nil
+		case <-hangUp:
+			pass = syscall.SIGHUP
+		}
+		_ = p.Signal(pass) // it may have ended
+	}
+}
+
+// exitOf returns the error with which this process ends after the server's, which has
+// printed its own error.
+func exitOf(err error) error {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case !ok:
+		return err
+	case exit.ExitCode() >= 0:
+		return &cli.Problem{Exit: exit.ExitCode(), Code: "server", Err: err}
+	}
+	return fmt.Errorf("the server's process has ended: %w", err)
+}
+
+// newHostDaemonCommand returns the command that runs only the host-daemon, for a server
+// that the service manager starts as its own user.
+func newHostDaemonCommand(a *app) *cobra.Command {
+	o := server.Options{Data: command.DataDir(a.Getenv), Embedded: a.Embedded, Version: version}
+	configFile := a.Getenv("ALOFT_CONFIG")
+	var userName, socket string
+	cmd := &cobra.Command{
+		Use:   "host-daemon",
+		Short: "Create machines for a server that is not root",
+		Long: `Create machines for a server that is not root.
+
+The host-daemon runs as root. It creates machines, unpacks images, builds Dockerfiles and
+runs git as users of its own for the server, which finds it by ALOFT_HOST_DAEMON. With the
+packages of Aloft, systemd starts both. Without them, aloft serve starts its own.`,
+		Example: `  sudo aloft host-daemon --config /etc/aloft/aloft.yaml --socket /run/aloft/host-daemon.sock`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			u, err := unprivileged.FindUser(userName)
+			if err != nil {
+				return err
+			}
+			c := serving{options: o, file: configFile, level: slog.LevelInfo, getenv: a.Getenv, log: a.Stderr}
+			return c.runHostDaemon(cmd.Context(), u, socket)
+		},
+	}
+	cmd.Flags().StringVar(&configFile, "config", configFile, "configuration `file` of the server (ALOFT_CONFIG)")
+	cmd.Flags().StringVar(&o.Data, "data", o.Data, "data `folder` of the server (ALOFT_DATA)")
+	cmd.Flags().StringVar(&userName, "user", "", "`name` of the server's user (default "+unprivileged.UserName+")")
+	cmd.Flags().StringVar(&socket, "socket", "/run/aloft/host-daemon.sock", "`path` of the socket to listen on")
+	return cmd
+}
+
+// runHostDaemon runs the host-daemon until ctx is done.
+func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket string) error {
+	if os.Geteuid() != 0 {
+		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "the host-daemon must run as root", Hint: "use sudo -E aloft host-daemon"}
+	}
+	config, err := server.LoadConfig(c.file, c.getenv)
+	if err != nil {
+		return err
+	}
+	log := redact.NewLive(c.log, func() *redact.Redactor { return redact.New(config.SecretValues()) })
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
+		return errors.Join(fmt.Errorf("data folder: %w", err), log.Close())
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(err, log.Close())
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err == nil {
+		err = errors.Join(os.Chown(socket, u.ID, u.Group), os.Chmod(socket, 0o600))
+	}
+	if err == nil {
+		err = c.hostDaemon(u, logger).Serve(ctx, l)
+	}
+	return errors.Join(err, log.Close())
+}
