@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -178,15 +180,54 @@ func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket 
 	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
 		return errors.Join(fmt.Errorf("data folder: %w", err), log.Close())
 	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, log.Close())
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	l, err := c.listenHostDaemon(u, socket)
 	if err == nil {
-		err = errors.Join(os.Chown(socket, u.ID, u.Group), os.Chmod(socket, 0o600))
-	}
-	if err == nil {
+		if err = notifyReady(c.getenv("NOTIFY_SOCKET")); err != nil {
+			logger.Warn("cannot tell the service manager", "error", err)
+		}
 		err = c.hostDaemon(u, logger).Serve(ctx, l)
 	}
 	return errors.Join(err, log.Close())
+}
+
+// listenHostDaemon returns the socket that the service manager passes, or listens at the
+// path.
+func (c serving) listenHostDaemon(u unprivileged.User, socket string) (*net.UnixListener, error) {
+	if c.getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) && c.getenv("LISTEN_FDS") == "1" {
+		l, err := net.FileListener(os.NewFile(firstFile, "host-daemon"))
+		if err != nil {
+			return nil, err
+		}
+		if unix, ok := l.(*net.UnixListener); ok {
+			return unix, nil
+		}
+		return nil, errors.Join(fmt.Errorf("the service manager passed a socket of type %T", l), l.Close())
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil { //nolint:gosec // the server reaches the socket in it
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Chmod(socket, 0o600), os.Chown(socket, u.ID, u.Group)); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// notifyReady tells the service manager that this process serves, as sd_notify(3) says.
+func notifyReady(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", socket) //nolint:noctx // a local datagram socket
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte("READY=1"))
+	return errors.Join(err, conn.Close())
 }

@@ -16,11 +16,12 @@ import (
 // A Client calls a host-daemon. Its methods are safe for concurrent use.
 type Client struct {
 	address string // of the host-daemon's socket
+	opening sync.Mutex
 }
 
 // NewClient returns a client of the host-daemon that listens at the address of a unix
 // socket.
-func NewClient(address string) *Client { return &Client{address} }
+func NewClient(address string) *Client { return &Client{address: address} }
 
 // call is a call in progress.
 type call struct {
@@ -47,6 +48,34 @@ func gone(method string, err error) error {
 // into value unless that is nil. The caller must close the files, which it gets only
 // without an error. When ctx ends, the host-daemon ends the call, and do returns the cause.
 func (c *Client) do(ctx context.Context, method string, args, value any, o options) (files []*os.File, err error) {
+	files, err = c.try(ctx, method, args, value, o)
+	if method == "open" || !isNotOpen(err) || o.sent != nil {
+		return files, err
+	}
+	// Another host-daemon has taken over, such as after an upgrade.
+	if err := c.reopen(ctx); err != nil {
+		return nil, err
+	}
+	return c.try(ctx, method, args, value, o)
+}
+
+// reopen opens the host of a new host-daemon with its configuration.
+func (c *Client) reopen(ctx context.Context) error {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if _, err := c.try(ctx, "list", none{}, nil, options{}); !isNotOpen(err) {
+		return err // another call has opened it
+	}
+	loaded, err := c.Load(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.try(ctx, "open", loaded.Digest, nil, options{})
+	return err
+}
+
+// try calls the method once; see do.
+func (c *Client) try(ctx context.Context, method string, args, value any, o options) (files []*os.File, err error) {
 	data, err := json.Marshal(args)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,12 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 		DataBytes: a.DataBytes, FileBytes: a.FileBytes, Files: map[string]*os.File{},
 	}
 	for i, path := range paths {
-		jail.Files[path] = s.files[streams+a.Files+i]
+		f, err := sameFile(path, s.files[streams+a.Files+i])
+		if err != nil {
+			return nil, nil, err
+		}
+		defer func() { _ = f.Close() }() // only a descriptor
+		jail.Files[path] = f
 	}
 	err := h.Git.Run(ctx, confine.Command{
 		Cmd: cmd, Jail: jail, Low: a.Low, Stop: func() unix.Signal { return unix.SIGKILL },
@@ -150,6 +155,22 @@ func runGit(ctx context.Context, s *session, h *Opened, a runArgs) (any, []*os.F
 		}
 	}
 	return nil, nil, err
+}
+
+// sameFile opens the path in this process's view of the host, because a descriptor of
+// the server's view cannot be mounted. It returns an error unless the path leads to the
+// file that the server has opened.
+func sameFile(path string, servers *os.File) (*os.File, error) {
+	own, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	a, errA := own.Stat()
+	b, errB := servers.Stat()
+	if err := errors.Join(errA, errB); err != nil || !os.SameFile(a, b) {
+		return nil, errors.Join(fault.Denied("%s is another file for the server", path).Because(err), own.Close())
+	}
+	return own, nil
 }
 
 // signals sends the client's signals to a process group until the call ends.

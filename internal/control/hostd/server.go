@@ -203,12 +203,18 @@ func (s *session) ask(ctx context.Context) error {
 	}
 }
 
+// codeNotOpen is the code of the fault of a call before the host is opened.
+const codeNotOpen = "host_not_open"
+
+// isNotOpen reports whether the error is that of a call before the host is opened.
+func isNotOpen(err error) bool { return err != nil && fault.Of(err).Code == codeNotOpen }
+
 // opened returns the host that the server has opened.
 func (s *session) opened() (*Opened, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	if s.d.host == nil {
-		return nil, fault.Conflict("the host is not open")
+		return nil, fault.Conflict("the host is not open").Named(codeNotOpen)
 	}
 	return s.d.host, nil
 }

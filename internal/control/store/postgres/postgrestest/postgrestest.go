@@ -110,6 +110,9 @@ func start(ctx context.Context, bin string, durable bool) (_ *Server, err error)
 			s.remove()
 		}
 	}()
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // servers of other users connect to the socket
+		return nil, err
+	}
 	if os.Geteuid() == 0 { // PostgreSQL refuses to run as root
 		if s.owner, err = nobody(); err != nil {
 			return nil, err
