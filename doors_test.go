@@ -30,6 +30,7 @@ var doors = map[string]door{
 	// The server.
 	"internal/server/listen.go listener":                  {1, "all, to the API, the dashboard and previews", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/server/assemble.go server":                  {1, "the same; a preview's own origin is for whom the API has let in", "internal/control/preview/preview_test.go TestOtherOrigins"},
+	"cmd/aloft/host_daemon.go listener":                   {2, "the server's user, to the host-daemon", "internal/control/hostd/hostd_test.go TestOtherUsers"},
 	"internal/control/dashboard/dashboard.go route":       {4, "all: files without anybody's data", "internal/control/dashboard/dashboard_test.go TestWhatNeedsNoKey"},
 	"internal/control/api/routes.go route":                {3, "as each route's row says", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},
 	"internal/control/api/legacy.go route":                {1, "nobody but the routes of /v0, as whoever asks them", "internal/control/api/authorization_test.go TestWhoMayDoWhat"},

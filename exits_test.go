@@ -57,6 +57,7 @@ var exits = map[string]exit{
 	"internal/control/machine/container/dial.go client":    {1, toMachine, ""},
 	"internal/control/machine/container/gateway.go client": {1, toMachine, ""},
 	"internal/control/preview/preview.go client":           {1, toMachine, ""},
+	"cmd/aloft/host_daemon.go client":                      {1, "that the host-daemon serves, to the service manager", ""},
 	"internal/control/hostd/client.go client":              {1, "the server's own orders, to the process of root on this host", ""},
 	"internal/control/pod/artifact.go client":              {2, toMachine, ""},
 	"internal/control/pod/hook.go client":                  {2, toMachine, ""},

@@ -68,7 +68,7 @@ for arch in $ARCHS; do
 		go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$stage/aloft" ./cmd/aloft
 	)
 	cp internal/server/example.yaml "$stage/aloft.yaml"
-	cp README.md CHANGELOG.md packaging/aloft.service "$stage/"
+	cp README.md CHANGELOG.md packaging/*.service packaging/*.socket packaging/sysusers.conf "$stage/"
 
 	tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w \
 		-C "$work" -cf - "$name" | gzip -9n >"dist/$name.tar.gz"

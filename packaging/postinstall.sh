@@ -9,7 +9,7 @@ fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
 	if systemctl --quiet is-active aloft; then
-		echo "aloft: restart the server to use this version: systemctl restart aloft"
+		echo "aloft: restart the server to use this version: systemctl restart aloft-host-daemon aloft"
 		exit 0
 	fi
 fi

@@ -13,12 +13,13 @@ import (
 
 	"aloft/internal/need"
 	"aloft/internal/policy/calls"
+	"aloft/internal/server/unprivileged"
 )
 
-// unit returns the settings of the service, by name.
-func unit(t *testing.T) (text string, settings map[string]string) {
+// unit returns the settings of a service, by name.
+func unit(t *testing.T, name string) (text string, settings map[string]string) {
 	t.Helper()
-	data, err := os.ReadFile("aloft.service")
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +32,34 @@ func unit(t *testing.T) (text string, settings map[string]string) {
 	return string(data), settings
 }
 
-// TestUnit checks that the service keeps what the server and machines need, and
-// gives up the rest.
-func TestUnit(t *testing.T) {
-	_, settings := unit(t)
+// TestServer checks that the server is an ordinary user who finds the host-daemon.
+func TestServer(t *testing.T) {
+	_, settings := unit(t, "aloft.service")
+	_, socket := unit(t, "aloft-host-daemon.socket")
 	for name, want := range map[string]string{
-		"KillMode": "process", "Delegate": "yes", "SystemCallArchitectures": "native", "RestrictRealtime": "yes", "SystemCallErrorNumber": "EPERM",
+		"User": "aloft", "CapabilityBoundingSet": "", "AmbientCapabilities": "", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
+		"ReadWritePaths": "/var/lib/aloft", "RestrictNamespaces": "yes", "Requires": "aloft-host-daemon.service",
+		"Environment": "ALOFT_HOST_DAEMON=" + socket["ListenStream"],
+	} {
+		if got, ok := settings[name]; !ok || got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if socket["SocketUser"] != settings["User"] || socket["SocketMode"] != "0600" {
+		t.Errorf("the socket belongs to %q with mode %q", socket["SocketUser"], socket["SocketMode"])
+	}
+	users, err := os.ReadFile("sysusers.conf")
+	if err != nil || !strings.Contains(string(users), "\nu "+unprivileged.UserName+" ") || unprivileged.UserName != settings["User"] {
+		t.Errorf("the packages create another user: %s, %v", users, err)
+	}
+}
+
+// TestHostDaemon checks that the host-daemon keeps what it and machines need, and gives
+// up the rest.
+func TestHostDaemon(t *testing.T) {
+	_, settings := unit(t, "aloft-host-daemon.service")
+	for name, want := range map[string]string{
+		"Type": "notify", "KillMode": "process", "Delegate": "yes", "SystemCallArchitectures": "native", "RestrictRealtime": "yes", "SystemCallErrorNumber": "EPERM",
 	} {
 		if settings[name] != want {
 			t.Errorf("%s is %q, want %q", name, settings[name], want)
@@ -71,21 +94,30 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitVerified has systemd check the unit and rate what it exposes.
-func TestUnitVerified(t *testing.T) {
+// TestUnitsVerified has systemd check the units and rate what the services expose.
+func TestUnitsVerified(t *testing.T) {
 	program := need.Command(t, "systemd-analyze")
-	text, _ := unit(t)
-	// The program is not installed here.
-	text = regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllString(text, "ExecStart=/bin/true")
-	file := filepath.Join(t.TempDir(), "aloft.service")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	// Thresholds are ten times the scores in docs/guide/install.md.
+	for name, threshold := range map[string]string{"aloft.service": "16", "aloft-host-daemon.service": "75", "aloft-host-daemon.socket": ""} {
+		text, _ := unit(t, name)
+		// The program and the user are not installed here.
+		text = regexp.MustCompile(`(?m)^ExecStart=.*$`).ReplaceAllString(text, "ExecStart=/bin/true")
+		if threshold == "" {
+			text = strings.ReplaceAll(text, "SocketUser=aloft\n", "SocketUser=root\n")
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if threshold == "" {
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), program, "security", "--offline=true", "--threshold="+threshold, filepath.Join(dir, name)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
 	}
-	if out, err := exec.CommandContext(t.Context(), program, "verify", "--man=no", file).CombinedOutput(); err != nil || strings.Contains(string(out), "aloft.service") {
-		t.Errorf("%v: %s", err, out)
-	}
-	// The score is in docs/guide/install.md; the threshold is ten times that.
-	if out, err := exec.CommandContext(t.Context(), program, "security", "--offline=true", "--threshold=75", file).CombinedOutput(); err != nil {
+	verify := exec.CommandContext(t.Context(), program, "verify", "--man=no", filepath.Join(dir, "aloft.service"), filepath.Join(dir, "aloft-host-daemon.socket"))
+	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "aloft") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

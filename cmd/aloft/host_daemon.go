@@ -83,7 +83,7 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.hostDaemon(u, logger).Serve(daemon, calls) }()
 
-	serving = exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // it is stopped by signals
+	serving = exec.Command("/proc/self/exe", os.Args[1:]...)
 	serving.Args[0] = os.Args[0]
 	serving.Env = append(os.Environ(), hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
 	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file}
@@ -224,7 +224,7 @@ func notifyReady(socket string) error {
 	if socket == "" {
 		return nil
 	}
-	conn, err := net.Dial("unixgram", socket) //nolint:noctx // a local datagram socket
+	conn, err := net.Dial("unixgram", socket)
 	if err != nil {
 		return err
 	}

@@ -135,31 +135,38 @@ func (a *aloft) typed(r run) {
 	}
 }
 
-// memory returns the server's peak memory, in bytes.
-func (a *aloft) memory() int64 {
+// memory returns the peak memory of the server and of its host-daemon, in bytes.
+func (a *aloft) memory() (total int64) {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
+	for _, pid := range []int{a.cmd.Process.Pid, a.serverPID()} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+		if m == nil {
+			a.t.Fatal("no peak in the server's status")
+		}
+		kib, err := strconv.ParseInt(string(m[1]), 10, 64)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		total += kib << 10
 	}
-	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
-	if m == nil {
-		a.t.Fatal("no peak in the server's status")
-	}
-	kib, err := strconv.ParseInt(string(m[1]), 10, 64)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return kib << 10
+	return total
 }
 
-func (a *aloft) openFiles() int {
+// openFiles returns how many descriptors the server and its host-daemon have open.
+func (a *aloft) openFiles() (total int) {
 	a.t.Helper()
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.cmd.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
+	for _, pid := range []int{a.cmd.Process.Pid, a.serverPID()} {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		total += len(entries)
 	}
-	return len(entries)
+	return total
 }
 
 // nothingLeft fails unless the processes and the cgroups of the agents'

@@ -57,7 +57,7 @@ doctor connects to that database.`,
 			if err != nil {
 				return err
 			}
-			checks = append(checks, git, unpacking)
+			checks = append(checks, probe.User(), git, unpacking)
 			forges, err := server.ProbeForges(cmd.Context(), config.Git)
 			if err != nil {
 				return err

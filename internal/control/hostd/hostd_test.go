@@ -95,12 +95,13 @@ func (n names) List(context.Context) (all []string, err error) {
 
 // server is a host-daemon under test.
 type server struct {
-	*Client
-	parts  *parts
-	opened atomic.Int32
-	text   atomic.Value // of the configuration
-	stop   func()
-	daemon *Daemon
+	c       *Client
+	address string
+	parts   *parts
+	opened  atomic.Int32
+	text    atomic.Value // of the configuration
+	stop    func()
+	daemon  *Daemon
 }
 
 // serve starts a host-daemon at the address; "" means any.
@@ -117,7 +118,7 @@ func serve(t *testing.T, address string, user int) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{Client: NewClient(address), parts: &parts{layers: map[string]layer.Layer{}, logs: map[string][]policy.Connection{}}}
+	s := &server{c: NewClient(address), address: address, parts: &parts{layers: map[string]layer.Layer{}, logs: map[string][]policy.Connection{}}}
 	s.text.Store("one")
 	machines := fake.New(t.TempDir(), nil)
 	s.daemon = New(Config{
@@ -163,11 +164,11 @@ func serve(t *testing.T, address string, user int) *server {
 // open opens the host of a daemon.
 func (s *server) open(t *testing.T) *Host {
 	t.Helper()
-	loaded, err := s.Load(t.Context())
+	loaded, err := s.c.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := s.Client.Open(t.Context(), loaded)
+	h, err := s.c.Open(t.Context(), loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,23 +179,23 @@ func (s *server) open(t *testing.T) *Host {
 // loaded itself, one at a time, and keeps those of earlier times.
 func TestConfigurations(t *testing.T) {
 	s := serve(t, "", os.Geteuid())
-	if _, err := s.Client.Open(t.Context(), Configuration{Text: []byte("mine"), Digest: "d"}); !fault.Is(err, fault.KindConflict) {
+	if _, err := s.c.Open(t.Context(), Configuration{Text: []byte("mine"), Digest: "d"}); !fault.Is(err, fault.KindConflict) {
 		t.Errorf("opened another configuration: %v", err)
 	}
-	first, err := s.Load(t.Context())
+	first, err := s.c.Load(t.Context())
 	if err != nil || string(first.Text) != "one" {
 		t.Fatalf("loaded %q, %v", first.Text, err)
 	}
 	s.open(t)
 	s.text.Store("broken")
-	broken, err := s.Load(t.Context())
+	broken, err := s.c.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.Open(t.Context(), broken); !fault.Is(err, fault.KindInvalid) {
+	if _, err := s.c.Open(t.Context(), broken); !fault.Is(err, fault.KindInvalid) {
 		t.Errorf("opened a broken configuration: %v", err)
 	}
-	if _, err := s.Client.Open(t.Context(), first); err != nil {
+	if _, err := s.c.Open(t.Context(), first); err != nil {
 		t.Error(err)
 	}
 	if n := s.opened.Load(); n != 1 {
@@ -224,7 +225,7 @@ func TestRestart(t *testing.T) {
 // TestOtherUsers checks that nobody but the server's user is answered.
 func TestOtherUsers(t *testing.T) {
 	s := serve(t, "", os.Geteuid()+1)
-	if _, err := s.Load(t.Context()); err == nil {
+	if _, err := s.c.Load(t.Context()); err == nil {
 		t.Error("another user was answered")
 	}
 }
@@ -282,7 +283,7 @@ func TestBuild(t *testing.T) {
 		out("first")
 		out(string(text))
 		if err != nil || spec.Args["A"] != "1" {
-			return "", fmt.Errorf("%v, %v", spec, err)
+			return "", fmt.Errorf("%v: %w", spec, err)
 		}
 		return "local:built", nil
 	}
@@ -434,7 +435,7 @@ func TestRefusedRuns(t *testing.T) {
 	}
 	// More paths than descriptors: the rest would be opened by root.
 	args := asJSON(t, runArgs{Path: "/bin/true", User: confine.FirstUser, Read: []string{"/root"}})
-	if _, err := s.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}); !fault.Is(err, fault.KindInvalid) {
+	if _, err := s.c.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}); !fault.Is(err, fault.KindInvalid) {
 		t.Errorf("ran with a path of root: %v", err)
 	}
 	// A path whose descriptor is of something else.
@@ -444,7 +445,7 @@ func TestRefusedRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := s.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: append(files, other)}); !fault.Is(err, fault.KindDenied) {
+	if _, err := s.c.try(t.Context(), "git.run", json.RawMessage(args), nil, options{files: append(files, other)}); !fault.Is(err, fault.KindDenied) {
 		t.Errorf("ran with a path of root and another folder: %v", err)
 	}
 	for _, c := range []struct{ method, args string }{
@@ -460,7 +461,7 @@ func TestRefusedRuns(t *testing.T) {
 		}
 		far, near := os.NewFile(uintptr(pair[0]), "far"), os.NewFile(uintptr(pair[1]), "near")
 		var said string
-		_, err = s.try(t.Context(), c.method, json.RawMessage(c.args), &said, options{files: []*os.File{far}})
+		_, err = s.c.try(t.Context(), c.method, json.RawMessage(c.args), &said, options{files: []*os.File{far}})
 		if err == nil && said == "" {
 			t.Errorf("%s %s: nothing was refused", c.method, c.args)
 		}
@@ -490,7 +491,7 @@ func FuzzServe(f *testing.F) {
 		_ = conn.(*net.UnixConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, conn)
 		_ = conn.Close()
-		if _, err := s.Load(t.Context()); err != nil {
+		if _, err := s.c.Load(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
