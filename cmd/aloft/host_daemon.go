@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,8 +36,17 @@ const (
 // firstFile is the descriptor of the first file that a process inherits.
 const firstFile = 3
 
-// hostDaemon returns a host-daemon for the server of the user.
-func (c serving) hostDaemon(u unprivileged.User, logger *slog.Logger) *hostd.Daemon {
+// hostDaemon returns a host-daemon for the server of the user, and its logger, which the
+// caller must close.
+func (c serving) hostDaemon(u unprivileged.User) (*hostd.Daemon, io.Closer, error) {
+	config, err := server.LoadConfig(c.file, c.getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	var secrets atomic.Pointer[redact.Redactor]
+	secrets.Store(redact.New(config.SecretValues()))
+	log := redact.NewLive(c.log, secrets.Load)
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
 	return hostd.New(hostd.Config{
 		User: u.ID, Logger: logger,
 		Load: func() ([]byte, error) { return server.ReadConfig(c.file) },
@@ -44,22 +55,19 @@ func (c serving) hostDaemon(u unprivileged.User, logger *slog.Logger) *hostd.Dae
 			if err != nil {
 				return nil, err
 			}
+			secrets.Store(redact.New(config.SecretValues()))
 			return server.OpenHost(c.options, config, u.ID, logger)
 		},
-	})
+	}), log, nil
 }
 
 // serveAsUser runs the server in a process of the user, and the host-daemon in this
 // one, which is root's.
-func serveAsUser(ctx context.Context, c serving, u unprivileged.User) error {
-	config, err := server.LoadConfig(c.file, c.getenv)
+func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error) {
+	config, err := server.LoadConfig(c.file, c.getenv) // its errors come first
 	if err != nil {
 		return err
 	}
-	log := redact.NewLive(c.log, func() *redact.Redactor { return redact.New(config.SecretValues()) })
-	defer func() { err = errors.Join(err, log.Close()) }()
-	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
-
 	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
@@ -73,25 +81,28 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
+	daemon, log, err := c.hostDaemon(u)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
 	calls, err := listenAbstract()
 	if err != nil {
 		return err
 	}
-	var serving *exec.Cmd
-	daemon, stop := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the server
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // the host-daemon outlives the server
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- c.hostDaemon(u, logger).Serve(daemon, calls) }()
+	go func() { ended <- daemon.Serve(running, calls) }()
 
-	serving = exec.Command("/proc/self/exe", os.Args[1:]...)
+	serving := exec.Command("/proc/self/exe", os.Args[1:]...)
 	serving.Args[0] = os.Args[0]
-	serving.Env = append(os.Environ(), hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
+	serving.Env = append(os.Environ(), "HOME="+c.options.Data, hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
 	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file}
 	process := unprivileged.Process{Cmd: serving, User: u, Show: append(config.Scripts(), c.options.Data)}
-	err = process.Run(func() { go passSignals(ctx, daemon, serving.Process) })
+	err = process.Run(func() { go passSignals(ctx, running, serving.Process) })
 	stop()
-	err = errors.Join(exitOf(err), <-ended)
-	return err
+	return errors.Join(exitOf(err), <-ended)
 }
 
 // listenAbstract returns a listener at an address that is not in the file system.
@@ -167,27 +178,29 @@ packages of Aloft, systemd starts both. Without them, aloft serve starts its own
 }
 
 // runHostDaemon runs the host-daemon until ctx is done.
-func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket string) error {
+func (c serving) runHostDaemon(ctx context.Context, u unprivileged.User, socket string) (err error) {
 	if os.Geteuid() != 0 {
 		return &cli.Problem{Exit: cli.Failure, Code: "not_root", Message: "the host-daemon must run as root", Hint: "use sudo -E aloft host-daemon"}
 	}
-	config, err := server.LoadConfig(c.file, c.getenv)
+	if c.options.Data, err = filepath.Abs(c.options.Data); err != nil {
+		return err
+	}
+	daemon, log, err := c.hostDaemon(u)
 	if err != nil {
 		return err
 	}
-	log := redact.NewLive(c.log, func() *redact.Redactor { return redact.New(config.SecretValues()) })
-	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: c.level}))
+	defer func() { err = errors.Join(err, log.Close()) }()
 	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
-		return errors.Join(fmt.Errorf("data folder: %w", err), log.Close())
+		return fmt.Errorf("data folder: %w", err)
 	}
 	l, err := c.listenHostDaemon(u, socket)
-	if err == nil {
-		if err = notifyReady(c.getenv("NOTIFY_SOCKET")); err != nil {
-			logger.Warn("cannot tell the service manager", "error", err)
-		}
-		err = c.hostDaemon(u, logger).Serve(ctx, l)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, log.Close())
+	if err := notifyReady(c.getenv("NOTIFY_SOCKET")); err != nil {
+		return errors.Join(fmt.Errorf("tell the service manager that it serves: %w", err), l.Close())
+	}
+	return daemon.Serve(ctx, l)
 }
 
 // listenHostDaemon returns the socket that the service manager passes, or listens at the

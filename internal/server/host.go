@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"aloft/internal/control/disk"
 	"aloft/internal/control/dockerfile"
@@ -30,6 +31,8 @@ import (
 // id of the server. If this host cannot create machines, the reason is in the result;
 // an error is one of the configuration.
 func OpenHost(o Options, c Config, user int, logger *slog.Logger) (*hostd.Opened, error) {
+	// See Open: files of machines must be readable by their users.
+	syscall.Umask(0o022)
 	git, err := mirror.NewLocal(mirror.LocalConfig{
 		Dir: filepath.Join(o.Data, "mirrors"), Files: c.Git.AllowFile, Private: []string{o.Data}, Environ: os.Environ(), Server: user,
 	})

@@ -19,7 +19,7 @@ type KillCounter struct {
 	mu   sync.Mutex
 	seen map[string]killCount
 
-	host func() (int, bool) // for tests; default hostKills
+	host func() (int, bool) // for tests; default HostKills
 	now  func() time.Time   // for tests; default time.Now
 }
 
@@ -32,10 +32,10 @@ type killCount struct {
 	final bool      // kills is current for as long as host is
 }
 
-// settleTime is how long after a kill on the host a cgroup is read again every
+// SettleTime is how long after a kill on the host a cgroup is read again every
 // time, because the kernel counts a kill for the host before it counts it for the
 // cgroup.
-const settleTime = time.Second
+const SettleTime = time.Second
 
 // Kills returns how many processes of the named cgroup and of those below it were
 // killed. It returns 0 if the cgroup is gone or the kernel does not count.
@@ -48,7 +48,7 @@ func (k *KillCounter) Kills(name string) int {
 }
 
 func (k *KillCounter) kills(all []Hierarchy, name string) (n int) {
-	host, now := hostKills, time.Now
+	host, now := HostKills, time.Now
 	if k.host != nil {
 		host, now = k.host, k.now
 	}
@@ -66,7 +66,7 @@ func (k *KillCounter) kills(all []Hierarchy, name string) (n int) {
 	}
 	next := killCount{id: id, kills: n, host: onHost, since: now()}
 	if same {
-		next.final, next.since = next.since.Sub(last.since) > settleTime, last.since
+		next.final, next.since = next.since.Sub(last.since) > SettleTime, last.since
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,10 +103,10 @@ func cgroupID(all []Hierarchy, name string) (id uint64) {
 // vmstat is /proc/vmstat, which is opened once and read again from its start.
 var vmstat = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/vmstat") })
 
-// hostKills returns how many processes the kernel has killed for lack of memory
+// HostKills returns how many processes the kernel has killed for lack of memory
 // since the host was booted, in all cgroups. It returns false if the kernel, older
 // than Linux 4.13, does not count them.
-func hostKills() (int, bool) {
+func HostKills() (int, bool) {
 	f, err := vmstat()
 	if err != nil {
 		return 0, false

@@ -33,13 +33,13 @@ func TestKillCounter(t *testing.T) {
 	want(1, "at first")
 	write(2)
 	want(2, "counted for the cgroup after it was counted for the host")
-	now = now.Add(settleTime + 1)
+	now = now.Add(SettleTime + 1)
 	want(2, "a while later")
 	write(3) // cannot happen while the count of the host is the same
 	want(2, "from memory")
 	onHost++
 	want(3, "after a kill on the host")
-	now = now.Add(settleTime + 1)
+	now = now.Add(SettleTime + 1)
 	want(3, "a while later")
 	if err := os.RemoveAll(filepath.Join(h.Dir, "m")); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestKillCounter(t *testing.T) {
 	want(0, "another cgroup of that name")
 	k.host = func() (int, bool) { return 0, false }
 	want(0, "at first, without a count of the host")
-	now = now.Add(settleTime + 1)
+	now = now.Add(SettleTime + 1)
 	want(0, "a while later, without a count of the host")
 	write(1)
 	want(1, "without a count of the host")
@@ -58,8 +58,8 @@ func TestKillCounter(t *testing.T) {
 // TestHostKills checks that this kernel counts kills on the host, and that reading
 // the count again gives no smaller one.
 func TestHostKills(t *testing.T) {
-	first, ok := hostKills()
-	if second, again := hostKills(); !ok || !again || second < first {
+	first, ok := HostKills()
+	if second, again := HostKills(); !ok || !again || second < first {
 		t.Errorf("%d, %v; then %d, %v", first, ok, second, again)
 	}
 }

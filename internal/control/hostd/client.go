@@ -17,6 +17,7 @@ import (
 type Client struct {
 	address string // of the host-daemon's socket
 	opening sync.Mutex
+	quiet   quiet
 }
 
 // NewClient returns a client of the host-daemon that listens at the address of a unix

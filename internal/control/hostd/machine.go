@@ -225,6 +225,7 @@ func (m *remote) Restart(ctx context.Context) error { return m.do(ctx, "restart"
 
 // Destroy implements [machine.Machine].
 func (m *remote) Destroy(ctx context.Context) error {
+	m.c.quiet.forget(m.id)
 	err := m.do(ctx, "destroy")
 	if errors.Is(err, machine.ErrNotFound) {
 		return nil
@@ -281,6 +282,9 @@ func (m *remote) SetPolicy(ctx context.Context, n policy.Network) error {
 // OutOfMemory implements [machine.MemoryAccounted].
 func (m *remote) OutOfMemory(known int) (machine.OutOfMemory, bool) {
 	var v memoryValue
-	_, err := m.c.do(context.Background(), "outOfMemory", memoryArgs{m.id, known}, &v, options{})
-	return v.OutOfMemory, err == nil && v.OK
+	more := m.c.quiet.ask(m.id, known, func() bool {
+		_, err := m.c.do(context.Background(), "outOfMemory", memoryArgs{m.id, known}, &v, options{})
+		return err == nil && v.OK
+	})
+	return v.OutOfMemory, more
 }
