@@ -2,15 +2,19 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"aloft/internal/control/gateway/gittest"
 	"aloft/internal/need"
 )
 
@@ -106,4 +110,94 @@ func TestServerIsKilledAlone(t *testing.T) {
 		t.Error("it ended as if nothing had happened")
 	}
 	a.Start()
+}
+
+// TestTwoServices checks that server and host-daemon work as two services of a service
+// manager, and that the server goes on after its host-daemon was killed and started again.
+func TestTwoServices(t *testing.T) {
+	need.Root(t)
+	dir, err := os.MkdirTemp("", "aloft-services-") // which the server's user can enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	git := gittest.New(t)
+	url := git.Repo("r", map[string]string{"README.md": "hello\n"})
+	if err := os.WriteFile(filepath.Join(dir, "script.yaml"), []byte(`scripts:
+  - match: first
+    turns: [{calls: [{tool: Shell, args: {command: echo one >one}}]}, {text: Done.}]
+  - turns: [{calls: [{tool: Shell, args: {command: cat one; echo two >two}}]}, {text: Done.}]
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const config = "models: [{id: scripted, provider: scripted, script: script.yaml}]\noutbound: {open: [127.0.0.1/32]}\n"
+	a := &aloft{t: t, Data: filepath.Join(dir, "data"), config: filepath.Join(dir, "aloft.yaml")}
+	if err := os.WriteFile(a.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.ParseUint(nobody.Uid, 10, 32) // as the C library wrote it
+	gid, _ := strconv.ParseUint(nobody.Gid, 10, 32)
+	a.as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	socket := filepath.Join(dir, "host-daemon.sock")
+	a.env = []string{"ALOFT_HOST_DAEMON=" + socket}
+	daemon := func() *exec.Cmd {
+		t.Helper()
+		notified, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify.sock"), Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer notified.Close()
+		cmd := exec.Command(binary(t), "host-daemon", "--config", a.config, "--data", a.Data, "--user", "nobody", "--socket", socket)
+		cmd.Stderr = t.Output()
+		cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notified.LocalAddr().String())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ready := make([]byte, 100)
+		if err := notified.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := notified.Read(ready)
+		if err != nil || string(ready[:n]) != "READY=1" {
+			t.Fatalf("the host-daemon said %q, %v", ready[:n], err)
+		}
+		if err := os.Remove(filepath.Join(dir, "notify.sock")); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	running := daemon()
+	t.Cleanup(func() {
+		if err := running.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := running.Wait(); err != nil {
+			t.Errorf("the host-daemon ended with %v", err)
+		}
+	})
+	a.Start()
+	t.Cleanup(a.cleanUp) // before the host-daemon ends
+	r := a.create(url, "first", nil)
+	a.finish(r)
+	if err := running.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = running.Wait() // killed
+	running = daemon()
+	r = a.followUp(r, "second")
+	r = a.finish(r)
+	if text := gittest.Git(t, git.Path("r"), "show", pushed(t, r)+":two"); text != "two" {
+		t.Errorf("the branch has %q", text)
+	}
 }
