@@ -1,5 +1,5 @@
-// Package agents creates agents, new ones and forks of others: it validates what
-// is asked for, applies the team's settings and the user's quotas, and journals the
+// Package agents creates agents, new ones and forks of others: it validates the
+// request, applies the team's settings and the user's quotas, and journals the
 // first events.
 package agents
 

@@ -145,9 +145,9 @@ func (c *Creator) sealWebhook(ctx context.Context, agentID string, hook *Webhook
 }
 
 // journal appends the agent's first events and returns them as journaled. If an
-// earlier attempt of a repeatable request created the agent, it returns the events
-// of that attempt, even if an image URL no longer works or a quota is reached by
-// now.
+// earlier attempt of a repeatable request created the agent, it returns the
+// events of that attempt, even if an image URL no longer works or the user has
+// reached a quota since.
 func (c *Creator) journal(ctx context.Context, q *Request, prompt conversation.Message, created *agent.Created, run *agent.RunCreated, sealed []secret.Sealed) ([]agent.Event, error) {
 	var err error
 	if run.Prompt, err = q.Prompt.Fetch(ctx, c.Outbound); err != nil {

@@ -51,9 +51,10 @@ func checkEnvironment(e *Environment) (agent.Env, error) {
 	return out, nil
 }
 
-// findEnvironment returns the saved environment that the request names: the
-// caller's own with that name, or else the team's. It returns nil if the request
-// names none. A request without repositories gets the environment's.
+// findEnvironment returns the saved environment that the request names. The
+// caller's own environment precedes the team's. It returns nil if the request
+// names none. A request without repositories gets the repositories of the
+// environment.
 func (c *Creator) findEnvironment(ctx context.Context, q *Request) (*environment.Saved, error) {
 	e := q.Environment
 	if e == nil || e.Type != cloud || e.Name == nil || *e.Name == "" {
@@ -91,8 +92,9 @@ func (c *Creator) findEnvironment(ctx context.Context, q *Request) (*environment
 	return &own[0], nil
 }
 
-// assignEnvironment assigns the environment to the agent. If the environment lists
-// repositories, it can be used only with those: its secrets are meant for them.
+// assignEnvironment assigns the environment to the agent. If the environment
+// lists repositories, the agent may use no others, because the secrets of the
+// environment are meant for these.
 func assignEnvironment(e environment.Saved, created *agent.Created) error {
 	for i, r := range created.Repos {
 		if len(e.Repos) > 0 && !e.For(r.URL) {

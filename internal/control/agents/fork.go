@@ -23,8 +23,8 @@ type Forks interface {
 	// Fork saves the disk of the agent's machine, if head is the agent's last
 	// event. If alive is true and the runtime supports it, it also saves the
 	// memory; bootID then identifies the boot that continues. Both are kept
-	// until release is called, and after that for as long as a new agent waits
-	// to start from them.
+	// until release is called and every new agent that starts from them has
+	// started.
 	Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error)
 }
 
@@ -105,9 +105,9 @@ func (c *Creator) Fork(ctx context.Context, q ForkRequest) (ForkResult, error) {
 	return out, nil
 }
 
-// earlierFork returns what an earlier attempt of the same request has journaled of
-// its first fork: the forks of this attempt reuse its fork point and its disk. It
-// returns nil if there was none, and checks the quotas then.
+// earlierFork returns what an earlier attempt of the same request has journaled
+// of its first fork, so that the forks of this attempt reuse its fork point and
+// disk. If there was no earlier attempt, it checks the quotas and returns nil.
 func (c *Creator) earlierFork(ctx context.Context, q *ForkRequest) (*agent.Forked, error) {
 	first, err := c.Journal.Read(ctx, q.Forks[0].ID, 0, 2)
 	if err != nil {
@@ -196,9 +196,8 @@ func (c *Creator) saveDisk(ctx context.Context, q *ForkRequest, earlier *agent.F
 }
 
 // mayForkAlive reports whether forks may get the memory of the agent's machine.
-// Its processes hold environment variables, so the answer is no for another
-// person, and if the agent has envVars or MCP servers of its own: those are meant
-// for this agent alone.
+// The processes hold environment variables, so other people may not, and nobody
+// may if the agent has envVars or MCP servers of its own.
 func (c *Creator) mayForkAlive(ctx context.Context, by account.APIKey, a agent.Agent) (bool, error) {
 	if a.UserID != by.UserID {
 		return false, nil

@@ -7,12 +7,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Reserved is the version of the UUIDs in ids of agents that only the server gives
-// out: those derived from a caller's key, and those of [ReservedID]. Clients may not
-// choose one, so nobody can take the id that another person's key will stand for.
+// Reserved is the UUID version of agent ids that only the server assigns: ids
+// derived from a caller's key, and ids from [ReservedID]. Clients may not
+// choose such an id, so nobody can take the id that will be derived from
+// another person's key.
 const Reserved = 8
 
-// IsReserved reports whether only the server gives out a valid id of an agent.
+// IsReserved reports whether a valid agent id is one that only the server
+// assigns.
 func IsReserved(id string) bool {
 	u, err := uuid.Parse(strings.TrimPrefix(id, "bc-"))
 	return err == nil && u.Version() == Reserved

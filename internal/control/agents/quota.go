@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Quotas limit what each user may have at the same time; 0 is no limit.
-// Requests that are made at the same time may exceed them by their number.
+// Quotas limit what each user may have at the same time; 0 is no limit. N
+// concurrent requests may exceed them by up to N.
 type Quotas struct {
 	Agents    int // agents that are not deleted, including archived ones
 	Running   int // runs that have not ended, each of which uses a machine

@@ -20,8 +20,8 @@ var (
 	refChars  = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 )
 
-// ValidRef applies git's rules for ref names, as far as a bad name could be
-// misread as an option, a range, or a path outside the folder.
+// ValidRef applies git's rules for ref namesthat prevent a name from being read
+// as an option, a range, or a path outside of the folder.
 func ValidRef(ref string) bool {
 	return len(ref) <= 255 && refChars.MatchString(ref) && !strings.HasPrefix(ref, "-") &&
 		!strings.HasPrefix(ref, "/") && !strings.HasSuffix(ref, "/") && !strings.HasSuffix(ref, ".lock") &&
