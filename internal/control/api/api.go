@@ -76,7 +76,7 @@ type Identity interface {
 	Keys() ([]byte, error)
 }
 
-// server is the API: its resources, and what handles all of their routes.
+// server is the API: its resources, and the code that all routes share.
 type server struct {
 	*rest.Shared
 	config       Config
@@ -100,8 +100,8 @@ type server struct {
 	compress  func(http.Handler) http.HandlerFunc
 }
 
-// API is the HTTP handler of the API, together with its cleanup loop, and what
-// the server itself does by the rules of the API.
+// API is the HTTP handler of the API, together with its cleanup loop, and the
+// operations that the server itself performs by the API's rules.
 type API struct {
 	http.Handler // safe for concurrent use
 	Agents       *agents.API

@@ -16,7 +16,7 @@ func audited(rt rest.Route) bool {
 	return rt.Method == http.MethodDelete || !strings.HasPrefix(rt.Path, "/v1/agents") && !strings.HasPrefix(rt.Path, legacyPrefix)
 }
 
-// targetOf returns what a request is about: the values of its path parameters.
+// targetOf returns the target of a request: the values of its path parameters.
 func targetOf(rt rest.Route, r *http.Request) string {
 	var all []string
 	for _, m := range pathParam.FindAllStringSubmatch(rt.Path, -1) {

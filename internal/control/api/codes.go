@@ -14,8 +14,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// upstream are the error codes of failures of other servers. Runs store these
-// codes; replies replace them with the one code that clients of the API know.
+// upstream lists the error codes of failures of other servers. Runs store these
+// codes; replies replace each with the single code that clients of the API
+// know.
 var upstream = []string{"forge_unreachable", "repo_unreachable", "registry_unreachable", "lfs_unreachable"}
 
 // codeOf returns the code that a reply gives for an error.

@@ -28,17 +28,18 @@ const (
 	maxReply   = 1 << 20        // bytes; longer replies are not kept
 )
 
-// keeps reports whether the route's replies are kept for repeated requests. It
-// is true for every POST that the journal cannot recognize as repeated.
+// keeps reports whether the server stores the route's replies for repeated
+// requests. It does so for every POST whose repetition the journal does not
+// detect.
 func keeps(rt rest.Route) bool {
 	journaled := slices.ContainsFunc(rt.Header, func(p rest.Param) bool { return p.Name == rest.IdempotencyParam.Name })
 	return rt.Method == http.MethodPost && !rt.Open && !journaled
 }
 
-// replay handles a request. If it repeats a request that succeeded, replay sends
-// the stored reply and returns again = true; a failed request is handled anew.
-// If the server dies between a request's effect and its reply, a repeat is
-// handled as new.
+// replay handles a request. If it repeats a request that succeeded, replay
+// sends the stored reply and returns again = true; a failed request is handled
+// again. If the server dies after a request's effect and before its reply, a
+// repeated request takes effect twice.
 func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.APIKey) (again bool, err error) {
 	if !keeps(rt) {
 		return false, rt.Handle(w, r, who)
@@ -172,8 +173,8 @@ type answering struct {
 	under map[[sha256.Size]byte]chan struct{} // each channel is closed when its request is done
 }
 
-// enter waits until no request with the id is in progress, then starts one. The
-// caller must call done when it ends.
+// enter waits until no request with the id is in progress, and then registers
+// one. The caller must call done when it ends.
 func (a *answering) enter(ctx context.Context, id [sha256.Size]byte) (done func(), _ error) {
 	for {
 		a.mu.Lock()

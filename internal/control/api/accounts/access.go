@@ -14,7 +14,8 @@ import (
 	"aloft/internal/secret"
 )
 
-// Values of accessJSON.Mode: what decides which repositories members can reach.
+// Values of accessJSON.Mode, which decides which repositories members can
+// reach.
 const (
 	byCredentials = "credentials"
 	byAllowList   = "allow-list"

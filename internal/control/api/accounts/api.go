@@ -1,6 +1,5 @@
-// Package accounts is the part of the REST API for the people who use the
-// server and what they have set: sign-in, members, keys, secrets, rules, and the
-// team's settings.
+// Package accounts is the part of the REST API for users and their settings:
+// sign-in, members, keys, secrets, rules, and the team's settings.
 package accounts
 
 import (
@@ -13,7 +12,7 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	SignIn       *signin.Desk
 	Usage        store.Usage

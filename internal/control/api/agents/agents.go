@@ -45,7 +45,7 @@ type AgentSummary struct {
 	Machine   string           `json:"machine,omitempty" doc:"booting, ready, hibernated (it wakes when needed) or lost; absent if there is none"`
 	Paused    bool             `json:"paused,omitempty" doc:"the agent is paused before its next step until it is resumed"`
 	RunStatus string           `json:"runStatus,omitempty" enum:"CREATING,RUNNING,FINISHED,ERROR,CANCELLED,EXPIRED" doc:"of the latest run; an addition to the API"`
-	// Lists include pull requests, so that people see what came of the work.
+	// Lists include pull requests, so that people see the results.
 	PullRequests []pulls.PullRequest     `json:"pullRequests,omitempty" nullable:"false" doc:"of its branches, as last fetched; an addition to the API"`
 	Doing        string                  `json:"doing,omitempty" doc:"current activity, in a few words from its machine and model, or why its run failed; an addition to the API"`
 	Limits       *modelchoice.AmountJSON `json:"limits,omitempty" doc:"of the latest run, as in the run; an addition to the API"`

@@ -16,7 +16,7 @@ import (
 	"aloft/internal/environment"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	Artifacts    Artifacts    `needed:"no"` // nil turns artifacts off
 	Forks        agents.Forks `needed:"no"` // nil if forks do not copy disks

@@ -87,7 +87,7 @@ func (s *API) resultOf(made agents.Result) createAgentResponseJSON {
 	return out
 }
 
-// Creator returns what creates agents.
+// Creator returns the component that creates agents.
 func (s *API) Creator() *agents.Creator {
 	return &agents.Creator{
 		Journal: s.Journal, Agents: s.Agents, Rules: s.Rules, Environments: s.Saved,

@@ -5,7 +5,7 @@ import (
 	"aloft/internal/control/api/rest"
 )
 
-// EvidenceJSON is what the outcome of a run is based on.
+// EvidenceJSON is the evidence for the outcome of a run.
 type EvidenceJSON struct {
 	_       struct{}            `json:"-" additionalProperties:"true"`
 	Checks  []checkResultJSON   `json:"checks" nullable:"false" doc:"results of the last round of checks"`

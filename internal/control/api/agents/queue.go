@@ -81,8 +81,8 @@ func (s *API) queuePrompt(w http.ResponseWriter, r *http.Request, who account.AP
 	return rest.WriteJSON(w, http.StatusCreated, out)
 }
 
-// enqueue journals a prompt as that of the run, which it starts at once if the
-// agent is idle, and wakes the scheduler. If the run exists already, it journals
+// enqueue journals a prompt as that of the run, and wakes the scheduler. If the
+// agent is idle, it also starts the run. If the run exists already, it does
 // nothing.
 func (s *API) enqueue(ctx context.Context, who account.APIKey, id, runID string, more followUp) (started bool, err error) {
 	err = s.Decide(ctx, who, id, func(a agent.Agent) ([]agent.Event, error) {

@@ -23,7 +23,7 @@ type customSubagentJSON struct {
 	Model       *subagentModelJSON `json:"model,omitempty"`
 }
 
-// subagentModelJSON is a model, given by its id alone or in an object.
+// subagentModelJSON is a model: its id, or an object with its id.
 type subagentModelJSON modelchoice.ModelRefJSON
 
 // UnmarshalJSON accepts both forms.

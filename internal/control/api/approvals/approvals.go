@@ -96,7 +96,7 @@ func Of(a agent.Agent) []ApprovalJSON {
 	return out
 }
 
-// hide keeps only what identifies the request, and removes what it is about.
+// hide removes everything from the request except the fields that identify it.
 func (q *ApprovalJSON) hide() {
 	*q = ApprovalJSON{
 		ID: q.ID, AgentID: q.AgentID, RunID: q.RunID, CallID: q.CallID, Tool: q.Tool, Entries: []string{}, AskedAt: q.AskedAt, Until: q.Until, Hidden: true,
@@ -138,7 +138,8 @@ func (s *API) listAgentApprovals(w http.ResponseWriter, r *http.Request, who acc
 // answerApproval answers a request. The first answer wins: an answer is
 // journaled only if the request is still pending. Later callers get an error
 // that says what the answer was, except the user who repeats the winning
-// answer: that client may have missed the reply, and gets success.
+// answer: that client may have missed the first reply, so it gets success
+// again.
 func (s *API) answerApproval(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
 	ctx, id := r.Context(), r.PathValue("id")
 	if _, err := s.Agent(ctx, who, id); err != nil {

@@ -31,11 +31,12 @@ type GitServer struct {
 	Token    string `json:"token"`
 }
 
-// Effective is what the server uses: what is configured and what is connected.
+// Effective is the configuration in use: the configuration file plus the stored
+// connections.
 type Effective struct {
 	Models     []Source
 	GitServers []Source
-	// Ignored are messages about what is connected and yet not used.
+	// Ignored explains which stored connections are not used, and why.
 	Ignored []string
 }
 
@@ -48,14 +49,14 @@ type Source struct {
 	Connected bool   // in contrast to one of the configuration file
 }
 
-// Grant is what a git server reveals about a token.
+// Grant describes the permissions of a token, as the git server reports them.
 type Grant struct {
 	Login string   // the token's user, or ""
 	Lacks []string // missing scopes
 }
 
-// Server is what the operations need of the server. Its methods are safe for
-// concurrent use. Errors are faults and contain no key.
+// Server is the part of the server that the operations use. Its methods are
+// safe for concurrent use. Errors are faults and contain no key.
 type Server interface {
 	Effective() Effective
 	// TryModel asks the model for a short reply.
@@ -64,11 +65,11 @@ type Server interface {
 	TryGitServer(ctx context.Context, g GitServer) (Grant, error)
 	// LocalModel returns the model of a model server on this host, if there is one.
 	LocalModel(ctx context.Context) (m Model, ok bool)
-	// Export returns what is in use as a configuration file, with names of
-	// environment variables in place of secrets.
+	// Export returns the effective configuration as a configuration file, with
+	// names of environment variables in place of secrets.
 	Export() (string, error)
-	// Reload restarts the parts of the server with what is connected now. It returns
-	// before that has happened.
+	// Reload restarts the parts of the server with the current connections. It
+	// returns before the restart.
 	Reload()
 }
 
@@ -79,7 +80,7 @@ type Values interface {
 	Drop(ctx context.Context, owner secret.Owner, name string) error
 }
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	Values Values
 	Server Server

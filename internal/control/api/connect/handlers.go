@@ -132,7 +132,7 @@ func (s *API) connectModel(w http.ResponseWriter, r *http.Request, _ account.API
 	return rest.WriteJSON(w, http.StatusOK, connectedJSON{ID: m.ID, Lacks: []string{}})
 }
 
-// check validates what the schema of the request does not.
+// check validates the rules that the request's schema cannot express.
 func (m Model) check() error {
 	if m.ID == "" || len(m.ID) > 100 || strings.ContainsAny(m.ID, "[]/ \t\n") {
 		return fault.Invalid("modelId: %q is not an id: at most 100 characters, without spaces, slashes and brackets", m.ID)
@@ -194,7 +194,8 @@ func (s *API) connectGitServer(w http.ResponseWriter, r *http.Request, _ account
 	return rest.WriteJSON(w, http.StatusOK, connectedJSON{ID: host, Login: grant.Login, Lacks: append([]string{}, grant.Lacks...)})
 }
 
-// disconnect returns the handler that removes what the path names.
+// disconnect returns the handler that removes the connection that the path
+// names.
 func (s *API) disconnect(owner secret.Owner, param, noun string) rest.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 		id := r.PathValue(param)

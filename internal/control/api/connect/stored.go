@@ -16,7 +16,7 @@ var (
 	ofGitServers = secret.Owner{Kind: secret.OfServer, ID: "git_servers"}
 )
 
-// Load returns what is connected, the oldest first.
+// Load returns the stored connections, the oldest first.
 func Load(ctx context.Context, values Values) (models []Model, servers []GitServer, err error) {
 	models, err = load(ctx, values, ofModels, func(m *Model, id string) { m.ID = id })
 	if err != nil {

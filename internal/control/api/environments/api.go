@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	Builds    store.Builds
 	Snapshots store.Snapshots // records of saved disks and their owners

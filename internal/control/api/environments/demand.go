@@ -135,9 +135,9 @@ func (s *API) demand(w http.ResponseWriter, r *http.Request, req BuildRequest) e
 const maxOwnAgents = 1000
 
 // repositoryOf returns the stored form of a repository's URL, if the caller may
-// see its builds: they need an agent on that repository, or the right to see
-// everyone's agents. An agent on a repository already gives access to what its
-// builds contain.
+// see its builds: the caller must have an agent on that repository, or the
+// right to see everyone's agents. Such an agent can already read everything
+// that the builds contain.
 func (s *API) repositoryOf(ctx context.Context, who account.APIKey, raw string) (string, error) {
 	url, err := agents.RepoURL(raw, s.AllowFile)
 	if err != nil {

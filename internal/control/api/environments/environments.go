@@ -264,7 +264,8 @@ func (s *API) deleteEnvironment(w http.ResponseWriter, r *http.Request, who acco
 	if err != nil {
 		return err
 	}
-	// Secrets first: once the environment is gone, nobody could name them.
+	// Delete the secrets first: without the environment, nobody could name
+	// them.
 	if err := s.Secrets.DeleteAll(r.Context(), secret.Owner{Kind: secret.OfEnvironment, ID: e.ID}); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ package machines
 
 import "aloft/internal/control/api/rest"
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	Machines  Machines  `needed:"no"` // nil if machines cannot be reached
 	Artifacts Artifacts `needed:"no"` // nil turns artifacts off

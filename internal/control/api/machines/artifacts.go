@@ -117,16 +117,16 @@ func (s *API) downloadArtifact(w http.ResponseWriter, r *http.Request, who accou
 	})
 }
 
-// artifactSignature signs a URL that lets its holder read one file until it
-// expires, and nothing else.
+// artifactSignature signs a URL with which anybody can read one file, and only
+// that file, until the URL expires.
 func (s *API) artifactSignature(agentID, name string, expires int64) string {
 	mac := hmac.New(sha256.New, s.URLSecret)
 	fmt.Fprintf(mac, "artifact %s %d %s", agentID, expires, name)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// shownTypes are the media types that a download may have; browsers execute
-// none of them.
+// shownTypes are the media types that a download may have. Browsers execute no
+// content of these types.
 var shownTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
 	".mp4": "video/mp4", ".webm": "video/webm", ".txt": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",

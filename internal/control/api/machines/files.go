@@ -339,7 +339,7 @@ func tooLongUpload() error {
 	return fault.Invalid("files larger than %d GiB cannot be uploaded", maxUpload>>30).Named(rest.CodeTooLong).Hint("use aloft agent cp")
 }
 
-// patientWriter reads a body with a deadline that moves as long as data arrives.
+// patientWriter extends the deadline of a body as long as data arrives.
 type patientWriter struct {
 	io.Reader
 	rc       *http.ResponseController

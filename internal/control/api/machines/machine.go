@@ -87,7 +87,7 @@ func joinStream(w http.ResponseWriter, r *http.Request, conn net.Conn, protocols
 	return nil
 }
 
-// pipe copies both ways until either side ends, then ends the other.
+// pipe copies in both directions until either side ends, then closes the other.
 func pipe(ctx context.Context, ws *websocket.Conn, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Previews shows in a browser what listens on a machine's port.
+// Previews serves the web servers in machines to browsers.
 type Previews interface {
 	Open(key [sha256.Size]byte, agentID string, port uint16, serverPort string) (preview.Link, error)
 }

@@ -16,8 +16,8 @@ import (
 type AgentMCP interface {
 	// Show returns an agent's servers, and those that are not available to it.
 	Show(ctx context.Context, s *agent.State) ([]controlmcp.Shown, []mcp.LeftOut, error)
-	// BeginSignIn starts a sign-in at one of them on behalf of the agent's
-	// owner.
+	// BeginSignIn starts a sign-in at one of the servers on behalf of the
+	// agent's owner.
 	BeginSignIn(ctx context.Context, s *agent.State, name string, back controlmcp.ReturnTo) (address, state string, err error)
 }
 

@@ -7,7 +7,7 @@ import (
 	"aloft/internal/control/mcp"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	MCP      *mcp.Servers
 	AgentMCP AgentMCP

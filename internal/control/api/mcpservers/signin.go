@@ -131,8 +131,8 @@ func (s *API) beginAgentMCPSignIn(w http.ResponseWriter, r *http.Request, who ac
 }
 
 // home returns the server's base URL as this browser knows it. On the server's
-// own host that may be another name than the public one, and a cookie for
-// 127.0.0.1 is not sent to localhost.
+// own host it may differ from the public URL, and a cookie for 127.0.0.1 is not
+// sent to localhost.
 func (s *API) home(r *http.Request) string {
 	public, err := url.Parse(s.PublicURL())
 	if err != nil || public.Scheme != "http" || !ownHost(public.Host) || !ownHost(r.Host) {

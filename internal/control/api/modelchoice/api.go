@@ -9,7 +9,7 @@ import (
 	"aloft/internal/control/model"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	// Models are the models that a client may name. DefaultModel is the id of
 	// the model for requests that name none.

@@ -53,8 +53,8 @@ func (in *AmountJSON) Asked() (*allowance.Amount, error) {
 	return &amount, err
 }
 
-// LimitFor returns the limits that a request sets for each run of the agent, or nil if
-// it sets none. It rejects those that [agents.Models.CheckLimit] rejects.
+// LimitFor returns the limits that a request sets for each run of the agent, or
+// nil if it sets none. It returns the errors of [agents.Models.CheckLimit].
 func (s *API) LimitFor(ctx context.Context, in *AmountJSON, a agent.Agent) (*allowance.Amount, error) {
 	asked, err := in.Asked()
 	if err != nil {

@@ -35,9 +35,9 @@ func (s *Shared) Agent(ctx context.Context, who account.APIKey, id string) (agen
 	return a, nil
 }
 
-// Decide appends the events that choose returns. If the agent has changed since
-// choose saw it, decide calls choose again with the new state. If choose
-// returns no events, decide appends nothing.
+// Decide appends the events that choose returns. If the agent has changed
+// meanwhile, Decide calls choose again with the new state. If choose returns no
+// events, decide appends nothing.
 func (s *Shared) Decide(ctx context.Context, who account.APIKey, id string, choose func(agent.Agent) ([]agent.Event, error)) error {
 	for {
 		a, err := s.Agent(ctx, who, id)

@@ -69,7 +69,7 @@ func KeyOf(ctx context.Context, accounts store.Accounts, hash [sha256.Size]byte)
 	return k, nil
 }
 
-// MayUse returns nil if the user may do what the route does.
+// MayUse returns nil if the user may use the route.
 func MayUse(rt Route, who account.APIKey) error {
 	if who.Role.Covers(rt.Least()) {
 		return nil
@@ -110,10 +110,10 @@ func (s *Shared) CookieName() string {
 	return "aloft_session"
 }
 
-// AddressOf returns the address that a request came from. Where that is a
-// trusted proxy, it is the address that the proxy has appended to
-// X-Forwarded-For, and so on over a chain of trusted proxies. Nobody else's
-// header counts.
+// AddressOf returns the address that a request came from. If that address is a
+// trusted proxy, the address that the proxy has appended to X-Forwarded-For
+// replaces it, and so on along a chain of trusted proxies. Headers of other
+// clients are ignored.
 func (s *Shared) AddressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Shared) NameOf(ctx context.Context, userID int64) string {
 
 // Audit records what a user did or tried to do; userID is 0 if the user is
 // unknown. If the entry cannot be written, the error is logged and the action
-// stands.
+// is not undone.
 func (s *Shared) Audit(r *http.Request, action string, userID int64, target string, err error) {
 	a := account.Audit{Time: time.Now(), UserID: userID, Address: s.AddressOf(r), Action: action, Target: target, Outcome: "ok"}
 	if err != nil {

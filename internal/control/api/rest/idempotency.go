@@ -42,8 +42,9 @@ func NamedAgent(who account.APIKey, scope, key string) string {
 	return "bc-" + id.String()
 }
 
-// IDOfKey returns the id of the agent that a caller's key stands for. An agent
-// of the caller's that was made before ids were reserved keeps its own.
+// IDOfKey derives the agent id from a caller's key. If the caller has an agent
+// for that key from before ids were reserved, IDOfKey returns that agent's
+// older id.
 func (s *Shared) IDOfKey(ctx context.Context, who account.APIKey, scope, key string) (string, error) {
 	old := "bc-" + Named(who, scope, key)
 	events, err := s.Journal.Read(ctx, old, 0, 1)

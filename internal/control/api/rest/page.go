@@ -35,8 +35,8 @@ const (
 	SnapshotList    List = "n"
 )
 
-// Page parses limit and cursor. The returned page asks for one element more
-// than the limit, to find out whether there is a next page.
+// Page parses limit and cursor. The returned page is one element longer than
+// the limit, to find out whether there is a next page.
 func Page(q url.Values, of List) (p store.Page, limit int, err error) {
 	if limit, err = Integer(q, "limit", StandardLimit, 1, MaxLimit); err != nil {
 		return p, 0, err
@@ -50,8 +50,8 @@ func Page(q url.Values, of List) (p store.Page, limit int, err error) {
 	return p, limit, nil
 }
 
-// Cut drops the extra element that [page] has asked for, and returns the cursor
-// of the next page, or "" if there is none.
+// Cut drops the extra element of [Page], and returns the cursor of the next
+// page, or "" if there is none.
 func Cut[T any](of List, all []T, limit int, place func(T) (time.Time, string)) ([]T, string) {
 	if len(all) <= limit {
 		return all, ""

@@ -15,9 +15,9 @@ const (
 	JSONLines   = "application/x-ndjson"
 )
 
-// A Push sends a reply piece by piece. If the client takes longer than the
-// server's patience to read a piece, the reply is cut off; the client can
-// reconnect and resume.
+// A Push sends a reply piece by piece. If the client does not read a piece
+// within [Shared.Patience], the reply is cut off; the client can reconnect and
+// resume.
 type Push struct {
 	w        http.ResponseWriter
 	rc       *http.ResponseController

@@ -1,6 +1,6 @@
-// Package rest is what the resources of the REST API share: the description of
-// a route, reading and writing JSON, errors, pages of lists, idempotency keys,
-// authentication, and replies that are streamed.
+// Package rest holds the code that the resources of the REST API share: the
+// description of a route, reading and writing JSON, errors, pages of lists,
+// idempotency keys, authentication, and replies that are streamed.
 //
 // [Shared] holds the parts of the server that most resources use. Each resource
 // embeds it, and adds the parts that only it uses.

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/control/live"
 )
 
-// Config is what only this part of the API needs.
+// Config holds the parts of the server that only this package uses.
 type Config struct {
 	Live *live.Board `needed:"no"` // what models are writing now; nil shows no partial calls
 }

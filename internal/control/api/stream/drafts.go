@@ -17,8 +17,8 @@ const (
 	// DraftsEvery is the minimum time between two updates of what a model is
 	// writing.
 	draftsEvery = 100 * time.Millisecond
-	// maxDraft is how many bytes of one value each update of a partial call
-	// repeats. The deltas carry the whole value, up to [live.MaxArgs].
+	// maxDraft limits how many bytes of one value each update of a partial call
+	// contains. The deltas carry the whole value, up to [live.MaxArgs].
 	maxDraft = 1 << 10
 )
 
@@ -54,9 +54,9 @@ func (d *drafts) onNews(wake func()) (stop func()) {
 	return d.watcher.OnNews(func() { time.AfterFunc(d.every, wake) })
 }
 
-// show appends what the model has written since the last call, unless that was
-// less than the update interval ago. The frames carry the id of the last
-// journaled frame, from which the client can resume.
+// show appends what the model has written since the last call, if at least the
+// update interval has passed. The frames carry the id of the last journaled
+// frame, from which the client can resume.
 func (d *drafts) show(id string, out *bytes.Buffer) {
 	if now := time.Now(); now.Sub(d.shown) >= d.every {
 		d.shown = now
@@ -220,8 +220,8 @@ func decodeString(raw string) (s string, ok bool) {
 // still follow.
 var highSurrogate = regexp.MustCompile(`^\\u[dD][89abAB][0-9a-fA-F]{2}(\\u|\\$|$)`)
 
-// partialString decodes the beginning of a JSON string, without an escape or a
-// rune that is cut off at its end.
+// partialString decodes the beginning of a JSON string, and drops an incomplete
+// escape or rune at its end.
 func partialString(raw string) (string, bool) {
 	if !strings.HasPrefix(raw, `"`) {
 		return "", false

@@ -199,9 +199,8 @@ func (p *projector) say(text string, at time.Time) []frame {
 		frame{event: "assistant", data: textJSON{text}, twin: update{"type": "text-delta", "text": text}})
 }
 
-// replied sends what the deltas have not: the rest of the text, if a crash or a
-// provider without streaming left some out, and the token counts. Calls are
-// sent when they start.
+// replied sends the token counts, and the text that the deltas lacked because
+// of a crash or a provider without streaming. Calls are sent when they start.
 func (p *projector) replied(b *agent.TurnReplied, at time.Time) []frame {
 	var thought strings.Builder
 	for _, block := range b.Message.Blocks {

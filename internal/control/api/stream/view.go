@@ -24,8 +24,8 @@ type view struct {
 
 // newView starts at the frame after last. For an active run, the first status
 // is the current one. For an ended run, it is the status at the position where
-// the client resumes: a client that saw the end first might not wait for the
-// rest.
+// the client resumes: otherwise a client might see the end first and not wait
+// for the rest.
 func newView(run agent.Run, last framePosition, all agents.Branches) *view {
 	lastID := ""
 	if last.seq >= run.FirstSeq {

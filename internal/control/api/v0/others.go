@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// machineFolder is the folder in the machine that contains what /v1 calls
-// artifacts/.
+// machineFolder is the folder in the machine whose path in /v1 is artifacts/.
 const machineFolder = "/opt/cursor/"
 
 func artifacts(c Call) (any, error) {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// A Call is one request of /v0, with what its handler may do on behalf of the
-// caller.
+// A Call is one request of /v0, with the operations that its handler may call
+// for the caller.
 type Call interface {
 	Request() *http.Request
 	// Body decodes the request's JSON. Its error is a fault.
