@@ -145,7 +145,8 @@ func (s *Store) Open(ctx context.Context, agentID, name string) (io.ReadSeekClos
 // Remove removes all artifacts of an agent.
 func (s *Store) Remove(ctx context.Context, agentID string) error {
 	defer s.lock(agentID)()
-	// Delete the index first: what a crash leaves is then not an artifact.
+	// Delete the index first, so that files that remain after a crash are not
+	// artifacts.
 	err := s.bucket.Delete(ctx, indexKey(agentID))
 	if err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return fmt.Errorf("remove artifacts of %s: %w", agentID, err)

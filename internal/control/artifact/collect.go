@@ -41,9 +41,9 @@ type Left struct{ Name, Why string }
 // errTooLong is the reason for a file that exceeds the limits.
 var errTooLong = errors.New("it exceeds the size limit")
 
-// Collect copies new and changed files from the machine. Files that were
-// deleted there are kept: that is the purpose of artifacts. left are the files
-// that could not be stored.
+// Collect copies new and changed files from the machine. It keeps files that
+// were deleted in the machine, because artifacts outlive machines. left lists
+// the files that it could not store.
 func (s *Store) Collect(ctx context.Context, agentID string, from Source, secrets *redact.Redactor) (left []Left, err error) {
 	defer s.lock(agentID)()
 	there, more, err := from.List(ctx)
@@ -182,8 +182,8 @@ func (s *sieve) Write(b []byte) (int, error) {
 	return n, s.pass(b)
 }
 
-// know determines the type of the file as git does: text has no NUL byte at the
-// beginning.
+// know detects whether the file is text, as git does: text has no NUL byte at
+// the beginning.
 func (s *sieve) know() (head []byte) {
 	head, s.head, s.known = s.head, nil, true
 	if bytes.IndexByte(head[:min(len(head), peek)], 0) < 0 {
@@ -207,7 +207,7 @@ func (s *sieve) write(b []byte) error {
 	return err
 }
 
-// flush writes what is still buffered.
+// flush writes the buffered bytes.
 func (s *sieve) flush() error {
 	if !s.known {
 		if err := s.pass(s.know()); err != nil {
