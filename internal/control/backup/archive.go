@@ -86,8 +86,9 @@ func (a *archive) document(name string, v any) error {
 	})
 }
 
-// stream writes a file of unknown size. It calls write twice, which must write the same
-// bytes: the first time only to know their number, so that no space is needed for them.
+// stream writes a file of unknown size. It calls write twice, and both calls
+// must write the same bytes. The first call only counts them, so that stream
+// needs no temporary file.
 func (a *archive) stream(name string, write func(io.Writer) error) error {
 	a.progress(name, a.bytes)
 	var n counter
@@ -126,8 +127,8 @@ func headerOf(info fs.FileInfo, name string) (*tar.Header, error) {
 	return &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime()}, nil
 }
 
-// tree writes a file, or a folder with all that is in it. It skips what is deleted
-// meanwhile, and what is neither a file nor a folder.
+// tree writes a file, or a folder with its contents. It skips entries that are
+// deleted meanwhile, and those that are neither files nor folders.
 func (a *archive) tree(ctx context.Context, dir, name string) error {
 	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -154,8 +155,8 @@ func (a *archive) tree(ctx context.Context, dir, name string) error {
 	})
 }
 
-// path writes a file with the content that it has when it is opened: what is appended
-// meanwhile is left out.
+// path writes a file with the content that it has when it is opened, without
+// bytes that are appended meanwhile.
 func (a *archive) path(ctx context.Context, from, name string) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

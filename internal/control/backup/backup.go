@@ -41,7 +41,7 @@ import (
 // Format is the version of the format. A newer one is refused.
 const Format = 1
 
-// Options are what a backup is made of and for whom.
+// Options configure a backup and its recipients.
 type Options struct {
 	Data    string // the data folder
 	Version string // of this program
@@ -116,8 +116,8 @@ func checkFolder(data string) error {
 		Hint("set the server's data folder with --data, and run this as root on its host")
 }
 
-// openWork empties and locks the folder for what a backup needs meanwhile. done empties
-// it again.
+// openWork empties and locks the folder for the temporary files of a backup.
+// done empties it again.
 func openWork(dir string) (string, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err

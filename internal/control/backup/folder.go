@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// How says what a backup does with an entry of the data folder.
+// How is the treatment of an entry of the data folder in a backup.
 type How int
 
-// What a backup does with an entry.
+// The treatments of an entry in a backup.
 const (
 	Copied  How = iota + 1 // copies it as it is
 	Saved                  // saves it in a form of its own, because it changes while a server runs

@@ -26,7 +26,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits of what Restore reads into memory, in bytes.
+// Limits on the files that Restore reads into memory, in bytes.
 const (
 	maxDocument = 1 << 20
 	maxManifest = 1 << 30
@@ -40,9 +40,9 @@ type RestoreOptions struct {
 	Logger     *slog.Logger
 }
 
-// Restore writes the backup in r to a data folder. It first writes everything to a new
-// folder beside it, verifies it, and then renames that: until then, and if it fails or
-// is killed, the data folder is as it was.
+// Restore writes the backup in r to a data folder. It first writes everything
+// to a new folder beside it, verifies it, and then renames it. If Restore fails
+// or is killed before that, the data folder is unchanged.
 func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (sum Summary, err error) {
 	target, err := newTarget(o.Data)
 	if err != nil {

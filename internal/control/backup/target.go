@@ -15,8 +15,9 @@ import (
 	"aloft/internal/lockfile"
 )
 
-// A target is the folder beside a data folder into which a backup is restored. It is
-// locked, so that the next restore removes what a killed one has left.
+// A target is the folder beside a data folder into which a backup is restored.
+// Its lock lets the next restore recognize and remove the leftovers of a killed
+// one.
 type target struct {
 	data string
 	dir  string // "" after commit
