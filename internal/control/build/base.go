@@ -118,7 +118,7 @@ func (b *Builder) usedSnapshot(ctx context.Context, id string) error {
 	return nil
 }
 
-// maxSnapshots is how many snapshots are searched for the newest one.
+// maxSnapshots limits how many snapshots are searched for the newest one.
 const maxSnapshots = 100
 
 // snapshot finds the snapshot that the plan's environment names. It must be of

@@ -1,5 +1,6 @@
-// Package build prepares environments: it finds out what an agent's machine
-// should contain, builds that once, and says what a machine starts from.
+// Package build prepares environments: it determines what an agent's machine
+// should contain, builds its disk once, and returns the base that a machine
+// starts from.
 //
 // The environment file is read from the mirror, at the commit that the agent
 // works on, before a machine exists. Its content is untrusted and takes effect
@@ -39,8 +40,8 @@ type Config struct {
 	Gateway Gateway
 	Builds  store.Builds
 	Saved   store.Environments // nil means that there are no saved environments
-	// Journal holds the content of environments when agents were created; nil means
-	// that it is not known.
+	// Journal holds the content of environments when agents were created, or
+	// nil if it is unknown.
 	Journal interface {
 		Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
 	}
@@ -63,7 +64,7 @@ type Config struct {
 	Class   string
 	Limits  machine.Limits
 	Network policy.Network
-	// TeamEgress returns the team's network policy in force at a time. If it is
+	// TeamEgress returns the team's network policy at a point in time. If it is
 	// nil or returns the zero value, the team has set none.
 	TeamEgress func(context.Context, time.Time) (agent.Egress, error)
 	// MayReach returns a fault unless the user may run agents on a repository;
@@ -75,8 +76,8 @@ type Config struct {
 	// are redacted from logs too; nil means none.
 	Variables    func(ctx context.Context, environmentID string, repoURLs []string) (secret.Set, error)
 	InstallLimit time.Duration // timeout of install; 1 h if 0
-	// StaleAfter is the age at which using a build triggers a check whether a new
-	// one is due; 0 checks on every use.
+	// StaleAfter is the age from which on each use of a build checks whether a
+	// rebuild is due; 0 checks on every use.
 	StaleAfter time.Duration
 	// WatchEvery is how often the default branches of environments in use are
 	// checked for changes to the environment; 0 means never.
@@ -144,7 +145,7 @@ func New(c Config) *Builder {
 	}
 }
 
-// Base is what a machine starts from.
+// Base is the base that a machine starts from.
 type Base struct {
 	Image   string
 	Layer   string   // layer on top of the image, or "" for none
@@ -152,14 +153,13 @@ type Base struct {
 	Notes   []string // messages for users and the agent
 }
 
-// failedFor is how long a failed build prevents another one of the same
-// environment.
+// failedFor is how long after a failed build no other build of the same
+// environment is started.
 const failedFor = 10 * time.Minute
 
-// Prepare returns what a machine of the plan starts from. If no build fits and
-// one can be made, Prepare makes it first, or waits for the one already in
-// progress; tell receives progress messages. A failed build is not an error:
-// the notes describe it.
+// Prepare returns the base of the plan's machine. If no build fits, Prepare
+// makes one if possible, or waits for the one in progress; tell receives
+// progress messages. A failed build is not an error: the notes describe it.
 func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base, error) {
 	from, notes, err := b.baseOf(ctx, p)
 	if err != nil {
@@ -208,8 +208,7 @@ func (b *Builder) Prepare(ctx context.Context, p Plan, tell func(string)) (Base,
 		base.Image, base.Layer, base.Install = made.Image, made.ID, made.Inputs != p.Inputs
 		return base, nil
 	}
-	// Do not run an install again that has just failed: the agent is told
-	// instead.
+	// Do not repeat an install that has just failed: tell the agent instead.
 	base.Install = base.Install && made.FailureType != environment.InstallFailed
 	note := fmt.Sprintf("The environment could not be built (%s): %s", made.ID, made.Message)
 	switch {

@@ -43,7 +43,7 @@ func (b *Builder) Demand(ctx context.Context, w Request, tell func(string)) (env
 	return b.Ensure(ctx, p, environment.Manual, tell)
 }
 
-// instead replaces the plan's environment by a saved one.
+// instead replaces the plan's environment with a saved one.
 func (b *Builder) instead(ctx context.Context, p *Plan, e environment.Saved) error {
 	p.userID = e.UserID
 	p.Environment, p.Findings = environment.Parse("environment.json", []byte(e.Text))

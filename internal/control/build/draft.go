@@ -7,10 +7,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// Draft tries the text of an environment.json on the default branch of a
-// repository, in a separate build that no machine starts from. For an
-// environment without install it only checks the base. tell receives progress
-// messages.
+// Draft tests an environment.json on the default branch of a repository. It
+// makes a separate build, from which no machine starts. For an environment
+// without install it only checks the base. tell receives progress messages.
 func (b *Builder) Draft(ctx context.Context, repoURL string, userID int64, text string, tell func(string)) (environment.Record, environment.Findings, error) {
 	p, err := b.plan(ctx, source{repoURL: repoURL, userID: userID})
 	if err != nil {

@@ -30,7 +30,8 @@ type failedBuild struct {
 	leave func() // revokes the machine's access to git
 }
 
-// Visit is access to the machine of a failed build. The caller must close it.
+// Visit gives access to the machine of a failed build. The caller must close
+// it.
 type Visit struct {
 	Conn  *pod.Conn // shared with other visitors; do not close it
 	Token string    // access token of exec-daemon

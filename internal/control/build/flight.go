@@ -24,7 +24,7 @@ type runningBuild struct {
 	last   string
 }
 
-// serves reports whether a flight builds what the plan asks for.
+// serves reports whether a flight's build fits the plan.
 func (f *runningBuild) serves(p Plan) bool {
 	return slices.Equal(f.plan.urls(), p.urls()) && f.plan.digest() == p.digest()
 }
@@ -74,8 +74,8 @@ func (b *Builder) Ensure(ctx context.Context, p Plan, why environment.Trigger, t
 	}
 }
 
-// await waits for a flight and returns its result. tell receives its progress
-// messages.
+// await waits for a flight and returns its result. tell receives the flight's
+// progress messages.
 func (b *Builder) await(ctx context.Context, f *runningBuild, tell func(string)) (environment.Record, error) {
 	var told string
 	var next time.Time // when to call tell again: progress is throttled

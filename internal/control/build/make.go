@@ -104,7 +104,7 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// spentError means that the build's machine exceeded one of its limits.
+// spentError means that the build's machine has exceeded one of its limits.
 type spentError struct{ why error }
 
 func (e *spentError) Error() string { return e.why.Error() }
@@ -249,7 +249,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 			return nil, err
 		}
 	}
-	// From here on nothing of install runs; only its files on the disk are kept.
+	// No process of install runs any more; only its files on the disk are kept.
 	b.step("installed")
 	if err := saver.Stop(ctx); err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ type Plan struct {
 	Where       string               // source of the environment for people; "" if there is none
 	Findings    environment.Findings // mistakes in the environment
 	Commit      string               // at which the environment was read; "" without a repository or a commit
-	// Gone tells the agent that its saved environment was deleted, and what
-	// replaces it; "" if it was not.
+	// Gone is the message to the agent that its saved environment was deleted,
+	// and by what it was replaced; "" if it was not deleted.
 	Gone string
 	// Inputs is a digest of what install reads: manifests of dependencies and
 	// files that install names, at Commit and in the other repositories.
@@ -164,10 +164,10 @@ func sourceOf(a agent.Agent, ref string) source {
 	return source{a.Repos[0].URL, ref, a.UserID, a.Env.ID, a.ID}
 }
 
-// Plan reads what the agent's machine is to be made of: the saved environment
-// that the agent was created with, or else the repository's own environment at
-// the ref, or else the one that its user, or else the team, has saved for it. A
-// file that is wrong is no error: the findings tell of it.
+// Plan finds the environment of the agent's machine. In order of precedence it
+// is the saved environment that the agent was created with, the repository's
+// own file at the ref, the user's saved environment, and the team's. A wrong
+// file is not an error; the findings describe it.
 func (b *Builder) Plan(ctx context.Context, a agent.Agent, ref string) (Plan, error) {
 	if len(a.Repos) == 0 {
 		return Plan{}, nil
@@ -191,7 +191,8 @@ func (b *Builder) addRepositories(ctx context.Context, p *Plan, repos []agent.Re
 	return b.readInputs(ctx, p)
 }
 
-// atDefault is the plan that builds are made of: that of the default branches.
+// atDefault returns the plan for builds, which are made from the default
+// branches.
 func (b *Builder) atDefault(ctx context.Context, p Plan) (Plan, error) {
 	main, err := b.plan(ctx, source{p.repoURL, "", p.userID, p.chosen, p.agentID})
 	if err != nil || len(p.others) == 0 {
@@ -212,8 +213,8 @@ func (b *Builder) plan(ctx context.Context, from source) (Plan, error) {
 	return p, b.readInputs(ctx, &p)
 }
 
-// Ports are those that the agent's environment names, at the commit that the
-// agent began with; none before it has begun.
+// Ports returns the ports that the agent's environment names at the commit from
+// which the agent started. Before that commit is known there are none.
 func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port, error) {
 	if len(a.Repos) == 0 || a.Origin == "" {
 		return nil, nil
@@ -222,8 +223,9 @@ func (b *Builder) Ports(ctx context.Context, a agent.Agent) ([]environment.Port,
 	return p.Environment.Ports, err
 }
 
-// Declared is the agent's environment as the default branch of its repository, or
-// else whoever saved it, had it when the agent began; an empty one before that.
+// Declared returns the environment that the default branch of the agent's
+// repository, or else the saved environment, contained when the agent started.
+// Before that it is empty.
 func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Environment, error) {
 	at := cmp.Or(a.RulesAt, a.Origin)
 	if len(a.Repos) == 0 || at == "" {
@@ -233,8 +235,8 @@ func (b *Builder) Declared(ctx context.Context, a agent.Agent) (environment.Envi
 	return p.Environment, err
 }
 
-// declared is a plan as far as the environment says it: nothing is known yet of
-// what a build of it would read.
+// declared returns the part of a plan that the environment determines, without
+// the files that a build would read.
 func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
 	p := Plan{repoURL: from.repoURL, userID: from.userID, chosen: from.chosen, agentID: from.agentID}
 	if b.MayReach != nil {
@@ -279,7 +281,7 @@ func (b *Builder) declared(ctx context.Context, from source) (Plan, error) {
 	return p, b.saved(ctx, &p)
 }
 
-// readInputs finds out what a build of the plan would be made of.
+// readInputs determines the inputs of a build of the plan.
 func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 	p.Inputs = ""
 	if err := b.readDockerfile(ctx, p); err != nil || p.Environment.Install == "" || p.Commit == "" {
@@ -311,13 +313,14 @@ func (b *Builder) readInputs(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// maxSaved bounds the saved environments among which one is looked for.
+// maxSaved limits how many saved environments are searched.
 const maxSaved = 1000
 
-// choose makes the plan that of the saved environment that the agent was created
-// with: the team's, or the user's own. If that was deleted, it is replaced by its
-// content when the agent was created. found is false if the journal does not have
-// that content: the plan is then made as for an agent that named no environment.
+// choose sets the plan's environment to the saved one that the agent was
+// created with, the team's or the user's own. If that was deleted, choose uses
+// its content at the time when the agent was created. If the journal lacks that
+// content, found is false and the plan is the same as for an agent that named
+// no environment.
 func (b *Builder) choose(ctx context.Context, p *Plan) (found bool, err error) {
 	e, err := environment.Saved{}, store.ErrNotFound
 	if b.Saved != nil {
@@ -338,8 +341,8 @@ func (b *Builder) choose(ctx context.Context, p *Plan) (found bool, err error) {
 
 const codeNoEnvironment = "environment_not_found"
 
-// chooseDeleted makes the plan that of the environment's content when the agent
-// was created. Its secrets were deleted with it.
+// chooseDeleted sets the plan's environment to the content that it had when the
+// agent was created. Its secrets were deleted with it.
 func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err error) {
 	was := fmt.Sprintf("The saved environment %s, with which this agent was created, was deleted, and its secrets with it.", p.chosen)
 	var text string
@@ -365,7 +368,7 @@ func (b *Builder) chooseDeleted(ctx context.Context, p *Plan) (found bool, err e
 	return true, nil
 }
 
-// use makes the plan that of a saved environment.
+// use sets the plan's environment to a saved one.
 func (p *Plan) use(e environment.Saved) {
 	saved, findings := environment.Parse("environment.json", []byte(e.Text))
 	p.Environment, p.Findings = saved, append(p.Findings, findings...)
@@ -404,9 +407,10 @@ func (b *Builder) saved(ctx context.Context, p *Plan) error {
 }
 
 // EnvironmentOf returns the id of the saved environment of an agent's machine:
-// the one that the agent was created with, or else the one that fits. It returns
-// "" if that was deleted, or if the repository has a file of its own, or nothing is
-// saved for it. While the repository cannot be read, it counts as having no file.
+// the one that the agent was created with, or else the one saved for the
+// repository. It returns "" if that environment was deleted or does not exist,
+// or if the repository has an environment file. A repository that cannot be
+// read counts as having no file.
 func (b *Builder) EnvironmentOf(ctx context.Context, a agent.Agent) (string, error) {
 	if len(a.Repos) == 0 {
 		return "", nil

@@ -22,11 +22,11 @@ import (
 // repeating a call yields the same id.
 var scripts = uuid.MustParse("b0a0f7a8-3c5e-4a63-9d0e-5a1f7d5c6e21")
 
-// KeepScript makes script the install of the saved environment of the agent's
-// user and repository, and creates that environment if needed. It is
-// idempotent. It refuses what the agent's own environment forbids, and changes
-// that would affect other people's machines, since the agent may have been
-// manipulated.
+// KeepScript stores script as the install command of the environment that is
+// saved for the agent's user and repository. It creates that environment if
+// needed. It is idempotent. It refuses what the agent's own environment
+// forbids, and changes that would affect other people's machines, since the
+// agent may have been manipulated.
 func (b *Builder) KeepScript(ctx context.Context, a agent.Agent, callID, script string) (environment.Saved, error) {
 	if b.Saved == nil {
 		return environment.Saved{}, fault.NotImplemented("saved environments are not enabled on this server")
@@ -93,8 +93,8 @@ func scriptName(repoURL string) string {
 	return strings.ToValidUTF8(name[:min(len(name), 255)], "")
 }
 
-// mayKeep returns a fault if the environment does not let agents change what
-// its machines start with.
+// mayKeep returns a fault if the environment does not allow agents to change
+// the install command.
 func mayKeep(p Plan) error {
 	e := p.Environment
 	switch {

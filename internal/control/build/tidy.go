@@ -17,8 +17,8 @@ import (
 )
 
 // tidyEvery is the interval of clean-ups. A layer is kept for at least keptFor,
-// for machines about to start from it. At most maxKept builds of an environment
-// are recorded.
+// because a machine may be about to start from it. At most maxKept builds of an
+// environment are recorded.
 const (
 	tidyEvery = time.Hour
 	keptFor   = 10 * time.Minute
@@ -27,8 +27,8 @@ const (
 )
 
 // tidy removes builds beyond the limits of age and number, with their disks,
-// failed machines and logs, and everything of deleted environments. A disk that
-// a machine or a snapshot still uses stays until it is no longer used.
+// failed machines and logs, and everything of deleted environments. It keeps a
+// disk while a machine or a snapshot uses it.
 func (b *Builder) tidy(ctx context.Context) error {
 	layers, err := b.Layers.List() // list the layers first, so that newer ones are left alone
 	if err != nil {
@@ -131,8 +131,8 @@ func (b *Builder) recordUse(ctx context.Context, r environment.Record) error {
 	return b.Builds.UpdateBuild(ctx, r, false)
 }
 
-// remove removes a build and everything of it. The record goes last, so that
-// after a crash the rest can still be found.
+// remove removes a build with its disk, machine and log. It removes the record
+// last, so that the rest can still be found after a crash.
 func (b *Builder) remove(ctx context.Context, r environment.Record, active bool) error {
 	if !active && b.isActive(ctx, r) {
 		return nil // it was used or replaced meanwhile

@@ -54,8 +54,8 @@ func (b *Builder) endAlways(ctx context.Context) {
 	}
 }
 
-// endUnfinished ends recorded builds in progress that no server is making: not
-// this one, and no other, which would hold the lease.
+// endUnfinished ends recorded builds that no server works on. Another server
+// that works on a build holds its lease.
 func (b *Builder) endUnfinished(ctx context.Context) error {
 	open, err := b.Builds.OpenBuilds(ctx)
 	if err != nil {

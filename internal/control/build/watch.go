@@ -76,8 +76,8 @@ func (b *Builder) look(ctx context.Context, r environment.Record) error {
 	return err
 }
 
-// planOf returns the plan for rebuilding the environment of r. ok is false if
-// that environment is no longer used for the repositories.
+// planOf returns the plan for rebuilding the environment of the build r. ok is
+// false if that environment is no longer used for the repositories.
 func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok bool, err error) {
 	was := Plan{repoURL: r.Commits[0].URL, userID: r.UserID}
 	for _, c := range r.Commits[1:] {
@@ -98,8 +98,8 @@ func (b *Builder) planOf(ctx context.Context, r environment.Record) (p Plan, ok 
 		return Plan{}, false, err
 	}
 	if p.environmentID() != r.EnvironmentID && p.file == "" && e.ID != "" && e.For(was.repoURL) {
-		// A team's environment, while its author has a personal one for the
-		// repository.
+		// A build of the team's environment, whose author has a personal one
+		// for the repository.
 		if err := b.instead(ctx, &p, e); err != nil {
 			return Plan{}, false, err
 		}
