@@ -23,7 +23,7 @@ type KillCounter struct {
 	now  func() time.Time   // for tests; default time.Now
 }
 
-// killCount is what was last read of a cgroup.
+// killCount is the kill count that was last read of a cgroup.
 type killCount struct {
 	id    uint64    // of the cgroup: a machine that is started again has another
 	kills int       // of the cgroup and of those below it
@@ -81,15 +81,15 @@ func (k *KillCounter) kills(all []Hierarchy, name string) (n int) {
 	return n
 }
 
-// Forget drops what is known of a cgroup.
+// Forget drops the cached kill count of a cgroup.
 func (k *KillCounter) Forget(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.seen, name)
 }
 
-// cgroupID returns a number that another cgroup of that name does not have until
-// the next boot of the host, or 0 if there is no such cgroup.
+// cgroupID returns a number that no later cgroup of that name has until the
+// host boots again, or 0 if there is no such cgroup.
 func cgroupID(all []Hierarchy, name string) (id uint64) {
 	for _, h := range all {
 		var st unix.Stat_t

@@ -81,8 +81,9 @@ func Processes(dir string) ([]int, error) {
 	return pids, err
 }
 
-// Thaw lets the processes of the named cgroup and of those below it run, if they
-// have been frozen with the freezer of cgroup v1. The kernel ends no frozen process.
+// Thaw lets the processes of the named cgroup and of those below it runagain if
+// the freezer of cgroup v1 has frozen them. The kernel does not kill frozen
+// processes.
 func Thaw(name string) error {
 	all, err := Mounted()
 	if err != nil {
