@@ -29,7 +29,7 @@ const (
 	Nobody = FirstUser + Users - 1 // the user of programs that own no files
 )
 
-// Jail is what a program may use. Everything else of the host is out of view.
+// Jail lists what a program may use. It sees nothing else of the host.
 type Jail struct {
 	User    int      // user and group id of the program
 	Read    []string // files and folders that it sees read-only, in addition to the host's programs
@@ -41,8 +41,8 @@ type Jail struct {
 	Network bool // it may open IPv4 and IPv6 sockets
 	Bare    bool // it sees none of the host's programs, certificates and devices; needs Stdin, Stdout and Stderr
 
-	// Capabilities of the program. They must be such that apply only to files: those
-	// that it sees are all that protects the host.
+	// Capabilities of the program. They must apply to files only, because the
+	// program is protected from the host only by the files that it cannot see.
 	Capabilities []uintptr
 
 	DataBytes uint64 // memory that each process may allocate; unlimited if 0
@@ -72,8 +72,8 @@ func (h *Host) Start(cmd *exec.Cmd, j Jail) (release func(), err error) {
 		g.remove()
 		return nil, fmt.Errorf("confine %s: %w", cmd.Path, err)
 	}
-	// When memory runs out, the kernel should kill it before the server. The
-	// value is kept if it cannot be raised.
+	// Make the kernel kill the program before the server when memory runs out.
+	// If the value cannot be raised, it stays unchanged.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("600"), 0)
 	return func() { go g.remove() }, nil
 }
