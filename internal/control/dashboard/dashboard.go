@@ -1,6 +1,6 @@
-// Package dashboard serves the dashboard to browsers: the files that web/ is
-// built into, and nothing else. They hold no data of anybody's, so they need no
-// key; what the dashboard shows it asks of the API, as every client does.
+// Package dashboard serves the dashboard to browsers: the built files of web/,
+// and nothing else. They contain no user data, so they need no key. The
+// dashboard gets its data from the API, like every other client.
 package dashboard
 
 import (
@@ -32,8 +32,8 @@ const (
 	small  = ".br" // the same file by Brotli, which a build may have besides
 )
 
-// pages are the addresses that the dashboard has a screen for, and what is below
-// those that end in a slash.
+// pages are the paths of the dashboard's screens. A path that ends in a slash
+// includes all paths below it.
 var pages = []string{"/{$}", "/agents", "/agents/", "/approvals", "/environments", "/environments/", "/settings", "/settings/", "/account", "/team", "/sign-in"}
 
 // A file is one file of the dashboard.
@@ -45,8 +45,8 @@ type file struct {
 	size   int    // unpacked, in bytes
 }
 
-// Handler serves the dashboard, and gives next what is not its own. files is
-// what the build of web/ has made; without an index.html in it the pages say how
+// Handler serves the dashboard, and passes other requests to next. files is the
+// output of the build of web/. Without an index.html in it, the pages say how
 // to build it. The handler is safe for concurrent use.
 func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 	all, err := load(files)
@@ -74,7 +74,7 @@ func Handler(files fs.FS, next http.Handler) (http.Handler, error) {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// What the mux would redirect is no page that a client could have asked for.
+		// No client requests a path that the mux would redirect.
 		if at := r.URL.EscapedPath(); path.Clean(at) != strings.TrimSuffix(at, "/") && at != "/" {
 			next.ServeHTTP(w, r)
 			return
@@ -113,7 +113,7 @@ func load(files fs.FS) (map[string]file, error) {
 	return all, err
 }
 
-// unpack makes a file of what the build has packed.
+// unpack decompresses a file of the build.
 func unpack(name string, data []byte) (file, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -154,7 +154,7 @@ var mediaTypes = map[string]string{
 // csp is the policy as the header has it.
 var csp = strings.Join(strings.Split(strings.TrimSpace(policy), "\n"), "; ")
 
-// handler serves the file, which may be kept for as long as cache says.
+// handler serves the file with the given Cache-Control header.
 func (f file) handler(cache string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -202,7 +202,8 @@ func (f file) handler(cache string) http.Handler {
 	})
 }
 
-// matches reports whether an If-None-Match names the tag, also as a weak one.
+// matches reports whether an If-None-Match header contains the tag, strong or
+// weak.
 func matches(header, tag string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		if one = strings.TrimPrefix(strings.TrimSpace(one), "W/"); one == tag || one == "*" {
