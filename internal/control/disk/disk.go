@@ -34,8 +34,8 @@ type Config struct {
 	// Machines returns everything that uses disk space and can be stopped:
 	// machines, running or not, and builds.
 	Machines func(ctx context.Context) ([]Holder, error)
-	// Stop ends the agent's work in the machine with the given reason, and stops
-	// the machine. It must not wait for the store.
+	// Stop ends the agent's run with the given reason, and stops the machine.
+	// It must not wait for the store.
 	Stop   func(ctx context.Context, id string, why error) error
 	Logger *slog.Logger
 }
@@ -95,7 +95,7 @@ const (
 	measureRest  = 50                     // the same multiple when nothing requires a measurement
 )
 
-// New returns a guard that has created its reserve if there is room.
+// New returns a guard. It creates the reserve if there is room.
 func New(c Config) (*Guard, error) {
 	g := &Guard{Config: c}
 	g.space = func() (free, total int64, err error) { return space(c.Dir) }
@@ -234,8 +234,8 @@ func (g *Guard) look(ctx context.Context, full bool) (stopped bool) {
 	return stopped
 }
 
-// Machines returns the machines of a runtime whose disks are on this host,
-// including those of builds.
+// Machines returns the machines of a runtime whose disks are on this host.
+// Builds are included.
 func Machines(ctx context.Context, r machine.Runtime) ([]Holder, error) {
 	ids, err := r.List(ctx)
 	if err != nil {
@@ -330,7 +330,8 @@ func (g *Guard) measure(ctx context.Context, m Holder, low bool) bool {
 	return true
 }
 
-// patience returns the interval of measurements when nothing requires one.
+// patience returns the time after which a machine is measured even if nothing
+// requires it.
 func (g *Guard) patience(u *use) time.Duration {
 	all := time.Duration(0)
 	for _, other := range g.uses {
