@@ -48,7 +48,7 @@ type Limits struct {
 // A Cell isolates an engine and the steps of one build. It is a container in a
 // user namespace, whose root has no rights on the host. Its root file system
 // contains the host's /usr, read-only, and the build's own folders, so an
-// engine that is tricked into reading or writing files reaches nothing else.
+// engine that is tricked into reading or writing files can reach no others.
 type Cell struct {
 	Runtime  string   // path of runc
 	Programs []string // host paths of further programs, placed in [InBin]

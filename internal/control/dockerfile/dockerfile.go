@@ -43,9 +43,9 @@ type Engine interface {
 	// end, from one goroutine at a time. A failing step is returned as a
 	// [*Failure]. When ctx ends, the build and everything it has started end.
 	Build(ctx context.Context, job Job, out func(line string)) error
-	// Confines reports whether a build can have the network of machines, and
-	// whether that network, or none, also applies to what the engine itself
-	// fetches, such as for ADD.
+	// Confines reports whether a build can use the network of machines, and
+	// whether the build's network also applies to the engine's own downloads,
+	// such as for ADD.
 	Confines() bool
 	// Fetches reports whether the engine fetches the images of FROM itself and is
 	// isolated by its operator. All other engines get the images from the server
@@ -58,7 +58,7 @@ type Engine interface {
 	Keeps() []string
 	// Prune deletes the engine's caches.
 	Prune(ctx context.Context) error
-	// Close stops what the engine has started.
+	// Close stops the processes that the engine has started.
 	Close() error
 }
 
@@ -309,7 +309,7 @@ func (b *Builder) prepare(spec Spec, work string) (text string, job Job, g gate,
 	return text, job, g, why, err
 }
 
-// contain changes the owner of the build's files to root of its cell, unless
+// contain makes root of the build's cell the owner of the build's files, unless
 // the engine runs elsewhere. The context is copied, because the build may write
 // to it.
 func (b *Builder) contain(ctx context.Context, job *Job, work string) error {

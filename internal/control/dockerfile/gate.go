@@ -352,8 +352,8 @@ func unquote(s string) string {
 	return s
 }
 
-// cutFlags parts the flags of an instruction from the rest of it, and takes their
-// quotes away.
+// cutFlags splits the flags of an instruction from the rest, and removes their
+// quotes.
 func cutFlags(s string) (flags []string, rest string, err error) {
 	for strings.HasPrefix(s, "--") {
 		end, quote := len(s), byte(0)

@@ -8,7 +8,7 @@ import (
 )
 
 // Reads returns the paths in the context that a Dockerfile copies. all is true
-// if the text does not tell, so that it may read any file.
+// if that cannot be determined, because the Dockerfile may then copy any file.
 func Reads(text string) (paths []string, all bool) {
 	steps, err := instructions(text)
 	if err != nil {

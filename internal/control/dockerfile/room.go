@@ -29,7 +29,7 @@ type RunningBuild struct {
 // ID returns the id of the build.
 func (u *RunningBuild) ID() string { return u.id }
 
-// Running returns true: a build that has ended is no longer an UnderWay.
+// Running returns true: an ended build is not an UnderWay.
 func (u *RunningBuild) Running() bool { return true }
 
 // DiskBytes returns how many bytes more the engine and this build use on the

@@ -131,7 +131,7 @@ func (e *Engine) Build(ctx context.Context, job dockerfile.Job, out func(line st
 	return err
 }
 
-// tidyTime is the timeout for removing what an interrupted build has left.
+// tidyTime is the timeout for removing the leftovers of an interrupted build.
 const tidyTime = 2 * time.Minute
 
 // script runs a command in the cell and discards its output unless it fails.

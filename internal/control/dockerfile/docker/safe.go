@@ -52,8 +52,8 @@ var (
 	versionNumber = regexp.MustCompile(`^v?(\d+)\.(\d+)\.(\d+)`)
 )
 
-// hole names the known vulnerabilities of this version of the daemon, or
-// returns "".
+// hole names the known vulnerabilities of this version of the daemon. It
+// returns "" if there are none.
 func hole(version string, podman bool) string {
 	m := versionNumber.FindStringSubmatch(version)
 	if m == nil {
