@@ -1,6 +1,6 @@
 // Package due works on stored items that become due, such as pull requests to
-// read. A worker claims due items by lease, makes a limited number of attempts at
-// once, and returns the items to which its server was attending when it died.
+// read. A worker claims due items by lease, makes a limited number of attempts
+// at once, and releases the items that its server was working on when it died.
 package due
 
 import (
@@ -27,7 +27,8 @@ const Never = 100 * 365 * 24 * time.Hour
 // Config describes the items of a worker. All fields but Every and Tend are
 // required.
 type Config[T any] struct {
-	// Claim returns at most limit due items, which nobody else gets for a while.
+	// Claim returns at most limit due items. No other caller gets them until
+	// the lease expires.
 	Claim func(ctx context.Context, limit int) ([]T, error)
 	// Release makes the items due again that this server has claimed. It is called
 	// once, before the first claim.
@@ -58,7 +59,7 @@ func New[T any](c Config[T]) *Worker[T] {
 	return w
 }
 
-// Wake makes the worker look for due items now.
+// Wake makes the worker check for due items now.
 func (w *Worker[T]) Wake() {
 	select {
 	case w.soon <- struct{}{}:
@@ -128,9 +129,9 @@ func Backoff(attempts int) time.Duration {
 	return wait*9/10 + rand.N(wait/5)
 }
 
-// Retry returns how long to wait after a failed attempt, which is at least as long
-// as the forge asks for, and the problem in words. attempts counts the failed
-// attempts in a row, including this one.
+// Retry returns how long to wait after a failed attempt, which is at least as
+// long as the forge requires, and a description of the problem. attempts counts
+// the failed attempts in a row, including this one.
 func Retry(attempts int, err error) (wait time.Duration, problem string) {
 	wait = Backoff(attempts)
 	if asked, ok := forge.RetryAfter(err); ok {
