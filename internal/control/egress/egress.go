@@ -37,7 +37,7 @@ import (
 )
 
 // Addresses on the link between a machine and its gateway. They are the same
-// for every machine, since no two share a link.
+// for every machine, since each machine has its own link.
 var (
 	GatewayV4 = netip.MustParseAddr("172.30.0.1")
 	GatewayV6 = netip.MustParseAddr("fd00:a10f::1")
@@ -148,8 +148,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
-		// Judge open connections by the names that their address had when they were
-		// opened.
+		// Check open connections against the names that their address had when
+		// they were opened.
 		if v := g.judge(c.to.Addr(), c.names); !v.Allowed {
 			c.refuse(v.Rule)
 		} else if err := c.rejudge(m); err != nil {
@@ -159,8 +159,8 @@ func (g *Gateway) SetPolicy(n policy.Network) error {
 	return nil
 }
 
-// judge applies the policy, plus one rule that the policy cannot express: the
-// host's own addresses count as the host, whatever range they are in.
+// judge applies the policy, and one rule that the policy cannot express: the
+// host's own addresses count as the host in every range.
 func (g *Gateway) judge(addr netip.Addr, names []string) policy.Verdict {
 	m := g.policy.Load()
 	v := m.Address(addr, names)

@@ -25,7 +25,7 @@ const (
 var errNoRequest = errors.New("the data after an HTTP request is not another request")
 
 // follow judges what the machine sends first, every request of a plain HTTP
-// connection, and forwards it. It returns when the rest needs no judging. The
+// connection, and forwards it. It returns when the rest needs no check. The
 // other direction flows concurrently, so that protocols in which the server
 // speaks first work. refused is the policy's rule in a user's words; failed is
 // an I/O error of either end.
@@ -39,7 +39,7 @@ func (c *connection) follow() (refused, failed error) {
 	})
 }
 
-// follow is the same for any two ends. It calls judge for every client hello or
+// follow works on any two ends. It calls judge for every client hello or
 // request header; replied observes the first bytes from the other end.
 func follow(s *source, dst io.Writer, replied *answerer, judge func(clientHello) error) (refused, failed error) {
 	started := s.started

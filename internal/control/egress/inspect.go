@@ -56,9 +56,9 @@ func (g clientHello) judge(m *policy.Matcher, names []string) error {
 		return fmt.Errorf("mode list: %s without a server name", g.protocol)
 	}
 	if g.hidden {
-		// The outer name need not be the server's: where several servers share an
-		// address, the hidden name decides. A random ECH extension (GREASE) cannot
-		// be distinguished, so it is refused too.
+		// The outer name need not be the server's: where several servers share
+		// an address, the encrypted name selects the server. A random ECH
+		// extension (GREASE) cannot be distinguished, so it is refused too.
 		return errHidden
 	}
 	name, err := policy.CanonicalName(g.host)

@@ -64,9 +64,9 @@ func OpenLog(dir string) (*Log, error) {
 	return l, nil
 }
 
-// ReadLog returns the connections in the log of dir, ordered by Seq. It must be
-// used only when the gateway is gone: connections without an end count as cut.
-// A folder without a log yields none.
+// ReadLog returns the connections in the log of dir, ordered by Seq. Call it
+// only after the gateway has exited: it reports connections without an end as
+// cut. It returns none for a folder without a log.
 func ReadLog(dir string) ([]policy.Connection, error) {
 	var contents [logFiles][]byte
 	for i := range contents {

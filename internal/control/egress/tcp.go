@@ -34,7 +34,8 @@ var (
 	loopbackV6 = netip.IPv6Loopback()
 )
 
-// fromMachine translates an address as the machine uses it to one on the host.
+// fromMachine translates an address that the machine uses to the host's
+// address.
 func fromMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case GatewayV4:
@@ -45,7 +46,7 @@ func fromMachine(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// toMachine translates an address on the host to the one that the machine uses.
+// toMachine translates an address of the host to the one that the machine uses.
 func toMachine(addr netip.Addr) netip.Addr {
 	switch addr {
 	case loopbackV4:
