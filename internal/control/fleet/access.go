@@ -33,9 +33,9 @@ func (a *Access) Close() error {
 	return nil
 }
 
-// Access gives access to the machine of an agent: over the connection of its
-// loop or, if the agent is idle, over one that all visitors share. It starts a
-// stopped machine from its disk, and waits while a new machine is being
+// Access gives access to the machine of an agent. Visitors share one
+// connection, which is that of the loop if the agent is working. Access starts
+// a stopped machine from its disk, and waits while a new machine is being
 // created. If the agent has no machine, it returns a conflict.
 func (f *Fleet) Access(ctx context.Context, agentID string) (*Access, error) {
 	if err := f.awaitMachine(ctx, agentID); err != nil {

@@ -43,9 +43,9 @@ func (f *Fleet) KeepArtifacts(ctx context.Context, agentID string) error {
 	return nil
 }
 
-// keepLast copies artifacts from a machine before it is destroyed, for example
-// what a person has added since the last run. If the machine is not running, it
-// copies nothing.
+// keepLast copies artifacts from a machine before it is destroyed, such as
+// files that a person has added since the last run. If the machine is not
+// running, it copies nothing.
 func (f *Fleet) keepLast(ctx context.Context, agentID string) {
 	if f.Artifacts == nil {
 		return

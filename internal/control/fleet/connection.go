@@ -64,8 +64,8 @@ func (cs *Connections) drop(id string, l *Connection) (last bool) {
 	return true
 }
 
-// Leaving returns a channel that is closed when the machine's last user has
-// left. It is nil if nobody uses the machine.
+// Leaving returns a channel that is closed when the last user closes the
+// connection. It is nil if nobody uses the machine.
 func (cs *Connections) Leaving(id string) <-chan struct{} {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

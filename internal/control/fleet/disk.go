@@ -10,9 +10,9 @@ import (
 )
 
 // StopMachine stops the machine. The disk remains, and a follow-up starts the
-// machine again. If a run uses it, the run ends with the error why. But if why is
-// a [machine.DiskLimitError], the run goes on: its loop restarts the machine and
-// tells the model. StopMachine does not wait for the journal.
+// machine again. If a run uses it, the run ends with the error why. If why is a
+// [machine.DiskLimitError], the run continues instead: its loop restarts the
+// machine and tells the model. StopMachine does not wait for the journal.
 func (f *Fleet) StopMachine(ctx context.Context, id string, why error) error {
 	if agentID, ok := AgentOf(id); ok {
 		w := f.workOn(agentID)
@@ -38,8 +38,8 @@ func (f *Fleet) StopMachine(ctx context.Context, id string, why error) error {
 	return stops.Stop(ctx)
 }
 
-// Shortages returns what the agent's machine has run out of. It is
-// [loop.Config.Shortages].
+// Shortages returns the resources, such as memory, that the agent's machine has
+// exhausted. It is [loop.Config.Shortages].
 func (w *Work) Shortages(ctx context.Context, state *agent.State) (all []loop.Shortage) {
 	if full := w.full.Swap(nil); full != nil {
 		all = append(all, full)

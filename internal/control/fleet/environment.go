@@ -37,8 +37,8 @@ type SetUp struct {
 // maxSetUpOutput limits the stored output of install and start, in bytes.
 const maxSetUpOutput = 8 << 10
 
-// plan returns what the agent's machine is built from, as of the commit from
-// which the agent started.
+// plan returns the build plan of the agent's machine at the commit from which
+// the agent started.
 func (f *Fleet) plan(ctx context.Context, state *agent.State) (p build.Plan, err error) {
 	if f.Environments != nil && len(state.Agent.Repos) > 0 {
 		p, err = f.Environments.Plan(ctx, state.Agent, cmp.Or(state.Agent.Origin, state.Agent.Repos[0].StartingRef))
@@ -49,7 +49,7 @@ func (f *Fleet) plan(ctx context.Context, state *agent.State) (p build.Plan, err
 	return p, err
 }
 
-// prepare returns what a new machine starts from, and reports problems with the
+// prepare returns the base of a new machine, and reports problems with the
 // repository's environment.
 func (w *Work) prepare(ctx context.Context, p build.Plan, record journal.Record) (build.Base, error) {
 	base := build.Base{Image: w.fleet.Image}
@@ -86,7 +86,7 @@ func (w *Work) prepare(ctx context.Context, p build.Plan, record journal.Record)
 	return base, errors.Join(recordErr, record(ctx, bodies...))
 }
 
-// setUpRequest says what to set up in a machine that has just booted.
+// setUpRequest returns the request to set up a machine that has just booted.
 type setUpRequest struct {
 	conn        *pod.Conn
 	machineID   string

@@ -24,7 +24,7 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// Config is what a fleet needs.
+// Config configures a fleet.
 type Config struct {
 	Journal store.Journal
 	Agents  store.Agents
@@ -61,8 +61,8 @@ type Config struct {
 	// when they expire; the zero time means never. Secret ones are also
 	// redacted. It may be nil.
 	Variables func(ctx context.Context, a agent.Agent) (secret.Set, time.Time, error)
-	// Identity signs tokens that prove to others which agent a program belongs
-	// to. If it is nil, programs get no tokens.
+	// Identity signs tokens with which a program proves to other services which
+	// agent it belongs to. If it is nil, programs get no tokens.
 	Identity Identity
 	// Room returns a fault if no more machines should be created because the
 	// disk is full. It may be nil.
@@ -92,19 +92,18 @@ type Config struct {
 	// policy for single commands. This is known from the host's configuration,
 	// never from what a machine claims. If it is nil, none can.
 	Sandbox func(class string) bool
-	// SandboxPolicy returns the sandbox policy for SandboxGit or for one of
-	// Sandboxable; a nil policy means no sandbox. If SandboxPolicy is nil, none
-	// of them is sandboxed.
+	// SandboxPolicy returns the sandbox policy for SandboxGit or an element of
+	// Sandboxable. A nil policy, or a nil SandboxPolicy, means no sandbox.
 	SandboxPolicy func(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error)
 	// Pulls finds the pull requests on which agents are started. It may be nil.
 	Pulls Pulls
-	// Hooks returns what people have configured for an agent's hooks. It may be
-	// nil.
+	// Hooks returns the hooks that people have configured for an agent. It may
+	// be nil.
 	Hooks  func(ctx context.Context, a agent.Agent) (Hooks, error)
 	Logger *slog.Logger
 }
 
-// Hooks is what people have configured for the hooks of an agent.
+// Hooks are the hooks that people have configured for an agent.
 type Hooks struct {
 	Team, User []byte // hooks.json each; nil if there is none
 	Email      string // of the agent's owner; "" if unknown
@@ -181,7 +180,7 @@ func (f *Fleet) Maintain(ctx context.Context) {
 	both.Wait()
 }
 
-// State reads the agent's journal, and returns what it says.
+// State folds the agent's journal.
 func (f *Fleet) State(ctx context.Context, agentID string) (*agent.State, error) {
 	state := agent.Fold(agentID, nil)
 	for {

@@ -25,8 +25,7 @@ type Layers interface {
 // is working, or has a visitor in its machine. The machine is put to sleep for
 // this and wakes when it is needed. If alive is true and the processes can be
 // saved, they are saved too, and bootID identifies their boot. The layer is
-// kept until release is called, and after that for as long as an agent waits to
-// start from it.
+// kept until release is called and every agent that starts from it has started.
 func (f *Fleet) Fork(ctx context.Context, agentID string, head int64, alive bool) (layerID, bootID string, release func(), err error) {
 	id := layer.NewID(layer.Fork)
 	f.mu.Lock()
@@ -140,8 +139,8 @@ func (f *Fleet) forgetForks(ctx context.Context) {
 	}
 }
 
-// base returns what a new machine starts from. For a fork's first machine it is
-// the original's saved disk, otherwise what the plan says.
+// base returns the base of a new machine: the original's saved disk for a
+// fork's first machine, otherwise the plan's base.
 func (w *Work) base(ctx context.Context, p build.Plan, state *agent.State, record journal.Record) (build.Base, error) {
 	if state.Agent.Layer == "" {
 		return w.prepare(ctx, p, record)

@@ -19,8 +19,8 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// Ready returns the agent's machine, ready: the existing one, started again
-// if necessary, or a new one. It is [loop.Config.Machine].
+// Ready returns the agent's machine, ready for calls. It starts the existing
+// machine if necessary, or creates one. It is [loop.Config.Machine].
 func (w *Work) Ready(ctx context.Context, state *agent.State, record journal.Record) (remote.Machine, error) {
 	w.letGo()
 	for _, repo := range state.Agent.Repos { // access may have been withdrawn since the agent was created
@@ -146,8 +146,8 @@ func environ(e environment.Environment, state *agent.State, set secret.Set) map[
 	return env
 }
 
-// whatIsLost returns what the model has to know about a machine that has just
-// become ready, or "".
+// whatIsLost returns the message to the model about what the machine has lost,
+// such as its processes, or "".
 func whatIsLost(state *agent.State) string {
 	const gone = " Processes, background commands, shell variables and the working directory are gone: " +
 		"check the state of the tree before you continue."

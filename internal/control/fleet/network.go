@@ -23,8 +23,8 @@ import (
 // process on this host.
 const policyTimeout = 5 * time.Second
 
-// NetworkFor returns the network policy of a machine: what the server allows,
-// restricted by the team's and the environment's settings.
+// NetworkFor returns the network policy of a machine: the server's policy,
+// restricted by the settings of the team and the environment.
 func (f *Fleet) NetworkFor(e agent.Egress) (policy.Network, error) {
 	network := f.Network
 	if network.Mode == "" {
@@ -48,8 +48,8 @@ func (f *Fleet) NetworkFor(e agent.Egress) (policy.Network, error) {
 	return policy.Narrow(network, own), nil
 }
 
-// egressOf returns the restriction of an agent's network: the environment's,
-// and that of the team's settings when the agent was created.
+// egressOf returns the restrictions of an agent's network: the environment's,
+// and the team's at the time when the agent was created.
 func (f *Fleet) egressOf(ctx context.Context, a agent.Agent, e environment.Environment) (agent.Egress, error) {
 	out := agent.Egress{Mode: string(e.EgressMode), Allow: e.EgressAllowlist}
 	if f.TeamEgress == nil {
@@ -64,8 +64,9 @@ func (f *Fleet) egressOf(ctx context.Context, a agent.Agent, e environment.Envir
 
 // renewPolicy sends the machine's network gateway the current policy, since the
 // gateway may have been started by a server with a different one. It is not an
-// error if the gateway is gone: nothing gets out then, and a new gateway starts
-// with the current policy. A gateway that keeps an old policy is an error.
+// error if the gateway is gone: the machine then has no network, and a new
+// gateway starts with the current policy. A gateway that keeps an old policy is
+// an error.
 func (f *Fleet) renewPolicy(ctx context.Context, m machine.Machine, e agent.Egress) error {
 	n, ok := m.(machine.Networked)
 	if !ok {
@@ -194,8 +195,7 @@ type ConnectionLogs interface {
 	List(ctx context.Context) ([]string, error)
 }
 
-// Forget removes what the fleet stores for an agent besides its journal and
-// machine.
+// Forget removes the agent's data in the fleet, except its journal and machine.
 func (f *Fleet) Forget(ctx context.Context, agentID string) error {
 	f.forgetForks(ctx)
 	if f.ConnectionLogs == nil {
@@ -224,8 +224,8 @@ func (f *Fleet) forgetLost(ctx context.Context) {
 }
 
 // Connections returns the open outbound connections of the agent's machine, and
-// at most limit closed ones whose number is greater than after, which includes
-// those of the agent's earlier machines. If the agent never had a machine with
+// at most limit closed ones with numbers greater than after. Connections of the
+// agent's earlier machines are included. If the agent never had a machine with
 // a network, there are none.
 func (f *Fleet) Connections(ctx context.Context, agentID string, after uint64, limit int) (policy.Connections, error) {
 	m, err := f.machineOf(ctx, agentID)

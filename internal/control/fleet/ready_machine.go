@@ -23,7 +23,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// readyMachine is a machine that is ready, for one loop.
+// readyMachine is a ready machine, as used by one loop.
 type readyMachine struct {
 	// enforced says that the sandbox can enforce its policy in machines of this
 	// class.
@@ -229,8 +229,8 @@ func (h *readyMachine) Subagents(ctx context.Context) ([]subagent.File, error) {
 	return all, nil
 }
 
-// definitions returns the files in a folder that define subagents, at most most
-// of them. It returns none if the folder cannot be read.
+// definitions returns the files in a folder that define subagents, up to a
+// number. It returns none if it cannot read the folder.
 func definitions(ctx context.Context, files *pod.Files, folder string, most int) ([]subagent.File, error) {
 	entries, err := files.List(ctx, folder)
 	if err != nil {

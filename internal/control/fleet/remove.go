@@ -79,10 +79,10 @@ func (f *Fleet) sweepAlways(ctx context.Context) {
 	}
 }
 
-// Sweep destroys the machines of deleted and archived agents: those that a
-// crashed server did not get to, and those that a run created while its agent
-// was being removed. If renew is true, the other machines get the current
-// network policy.
+// Sweep destroys the machines of deleted and archived agents: both those that a
+// crashed server has left, and those that a run created while its agent was
+// being removed. If renew is true, the other machines get the current network
+// policy.
 func (f *Fleet) Sweep(ctx context.Context, renew bool) {
 	f.forgetForks(ctx)
 	f.forgetLost(ctx)
@@ -127,8 +127,8 @@ func (f *Fleet) isGone(ctx context.Context, agentID string) (bool, error) {
 	return err == nil && a.Archived, err
 }
 
-// sweepAfter destroys what a worker has left behind if its agent was deleted
-// while it worked.
+// sweepAfter destroys the machine that a worker has left behind if the agent
+// was deleted meanwhile.
 func (f *Fleet) sweepAfter(ctx context.Context, agentID string) {
 	if _, err := f.Agents.Agent(ctx, agentID); !errors.Is(err, store.ErrNotFound) {
 		return // on an error, a later sweep tries again

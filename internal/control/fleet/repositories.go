@@ -145,8 +145,8 @@ func others(ready pod.Ready) []agent.Checkout {
 	return out
 }
 
-// reachRequest returns the additional repositories that the agent's repositories want
-// git to fetch, as of the commits at which the work started.
+// reachRequest returns the additional repositories that the agent's
+// repositories ask git to fetch, at the commits from which the work started.
 func (f *Fleet) reachRequest(state *agent.State, e environment.Environment) gateway.ReachRequest {
 	w := gateway.ReachRequest{Named: e.RepositoryDependencies, Allow: f.Dependencies, Ruled: f.Dependencies != nil, May: func(ctx context.Context, url string) bool {
 		return f.mayReach(ctx, state.Agent.UserID, url) == nil
@@ -161,7 +161,7 @@ func (f *Fleet) reachRequest(state *agent.State, e environment.Environment) gate
 	return w
 }
 
-// grant returns what git in the machine is allowed to do.
+// grant returns the rights of git in the machine.
 func (w *Work) grant(h *readyMachine, state *agent.State, branches []string) gateway.Grant {
 	g := gateway.Grant{
 		AgentID: state.Agent.ID, RunID: state.Run.ID,
@@ -189,7 +189,7 @@ func (w *Work) grant(h *readyMachine, state *agent.State, branches []string) gat
 const maxDiff = 4 << 20
 
 // Diff returns the agent's changes: from its machine or, if that is not
-// running, from what it has pushed. If there are several repositories, each
+// running, from its pushed branches. If there are several repositories, each
 // diff is preceded by a line with the repository's URL.
 func (f *Fleet) Diff(ctx context.Context, agentID string) (diff string, truncated bool, err error) {
 	state, err := f.State(ctx, agentID)

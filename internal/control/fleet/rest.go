@@ -13,8 +13,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// warnBefore is how long before a machine is removed its users are warned. If
-// machines are kept for less than twice that, the warning comes later.
+// warnBefore is the time between the warning to a machine's users and its
+// removal. If machines are kept for less than twice that, the warning comes
+// later.
 const warnBefore = 24 * time.Hour
 
 // Rest checks all unused machines once. It puts those to sleep that have been
@@ -89,8 +90,8 @@ func (f *Fleet) restOne(ctx context.Context, agentID, id string) error {
 	return err
 }
 
-// alone calls do for the machine of an idle agent, while nobody else can use
-// the machine. ok is false if it is in use.
+// alone calls do with the machine of an idle agent, while nobody else can use
+// the machine. ok is false if the machine is in use.
 func (f *Fleet) alone(ctx context.Context, a agent.Agent, id string, do func(*agent.State) error) (ok bool, err error) {
 	working := f.workOn(a.ID) != nil
 	run, err := f.Agents.Run(ctx, a.ID, a.LatestRunID)
@@ -188,13 +189,13 @@ func (f *Fleet) journal(ctx context.Context, state *agent.State, body agent.Body
 	return err
 }
 
-// expire warns that an unused machine will be removed, and removes it when its
-// time has come. kept is the retention period.
+// expire warns that an unused machine will be removed, and removes it after its
+// retention period kept.
 func (f *Fleet) expire(ctx context.Context, state *agent.State, kept, unused time.Duration) error {
 	switch {
 	case state.Expires.IsZero():
-		// Give the full warning period even if the warning is late: the server
-		// may have been down for weeks.
+		// Wait for the full warning period even if the warning is late, because
+		// the server may have been down for weeks.
 		at := time.Now().Add(max(warning(kept), kept-unused))
 		return f.journal(ctx, state, &agent.MachineExpiring{MachineID: state.MachineID, At: at.UTC()})
 	case time.Now().Before(state.Expires):

@@ -8,10 +8,10 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// Things besides tool calls that can run in a sandbox.
+// The processes other than tool calls that can run in a sandbox.
 const (
-	// SandboxGit is the project's git hooks at a commit or a push of the server's.
-	// They are in the sandbox whenever the run mode puts commands in it.
+	// SandboxGit means the project's git hooks when the server commits or
+	// pushes. They run in the sandbox whenever the run mode sandboxes commands.
 	SandboxGit       = "git"
 	SandboxHooks     = "hooks"
 	SandboxStart     = "start"
@@ -19,11 +19,11 @@ const (
 	SandboxMCP       = "mcp" // MCP servers over stdio
 )
 
-// Sandboxable lists those that the operator can put in the sandbox.
+// Sandboxable lists the processes that the operator can put in the sandbox.
 var Sandboxable = []string{SandboxHooks, SandboxStart, SandboxTerminals, SandboxMCP}
 
-// sandboxPolicy returns the sandbox policy for one of an agent's Sandboxable things; nil
-// means no sandbox.
+// sandboxPolicy returns the sandbox policy for one kind of an agent's
+// Sandboxable processes; nil means no sandbox.
 func (f *Fleet) sandboxPolicy(ctx context.Context, a agent.Agent, what string) (*sandbox.Policy, error) {
 	if f.SandboxPolicy == nil {
 		return nil, nil //nolint:nilnil // no sandbox

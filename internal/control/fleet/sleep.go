@@ -42,7 +42,8 @@ func (f *Fleet) hibernate(ctx context.Context, state *agent.State) error {
 }
 
 // putToSleep stops the machine, saving its processes if possible, and journals
-// how it sleeps. The caller has reserved the link to it.
+// whether its processes were saved. The caller has reserved the connection to
+// the machine.
 func (f *Fleet) putToSleep(ctx context.Context, m machine.Measured, state *agent.State) error {
 	slept, err := f.sleep(ctx, m)
 	if err != nil {

@@ -175,8 +175,9 @@ func (u *startup) boot(ctx context.Context) error {
 	return lostError(h.conn.SetMetadata(ctx, metadata(u.state, u.branches)))
 }
 
-// give sets the variables in a machine that was already up, and removes those
-// that do not exist any more. If fresh is true, the boot has already set them.
+// give sets the variables in a machine that was already running, and removes
+// variables that no longer exist. If fresh is true, the boot has already set
+// them.
 func (u *startup) give(ctx context.Context, fresh bool) error {
 	if u.fleet.Variables == nil {
 		return nil
@@ -235,8 +236,8 @@ func (u *startup) setUp(ctx context.Context) error {
 	return nil
 }
 
-// startEnvironment sets up a machine after a new boot, unless that was already done in
-// this boot, and returns what to tell the agent.
+// startEnvironment sets up a machine after a new boot, unless that was already
+// done in this boot, and returns a message for the agent.
 func (u *startup) startEnvironment(ctx context.Context) (notices []string, err error) {
 	h, e := u.machine, u.plan.Environment
 	if u.state.Alive(u.ready.BootID) {

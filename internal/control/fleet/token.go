@@ -20,7 +20,8 @@ func (f *Fleet) token(purpose, id string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// SecretsOf returns the values that must not come out of the agent's machine.
+// SecretsOf returns the secrets that must be redacted from the output of the
+// agent's machine.
 func (f *Fleet) SecretsOf(agentID string) map[string]string {
 	secrets, _ := f.given.secretsOf(agentID)
 	if f.Secrets == nil {

@@ -13,9 +13,9 @@ import (
 	"aloft/internal/secret"
 )
 
-// given remembers the secrets that machines were given since the server
-// started, by agent. A value stays secret after it was replaced, since it may
-// be in a file or a process of the machine.
+// given records by agent every secret that its machine has received since the
+// server started. It includes replaced values, since a file or a process of the
+// machine may still contain them.
 type given struct {
 	mu      sync.Mutex
 	byAgent map[string]map[string]string // by name; replaced values by name and number
@@ -78,8 +78,8 @@ func (f *Fleet) variables(ctx context.Context, a agent.Agent) (secret.Set, time.
 	return set, until, err
 }
 
-// inherit makes the secrets of the agent from which this one was forked secret
-// for this one too: they may be on the disk and in the conversation.
+// inherit adds the secrets of the original agent to those of a fork, because
+// they may be on the fork's disk and in its conversation.
 func (f *Fleet) inherit(ctx context.Context, a agent.Agent) error {
 	for from := a.ForkedFrom; from != ""; {
 		of, err := f.Agents.Agent(ctx, from)
@@ -99,8 +99,8 @@ func (f *Fleet) inherit(ctx context.Context, a agent.Agent) error {
 	return nil
 }
 
-// know makes sure that an agent's secrets are known before anything is read
-// from its machine, even if an earlier server has given them to it.
+// know loads an agent's secrets before the server reads from the machine, since
+// an earlier server may have sent them to it.
 func (f *Fleet) know(ctx context.Context, a agent.Agent) error {
 	if _, ok := f.given.secretsOf(a.ID); ok {
 		return nil
@@ -115,7 +115,8 @@ const (
 	renewAgain  = time.Minute      // after a failure
 )
 
-// renewIn returns how long to wait before renewing what expires at until.
+// renewIn returns how long to wait before variables that expire at until are
+// renewed.
 func renewIn(until, now time.Time) time.Duration {
 	left := until.Sub(now)
 	return max(left-min(renewBefore, left/2), time.Second)
@@ -144,7 +145,7 @@ func (w *Work) keepFresh(ctx context.Context, h *readyMachine, machineID string,
 	}
 }
 
-// renewVariables gives the machine fresh variables, after they were added to the
+// renewVariables gives the machine fresh variables, after adding them to the
 // redacted values.
 func (w *Work) renewVariables(ctx context.Context, h *readyMachine, machineID string, branches []string, state *agent.State) (time.Time, error) {
 	set, until, err := w.fleet.variables(ctx, state.Agent)

@@ -10,8 +10,8 @@ import (
 	"aloft/internal/redact"
 )
 
-// Work is the work of this server on the open run of one agent, as far as the agent's
-// machine is concerned. [Fleet.Begin] returns it, and [Work.End] ends it.
+// Work registers that this server works on the open run of an agent and uses
+// its machine. [Fleet.Begin] returns it, and [Work.End] ends it.
 type Work struct {
 	fleet   *Fleet
 	agentID string
@@ -67,7 +67,8 @@ func (w *Work) Leave(ctx context.Context) {
 	w.fleet.sweepAfter(ctx, w.agentID)
 }
 
-// Redactor returns what to redact from the calls that the model is writing.
+// Redactor returns the redactor for the arguments of calls that the model is
+// writing.
 func (w *Work) Redactor(state *agent.State) *redact.Redactor {
 	machineID := ""
 	if h := w.current.Load(); h != nil {
