@@ -13,9 +13,9 @@ import (
 	"aloft/internal/conversation"
 )
 
-// act does what the pull request needs: it replies to the threads of a run that
-// has ended, and starts a run with what is new. A wait means that it has to be
-// called again after that time.
+// act replies to the threads of a run that has ended, and starts a run with the
+// new comments and failed checks. If it returns a wait, the caller must call it
+// again after that time.
 func (d *Desk) act(ctx context.Context, a agent.Agent, s snapshot) (wait time.Duration, err error) {
 	known := pullOf(a, s)
 	if known == nil {

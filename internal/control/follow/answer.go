@@ -54,7 +54,7 @@ func (d *Desk) answer(ctx context.Context, a agent.Agent, url string, s snapshot
 	return nil
 }
 
-// reply is what to say after a run.
+// reply is the text to reply with after a run.
 type reply struct {
 	forge   forge.Reviewed
 	at      snapshot
@@ -107,8 +107,8 @@ func unlessImpossible(err error) error {
 	return err
 }
 
-// report returns what to reply after a run, and whether the run has pushed a
-// commit. The text is "" if there is nothing to say.
+// report returns the reply after a run, and whether the run has pushed a
+// commit. The text is "" if there is nothing to reply.
 func (d *Desk) report(ctx context.Context, a agent.Agent, run agent.Run, s snapshot) (text string, pushed bool, err error) {
 	for _, b := range run.Branches {
 		if b.RepoURL == s.repoURL && b.Branch == s.pull.Head && b.Commit != "" {

@@ -78,8 +78,8 @@ func (d *Desk) notOfBase(ctx context.Context, repoURL string, s snapshot, failed
 	}), nil
 }
 
-// giveUp says at the pull request what the agent has tried. A comment that an
-// earlier attempt has added is recognized.
+// giveUp adds a comment with the agent's attempts to the pull request. It
+// recognizes a comment that an earlier attempt has added.
 func (d *Desk) giveUp(ctx context.Context, a agent.Agent, s snapshot, h history, failed []forge.Check, why string) error {
 	f, ok := s.forge.(forge.Discussion)
 	if !ok {

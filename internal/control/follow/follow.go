@@ -4,9 +4,9 @@
 // may write to the repository and the logs of failed checks. When such a run has
 // ended, it replies to the review threads and resolves them.
 //
-// What was acted on is recorded in the agent's journal, in the same append that
-// starts the run. So reading the same thing twice, in any order, or dying at any
-// point, never starts a second run for it.
+// The append that starts a run also journals the comments and checks that
+// caused it. So repeated reads, in any order, and crashes never start a second
+// run for the same comment or check.
 //
 // What people and jobs have written is untrusted. Prompts quote it line by line,
 // under the name of its author.
@@ -27,14 +27,14 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Store is the part of the store that a desk uses.
+// Store is the part of the store that a [Desk] uses.
 type Store interface {
 	store.PullWatches
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	Run(ctx context.Context, agentID, runID string) (agent.Run, error)
 }
 
-// Config is what a desk needs. All fields but Secrets, Autofix, Shown, Every and
+// Config configures a [Desk]. All fields but Secrets, Autofix, Shown, Every and
 // Logger are required.
 type Config struct {
 	Store   Store
@@ -67,7 +67,7 @@ type Desk struct {
 	now    func() time.Time
 }
 
-// New returns a desk. Run starts the reading.
+// New returns a desk. Run starts to read pull requests.
 func New(c Config) *Desk {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

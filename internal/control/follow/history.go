@@ -6,7 +6,8 @@ import (
 	"aloft/internal/agent"
 )
 
-// history is what an agent's journal says about one of its pull requests.
+// history is the part of an agent's journal that concerns one of its pull
+// requests.
 type history struct {
 	head    int64           // number of the last event
 	handled map[string]bool // ids of comments

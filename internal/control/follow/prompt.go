@@ -52,7 +52,7 @@ func (d *Desk) logs(ctx context.Context, s snapshot, failed []forge.Check) []fai
 	return all
 }
 
-// end returns the end of a log, from the beginning of a line.
+// end returns the end of a log, starting at the beginning of a line.
 func end(log []byte) string {
 	if len(log) > maxLogText {
 		log = log[len(log)-maxLogText:]

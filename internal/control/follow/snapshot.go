@@ -14,7 +14,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// checksLate is how long after a check has failed the others are waited for.
+// checksLate is how long to wait for the other checks after one has failed.
 const checksLate = 30 * time.Minute
 
 // snapshot is a pull request as read from its forge.
@@ -100,8 +100,8 @@ func (s snapshot) active(last time.Time) time.Time {
 	return last
 }
 
-// fingerprint identifies what was read. It differs after each event, so that an
-// event, also a replayed one, always causes a full evaluation.
+// fingerprint identifies the state that was read. Each event changes it, even a
+// replayed one, so an event always causes a full evaluation.
 func (s snapshot) fingerprint(news int64) string {
 	h := sha256.New()
 	fmt.Fprintln(h, news, s.pull.HeadCommit, s.late)

@@ -20,8 +20,8 @@ const (
 	slowest    = 15               // idle pull requests are polled up to so many times less often
 )
 
-// Run reads due pull requests until ctx ends. Those that this server was reading
-// when it died are due at once.
+// Run reads due pull requests until ctx ends. Pull requests that this server
+// was reading when it died are due at once.
 func (d *Desk) Run(ctx context.Context) error {
 	d.worker.Run(ctx)
 	return nil
@@ -47,8 +47,8 @@ func (d *Desk) attempt(ctx context.Context, w store.PullWatch) {
 	}
 }
 
-// read reads a pull request and acts on what is new. It returns how long to wait
-// until the next reading, and what it has seen.
+// read reads a pull request and acts on changes. It returns how long to wait
+// until the next read, and the state that it has read.
 func (d *Desk) read(ctx context.Context, w store.PullWatch) (wait time.Duration, seen string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
