@@ -16,8 +16,8 @@ import (
 type Listing interface {
 	// Repositories returns the repositories that the token's owner owns or has
 	// been given access to, without archived ones, in no particular order. It
-	// uses the token for of, which need not be a complete repository. On error it
-	// returns what it has read so far.
+	// uses the token for the parameter of, which may be only the beginning of a
+	// repository's URL. On error it returns what it has read so far.
 	Repositories(ctx context.Context, of Repo) ([]Repo, error)
 }
 

@@ -39,7 +39,8 @@ var (
 	// escape matches a terminal's control sequences: CSI, the strings OSC, DCS,
 	// SOS, PM and APC, and two-byte ones.
 	escape = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
-	// stamp matches the time with which GitHub, Gitea and GitLab begin each line.
+	// stamp matches the timestamp at the beginning of each line in logs of
+	// GitHub, Gitea and GitLab.
 	stamp = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z (?:\d\d[OE][ +])?`)
 )
 
@@ -139,8 +140,8 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // store returns the transport for an address to which a host redirects. It
-// connects to no link-local address, where clouds serve their machines' keys,
-// and to loopback addresses only if the host itself is at one.
+// refuses link-local addresses, where clouds serve the keys of machines, and
+// loopback addresses unless the host itself has one.
 func (w *Wire) store(to *url.URL) http.RoundTripper {
 	t, ok := w.client.Transport.(*http.Transport)
 	if !ok {

@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-// markBegin begins every mark. Hosts do not show HTML comments.
+// markBegin begins every mark. It is an HTML comment, which hosts do not
+// display.
 const markBegin = "<!-- aloft"
 
-// Mark returns the mark to append to a comment: by it Aloft recognizes its own
-// comments, and by the key, which must be plain words, what one is for. The
-// author's login does not tell, because people may give Aloft a token of their
-// own.
+// Mark returns the mark to append to a comment: Aloft recognizes its own
+// comments by the mark, and their purpose by the key, which must be plain
+// words. The author's login does not identify them, because people may give
+// Aloft their own token.
 func Mark(key string) string { return markBegin + " " + key + " -->" }
 
 // IsMarked reports whether Aloft wrote a comment.
 func IsMarked(body string) bool { return strings.Contains(body, markBegin) }
 
-// markStart matches the beginning of a mark, with repetitions of the word, one of which
-// would otherwise become a mark when another is removed.
+// markStart matches the beginning of a mark. It also matches a repeated word,
+// because removing one of several would otherwise leave a mark.
 var markStart = regexp.MustCompile("<!-- (aloft)+")
 
 // WithoutMarks returns a text, such as a model's, without marks.

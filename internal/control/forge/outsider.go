@@ -8,8 +8,8 @@ import (
 	"aloft/internal/fault"
 )
 
-// Outsider returns why the user's comments must be ignored, such as that the user
-// may not write to the repository, or "" if the user is heard.
+// Outsider returns why the user's comments must be ignored, such as that the
+// user may not write to the repository, or "" if they count.
 func Outsider(ctx context.Context, f Forge, r Repo, user string) (string, error) {
 	if isBot(user) {
 		return fmt.Sprintf("%s is a bot", user), nil
@@ -30,8 +30,8 @@ func Outsider(ctx context.Context, f Forge, r Repo, user string) (string, error)
 	return "", nil
 }
 
-// isBot reports whether the login is that of a bot: of a GitHub App, or of a
-// project or group access token of GitLab.
+// isBot reports whether the login belongs to a bot: a GitHub App, or a GitLab
+// project or group access token.
 func isBot(user string) bool {
 	return strings.HasSuffix(user, "[bot]") || (strings.HasPrefix(user, "project_") || strings.HasPrefix(user, "group_")) && strings.Contains(user, "_bot")
 }

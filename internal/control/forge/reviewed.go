@@ -37,8 +37,8 @@ type Reviewed interface {
 // Access is a [Forge] that tells who may write to a repository.
 type Access interface {
 	// MayWrite reports whether the user may push to the repository. It returns
-	// false for users who do not exist. The fault is forge_denied if the host does
-	// not tell the token.
+	// false for users who do not exist. The fault is forge_denied if the token
+	// may not ask.
 	MayWrite(ctx context.Context, r Repo, login string) (bool, error)
 }
 
@@ -48,10 +48,11 @@ type Thread struct {
 	Path      string
 	Line      int // the last line that it is about; 0 for the whole file
 	StartLine int // the first line of several; 0 if there is only one
-	// OldSide reports that the lines are those of the file before the change.
+	// OldSide reports that the line numbers refer to the file before the
+	// change.
 	OldSide bool
-	// Outdated reports that the lines were changed after the first comment. Line
-	// is then that of the commit that was commented on.
+	// Outdated reports that the lines were changed after the first comment.
+	// Line then refers to the commit that was commented on.
 	Outdated bool
 	Resolved bool
 	Comments []Comment // oldest first
@@ -79,8 +80,8 @@ const (
 	Dismissed        ReviewVerdict = "dismissed" // withdrawn, or no longer counted
 )
 
-// NewestThreads sorts threads by the time of their first comment, and keeps
-// those that [Reviewed] promises. It drops threads without comments.
+// NewestThreads sorts threads by the time of their first comment, and keeps as
+// many as [Reviewed] documents. It drops threads without comments.
 func NewestThreads(all []Thread) []Thread {
 	all = slices.DeleteFunc(all, func(t Thread) bool { return len(t.Comments) == 0 })
 	for i, t := range all {
@@ -91,8 +92,8 @@ func NewestThreads(all []Thread) []Thread {
 	return all[max(len(all)-MaxThreads, 0):]
 }
 
-// NewestReviews sorts reviews by time, and keeps those that [Reviewed]
-// promises.
+// NewestReviews sorts reviews by time, and keeps as many as [Reviewed]
+// documents.
 func NewestReviews(all []Review) []Review {
 	slices.SortStableFunc(all, func(a, b Review) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
 	return all[max(len(all)-MaxReviews, 0):]

@@ -47,7 +47,7 @@ func Cut(s string, most int) string {
 	return strings.TrimRight(s[:end], " ") + more
 }
 
-// Web returns the address if it is that of a web page, or else "".
+// Web returns the address if it is an http or https address, or else "".
 func Web(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
@@ -98,13 +98,13 @@ func Marked(mark, title string, draft bool, most int) string {
 	return mark + Line(cmp.Or(rest, "Untitled"), most-len(mark))
 }
 
-// Newest sorts comments by time and keeps those that [Discussion] promises.
+// Newest sorts comments by time and keeps as many as [Discussion] documents.
 func Newest(all []Comment) []Comment {
 	slices.SortStableFunc(all, func(a, b Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return all[max(len(all)-MaxComments, 0):]
 }
 
-// ByName sorts checks by name and keeps those that [Forge] promises.
+// ByName sorts checks by name and keeps as many as [Forge] documents.
 func ByName(all []Check) []Check {
 	if len(all) > MaxChecks {
 		weight := map[CheckState]int{Failure: -2, Pending: -1}

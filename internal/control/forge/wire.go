@@ -51,7 +51,7 @@ func Token(token string) Tokens {
 // Wire sends JSON requests to the REST API of one host. It follows no redirects
 // to other hosts, nor any that change the method; it limits the size and
 // duration of responses; it turns failures into faults; and it keeps tokens out
-// of these. It is safe for concurrent use.
+// of faults. It is safe for concurrent use.
 type Wire struct {
 	base    *url.URL
 	client  http.Client
@@ -127,8 +127,9 @@ func Pages[T any](ctx context.Context, w *Wire, a Ask, page func([]T) (enough bo
 	return err
 }
 
-// AllPages requests all pages of a list, and calls page with each. A list of more
-// than 200 pages is an error, so that a part is never taken for the whole.
+// AllPages requests all pages of a list, and calls page with each. A list of
+// more than 200 pages is an error, so that a truncated list is never mistaken
+// for a complete one.
 func AllPages[T any](ctx context.Context, w *Wire, a Ask, page func(T)) error {
 	more, err := pages(ctx, w, a, maxWholePages, func(answer T) bool {
 		page(answer)
@@ -261,8 +262,9 @@ func (w *Wire) refused(a Ask, res *http.Response, token string) error {
 }
 
 // next returns the address of the next page, which GitHub, GitLab and Gitea
-// give in the Link header. It uses only the query of that link: a host behind a
-// proxy may not know its own address, and no link may send the token elsewhere.
+// give in the Link header. It uses only the query of that link, because a host
+// behind a proxy may not know its own address, and a link must not send the
+// token to another host.
 func next(at *url.URL, h http.Header) *url.URL {
 	for _, header := range h.Values("Link") {
 		for part := range strings.SplitSeq(header, ",") {

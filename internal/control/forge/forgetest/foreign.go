@@ -12,7 +12,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// answers is a transport that gives the same response to every request.
+// answers is a transport that returns the same response to every request.
 type answers struct {
 	status int
 	body   string

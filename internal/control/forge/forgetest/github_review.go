@@ -87,10 +87,10 @@ var gitHubSchema = map[string]map[string]string{
 	"PullRequestReviewCommentConnection":     {"pageInfo": "PageInfo", "nodes": "PullRequestReviewComment", "totalCount": ""},
 }
 
-// selection is what a query selects of an object, by name of the field.
+// selection is the part of an object that a query selects, by field name.
 type selection map[string]selection
 
-// parseGraphQL returns what the query selects. It refuses fields that the schema
+// parseGraphQL returns the query's selection. It refuses fields that the schema
 // does not have, and objects without a selection.
 func parseGraphQL(query string) (all selection, err error) {
 	words := strings.Fields(strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " ").Replace(query))

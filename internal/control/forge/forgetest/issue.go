@@ -37,7 +37,8 @@ func (c *call) say(body string) (forge.Comment, error) {
 	return c.s.Fake.Comment(c.Context(), c.repo, c.number, body)
 }
 
-// edit changes the comment of the call's path, on whatever it is.
+// edit changes the comment that the call's path names, on a pull request or an
+// issue.
 func (c *call) edit() (forge.Comment, error) {
 	v, err := decode[struct{ Body string }](c)
 	if err != nil {

@@ -26,7 +26,7 @@ func (a Answer) handle(w http.ResponseWriter, _ *http.Request) {
 }
 
 // refused checks every kind of unsuccessful or malformed response: each must
-// give the right code and a hint, and no token.
+// yield the right error code and a hint, and contain no token.
 func refused(t *testing.T, s *Server, h Host) {
 	const page = "<!doctype html><title>Sign in</title>"
 	for name, c := range map[string]struct {

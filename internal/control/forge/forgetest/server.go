@@ -290,8 +290,8 @@ func (s *Server) rawLog(id string) (string, error) {
 	return log, nil
 }
 
-// serveStored serves logs as an object store does: the address is the only
-// authorization, and a request with another one is refused.
+// serveStored serves logs as an object store does: the signed address is the
+// only authorization, and a request with an Authorization header is refused.
 func (s *Server) serveStored(w http.ResponseWriter, r *http.Request) {
 	log, err := s.rawLog(r.URL.Query().Get("of"))
 	if err != nil || r.Header.Get("Authorization") != "" || r.Method != http.MethodGet || r.URL.Query().Get("sig") != "valid" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// eventually waits until done returns true, for what a host does
+// eventually waits until done returns true, because hosts do some work
 // asynchronously. It fails the test after a timeout.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()

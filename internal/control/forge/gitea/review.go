@@ -69,7 +69,7 @@ type lineComment struct {
 // Threads implements [forge.Reviewed]. Gitea has no threads in its API: the
 // comments of one review on one line are one thread, and its id is that of its
 // first comment. It reads only the newest twenty reviews with such comments.
-// What Gitea does not tell is left empty: StartLine and Outdated.
+// Gitea does not report StartLine and Outdated, so they are empty.
 func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.Thread, error) {
 	found, err := f.reviews(ctx, r, number)
 	if err != nil {
@@ -158,8 +158,8 @@ func (f *Forge) Resolve(ctx context.Context, r forge.Repo, number int, threadID 
 	return err
 }
 
-// MayWrite implements [forge.Access]. Gitea tells it only to administrators of
-// the repository.
+// MayWrite implements [forge.Access]. Gitea answers only administrators of the
+// repository.
 func (f *Forge) MayWrite(ctx context.Context, r forge.Repo, login string) (bool, error) {
 	var v struct{ Permission string }
 	err := f.wire.Do(ctx, forge.Ask{Repo: r, Path: path(r, "collaborators", login, "permission"), Out: &v})

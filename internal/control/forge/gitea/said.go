@@ -16,7 +16,8 @@ type status struct {
 	UpdatedAt                    time.Time `json:"updated_at"`
 }
 
-// endedAt returns the time of a status that is the last one.
+// endedAt returns the time of a status, which is when the check ended, if the
+// status is final.
 func (v status) endedAt() time.Time {
 	if v.state() == forge.Pending {
 		return time.Time{}

@@ -11,8 +11,8 @@ import (
 )
 
 // Examine implements [forge.Examining]. GitHub lists the scopes of classic
-// tokens only; what fine-grained tokens and those of Apps allow shows only in
-// use.
+// tokens only. The permissions of fine-grained and App tokens show only when a
+// request fails.
 func (f *Forge) Examine(ctx context.Context, r forge.Repo) (forge.Grant, error) {
 	var v user
 	header := http.Header{}

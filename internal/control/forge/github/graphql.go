@@ -11,7 +11,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// graphQL returns the address of the GraphQL API for that of the REST API.
+// graphQL returns the address of the GraphQL API, given that of the REST API.
 func graphQL(api string) string {
 	api = strings.TrimRight(api, "/")
 	if host, ok := strings.CutSuffix(api, "/api/v3"); ok {

@@ -11,7 +11,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Queries of review threads, which the REST API does not have.
+// Queries for review threads, which the REST API does not offer.
 const (
 	threadsQuery = `query($owner: String!, $name: String!, $number: Int!, $before: String) {
   repository(owner: $owner, name: $name) { pullRequest(number: $number) { reviewThreads(last: 50, before: $before) {

@@ -46,8 +46,8 @@ func (v discussion) convert(p forge.PullRequest) (forge.Thread, bool) {
 }
 
 // Threads implements [forge.Reviewed]. GitLab moves the line of a thread with
-// later pushes where it can. Outdated means only that the thread is of another
-// commit than the current one.
+// later pushes where it can. Outdated means only that the thread was made on an
+// earlier commit.
 func (f *Forge) Threads(ctx context.Context, r forge.Repo, number int) ([]forge.Thread, error) {
 	p, err := f.Get(ctx, r, number)
 	if err != nil {
@@ -100,8 +100,7 @@ func noThread(err error, r forge.Repo, number int, threadID string) error {
 }
 
 // Reviews implements [forge.Reviewed]. GitLab keeps only the latest verdict of
-// each person, and neither a text nor a commit of it: what reviewers write are
-// comments.
+// each person, without a text or a commit: the texts of reviewers are comments.
 func (f *Forge) Reviews(ctx context.Context, r forge.Repo, number int) ([]forge.Review, error) {
 	var reviewers []struct {
 		User      user
