@@ -20,7 +20,8 @@ type Tree struct {
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Files looks up files by path in a branch, tag or commit ("" means the default
-// branch). Missing files are left out. Errors are those of [Gateway.Check].
+// branch). Missing files are left out. It returns the errors of
+// [Gateway.Check].
 func (g *Gateway) Files(ctx context.Context, repoURL, ref string, paths []string) (Tree, error) {
 	r, m, err := g.open(repoURL)
 	if err != nil {

@@ -55,7 +55,8 @@ type Config struct {
 	MaxRequests    int          // concurrent requests per machine; 8 if 0
 }
 
-// Network judges and connects to hosts that the operator has named nowhere.
+// Network checks and dials hosts that the operator's configuration does not
+// name.
 type Network interface {
 	mirror.Network
 	lfs.Network
@@ -101,8 +102,8 @@ func New(c Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Unconfined returns nil if git runs as a user of its own, out of view of the
-// server's files, or why it does not.
+// Unconfined returns nil if git runs confined, as a separate user that cannot
+// see the server's files, and otherwise the reason why it does not.
 func (g *Gateway) Unconfined() error { return g.mirrors.Unconfined() }
 
 // Close revokes every grant, cancels running requests, waits for them and
@@ -119,7 +120,7 @@ func (g *Gateway) Close() error {
 	return g.mirrors.Close()
 }
 
-// RefInfo is a repository's refs as its server has them at one moment.
+// RefInfo lists the refs of a repository on its server at one moment.
 type RefInfo struct {
 	DefaultBranch string
 	Commit        string            // commit of the ref; "" if the repository has no commits
@@ -152,8 +153,8 @@ func (g *Gateway) Check(ctx context.Context, repoURL, ref string) (RefInfo, erro
 }
 
 // Diff returns at most max bytes of the changes on branch since it left base (a
-// branch, tag or commit), as the repository's server has them now. Errors are
-// those of [Gateway.Check].
+// branch, tag or commit), as the repository's server has them now. It returns
+// the errors of [Gateway.Check].
 func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max int) (diff string, truncated bool, err error) {
 	m, from, to, err := g.between(ctx, repoURL, base, branch)
 	if err != nil {
@@ -165,8 +166,8 @@ func (g *Gateway) Diff(ctx context.Context, repoURL, base, branch string, max in
 // Patch holds changes that git apply can apply.
 type Patch = mirror.Patch
 
-// Patch returns what [Gateway.Diff] returns, in a form that git can apply.
-// Changes of more than max bytes are a fault.
+// Patch is like [Gateway.Diff], but returns a patch that git can apply. Changes
+// of more than max bytes are a fault.
 func (g *Gateway) Patch(ctx context.Context, repoURL, base, branch string, max int) (Patch, error) {
 	m, from, to, err := g.between(ctx, repoURL, base, branch)
 	if err != nil {

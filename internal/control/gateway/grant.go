@@ -17,7 +17,7 @@ import (
 	"aloft/internal/redact"
 )
 
-// Grant is what one run may do with git.
+// Grant lists the git operations that one run may do.
 type Grant struct {
 	AgentID string
 	RunID   string
@@ -37,8 +37,8 @@ type Grant struct {
 	// contents, file names or commit messages, nor in an encoding that package
 	// redact knows. Content that the repository already has is not checked.
 	Secrets map[string]string
-	// Credential reuses the credential of an earlier grant: 64 hex digits. If
-	// empty, a new one is generated.
+	// Credential is the credential of an earlier grant, to use again: 64 hex
+	// digits. If it is empty, Grant generates one.
 	Credential string
 }
 
@@ -54,7 +54,7 @@ type session struct {
 	end     context.CancelFunc
 }
 
-// access is what a session may do with one repository.
+// access is what a session may do with one repository: fetch, or also push.
 type access struct {
 	repo   mirror.Repo // spelled as in the grant, never as by the machine
 	mirror *mirror.Mirror
@@ -129,8 +129,8 @@ func (g *Gateway) Revoke(credential string) {
 // session returns the grant of the credential in a request, or nil. The
 // credential is a bearer token or, for clients without that, the password of
 // basic authentication. Credentials are looked up by hash, so timing reveals
-// nothing. If there is a session, the request counts as running: the caller
-// calls g.serving.Done.
+// nothing. If there is a session, the caller must call g.serving.Done when the
+// request ends.
 func (g *Gateway) session(r *http.Request) *session {
 	var credential string
 	var ok bool

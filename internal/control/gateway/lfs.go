@@ -220,8 +220,8 @@ type writerFunc func([]byte) (int, error)
 // Write implements [io.Writer].
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lfsLocks reports that file locks are not supported: branches decide who may
-// change what.
+// lfsLocks reports that file locks are not supported: the branch grants decide
+// who may change a file.
 func (q *request) lfsLocks(context.Context) {
 	q.sayLFS(http.StatusNotFound, "File locks are not supported.")
 }

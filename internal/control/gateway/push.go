@@ -14,8 +14,8 @@ import (
 
 const pushCapabilities = "report-status side-band-64k ofs-delta atomic quiet agent=aloft"
 
-// advertisePush refreshes the mirror and sends its refs, which tell the client
-// which objects it need not send.
+// advertisePush refreshes the mirror and sends its refs, from which the client
+// knows which objects it need not send.
 func (q *request) advertisePush(ctx context.Context) {
 	if q.access.branch == "" {
 		q.log("git push", "not granted")

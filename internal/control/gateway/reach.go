@@ -12,8 +12,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// ReachRequest lists what a run asks to fetch in addition to its own repositories.
-// Everything except Allow comes from the repositories and is untrusted.
+// ReachRequest lists the repositories that a run asks to fetch in addition to
+// its own repositories. Everything except Allow comes from the repositories and
+// is untrusted.
 type ReachRequest struct {
 	Own   []Source
 	Named []string // as in github.com/org/repo, or URLs
@@ -48,8 +49,8 @@ const (
 
 const modulesFile = ".gitmodules"
 
-// Reach returns what a run may fetch in addition to its own repositories: their
-// declared dependencies and, recursively, their submodules, as far as the
+// Reach returns the repositories that a run may fetch in addition to its own:
+// their declared dependencies and, recursively, their submodules, as far as the
 // req's rules allow. Nested submodules are read from the default branch.
 // Unreadable files name nothing.
 func (g *Gateway) Reach(ctx context.Context, req ReachRequest) Reached {

@@ -11,8 +11,8 @@ type verdict struct {
 	reason string // reason of a refusal; "" on success
 }
 
-// report answers a push in the format that the client asked for. Each line of
-// words appears at the user's end with the prefix "remote:".
+// report answers a push in the format that the client asked for. The user's git
+// shows each line of words with the prefix "remote:".
 func (q *request) report(p pushRequest, verdicts []verdict, words string) {
 	q.w.Header().Set("Content-Type", "application/x-git-receive-pack-result")
 	q.w.WriteHeader(http.StatusOK)
