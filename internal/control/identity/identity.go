@@ -1,6 +1,7 @@
-// Package identity says who an agent is to others: it signs short tokens for the
-// programs in a machine, as OpenID Connect has them, so that a cloud or a vault
-// that trusts this server lets the agent in without a secret that lasts.
+// Package identity proves to other services which agent a program belongs to.
+// It signs short-lived OpenID Connect tokens for the programs in a machine. A
+// cloud or a vault that trusts this server accepts them, so the agent needs no
+// long-lived secret.
 //
 // It does not decide who may ask: the connection that a machine asks over says
 // whose it is.
@@ -25,7 +26,7 @@ import (
 // Lifetime is how long a token is good for. Existing clients count on it.
 const Lifetime = 5 * time.Minute
 
-// Bounds of what a machine asks for, in bytes.
+// Limits on the fields of a machine's request, in bytes.
 const (
 	maxAudience = 1024
 	maxNonce    = 512
@@ -47,8 +48,9 @@ type Workload struct {
 	Branch  string
 }
 
-// subject is what those who trust us match: some can read no other claim. The
-// repository comes first, so that a rule may end in a star.
+// subject returns the claim sub, which other services match; some support no
+// other claim. It starts with the repository, so that a rule may end in a
+// wildcard.
 func (w Workload) subject() string {
 	if repo := w.repo(); repo != "" {
 		return "repo:" + strings.ReplaceAll(repo, ":", "%3A") + ":agent:" + w.AgentID
@@ -56,9 +58,9 @@ func (w Workload) subject() string {
 	return "agent:" + w.AgentID
 }
 
-// repo is the repository without its scheme, without a credential, and without
-// what does not tell one from another: github.com/org/name. One of the server's
-// own host keeps its scheme, so that it is not taken for another's.
+// repo returns the repository as github.com/org/name, without its scheme and
+// credential. A repository on the server's own host keeps its scheme, so that
+// it cannot be confused with one of another host.
 func (w Workload) repo() string {
 	text := w.Repo
 	if text == "" {
@@ -78,7 +80,7 @@ func (w Workload) repo() string {
 	return strings.ToLower(u.Host) + clean.EscapedPath()
 }
 
-// claims are those of ours, beside the registered ones.
+// claims are Aloft's own claims, in addition to the registered ones.
 type claims struct {
 	jwt.Claims
 
@@ -97,9 +99,9 @@ type Issuer struct {
 	ring *ring
 }
 
-// Open returns the issuer whose keys are in the file, and makes them where there
-// is none. base is the server's address without a final slash: it is the
-// issuer's name.
+// Open returns the issuer whose keys are in the file, and creates keys if there
+// are none. base is the server's address without a trailing slash, and becomes
+// the issuer's name.
 func Open(path string, base func() string) (*Issuer, error) {
 	r := &ring{path: path}
 	if _, err := r.keys(); err != nil {
@@ -108,7 +110,7 @@ func Open(path string, base func() string) (*Issuer, error) {
 	return &Issuer{base, r}, nil
 }
 
-// Token signs that the bearer is the workload, to the audience and to nobody else.
+// Token signs a token that states the workload, for the given audience only.
 func (i *Issuer) Token(w Workload, audience, nonce string) (token string, expires time.Time, err error) {
 	switch {
 	case audience == "":
@@ -159,8 +161,8 @@ func (i *Issuer) Discovery() ([]byte, error) {
 	})
 }
 
-// Keys is the document at [KeysPath]: the key that signs, the one that will sign
-// next, and any that signed a little while ago.
+// Keys is the JWKS document at [KeysPath]: the signing key, the next key, and
+// recently retired keys.
 func (i *Issuer) Keys() ([]byte, error) {
 	keys, err := i.ring.keys()
 	if err != nil {

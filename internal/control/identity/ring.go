@@ -48,10 +48,10 @@ type key struct {
 	retired time.Time // zero before it is
 }
 
-// ring is a file of keys: those that signed, newest first, after the one that
-// signs and the one that will. Whoever trusts us has seen a key in the published
-// set long before it signs. The file may be changed by another process. Its
-// methods are safe for concurrent use.
+// ring is a file of keys: the signing key, the next key, and the retired keys,
+// newest first. A key is published long before it signs, so that other services
+// know it by then. The file may be changed by another process. Its methods are
+// safe for concurrent use.
 type ring struct {
 	path string
 
@@ -60,7 +60,7 @@ type ring struct {
 	seen os.FileInfo // of the file that list was read from
 }
 
-// keys returns those to be published; the first signs.
+// keys returns the keys to publish. The first one signs.
 func (r *ring) keys() ([]key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *ring) signing() (key, error) {
 	return keys[0], nil
 }
 
-// refresh reads the file where it is another than before. r.mu must be held.
+// refresh reads the file if it has changed. The caller holds r.mu.
 func (r *ring) refresh() error {
 	info, err := os.Stat(r.path)
 	switch {
@@ -113,7 +113,7 @@ func (r *ring) refresh() error {
 	return nil
 }
 
-// rotate has the next key sign. r.mu must be held.
+// rotate makes the next key the signing key. The caller holds r.mu.
 func (r *ring) rotate() error {
 	was := r.list[0].id
 	return r.change(func(list []key) ([]key, error) {
@@ -124,8 +124,8 @@ func (r *ring) rotate() error {
 	})
 }
 
-// withNext retires the key that signs, lets the next one sign, makes another
-// next, and drops those that nobody needs.
+// withNext retires the signing key, makes the next key the signing key,
+// generates a new next key, and drops expired retired keys.
 func withNext(list []key) ([]key, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	fresh := func() (key, error) {
@@ -163,8 +163,8 @@ func newKey(private *rsa.PrivateKey) (key, error) {
 	return key{id: base64.RawURLEncoding.EncodeToString(print), private: private}, nil
 }
 
-// change puts another file in the place of the one there is, no other process
-// doing so meanwhile. r.mu must be held.
+// change replaces the file, while locking out other processes. The caller holds
+// r.mu.
 func (r *ring) change(to func([]key) ([]key, error)) error {
 	dir, err := os.Open(filepath.Dir(r.path))
 	if err != nil {
@@ -257,8 +257,8 @@ func parseRing(text []byte) (list []key, err error) {
 	return list, nil
 }
 
-// Rotate has the next key sign, in every server that uses the file. What the key
-// before it has signed stays good.
+// Rotate makes the next key the signing key, in every server that uses the
+// file. Tokens of the previous key stay valid.
 func Rotate(path string) error {
 	r := &ring{path: path}
 	r.mu.Lock()
