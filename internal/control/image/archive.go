@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Unpublished returns the records of images that no registry has: imported, built, and
-// of OCI layouts. Their layers are held as by [Store.Prepare].
+// Unpublished returns the records of images that no registry has: imported and
+// built images, and OCI layouts. It holds their layers in the same way as
+// [Store.Prepare].
 func (s *Store) Unpublished() ([]Record, error) {
 	all, err := s.List()
 	if err != nil {
@@ -34,9 +35,10 @@ func (s *Store) LayerDir(key string) string { return s.layerDir(key) }
 
 var keyPattern = regexp.MustCompile(`^` + layerKey("") + `[0-9a-f]{64}$`)
 
-// AddLayer adds a layer with the files of an archive, in the form of saved layers (see
-// package unpack). The archive is not trusted. The caller vouches that it is the content
-// that key names. If the layer exists, AddLayer leaves it as it is.
+// AddLayer adds a layer with the files of an archive, in the form of saved
+// layers (see package unpack). The archive is not trusted, but the caller must
+// make sure that key names its content. If the layer exists, AddLayer leaves it
+// as it is.
 func (s *Store) AddLayer(ctx context.Context, key string, archive io.Reader) error {
 	if !keyPattern.MatchString(key) {
 		return fmt.Errorf("invalid key of a layer: %q", key)

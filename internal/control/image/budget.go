@@ -24,7 +24,7 @@ const (
 	roomEvery = 16 << 20
 )
 
-// A budget limits what all layers of one image unpack to. It is safe for
+// A budget limits the unpacked size of all layers of one image. It is safe for
 // concurrent use.
 type budget struct {
 	most int64        // bytes; 0 means no limit

@@ -16,17 +16,19 @@ import (
 	"aloft/internal/fault"
 )
 
-// viewDirs are the top-level folders of the host that a machine sees with its own
-// changes on top. Those that are links into /usr become such links.
+// viewDirs are the top-level folders of the host that a machine sees with its
+// own changes on top. Folders that are links into /usr become the same links.
 var viewDirs = []string{"usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// localDirs are the view folders that no distribution's package writes to. A file in
-// them may be a secret of this host, so what others may not read is hidden.
+// localDirs are the view folders that no distribution's package writes to. A
+// file in them may be a secret of this host, so files that are not
+// world-readable are hidden.
 var localDirs = []string{"opt", "usr/local"}
 
-// hostConfig lists what a machine sees of the host's /etc beside the files of the
-// packages: what programs in /usr need to run, and nothing specific to this host. It
-// is an allow list, so that files added to /etc later are not exposed.
+// hostConfig lists the files of the host's /etc that a machine sees besides the
+// files of packages. Programs in /usr need them, and they contain nothing
+// specific to this host. It is an allow list, so that files added to /etc later
+// are not exposed.
 var hostConfig = []string{
 	"alternatives", "ca-certificates.conf", "ld.so.conf", "ld.so.conf.d", "ld.so.cache",
 	"debian_version", "os-release", "lsb-release", "localtime", "timezone", "locale.alias", "locale.gen",
@@ -84,12 +86,12 @@ func (s *Store) prepareHost(ctx context.Context) (Image, error) {
 	return img, nil
 }
 
-// hostOf is the prefix of names that mean the host's system as long as it is the
-// same release of the same distribution.
+// hostOf is the prefix of image names that mean the host's system. They stop
+// working when the host has another distribution or release.
 const hostOf = "host@"
 
-// pinned returns the name of the image for what is saved on it. Saved changes to the
-// programs and packages of one release do not fit another.
+// pinned returns the name of the image that saved layers record. Saved changes
+// to the programs and packages of one release do not fit another.
 func (h host) pinned() string {
 	data, _ := h.root.ReadFile("etc/os-release") // Debian's is a link to usr/lib/os-release
 	if data == nil {
@@ -169,9 +171,9 @@ func (h host) view() (*tree, Image, error) {
 // isBelow reports whether path is dir or below it.
 func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// programDirs returns the folders of programs that are installed by hand beside a
-// distribution's packages: bin of each folder in /usr/local and /opt. The server's own
-// PATH does not tell: sudo takes them out of it.
+// programDirs returns the folders of programs that are installed by hand beside
+// a distribution's packages: bin of each folder in /usr/local and /opt. The
+// server's own PATH may lack them, because sudo resets it.
 func (h host) programDirs(views []string) (dirs []string) {
 	for _, dir := range []string{"usr/local/*/bin", "opt/*/bin"} {
 		if !slices.Contains(views, strings.Split(dir, "/")[0]) {
@@ -193,8 +195,8 @@ func (h host) isOpen(name string) bool {
 	return err == nil && info.IsDir() && info.Mode().Perm()&0o005 == 0o005
 }
 
-// hideSecrets hides the files and folders below dir that are not for everybody:
-// root in a machine could read them.
+// hideSecrets hides files and folders below dir that are not world-readable,
+// since root in a machine could read them.
 func (h host) hideSecrets(t *tree, dir string) {
 	f, err := h.root.Open(dir)
 	if err != nil {

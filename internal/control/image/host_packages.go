@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// packageState lists the package database and what package scripts keep beside it:
-// names and digests of the packages' own files. It has no answers to questions of
-// packages (debconf), which may be passwords, and no data of services.
+// packageState lists the package database and the state of package scripts:
+// names and digests of the packages' own files. It excludes debconf answers,
+// which may be passwords, and data of services.
 var packageState = []string{
 	"var/lib/dpkg/alternatives", "var/lib/dpkg/arch", "var/lib/dpkg/available", "var/lib/dpkg/diversions",
 	"var/lib/dpkg/info", "var/lib/dpkg/status", "var/lib/dpkg/triggers", "var/lib/dpkg/updates",
@@ -98,8 +98,8 @@ func (h host) addDirs(t *tree) {
 	}
 }
 
-// addConffiles adds the configuration files that are exactly as a package brought
-// them. They say nothing of this host; any other file may.
+// addConffiles adds configuration files that are identical to their package's
+// version. Those reveal nothing about this host; modified ones might.
 func (h host) addConffiles(t *tree, status []byte) {
 	lines := bufio.NewScanner(bytes.NewReader(status))
 	lines.Buffer(nil, maxCopied)

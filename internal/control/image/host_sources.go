@@ -30,10 +30,10 @@ var aptSettings = map[string]bool{
 	"Acquire::http::Proxy": true, "Acquire::https::Proxy": true,
 }
 
-// addSources adds what apt needs to install packages from the same sources as the
-// host: sources, public keys, pinning, settings and package lists. Anything with a
-// password stays away, and so do sources that need one: apt-get update fails if one
-// source fails. It returns what it decided.
+// addSources adds the files with which apt installs packages from the same
+// sources as the host: sources, public keys, pinning, settings and package
+// lists. It omits passwords and sources that need one, because apt-get update
+// fails if one source fails. It returns its decisions.
 func (h host) addSources(t *tree) *sources {
 	s := &sources{locked: h.lockedHosts()}
 	if !t.like(h.root, "etc/apt") {
@@ -118,8 +118,8 @@ func (h host) lockedHosts() (hosts []string) {
 	return hosts
 }
 
-// aToken is a part of a path that looks like a secret, as some package services put
-// into the addresses of private sources.
+// aToken matches a path segment that looks like a secret. Some package services
+// put one into the addresses of private sources.
 var aToken = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 
 // open reports whether a machine may see and use the address of a source.
@@ -150,8 +150,8 @@ func (s *sources) open(address string) bool {
 	return true
 }
 
-// keep decides about a source: it is shown if ok is set and all its addresses are
-// open.
+// keep decides about a source: a machine sees it if ok is set and all its
+// addresses are public.
 func (s *sources) keep(ok bool, addresses ...string) bool {
 	for _, a := range addresses {
 		ok = ok && s.open(a)
@@ -238,7 +238,7 @@ func isShown(key string) bool {
 	return isBelow(key, "/usr/share/keyrings") || isBelow(key, "/etc/apt/keyrings") || isBelow(key, "/etc/apt/trusted.gpg.d")
 }
 
-// isPublicKey reports whether text may be public keys, and is no secret one: those
+// isPublicKey reports whether text may consist of public keys. Secret keys
 // begin with a packet of type 5 or 7.
 func isPublicKey(text []byte) bool {
 	if len(text) == 0 || bytes.Contains(text, []byte("PRIVATE KEY")) {

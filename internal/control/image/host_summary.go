@@ -6,7 +6,7 @@ import (
 	"os/exec"
 )
 
-// HostSummary says what machines of the image "host" can do.
+// HostSummary describes the abilities of machines of the image "host".
 type HostSummary struct {
 	Apt     bool // apt-get and the package database are there
 	Sources int  // package sources that machines use
@@ -16,7 +16,7 @@ type HostSummary struct {
 	Desktop bool
 }
 
-// SummarizeHost looks at this host. It changes nothing.
+// SummarizeHost inspects this host. It changes nothing.
 func SummarizeHost(ctx context.Context) (HostSummary, error) {
 	root, err := os.OpenRoot("/")
 	if err != nil {

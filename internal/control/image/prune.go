@@ -88,8 +88,8 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	return out, s.pruneBlobs()
 }
 
-// imported reports whether a person gave the image its name. Only a person
-// removes such a name.
+// imported reports whether a person gave the image its name. Only a person may
+// remove such a name.
 func imported(name string) bool {
 	return strings.HasPrefix(name, localPrefix) && !strings.HasPrefix(name, builtPrefix) && !strings.Contains(name, "@")
 }

@@ -128,8 +128,8 @@ func (s *Store) fetch(ctx context.Context, remote *registry.Image, l registry.La
 	return err
 }
 
-// errMadeByOther means that another caller has made the layer while this one
-// waited for the blob.
+// errMadeByOther means that another caller made the layer while this one waited
+// for the blob.
 var errMadeByOther = errors.New("made by another")
 
 // lockBlob opens and locks the file that a blob is downloaded into, so that one

@@ -119,8 +119,8 @@ func addSudo(t *tree, v view) {
 	}
 }
 
-// likeBelow gives directories of t the mode and owner that they have in the
-// image, because an overlay shows those of the topmost layer.
+// likeBelow copies the mode and owner of the image's directories to those of t,
+// because an overlay uses the attributes of the topmost layer.
 func likeBelow(t *tree, v view) {
 	for name, e := range t.entries {
 		if !e.mode.IsDir() || e.id != 0 {

@@ -31,7 +31,7 @@ var (
 	passwdLine = "ubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash"
 	groupLine  = "ubuntu:x:1000:"
 
-	// No account has a password: sudo does not ask for one, and nothing else
+	// No account has a password: sudo asks for none, and no other program
 	// accepts logins.
 	shadow = lines("root:*:19000:0:99999:7:::", "daemon:*:19000:0:99999:7:::", "bin:*:19000:0:99999:7:::",
 		"sys:*:19000:0:99999:7:::", "man:*:19000:0:99999:7:::", "mail:*:19000:0:99999:7:::",

@@ -30,7 +30,8 @@ type entry struct {
 	time  time.Time // of that file
 }
 
-// whiteout is the mode of an entry that hides what the layers below have there.
+// whiteout is the mode of an entry that hides the entry of lower layers with
+// the same path.
 const whiteout = fs.ModeDevice | fs.ModeCharDevice
 
 func (t *tree) addEntry(name string, e entry) {
@@ -58,9 +59,10 @@ func (t *tree) has(name string) bool {
 	return ok
 }
 
-// like adds a directory of the host, with its owner and mode but without its
-// content, and its parents likewise. It reports whether the host has it and lets
-// everybody enter it; directories of the tree stay as they are.
+// like adds a directory of the host and its parents, with their owners and
+// modes but without content. It does not change directories that are in the
+// tree. It returns false if the host lacks the directory or not everybody may
+// enter it.
 func (t *tree) like(host *os.Root, name string) bool {
 	if name == "." || t.has(name) {
 		return true
@@ -200,8 +202,8 @@ func (e entry) write(path string) error {
 	return errors.Join(err, f.Chown(e.id, e.group), f.Chmod(e.mode), f.Close())
 }
 
-// copyTo copies the file of the host with its time: apt asks a server only for what
-// is newer.
+// copyTo copies the file of the host with its time: apt asks a server only for
+// newer files.
 func (e entry) copyTo(to *os.File) error {
 	from, err := os.Open(e.from)
 	if err != nil {

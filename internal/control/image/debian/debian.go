@@ -99,7 +99,7 @@ func Build(ctx context.Context, dir string, o Options, out func(line string)) er
 	// them mounted if it is killed. In its own mount namespace they are not in the
 	// way when the tree is removed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Unshareflags: syscall.CLONE_NEWNS}
-	// On SIGTERM, mmdebstrap unmounts what it has mounted.
+	// Send SIGTERM, so that mmdebstrap unmounts its mounts.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	said, w := io.Pipe()

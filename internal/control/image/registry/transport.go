@@ -48,7 +48,7 @@ func (c *Client) transport() http.RoundTripper {
 // errForbidden means that a registry led to a forbidden address.
 var errForbidden = errors.New("registries may not lead to this address")
 
-// errClear means that a host would be contacted without TLS.
+// errClear means that a request would use a connection without TLS.
 var errClear = errors.New("it would be contacted without TLS")
 
 // forbidden turns a refusal by the outbound policy into errForbidden.

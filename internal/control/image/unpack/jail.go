@@ -21,7 +21,7 @@ import (
 	"aloft/internal/control/confine"
 )
 
-// What a process in a jail may use and say.
+// Names of the resources of a process in a jail, and its messages.
 const (
 	memory     = 1 << 30         // bytes; a zstd stream may need maxWindow
 	stallAfter = 5 * time.Minute // how long it may not read its input
@@ -176,8 +176,8 @@ type process struct {
 	atEnd bool  // it has been given all of its input
 }
 
-// start starts the command with the input r. on is called for each report but
-// those of the process's end; its error kills the process.
+// start starts the command with the input r. It calls on for each report except
+// those about the process's end. If on returns an error, the process is killed.
 func (u *Unpacker) start(cmd *exec.Cmd, j confine.Jail, r io.Reader, on func(kind byte, content []byte) error) (*process, error) {
 	j.Bare, j.User, j.Execute, j.DataBytes = true, confine.Nobody, u.programs, memory
 	in, err := cmd.StdinPipe()

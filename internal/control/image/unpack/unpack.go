@@ -182,7 +182,7 @@ const (
 	origin
 )
 
-// markOf is the marks of one directory.
+// markOf holds the marks of one directory.
 type markOf struct {
 	dir  string
 	mark mark
@@ -238,7 +238,7 @@ func (m *marks) remove(name string) {
 	}
 }
 
-// each calls do for every directory with a mark.
+// each calls do for every marked directory.
 func (m *marks) each(do func(markOf) error) error { return m.eachBelow(".", do) }
 
 func (m *marks) eachBelow(dir string, do func(markOf) error) error {

@@ -75,7 +75,7 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 			return fmt.Errorf("archive: %q: %w", h.Name, err)
 		}
 	}
-	// The layer's digest includes what follows the end of the archive.
+	// The layer's digest includes the bytes after the end of the archive.
 	if n, err := io.Copy(io.Discard, io.LimitReader(r, maxTail+1)); err != nil {
 		return err
 	} else if n > maxTail {
