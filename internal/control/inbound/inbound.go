@@ -111,8 +111,8 @@ type Change struct {
 	Check     string // name of a check; "" if unknown
 	Actor     string // login of the person or account that caused the event
 	Bot       bool   // the sender says that the actor is not a person
-	// Text is that of a new or changed comment or issue, as the sender tells it.
-	// It only hints whether the source has to be read.
+	// Text is the text of a new or changed comment or issue, according to the
+	// sender. It only hints at whether the source has to be read.
 	Text string
 }
 
@@ -132,14 +132,14 @@ type source struct {
 	verify func(secret string, h http.Header, body []byte, now time.Time) error
 	// id returns the id of the delivery and the name of the event.
 	id func(h http.Header, body []byte) (delivery, kind string)
-	// parse returns what has changed. If the event needs no action, the error is
-	// an [Ignored].
+	// parse returns the change that the event reports. If the event needs no
+	// action, the error is an [Ignored].
 	parse func(kind string, body []byte) (payload, error)
 	check func(secret string) error // rejects secrets that the source cannot have; may be nil
 }
 
-// payload is what a source reads from an event. The repository is named as the
-// sender names it, without the host.
+// payload holds the fields of an event that a source reads. The repository has
+// the sender's name for it, without the host.
 type payload struct {
 	repo string
 	Change
@@ -162,7 +162,7 @@ func Sources() []string {
 	return names
 }
 
-// Config is what an inbox needs. All fields but Logger are required.
+// Config configures an inbox. All fields but Logger are required.
 type Config struct {
 	Store       store.Inbox
 	Connections []Connection // checked

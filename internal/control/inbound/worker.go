@@ -31,7 +31,7 @@ type Handler interface {
 	Changed(ctx context.Context, c Change) error
 }
 
-// WorkerConfig is what a worker needs. Inbox, Handler and Owner are required.
+// WorkerConfig configures a worker. Inbox, Handler and Owner are required.
 type WorkerConfig struct {
 	Inbox   *Inbox
 	Handler Handler
