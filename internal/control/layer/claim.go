@@ -254,7 +254,7 @@ func (s *Store) collectWork() error {
 }
 
 // workDir creates a folder for a layer being made. It is protected from Collect
-// until done is called or this process ends; done removes what is left of it.
+// until done is called or this process ends; done removes the folder.
 func (s *Store) workDir() (dir string, done func(), err error) {
 	var f *os.File
 	err = s.locked(func() error { // so that Collect does not find it before it is locked

@@ -151,7 +151,8 @@ func mount(target string, lower []string, upper, work string, open func(path str
 		}
 		lowers = append(lowers, n)
 	}
-	// Both below one descriptor: an overlay wants them on the same mount.
+	// Mount both below one descriptor: an overlay requires them on the same
+	// mount.
 	parent, err := name(filepath.Dir(work))
 	if err != nil {
 		return err
