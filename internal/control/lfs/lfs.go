@@ -58,7 +58,7 @@ type Object struct {
 	Size int64  `json:"size"` // bytes
 }
 
-// Action is a request with which the server wants an object transferred.
+// Action is a request to transfer an object, as the server describes it.
 type Action struct {
 	Href      string            `json:"href"`
 	Header    map[string]string `json:"header"`
