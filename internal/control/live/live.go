@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Limits for one reply.
+// Limits on one reply.
 const (
 	MaxArgs  = 64 << 10 // bytes of one call's arguments
 	MaxCalls = 64
@@ -154,9 +154,9 @@ func (w *Watcher) Read() (out []Writing) {
 	return out
 }
 
-// OnNews arranges for news to be called once, as soon as there is something
-// that Read has not returned, which may be immediately. news must not block or
-// call the Watcher. stop cancels that.
+// OnNews calls news once, as soon as there are pieces that Read has not
+// returned, which may be immediately. news must not block or call the Watcher.
+// stop prevents the call.
 func (w *Watcher) OnNews(news func()) (stop func()) {
 	if w.board == nil {
 		return func() {}
@@ -174,7 +174,8 @@ func (w *Watcher) OnNews(news func()) (stop func()) {
 	}
 }
 
-// tell announces that there is something to read. The caller holds board.mu.
+// tell notifies the watchers that there are new pieces to read. The caller
+// holds board.mu.
 func (w *Watcher) tell() {
 	w.unread = true
 	if w.news != nil {
