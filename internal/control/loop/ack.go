@@ -37,8 +37,8 @@ func (t *thread) acknowledge(ctx context.Context) {
 	t.acks.due = nil
 }
 
-// refused returns the first error among the answers that the machine has given
-// by now. It does not wait for the others.
+// refused returns the first error among the replies that the machine has sent
+// so far. It does not wait for the others.
 func (a *acks) refused() (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,19 +26,19 @@ type Reviewer interface {
 	SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error)
 	// Guards reports whether the machine must check the call's path as well.
 	Guards(ctx context.Context, a agent.Agent, c conversation.ToolCall) (bool, error)
-	// GuardsLine returns what the machine must check before it runs a shell
-	// command outside of the sandbox that an allow list allows; nil is nothing.
+	// GuardsLine returns the checks that the machine must do before it runs a
+	// shell command that an allow list allows outside of the sandbox. nil means
+	// none.
 	GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error)
 	// Until returns when an approval that is requested now expires and counts
 	// as denied. The zero time means never.
 	Until(ctx context.Context, a agent.Agent) (time.Time, error)
 }
 
-// admit decides whether a call may be sent to the machine, and how. The
-// project's hooks come first, then the run mode, then if needed the classifier,
-// then a person. The decision is in c.Judged; it is journaled when the call is
-// sent or refused, see [thread.sent]. admit journals the result of a refused
-// call.
+// admit decides whether a call may be sent to the machine, and how. It asks the
+// project's hooks first, then the run mode, then the classifier if needed, then
+// a person. The decision is in c.Judged; it is journaled when the call is sent
+// or refused, see [thread.sent]. admit journals the result of a refused call.
 func (t *thread) admit(ctx context.Context, c agent.Call) (agent.Call, bool, error) {
 	switch {
 	case c.Sent && c.Judged == nil: // sent by an older server, without a decision
@@ -98,9 +98,9 @@ func (t *thread) judge(ctx context.Context, c *agent.Call) (ask func() error, er
 		return nil, nil
 	}
 	if check := t.state().CheckOf(c.ID); check != nil && check.Source == agent.CheckOfRequest && said.Permission != hook.Ask {
-		// The user's own command. Like one of an allow list it runs outside of
-		// the sandbox, but only if no sandboxed command could have changed what
-		// it starts.
+		// The user's own command runs outside of the sandbox, like one on an
+		// allow list, but only if no sandboxed command could have changed the
+		// program that it starts.
 		t.judged(c, agent.CallRun, "policy", "a check of the request", "")
 		return nil, nil
 	}
@@ -164,7 +164,7 @@ func (t *thread) classify(ctx context.Context, c *agent.Call, v review.Verdict) 
 	return t.question(ctx, c, v)
 }
 
-// judged sets c.Judged to the decision. It does not journal it.
+// judged sets c.Judged to the decision, without journaling it.
 func (t *thread) judged(c *agent.Call, treatment, by, why, message string) {
 	c.Judged = &agent.CallJudged{CallID: c.ID, Treatment: treatment, By: by, Why: why, Message: message}
 	if known, ok := t.rec.Call(c.ID); !ok || string(known.Args) != string(c.Args) {

@@ -65,8 +65,8 @@ func (t *thread) calls(ctx context.Context) error {
 	return group.Wait()
 }
 
-// call takes one call through its stages and journals its result: it is checked,
-// put to the hooks, judged, run, put to the hooks again, and recorded.
+// call checks a call, runs the hooks before it, decides whether it may run,
+// runs it, runs the hooks after it, and journals its result.
 func (t *thread) call(ctx context.Context, c agent.Call) error {
 	r, err := t.route(ctx, c)
 	if err != nil {
@@ -105,8 +105,8 @@ func (t *thread) call(ctx context.Context, c agent.Call) error {
 	return nil
 }
 
-// callAgain decides again about a call that the machine did not start, because
-// it has hooks that did not run.
+// callAgain decides again about a call that the machine refused to start
+// because its hooks had not run.
 func (t *thread) callAgain(ctx context.Context, c agent.Call) error {
 	if err := t.record(ctx, &agent.CallReturned{CallID: c.ID}); err != nil {
 		return err

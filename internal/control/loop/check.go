@@ -13,9 +13,10 @@ import (
 	"aloft/internal/fault"
 )
 
-// check runs the checks of the run on the committed work. told means that the
-// model was asked to fix the work, so the rest of finish must wait. Every step
-// is journaled, so that check continues after a crash where it was interrupted.
+// check runs the checks of the run on the committed work. If told is true,
+// check has asked the model to fix the work, and the rest of finish must wait.
+// Every step is journaled, so that check continues after a crash where it was
+// interrupted.
 func (l *Loop) check(ctx context.Context) (told bool, err error) {
 	s := l.rec.Snapshot()
 	if !proof.MustCheck(s) {
@@ -48,7 +49,7 @@ func (l *Loop) checksThread() *thread {
 
 // beginChecks commits the work and journals the checks to run on it. It
 // journals none if the work cannot be committed, since [Loop.deliverAll]
-// reports why. told is as for [Loop.check].
+// reports why. told has the same meaning as in [Loop.check].
 func (l *Loop) beginChecks(ctx context.Context, s *agent.State) (told bool, err error) {
 	if len(s.Checking.Thread.Calls) > 0 { // of a round that something interrupted
 		if err := l.checksThread().abandon(ctx); err != nil {

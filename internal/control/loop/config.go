@@ -20,7 +20,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// Config is what a loop needs.
+// Config configures a loop.
 type Config struct {
 	Journal store.Journal
 	Owner   string // holds the lease on the agent
@@ -28,23 +28,23 @@ type Config struct {
 	// Machine returns the agent's machine, ready for calls. It creates,
 	// restarts or boots the machine if necessary, and records that.
 	Machine func(ctx context.Context, s *agent.State, record journal.Record) (remote.Machine, error)
-	// Shortages returns what the agent's machine has run out of, and has not been
-	// journaled in s: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
+	// Shortages returns the shortages of the agent's machine that s does not
+	// record yet: [agent.MachineOutOfMemory] and [agent.MachineDiskFull]. If it
 	// is nil, nothing is reported.
 	Shortages func(ctx context.Context, s *agent.State) []Shortage
-	// Review decides which calls may run. If it is nil, all may.
+	// Review decides which calls may run. If it is nil, all calls may run.
 	Review Reviewer
 	Tools  Tools
 	Team   Team
 	// Live shows clients the arguments of calls while the model writes them;
 	// nil shows none.
 	Live *live.Board
-	// Secrets returns what to redact from those arguments; nil redacts nothing.
+	// Secrets returns the redactor for those arguments; nil redacts nothing.
 	Secrets func(s *agent.State) *redact.Redactor
 	// Checks configures the checks of runs.
 	Checks proof.Checks
 	Limits Limits
-	// Diff returns at most limit bytes of what the agent has pushed in all
+	// Diff returns at most limit bytes of the agent's pushed changes in all
 	// repositories. If it is nil, goals are judged without a diff.
 	Diff func(ctx context.Context, s *agent.State, limit int) (diff string, truncated bool, err error)
 	// Pulls opens pull requests; nil if there is no forge.
@@ -62,7 +62,7 @@ type Models struct {
 	Fast  string // id of the model for small tasks; "" is the agent's model
 }
 
-// Tools are what the tools of the control plane use.
+// Tools holds the dependencies of the control plane's tools.
 type Tools struct {
 	// Scripts stores install scripts that agents propose for later machines;
 	// nil stores none.
@@ -74,13 +74,13 @@ type Tools struct {
 	// Images generates images; nil if no model for images is configured.
 	Images    model.ImageModel
 	ImageInfo model.ImageInfo
-	// Patches returns what another agent of the same owner has pushed to the
-	// agent's repositories. Its faults are for the model. If it is nil, there are
-	// no other agents.
+	// Patches returns the changes that another agent of the same owner has
+	// pushed to the agent's repositories. Its faults are for the model. If it
+	// is nil, an agent cannot apply such changes.
 	Patches func(ctx context.Context, s *agent.State, otherID string) ([]tool.Patch, error)
 }
 
-// Team is what the team and the agent's owner have set for a run.
+// Team holds the settings of the team and the agent's owner for a run.
 type Team struct {
 	// Allowed returns the limits that the team and the server set for each run
 	// of the agent. If it is nil, there are none.
@@ -96,10 +96,10 @@ type Team struct {
 // Limits are the server's limits for a run.
 type Limits struct {
 	// Repeats is how often an identical call may have an identical result, with
-	// no change in between, before the model is told. The run ends when it
-	// happens so often again. 0 means any number.
+	// no change in between, before the model is told. After as many further
+	// repetitions the run ends. 0 means any number.
 	Repeats int
-	// JournalQuota is the most that events caused by the machine may take in
-	// the journal, per run and in bytes; 0 means 1 GiB.
+	// JournalQuota limits the bytes that events caused by the machine may take
+	// in the journal, per run; 0 means 1 GiB.
 	JournalQuota int64
 }

@@ -17,8 +17,8 @@ type answerer struct {
 }
 
 // keepFallback makes the conversation continue with the model that it fell back
-// to, possibly in another process. If that is no longer configured, nothing
-// changes.
+// to, possibly in another process. If that model is no longer configured,
+// nothing changes.
 func (t *thread) keepFallback() {
 	name := t.state().Fallback
 	if name == "" || name == t.info.Name() || t.Models.Named == nil {

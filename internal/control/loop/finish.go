@@ -19,12 +19,12 @@ import (
 
 // finish commits uncommitted changes, runs the checks, pushes the branches and
 // ends the run. It is idempotent, so it can be repeated after a crash. If a
-// check fails, if tasks are open, if the goal is not met, if a push is refused because of a secret,
-// or if git hooks refuse, the model is told and the run continues. Other failures do not stop the other
-// repositories: everything that can be pushed is pushed, then the run reports
-// the error. A pull request that cannot be opened is only reported and does not
-// fail the run. Checks and the goal have until limited ends, everything else until ctx
-// ends.
+// check fails, if tasks are open, if the goal is not met, if a push is refused
+// because of a secret, or if git hooks refuse, the model is told and the run
+// continues. Other failures do not stop the other repositories: finish pushes
+// everything that it can, then reports the error. A pull request that cannot be
+// opened is only reported and does not fail the run. Checks and the goal end
+// with the context limited, everything else with ctx.
 func (l *Loop) finish(limited, ctx context.Context) error {
 	if told, err := l.grind(limited); err != nil || told {
 		return err
@@ -72,10 +72,9 @@ func (l *Loop) wrapUp(ctx context.Context, reason string, ended *agent.RunEnded)
 	return l.conclude(ctx, reason, ended)
 }
 
-// deliverAll delivers every repository as far as possible; failed says why one
-// could not be delivered. told means that the model was asked to fix a push, so
-// the rest of finish must wait. last means that the model will not be asked
-// again.
+// deliverAll commits and pushes every repository as far as possible; failed is
+// the first error. told means that the model was asked to fix a push, so the
+// rest of finish must wait. last means that the model will not be asked again.
 func (l *Loop) deliverAll(ctx context.Context, last bool) (told bool, failed, err error) {
 	if l.rec.Snapshot().Review != nil { // a reviewer delivers nothing
 		return false, nil, nil
@@ -171,8 +170,8 @@ const maxRefusals = 3
 // commit message.
 const subjectLen = 72
 
-// commitMessage returns a commit message with the task: its beginning as the
-// subject, and below it the whole task if the subject is too short for it.
+// commitMessage returns a commit message for the task. The subject is the
+// beginning of the task. If it does not fit, the body has the whole task.
 func commitMessage(s *agent.State) string {
 	var task string
 	if n := len(s.Asked); n > 0 {

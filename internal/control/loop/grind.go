@@ -8,8 +8,8 @@ import (
 )
 
 // grind begins another round if the agent works in rounds, items of its todo
-// list are open, and the last round has closed one. told means that the model
-// was told so, and the rest of finish must wait.
+// list are open, and the last round has closed one. If told is true, grind has
+// started a round, and the rest of finish must wait.
 func (l *Loop) grind(ctx context.Context) (told bool, err error) {
 	s := l.rec.Snapshot()
 	open := agent.OpenTodos(s.Todos)

@@ -18,9 +18,9 @@ import (
 	"aloft/internal/tool"
 )
 
-// before runs the hooks that precede a call. If there are none as far as is
-// known, it leaves the check to the machine, which then refuses to start the
-// call if there are some: this saves a request for each call.
+// before runs the hooks that precede a call. If the loop knows of no hooks,
+// before skips the request, and the machine refuses to start the call if hooks
+// exist after all.
 func (t *thread) before(ctx context.Context, c *agent.Call) (remote.HookOutcome, error) {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.Home == tool.Guest && spec.Runner != tool.MCP && !t.hasHooks() {
 		var err error

@@ -35,8 +35,8 @@ type imageArgs struct {
 }
 
 // paint requests the image of a GenerateImage call from the model. A non-nil
-// outcome says why there is none. A call that a crash interrupts before it was
-// sent to the machine requests another image.
+// outcome is the error if there is no image. If a crash interrupts a call
+// before the image is sent to the machine, the call requests another image.
 func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
 	began := time.Now()
 	if err := t.checkLimits(); err != nil {
@@ -70,8 +70,8 @@ func (t *thread) paint(ctx context.Context, c agent.Call) ([]byte, *outcome, err
 	return data, nil, nil
 }
 
-// imageRequest returns the request to the model. A non-nil result says why there
-// is none.
+// imageRequest returns the request to the model. A non-nil result is the error
+// if there is no request.
 func (t *thread) imageRequest(ctx context.Context, c agent.Call) (model.ImageRequest, *tool.Result, error) {
 	refuse := func(format string, args ...any) (model.ImageRequest, *tool.Result, error) {
 		r := tool.Failed(format, args...)

@@ -97,8 +97,8 @@ func (l *Loop) limited(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // expire ends a run that has used up a limit or makes no progress, with the
-// given status and failure. What it has done is committed and pushed as at any
-// end, and a follow-up continues from there.
+// given status and failure. Its work is committed and pushed as at the end of
+// any run, and a follow-up continues from there.
 func (l *Loop) expire(ctx context.Context, status agent.Status, f *agent.Failure) error {
 	for {
 		err := l.keepWork(ctx, status, *f)

@@ -22,7 +22,7 @@ type machineSlot struct {
 // task that kills its machine ends.
 const maxLost = 5
 
-// reach makes the machine ready and connects the conversation to it.
+// reach starts or connects to the machine, and attaches the conversation to it.
 func (t *thread) reach(ctx context.Context) error {
 	t.slot.Lock()
 	defer t.slot.Unlock()

@@ -78,8 +78,8 @@ func (t *thread) mcpRoute(ctx context.Context, c agent.Call) (route, error) {
 	return route{reviewed: true, run: t.send}, nil
 }
 
-// listAll lists the resources of all servers: the machine lists its own, to
-// which those of the remote servers are added.
+// listAll lists the resources of all servers: those that the machine lists, and
+// those of the remote servers.
 func (t *thread) listAll(ctx context.Context, c agent.Call) (outcome, error) {
 	out, err := t.send(ctx, c)
 	if err == nil {

@@ -1,5 +1,5 @@
-// Package compact decides what a compaction keeps of a conversation, and what is
-// replaced by a summary. It calls no model.
+// Package compact decides which messages of a conversation a compaction keeps,
+// and which a summary replaces. It calls no model.
 package compact
 
 import (
@@ -65,9 +65,9 @@ func estimate(m conversation.Message) int64 {
 	return int64(n/CharsPerToken) + messageTokens
 }
 
-// A Plan is what a compaction does with a conversation.
+// A Plan lists the messages that a compaction keeps and replaces.
 type Plan struct {
-	// Old are the messages that a summary replaces. The others are kept.
+	// Old lists the messages that a summary replaces. The others are kept.
 	Old []conversation.Message
 
 	state      *agent.State
@@ -102,9 +102,8 @@ func (p Plan) Request(window int) model.Request {
 	}}
 }
 
-// Done returns the event of the compaction, with the summary and what its
-// requests have used. Facts that must not depend on a summary follow it
-// unchanged.
+// Done returns the event of the compaction, with the summary and the usage of
+// its requests. Facts that must not depend on a summary are appended unchanged.
 func (p Plan) Done(summary string, used conversation.Usage) *agent.Compacted {
 	images := keptImages(p.Old, p.mostImages)
 	return &agent.Compacted{
@@ -151,8 +150,8 @@ func transcript(messages []conversation.Message, room int) string {
 	return Cut(b.String(), room)
 }
 
-// Cut removes the middle of s so that at most n bytes of it remain, and writes
-// there how much was left out. A negative n is 0.
+// Cut removes the middle of s so that at most n bytes of it remain, and says in
+// its place how much was removed. A negative n is 0.
 func Cut(s string, n int) string {
 	if n = max(n, 0); len(s) <= n {
 		return s

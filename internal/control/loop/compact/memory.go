@@ -11,9 +11,9 @@ import (
 	"aloft/internal/rule"
 )
 
-// What a compaction keeps unchanged, as fractions of the context window (10 is
-// a tenth). Together with the summary and the tail it is less than four fifths
-// of the window, so that a compaction always makes room.
+// The parts that a compaction keeps unchanged, as fractions of the context
+// window (10 is a tenth). With the summary and the tail they take less than
+// four fifths of the window, so a compaction always frees space.
 const (
 	promptShare  = 10 // prompts
 	imageShare   = 10 // their images
@@ -26,9 +26,9 @@ const (
 // imageTokens is the estimated size of an image.
 const imageTokens = 1600
 
-// remembered returns what a compaction keeps of the conversation unchanged,
-// within the shares of a context window of that many tokens. left is the number
-// of images that are dropped.
+// remembered returns the parts of the conversation that a compaction keeps
+// unchanged, within the shares of a context window of that many tokens. left is
+// the number of images that are dropped.
 func remembered(s *agent.State, task string, window int64, left int) string {
 	room := func(share int64) int { return int(window/share) * CharsPerToken }
 	asked, who, plan := s.Asked, "The user's requests", s.Mode == agent.ModePlan
@@ -169,10 +169,10 @@ func keptImages(messages []conversation.Message, most int) []int {
 	return kept
 }
 
-// keptRules returns what a compaction keeps of the rules in at most room bytes,
-// not counting the marks around them: those that the model was given, and the
-// list of those that it may read. more are the instructions that it has read
-// itself and was not given.
+// keptRules returns the rules that a compaction keeps, in at most room bytes
+// without the marks around them: the rules that the server gave to the model,
+// and the list of those that it may read. more are instructions that the model
+// has read itself.
 func keptRules(s *agent.State, room int) (given string, more []agent.Rule) {
 	rules := slices.Clone(s.Applied)
 	rule.Order(rules)

@@ -27,8 +27,8 @@ func storeAway(err error) bool {
 // errEnded is the error of an append after the run's last event.
 var errEnded = errors.New("the run has ended; its journal is closed")
 
-// patiently retries do until it succeeds, fails for another reason than an
-// unreachable store, or ctx ends; then it returns the cause of ctx.
+// patiently retries do while the store is unreachable. If ctx ends first, it
+// returns the cause of ctx.
 func (r *Recorder) patiently(ctx context.Context, do func() error) error {
 	for wait := firstStorePause; ; wait = min(2*wait, maxStorePause) {
 		err := do()
@@ -137,7 +137,8 @@ func (r *Recorder) append(ctx context.Context, a store.Append) (written []agent.
 		case given == nil:
 			return fmt.Errorf("%w: %w", store.ErrUnknown, err)
 		}
-		// The lost append may be what moved the journal. If not, it cannot come any more.
+		// The append whose reply was lost may be the one that changed the
+		// journal's head. If it is not, it can no longer take effect.
 		found, _, findErr := r.find(ctx, a.Events)
 		if written = found; findErr != nil || found != nil {
 			return findErr

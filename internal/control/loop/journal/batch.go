@@ -8,9 +8,9 @@ import (
 	"aloft/internal/agent"
 )
 
-// Deltas are journaled before clients see them, so that nothing disappears
-// again after a crash. To save disk writes they are collected for batchTime, or
-// until there are batchBytes of them.
+// Deltas are journaled before clients see them, so that clients never see text
+// that a crash then loses. To save disk writes, a batch collects them for
+// batchTime or until it has batchBytes.
 const (
 	batchTime  = 25 * time.Millisecond
 	batchBytes = 16 << 10
@@ -117,7 +117,7 @@ func (b *Batch) run() {
 }
 
 // flush journals what is queued. If the batch is closing, it leaves the rest to
-// Close. It reports whether nothing more will come.
+// Close. It returns true if the batch is closed.
 func (b *Batch) flush() (last bool) {
 	b.mu.Lock()
 	if b.closing {

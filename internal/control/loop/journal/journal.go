@@ -47,11 +47,11 @@ type Recorder struct {
 	runID   string
 
 	// turn is a lock for reading or writing the journal and applying the
-	// events. It is held for as long as the store takes. The fields protected
-	// by mu change only while it is held.
+	// events. It is held during calls of the store. The fields protected by mu
+	// change only while it is held.
 	turn chan struct{}
 	// appended is when this recorder last appended, if the state was complete
-	// then. It is zeroed once News has relied on it. Protected by turn.
+	// then. News resets it to zero after using it. Protected by turn.
 	appended time.Time
 
 	mu     sync.Mutex // held only briefly
@@ -77,8 +77,8 @@ type allotment struct {
 	lifted bool // the run is ending
 }
 
-// Open folds the agent's journal. quota is how many bytes data from the machine
-// may take in the journal of one run; 0 means 1 GiB.
+// Open folds the agent's journal. quota limits the bytes that data from the
+// machine may take in the journal of one run; 0 means 1 GiB.
 func Open(ctx context.Context, j store.Journal, agentID, owner string, quota int64, log *slog.Logger) (*Recorder, error) {
 	r := &Recorder{store: j, owner: owner, log: log, agentID: agentID, turn: make(chan struct{}, 1), state: agent.Fold(agentID, nil)}
 	r.guest.limit = cmp.Or(quota, int64(defaultQuota))

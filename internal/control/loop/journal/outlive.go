@@ -10,15 +10,14 @@ import (
 )
 
 // settleWithin is how long a loop whose context has ended keeps trying to
-// journal what has already happened.
+// journal results that it already has.
 const settleWithin = 30 * time.Second
 
-// errUnsettled is the cause with which a write is abandoned after
-// [settleWithin].
+// errUnsettled is the cause of a write that is aborted after [settleWithin].
 var errUnsettled = fmt.Errorf("cannot write to the journal within %v: %w", settleWithin, store.ErrUnreachable)
 
-// Outliving returns a context for journaling what has already happened. It ends
-// [settleWithin] after ctx has ended, and not earlier.
+// Outliving returns a context for journaling results after ctx has ended. It
+// ends [settleWithin] after ctx has ended, and not earlier.
 func Outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

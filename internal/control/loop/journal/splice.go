@@ -26,7 +26,7 @@ func (s *Splice) Next(piece string) string {
 	case s.Seen == "":
 		return piece[n:]
 	}
-	// The new reply differs: show all of it, after a break.
+	// The new reply differs: show all of it, after a separator.
 	s.Seen = ""
 	return "\n\n" + strings.ToValidUTF8(s.matched.String(), "") + piece[n:]
 }

@@ -62,7 +62,7 @@ func (h *Hook) Fields() map[string]any {
 }
 
 // Changed returns the call with other arguments for the tool. A hook can change
-// those, but neither the server nor the tool.
+// the arguments, but neither the server nor the tool.
 func (h *Hook) Changed(args json.RawMessage) json.RawMessage {
 	text, err := json.Marshal(map[string]any{"server": h.Args.Server, "tool_name": h.Args.Tool, "arguments": args})
 	if err != nil {
