@@ -16,8 +16,9 @@ import (
 
 const applyDiff = "ApplyAgentDiff"
 
-// patchesFor reads what another agent has pushed, for a call of ApplyAgentDiff.
-// A non-nil outcome says why the machine has nothing to apply.
+// patchesFor reads the pushed changes of another agent for a call of
+// ApplyAgentDiff. If there is nothing to apply, the outcome is not nil and says
+// why.
 func (t *thread) patchesFor(ctx context.Context, c agent.Call) ([]byte, *outcome, error) {
 	began := time.Now()
 	patches, err := t.patches(ctx, c)
@@ -39,7 +40,7 @@ func (t *thread) patchesFor(ctx context.Context, c agent.Call) ([]byte, *outcome
 	return data, nil, nil
 }
 
-// patches returns the changes that a call wants applied. The error is for the
+// patches returns the changes that a call asks to apply. The error is for the
 // model.
 func (t *thread) patches(ctx context.Context, c agent.Call) ([]tool.Patch, error) {
 	var in struct {

@@ -184,7 +184,8 @@ func (t *thread) ask(ctx context.Context) error {
 	return nil
 }
 
-// goOn tells a model to continue a reply that reached the length limit.
+// goOn is the message that asks a model to continue a reply that reached the
+// length limit.
 const goOn = "Your reply was cut off because it was too long. Continue where it ended."
 
 // modelRefused is the error code for a reply that declines to answer.
@@ -216,7 +217,7 @@ func (t *thread) checkReply(r *model.Reply) ([]agent.Body, error) {
 	return bodies, nil
 }
 
-// replyHooks tells hooks the model's text and thoughts.
+// replyHooks passes the model's text and thoughts to the hooks.
 func (t *thread) replyHooks(ctx context.Context, m conversation.Message) {
 	var thought strings.Builder
 	for _, b := range m.Blocks {

@@ -23,7 +23,7 @@ type route struct {
 // result.
 type runner func(ctx context.Context, c agent.Call) (outcome, error)
 
-// outcome is what came of a call.
+// outcome is the outcome of a call.
 type outcome struct {
 	result tool.Result
 	took   time.Duration

@@ -17,9 +17,8 @@ func (l *Loop) findRules(ctx context.Context) error {
 	return l.rec.Record(ctx, found)
 }
 
-// giveRules gives the model the rules that apply to its work and that it does
-// not have: at the start, and when its tools have used a file to which others
-// apply.
+// giveRules sends the model the rules that apply to its work and that it lacks:
+// at the start, and when its tools use a file with further rules.
 func (t *thread) giveRules(ctx context.Context) error {
 	s := t.state()
 	prompt := ""

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// send has the machine run a call, or attaches to it if it was already sent.
+// send makes the machine run a call, or attaches to it if it was already sent.
 func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 	run, err := t.wayOf(ctx, c) // before the call counts as sent, since it may block or fail
 	if err != nil {
@@ -72,9 +72,9 @@ func (t *thread) send(ctx context.Context, c agent.Call) (outcome, error) {
 // way is the function with which the machine runs a call.
 type way = func(ctx context.Context, c conversation.ToolCall, onDelta func(remote.Delta)) (tool.Result, time.Duration, error)
 
-// wayOf returns the way that was decided for a call, also when it is sent
-// again. A call that an older server sent without a decision is not started
-// again, because nobody knows whether it belongs in the sandbox.
+// wayOf returns how a call is to run, as decided before it was first sent. A
+// call that an older server sent without a decision is not started again,
+// because the decision about the sandbox is unknown.
 func (t *thread) wayOf(ctx context.Context, c agent.Call) (way, error) {
 	switch {
 	case c.Judged == nil:

@@ -10,7 +10,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// A Shortage is an event that says what the machine has run out of.
+// A Shortage is an event about a resource that the machine has exhausted.
 type Shortage interface {
 	agent.Body
 	Text() string
@@ -24,9 +24,8 @@ type shortages struct {
 	disk       bool // the latest shortage is of disk space
 }
 
-// noteShortages journals what the machine has run out of since it was last
-// asked. callID is the call whose result will tell the model. If it is "", a
-// notice does.
+// noteShortages journals new shortages of the machine. The result of the call
+// callID will tell the model; if callID is "", a notice does.
 func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 	if l.Shortages == nil {
 		return nil
@@ -57,8 +56,8 @@ func (l *Loop) noteShortages(ctx context.Context, callID string) error {
 	return nil
 }
 
-// tellShortage appends to the result of a call what the machine ran out of since
-// the call began.
+// tellShortage appends to the result of a call the shortages of the machine
+// since the call began.
 func (l *Loop) tellShortage(ctx context.Context, c agent.Call, began time.Time, r *tool.Result) error {
 	if spec, ok := tool.Lookup(c.Name); ok && spec.ReadOnly && !r.Error {
 		return nil // another call was killed

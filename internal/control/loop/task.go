@@ -22,8 +22,8 @@ import (
 // maxTasks is how many subagents of one agent can work at the same time.
 const maxTasks = 4
 
-// chosen returns the subagent for a call: with an ID, the existing one that
-// continues, and otherwise a new one. The error is for the model.
+// chosen returns the subagent for a call: the existing one if the call names an
+// ID, and otherwise a new one. The error is for the model.
 func (t *thread) chosen(in task.Args) (agent.TaskBegan, error) {
 	s, defined := t.state(), t.defined()
 	b := agent.TaskBegan{Description: in.Description, Prompt: in.Prompt}
@@ -109,9 +109,9 @@ func (t *thread) subagentThread(sub *agent.Subagent) *thread {
 	return work
 }
 
-// ended returns how a subagent has ended, given the error of its conversation,
-// and the result for the agent. It returns errors that concern more than the
-// subagent.
+// ended converts the error of a subagent's conversation to the subagent's
+// status and the result for the agent. It returns errors that do not concern
+// the subagent alone.
 func (t *thread) ended(ctx context.Context, err error) (*agent.TaskEnded, tool.Result, error) {
 	if err != nil && !itsOwn(ctx, err) {
 		return nil, tool.Result{}, err
@@ -138,8 +138,8 @@ func itsOwn(ctx context.Context, err error) bool {
 	return ok || fault.Of(err).Code == modelRefused || fault.Of(err).Code == proof.NoProgress
 }
 
-// beginTask journals that a subagent starts to work for the call. If it may
-// not, the result says why.
+// beginTask journals that a subagent starts to work for the call. If the
+// subagent may not start, the result says why.
 func (t *thread) beginTask(ctx context.Context, c agent.Call) (refused *tool.Result, err error) {
 	no := func(format string, args ...any) (*tool.Result, error) {
 		r := tool.Failed(format, args...)
@@ -232,8 +232,8 @@ func (t *thread) converse(ctx context.Context) error {
 	}
 }
 
-// stopped runs the subagentStop hooks after a subagent's last reply. It reports
-// whether one of them makes it continue.
+// stopped runs the subagentStop hooks after a subagent's last reply. It returns
+// true if a hook makes the subagent continue.
 func (t *thread) stopped(ctx context.Context) (on bool, err error) {
 	sub := t.state().Subagent(t.task)
 	said, err := t.runHooks(ctx, remote.HookCall{LoopCount: sub.Followups, Events: t.presentOnes([]remote.HookEvent{

@@ -72,9 +72,9 @@ func (t *thread) prefix(s *agent.State) string {
 }
 
 // routedCall returns a call in the form that the machine gets. A background
-// subagent has its own shell there: commands in one shell wait for each other.
-// Each check has its own shell too, so that nothing that the agent has set in
-// its shell affects the result.
+// subagent has its own shell there, because commands in one shell wait for each
+// other. Each check has its own shell too, so that nothing that the agent has
+// set in its shell affects the result.
 func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
 	if t.task == agent.ChecksThread {
 		c.Shell = c.ID
@@ -86,8 +86,8 @@ func (t *thread) routedCall(c agent.Call) conversation.ToolCall {
 	return c.ToolCall
 }
 
-// step does the next step of the conversation. It returns true if there is
-// none, because the model's last reply has no calls.
+// step does the next step of the conversation. It returns true if the
+// conversation has ended, because the model's last reply has no calls.
 func (t *thread) step(ctx context.Context) (said bool, err error) {
 	switch t.state().Next() {
 	case agent.NextReply:

@@ -29,8 +29,9 @@ const (
 )
 
 // startTitle asks the fast model for the agent's title while the first run
-// works. The returned function waits for that, and stops it if ctx ends. Without
-// a fast model, the agent is named by the first words of its prompt.
+// works. The returned function waits for the title, and cancels the request if
+// ctx ends. Without a fast model, the agent is named by the first words of its
+// prompt.
 func (l *Loop) startTitle(ctx context.Context) (wait func()) {
 	s := l.rec.Snapshot()
 	if l.Models.Fast == "" || len(s.Asked) != 1 || s.Titled || s.Fork != nil || s.Agent.Env.Preset != "" {

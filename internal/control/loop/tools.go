@@ -25,7 +25,7 @@ func (t *thread) tools(s *agent.State) []tool.Spec {
 	return specs
 }
 
-// withheld returns what the model is told when it calls a tool that its
+// withheld returns the message for a model that calls a tool which its
 // conversation does not have, or "" if it has the tool.
 func (t *thread) withheld(spec tool.Spec) string {
 	if needs := t.unconfigured(spec.Name); needs != "" {
@@ -55,7 +55,8 @@ func (t *thread) withheld(spec tool.Spec) string {
 	return spec.Name + " is not available to subagents"
 }
 
-// unconfigured returns what the server's configuration lacks for a tool, or "".
+// unconfigured returns what the server's configuration lacks for a tool to
+// work, or "".
 func (t *thread) unconfigured(name string) string {
 	if name == searchWeb && t.Tools.Web == nil {
 		return "a search provider in the server's configuration (web_search)"
@@ -66,7 +67,7 @@ func (t *thread) unconfigured(name string) string {
 	return ""
 }
 
-// subagents returns Aloft's own subagents that can work. Those that look at
+// subagents returns Aloft's own subagents that are usable. Those that look at
 // images need a model that accepts images.
 func (t *thread) subagents() []subagent.Definition {
 	_, fast, err := t.findModel(subagent.Fast)

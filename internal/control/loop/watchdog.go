@@ -9,9 +9,9 @@ import (
 	"aloft/internal/fault"
 )
 
-// watch tells the model once that it repeats a call that fails in the same way
-// each time, with nothing changed in between. If the model goes on, watch
-// returns an error that ends the run.
+// watch tells the model once that it repeats a call that fails with the same
+// error each time, with no change in between. If the model repeats it further,
+// watch returns an error that ends the run.
 func (t *thread) watch(ctx context.Context) error {
 	s := t.state()
 	most := s.Repeats.Most()

@@ -33,8 +33,9 @@ func (t *thread) writing(s *agent.State) *writing {
 	}
 }
 
-// add shows a piece; it ignores nil. Text that may become a secret is held
-// back; if a call's arguments end with such text, only the reply shows it.
+// add shows a piece; it ignores nil. Text that may be the beginning of a secret
+// is not shown yet; if a call's arguments end with such text, clients see it
+// only with the complete reply.
 func (w *writing) add(d *model.ArgsDelta) {
 	if d == nil || w.board == nil {
 		return

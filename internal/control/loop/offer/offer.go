@@ -27,8 +27,8 @@ type Servers interface {
 	// State.Agent.RulesAt. Variables of stdio servers are not expanded; the
 	// machine does that.
 	ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error)
-	// List returns what a remote server offers. A server that cannot be used is
-	// not an error: its State and Error say why.
+	// List returns the tools and resources of a remote server. A server that
+	// cannot be used is not an error: its State and Error say why.
 	List(ctx context.Context, s *agent.State, server mcp.Server) (mcp.Listing, error)
 	// Call calls a tool of a remote server. The loop has already checked the
 	// call: the server is one that ServersOf returned, its listing has the tool, and

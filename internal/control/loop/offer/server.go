@@ -12,8 +12,8 @@ import (
 	"aloft/internal/mcp"
 )
 
-// The tools with which a model uses MCP servers. They are the same whatever the
-// servers offer.
+// The tools with which a model uses MCP servers. They are the same for all
+// servers.
 const (
 	CallTool   = "CallMcpTool"
 	ListTool   = "ListMcpResources"
@@ -21,8 +21,8 @@ const (
 	SignInTool = "McpAuth"
 )
 
-// Offers is what a run knows about its MCP servers. Its methods are safe for
-// concurrent use.
+// Offers is the state of a run's MCP servers, as the loop knows it. Its methods
+// are safe for concurrent use.
 type Offers struct {
 	// Of provides the servers. If it is nil, there are none.
 	Of Servers
@@ -58,8 +58,8 @@ func (o *Offers) Servers(ctx context.Context, s *agent.State) ([]mcp.Server, err
 	return servers, nil
 }
 
-// listed returns what the server offers, from a cache. If again is true, a
-// remote server that could not be used is asked again.
+// listed returns the tools and resources of the server from a cache. If again
+// is true, it asks a remote server again that could not be used before.
 func (o *Offers) listed(ctx context.Context, s *agent.State, server mcp.Server, again bool) (mcp.Listing, error) {
 	o.mu.Lock()
 	was, ok := o.remote[server.Name]
@@ -89,7 +89,7 @@ func (o *Offers) listed(ctx context.Context, s *agent.State, server mcp.Server, 
 	return listing, nil
 }
 
-// Listings returns what all servers offer now. m may be nil.
+// Listings returns the current listings of all servers. m may be nil.
 func (o *Offers) Listings(ctx context.Context, s *agent.State, m Machine) ([]mcp.Listing, error) {
 	servers, err := o.Servers(ctx, s)
 	if err != nil {

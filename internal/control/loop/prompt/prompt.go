@@ -25,8 +25,8 @@ var helperWords string
 //go:embed prompts/reviewer.md
 var reviewerWords string
 
-// subagentWords begins every subagent's system prompt; the others are added for
-// one type of subagent.
+// subagentWords begins every subagent's system prompt; the other texts are
+// added for one type of subagent each.
 var (
 	//go:embed prompts/subagent.md
 	subagentWords string
@@ -102,8 +102,8 @@ var installCommands = map[string]string{
 	"apk": "apk add", "zypper": "zypper --non-interactive install", "pacman": "pacman -S --noconfirm",
 }
 
-// facilities returns sentences about what the machine has, or nothing if it has not
-// reported that.
+// facilities returns sentences about the programs and rights in the machine, or
+// nothing if it has not reported them.
 func facilities(user string, f *agent.Facilities) (out []string) {
 	if f == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // Checks configures the checks of runs.
 type Checks struct {
-	// Rounds is how often failed checks send the model back to work in a run.
+	// Rounds limits how often in a run the model is asked to fix failed checks.
 	// 0 means the default; a negative number means never.
 	Rounds int
 	// Timeout is the timeout of each check, at most [MaxCheckTimeout]. 0 means
@@ -42,9 +42,9 @@ func MustCheck(s *agent.State) bool {
 	return len(s.Checks()) > 0 && s.Mode != agent.ModePlan && !(s.CheckedNow() && s.Checking.Over)
 }
 
-// SendBack reports whether the results of the current round send the model back
-// to work: at least one check failed, rounds are left, and the previous attempt
-// has changed something.
+// SendBack reports whether the model must fix the results of the current round:
+// at least one check failed, rounds are left, and the previous attempt has
+// changed something.
 func SendBack(s *agent.State, rounds int) bool {
 	return len(failed(s.Checking.Results)) > 0 && s.Checking.SentBack < rounds && !stuck(s)
 }

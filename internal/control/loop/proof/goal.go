@@ -17,7 +17,7 @@ var GoalPrompt string
 // GoalSchema is the format of the model's reply.
 const GoalSchema = `{"type":"object","properties":{"met":{"type":"boolean"},"missing":{"type":"string"}},"required":["met","missing"],"additionalProperties":false}`
 
-// Limits of a judgement of the goal, in bytes.
+// Limits on the inputs of a judgement of the goal, in bytes.
 const (
 	MaxGoalDiff    = 100_000
 	MaxGoalTask    = 16_000
@@ -25,7 +25,8 @@ const (
 	MaxGoalReply   = 1_024 // tokens
 )
 
-// GoalInput is what the judging model sees: nothing that the agent has said.
+// GoalInput is the input of the judging model. It contains no text of the
+// agent.
 type GoalInput struct {
 	Goal   string              `json:"goal"`
 	Task   string              `json:"task"`
@@ -35,8 +36,8 @@ type GoalInput struct {
 }
 
 // MustJudge reports whether the goal has to be judged before the run can
-// finish. It is not judged if checks have failed until the end: then the run
-// has not achieved it anyway.
+// finish. If checks still fail at the end, the run has not achieved the goal,
+// so it need not be judged.
 func MustJudge(s *agent.State) bool {
 	return s.Judging.Goal != "" && s.Mode != agent.ModePlan && !s.JudgedNow() && len(failed(s.Checking.Results)) == 0
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // NoProgress is the error code of a run that ends because its model repeats a
-// call although it was told.
+// call after a warning.
 const NoProgress = "no_progress"
 
 // Outcome returns the typed end of a run, and the evidence for it.
@@ -45,7 +45,7 @@ func Outcome(s *agent.State, ended *agent.RunEnded) (agent.Outcome, *agent.Evide
 }
 
 // leftOpen returns the outcome of work in rounds that ends with open items, or
-// "" if there are none.
+// "" if no item is open.
 func leftOpen(s *agent.State) agent.Outcome {
 	open := agent.OpenTodos(s.Todos)
 	switch {

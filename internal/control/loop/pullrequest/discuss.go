@@ -21,7 +21,8 @@ const (
 	maxPullWait = time.Hour
 )
 
-// subjects are what the reading actions of PrManagement read.
+// subjects are the parts of a pull request that the reading actions of
+// PrManagement read.
 var subjects = map[string]pull.Subject{
 	"PR_ACTION_COMMENTS": pull.Comments, "PR_ACTION_REVIEWS": pull.Reviews, "PR_ACTION_THREADS": pull.Threads,
 	"PR_ACTION_CHECKS": pull.Checks, "PR_ACTION_LOG": pull.Log,
@@ -88,15 +89,15 @@ func (r *Requests) discussed(ctx context.Context, callID string, in pullArgs, p 
 	return out.take(answer), err
 }
 
-// take sets what was read, and returns its text.
+// take stores the part that was read, and returns its text.
 func (out *pullSuccess) take(answer pull.Answer) string {
 	out.Remarks, out.Checks, out.Log, out.TimedOut = answer.Remarks, answer.Checks, answer.Log, answer.TimedOut
 	return answer.Text
 }
 
 // say adds a comment that the model wrote. It is journaled with a key before it
-// is sent, so that after a crash it is sent again only if the forge does not have
-// it.
+// is sent, so that after a crash the comment is sent again only if the forge
+// lacks it.
 func (r *Requests) say(ctx context.Context, callID string, in pullArgs, p agent.PullRequest, out *pullSuccess) (string, error) {
 	if in.Action == "PR_ACTION_COMMENT" {
 		in.ThreadID = ""
@@ -140,9 +141,10 @@ func (r *Requests) say(ctx context.Context, callID string, in pullArgs, p agent.
 	return text, nil
 }
 
-// waitFor waits for checks, or for what others write after the agent's last
-// comment and after what an earlier wait has told. The end of the wait is
-// journaled first, so that it stays the same if another server continues it.
+// waitFor waits for checks, or for comments of others that are newer than the
+// agent's last comment and were not reported by an earlier wait. The end of the
+// wait is journaled first, so that it stays the same if another server
+// continues it.
 func (r *Requests) waitFor(ctx context.Context, callID string, in pullArgs, p agent.PullRequest) (pull.Answer, error) {
 	a := r.Recorder.Snapshot().Agent
 	q := pull.Question{Subject: pull.Checks}
@@ -180,9 +182,10 @@ func (r *Requests) waitFor(ctx context.Context, callID string, in pullArgs, p ag
 	return answer, err
 }
 
-// heard is up to when the model was told about remarks on pull requests, by
-// address and the forges' clocks. If a server restarts, it may tell the model
-// again. The zero value is empty. Its methods are safe for concurrent use.
+// heard holds, by address of the pull request, the time of the last comment
+// that was reported to the model, by the forge's clock. If a server restarts,
+// it may tell the model again. The zero value is empty. Its methods are safe
+// for concurrent use.
 type heard struct {
 	mu   sync.Mutex
 	upto map[string]time.Time

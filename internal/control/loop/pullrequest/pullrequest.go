@@ -33,12 +33,11 @@ type Pulls interface {
 	Propose(ctx context.Context, s *agent.State, n int, commit string, options pull.Options) (agent.PullRequestAsked, error)
 	// Open opens the pull request. It is idempotent.
 	Open(ctx context.Context, a agent.Agent, asked agent.PullRequestAsked) (agent.PullRequestOpened, error)
-	// Read returns what the forge says about a pull request of the agent.
+	// Read reads a pull request of the agent at the forge.
 	Read(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question) (pull.Answer, error)
-	// Wait is Read, repeated until there is something to tell or until the time
-	// until.
+	// Wait repeats Read until there is something new or until the time until.
 	Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q pull.Question, until time.Time) (pull.Answer, error)
-	// Compose returns the comment to send for what the model wrote.
+	// Compose returns the comment to send for a text of the model.
 	Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error)
 	// Say adds a comment, and returns its address. again reports that an earlier
 	// call may have added it; it is never added twice.
@@ -181,8 +180,8 @@ type pullArgs struct {
 
 // Manage runs a PrManagement call for the branch of one of the agent's
 // repositories: it pushes the branch and opens or updates its pull request, or
-// reads and answers what is said about that. The call cannot name any other
-// branch or pull request.
+// reads and answers the comments on it. The call cannot name any other branch
+// or pull request.
 func (r *Requests) Manage(ctx context.Context, c conversation.ToolCall, m Pusher) (tool.Result, error) {
 	var in pullArgs
 	d := json.NewDecoder(bytes.NewReader(c.Args))

@@ -1,5 +1,6 @@
-// Package remote describes an agent's machine as the loop uses it: the interface
-// to it, and what goes through that interface. It contains no behavior.
+// Package remote describes an agent's machine as the loop uses it: the
+// interface to it, and the values that pass through it. It contains no
+// behavior.
 package remote
 
 import (
@@ -24,18 +25,19 @@ var ErrLost = errors.New("machine lost")
 // unhooked, and was not started because the machine has hooks.
 var ErrHooked = errors.New("the machine has hooks")
 
-// Machine is an agent's machine, as far as a loop uses it. Its methods are safe
-// for concurrent use.
+// Machine is the part of an agent's machine that a loop uses. Its methods are
+// safe for concurrent use.
 type Machine interface {
 	// BootID identifies the current boot of the machine.
 	BootID() string
 	// Call runs a tool call, or attaches to it if the machine knows its id.
 	// onDelta receives the output in order. When ctx ends, the call is aborted.
-	// It returns [ErrHooked] if the call is unhooked and the machine has hooks.
+	// It returns [ErrHooked] if the call is marked as unhooked but the machine
+	// has hooks.
 	Call(ctx context.Context, c conversation.ToolCall, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// CallSandboxed is like Call, but runs the call in the machine's sandbox
-	// with the given policy. A call with a Guard runs there only if the machine
-	// finds a reason to.
+	// with the given policy. A call with a Guard runs there only if the guard's
+	// checks fail.
 	CallSandboxed(ctx context.Context, c conversation.ToolCall, p sandbox.Policy, onDelta func(Delta)) (tool.Result, time.Duration, error)
 	// Attach waits for a call that the machine knows, like Call, but never
 	// starts one: started is false if the machine does not know the id. If ctx
@@ -51,7 +53,7 @@ type Machine interface {
 	// Lacking returns the names of the tools that cannot work in the machine.
 	Lacking() []string
 	// Servers makes the machine run exactly the stdio servers among these, and
-	// returns what they offer. It waits up to the given time for servers that
+	// returns their listings. It waits up to the given time for servers that
 	// are starting.
 	Servers(ctx context.Context, s *agent.State, servers []mcp.Server, wait time.Duration) ([]mcp.Listing, error)
 	// Unhooked reports whether calls may be sent as unhooked: neither the team

@@ -47,8 +47,8 @@ type Book struct {
 }
 
 // Find reads the rules at the beginning of a run: those of the team, of the
-// owner, of the repositories' roots, and of the folders in which an earlier run
-// has found some. It returns nil if nothing has changed. m may be nil.
+// owner, of the repositories' roots, and of the folders in which earlier runs
+// found rules. It returns nil if nothing has changed. m may be nil.
 func (b *Book) Find(ctx context.Context, s *agent.State, m Machine) (*agent.RulesFound, error) {
 	if s.Run.Turns > 0 {
 		return nil, nil
@@ -137,8 +137,8 @@ func (b *Book) Nested(ctx context.Context, s *agent.State, m Machine) (*agent.Ru
 	return &agent.RulesFound{Set: found, Nested: true}, nil
 }
 
-// Next returns what to tell a conversation about the rules that apply to its
-// work and that it does not have, or nil. prompt is its task; window is its
+// Next returns the message with the rules that apply to a conversation's work
+// and that the conversation lacks, or nil. prompt is its task; window is its
 // model's context window in bytes, or 0 if that is unknown.
 func Next(s *agent.State, prompt string, window int) *agent.RulesGiven {
 	room := mostGiven
@@ -208,8 +208,8 @@ func InWorkspace(file string) string {
 func sameRule(a, b rule.Rule) bool { return reflect.DeepEqual(a, b) }
 
 // touchedBy returns the files and folders, relative to the workspace, that the
-// calls of the last reply have used. Calls that failed count too: a model that
-// looks for a file wants to work there.
+// calls of the last reply have used. Failed calls count too, because a model
+// that looks for a file wants to work in its folder.
 func touchedBy(messages []conversation.Message) (touched []string) {
 	for _, m := range slices.Backward(messages) {
 		if m.Role != conversation.Assistant {

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// ComputerUse is a tool for the desktop subagent only: its screenshots would
-// fill the agent's conversation.
+// ComputerUse is a tool for the desktop subagent only, because its screenshots
+// would fill the agent's conversation.
 const ComputerUse = "ComputerUse"
 
 // ManagePull is the tool that opens and changes pull requests.
@@ -34,8 +34,9 @@ func MayUse(sub *agent.Subagent, spec tool.Spec) bool {
 	return true
 }
 
-// Unavailable returns why an agent does not have a tool: reviewers lack some, and
-// other agents lack that of reviewers. It returns "" if the agent has the tool.
+// Unavailable returns why an agent does not have a tool: some are not for
+// reviewers, and one is for reviewers only. It returns "" if the agent has the
+// tool.
 func Unavailable(s *agent.State, name string) string {
 	switch {
 	case s.Review == nil && name == agent.ReviewTool:

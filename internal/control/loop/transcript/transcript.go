@@ -17,8 +17,8 @@ type Progress struct {
 	lines []byte // as sent; the machine has a prefix of them
 }
 
-// Has records how many bytes the machine reports to have. If that is not what
-// was sent, everything will be sent again.
+// Has records how many bytes of the transcript the machine has. If the number
+// differs from the bytes sent, the whole transcript is sent again.
 func (t *Progress) Has(size int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
