@@ -28,8 +28,8 @@ type Runtime interface {
 	// Open returns an existing machine, running or not. The error wraps
 	// [ErrNotFound] if there is none.
 	Open(ctx context.Context, id string) (Machine, error)
-	// List returns the IDs of all machines on this runtime, including those that
-	// the server has lost track of.
+	// List returns the IDs of all machines on this runtime, including those
+	// that no journal mentions.
 	List(ctx context.Context) ([]string, error)
 }
 
@@ -48,7 +48,7 @@ type Machine interface {
 	// Restart starts a stopped machine again on its disk. It fails if the machine
 	// runs.
 	Restart(ctx context.Context) error
-	// Destroy stops the machine and deletes everything of it, including its disk.
+	// Destroy stops the machine and deletes its disk and all its other files.
 	// Destroying a missing or partly removed machine succeeds.
 	Destroy(ctx context.Context) error
 }
@@ -62,9 +62,9 @@ type Spec struct {
 	Class  string            // "" is the runtime's default isolation, "strong" its strongest
 	Env    map[string]string // environment of pod-daemon and thus of every process
 	Limits Limits
-	// Network is what the machine may reach. The zero value means loopback only.
-	// With any other mode the machine gets a network device, and the policy is
-	// enforced outside of it.
+	// Network says which hosts the machine may reach. The zero value means
+	// loopback only. With any other mode the machine gets a network device, and
+	// the policy is enforced outside of it.
 	Network policy.Network
 	// ConnectionLog is the name of the egress process's connection log. The log
 	// outlives the machine, and a later machine can append to it. "" disables the

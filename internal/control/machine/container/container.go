@@ -12,14 +12,14 @@
 //
 // A machine with a network has a namespace with one TAP device. The other end
 // of the device belongs to an egress process, which this package starts and
-// restarts, and which ends with the machine. What that process does with the
-// packets is decided in package egress.
+// restarts, and which ends with the machine. Package egress decides what that
+// process does with the packets.
 //
-// Saved layers are kept by package layer. What concerns the kernel alone is in the
-// packages below this one: the network device, user namespaces, the system call
-// filter, the identity of processes, and the log of the memory killer. The package is
-// over 2,000 lines long because it must clean up everything that a runtime leaves
-// behind when killed at any moment.
+// Package layer keeps saved layers. The packages below this one handle features
+// of the kernel: the network device, user namespaces, the system call filter,
+// the identity of processes, and the log of the memory killer. The package is
+// over 2,000 lines long because it must clean up everything that a runtime
+// leaves behind when killed at any moment.
 package container
 
 import (
@@ -80,8 +80,9 @@ type Runtime struct {
 	maxHeld int // how many descriptors of a machine to inspect at most; lower in tests
 }
 
-// New returns the runtime on conf.Dir and starts removing, in the background,
-// what an earlier runtime on that folder left half removed. It needs root.
+// New returns the runtime on conf.Dir and starts to finish, in the background,
+// removals that an earlier runtime on that folder did not finish. It needs
+// root.
 func New(conf Config) (*Runtime, error) {
 	dir, err := filepath.Abs(conf.Dir)
 	if err != nil {

@@ -139,9 +139,9 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 	return nil
 }
 
-// maxHeld is how many descriptors and mappings of a machine's processes are
-// inspected, which takes about a second. Builds and browsers hold a tenth of
-// that.
+// maxHeld limits how many descriptors and mappings of a machine's processes are
+// inspected, so that this takes about a second. Builds and browsers hold a
+// tenth of that.
 const maxHeld = 1 << 20
 
 // countHeld adds deleted files that processes of the machine still hold open or
@@ -193,9 +193,9 @@ func (m *Machine) countHeld(ctx context.Context, c *count) error {
 	return nil
 }
 
-// addDeleted adds the deleted files on the given disks that dir, a fd or map_files
-// folder of a process, links to. At most left entries are inspected; addDeleted
-// returns how many of these remain.
+// addDeleted adds the deleted files on the given disks to which entries of dir
+// link; dir is the fd or map_files folder of a process. It inspects at most
+// left entries, and returns left minus the inspected ones.
 func (c *count) addDeleted(ctx context.Context, dir *os.File, disks map[uint64]bool, left int) (int, error) {
 	target := make([]byte, unix.PathMax)
 	for {

@@ -75,8 +75,9 @@ func allowDocker(c *specs.Spec, host facts) {
 	score := max(0, host.oomScoreAdj)
 	c.Process.OOMScoreAdj = &score
 	// The kernel refuses to mount /proc and /sys in a container if parts of the
-	// machine's own are hidden or read-only. Files in them that would give power over
-	// the host belong to the host's root, who is nobody in the machine.
+	// machine's own are hidden or read-only. Files in them that would give
+	// power over the host belong to the host's root, which has no user id in
+	// the machine.
 	c.Linux.MaskedPaths, c.Linux.ReadonlyPaths = nil, nil
 	for i, m := range c.Mounts {
 		if m.Destination == "/sys" {
@@ -95,12 +96,12 @@ func allowDocker(c *specs.Spec, host facts) {
 
 // mountForDocker mounts the machine's Docker data and the host's folders of its
 // image in the machine's root file system, which is mounted at root. It must be
-// called inside runApart: what is mounted there before the machine has a mount
-// namespace of its own, root in the machine can neither unmount nor remount with
-// other flags. What the OCI runtime mounts, it can.
+// called inside runApart. Root in the machine cannot unmount these mounts or
+// change their flags, because they exist before the machine's own mount
+// namespace. It can do both to the mounts of the OCI runtime.
 func (m *Machine) mountForDocker(rec record, root string, space *userns.Space) error {
-	// BuildKit fails on a mount whose flags it may not drop, so this mount allows
-	// devices. There are none on it: root in a machine cannot create any.
+	// Allow devices on this mount, because BuildKit fails on a mount with
+	// nodev. It contains none, since root in a machine cannot create devices.
 	if err := bindIn(root, dockerDir, m.path(dockerData), space.First, space.Layers, 0); err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func (m *Machine) seedDockerDefaults(rec record, lines string) error {
 	return root.WriteFile(dockerDefaults, append(old, lines...), 0o644)
 }
 
-// prepareDocker prepares what dockerd needs in addition to its bundle. owner is
+// prepareDocker creates the folders and cgroups that dockerd needs. owner is
 // the id on the host of root in the machine.
 func (m *Machine) prepareDocker(ctx context.Context, rec record, owner int) error {
 	if err := m.makeDockerData(ctx, rec); err != nil {

@@ -66,8 +66,8 @@ func refuseDevices(dir string) error {
 	})
 }
 
-// openDockerArchive opens the archive of the topmost layer that has one, or
-// returns nil.
+// openDockerArchive opens the archive of the topmost layer that has an archive,
+// or returns nil.
 func (rec record) openDockerArchive() *os.File {
 	for _, dir := range rec.lower() {
 		if f, err := openIn(dir, dockerArchive, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
@@ -99,8 +99,8 @@ func (m *Machine) packDockerData(ctx context.Context, rec record) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	// What a machine writes to /run is in memory, so the folder in the upper layer
-	// contains nothing else.
+	// /run is in memory, so the folder in the upper layer contains nothing
+	// else.
 	if err := root.RemoveAll(filepath.Dir(dockerArchive)); err != nil {
 		return err
 	}

@@ -38,9 +38,9 @@ const (
 func (m *Machine) gatewayFlag() string { return "--dir=" + m.path("link") }
 
 // startGateway creates the machine's link and starts the egress process at its
-// other end. The link is in the network namespace, or in a new one if namespace is
-// nil. The process has its own session, so that it outlives the server. wait
-// returns when it serves.
+// other end. The link is in the network namespace, or in a new one if namespace
+// is nil. The process has its own session, so that it outlives the server. wait
+// returns when the process accepts connections.
 func (m *Machine) startGateway(spec machine.Spec, namespace *os.File) (_ link.Link, wait func(context.Context) error, err error) {
 	if len(m.r.conf.Gateway) == 0 {
 		return link.Link{}, nil, errors.New("this runtime has no egress command, so its machines cannot have a network")

@@ -88,8 +88,8 @@ func (m *Machine) takeIDs() (int, error) {
 	return 0, fmt.Errorf("all %d ranges of user ids are taken by running machines", userns.Ranges)
 }
 
-// giveIDsBack gives back the machine's range, if it has one. No process of the
-// machine may be running.
+// giveIDsBack returns the machine's range of ids, if it has one. No process of
+// the machine may be running.
 func (m *Machine) giveIDsBack() error {
 	data, err := os.ReadFile(m.path("ids"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +114,8 @@ func (r *Runtime) claimOfIDs(n int) string {
 	return filepath.Join(r.conf.Dir, "ids", strconv.Itoa(n))
 }
 
-// runApart calls do in a new mount namespace. Nobody else on the host sees what do
-// mounts, and the mounts end with the processes that it starts.
+// runApart calls do in a new mount namespace. The mounts that do makes are
+// invisible to the rest of the host, and end with the processes that it starts.
 func (m *Machine) runApart(do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -133,9 +133,9 @@ func (m *Machine) runApart(do func() error) error {
 	return <-done
 }
 
-// rootPoint is where a machine's root file system is mounted, in the mount namespace
-// of runApart. It lies outside of the runtime's folders: root in the machine has to
-// reach it, and may enter none of those.
+// rootPoint is where a machine's root file system is mounted, in the mount
+// namespace of runApart. It lies outside of the runtime's folders: root in the
+// machine has to reach it, and may not enter the runtime's folders.
 func (r *Runtime) rootPoint() string { return filepath.Join(r.rootParent(), "aloft-machine-root") }
 
 // rootParent returns a folder that every host has and everybody may enter.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Installed tells where [Install] put the programs.
+// Installed holds the paths of the programs that [Install] has installed.
 type Installed struct {
 	Dir  string // value for [Config.Binaries]
 	Runc string // value for [Config.RuntimePath]; "" if there was no runc to install

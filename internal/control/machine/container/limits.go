@@ -19,9 +19,9 @@ const (
 	egressCgroup = "egress"
 )
 
-// egressLimits is what the machine's egress process may use in addition to the
-// machine's own limits. The memory limit is above the one that package egress
-// enforces on itself.
+// egressLimits are the limits of the machine's egress process, in addition to
+// the machine's own limits. The memory limit is above the one that package
+// egress enforces on itself.
 var egressLimits = machine.Limits{MemoryBytes: 768 << 20, CPUs: 1, PIDs: 128}
 
 // inside returns the name of the cgroup of the machine's own processes.

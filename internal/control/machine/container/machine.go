@@ -61,8 +61,8 @@ func (m *Machine) create(ctx context.Context, spec machine.Spec) (made bool, err
 	if err != nil {
 		return false, err
 	}
-	// A layer needs the image that it was saved on, even if the name means
-	// another one now.
+	// A layer needs the image on which it was saved, even if the image's name
+	// means another image now.
 	name := spec.Image
 	if l, err := m.r.layers.Layer(spec.Layer); err == nil && l.Image == spec.Image {
 		name = l.Content()

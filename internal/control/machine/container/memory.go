@@ -23,10 +23,10 @@ import (
 	"aloft/internal/control/poll"
 )
 
-// The memory image of a sleeping machine is a folder of the machine. It is
-// renamed as it moves through three states, so that a crash at any moment never
-// leads to resuming from an image that is half written or was already used:
-// once a machine has resumed, its disk no longer matches the image.
+// The memory image of a sleeping machine is a folder of the machine. Its name
+// tells which of three states it is in. So a machine never resumes from an
+// image that is incomplete or was used before, even after a crash. Once a
+// machine has resumed, its disk no longer matches the image.
 const (
 	memoryBeingSaved = "memory.new"
 	memorySaved      = "memory"
@@ -34,8 +34,8 @@ const (
 	memorySums       = "sums.json" // file in the image's folder, written last
 )
 
-// wokenFile is a file in the folder of the socket. It tells the pod-daemon of a
-// machine that was restored from memory that it is awake.
+// wokenFile is a file in the folder of the socket. It tells pod-daemon that its
+// machine was restored from memory.
 const wokenFile = "woken"
 
 // quietLimit is how long the guest may take to close its socket. Its
@@ -126,7 +126,7 @@ func (m *Machine) save(ctx context.Context, eng engine, letGo func(context.Conte
 		return fmt.Errorf("%s: %w: %s", filepath.Base(eng.path), err, refusal(out))
 	}
 	m.r.step("memory: written")
-	// The engine ends the machine; clear kills what is left of it.
+	// The engine ends the machine; clear kills the remaining processes.
 	if err := m.clear(ctx); err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (m *Machine) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// wake resumes the machine from its saved memory, if there is any. If it
-// cannot, woken is false and the machine stays stopped, ready to start from its
+// wake resumes the machine from its saved memory, if there is any. If that
+// fails, woken is false and the machine stays stopped; it can start from its
 // disk. The caller holds the lock and has called stand.
 func (m *Machine) wake(ctx context.Context, eng engine, rec record) (woken bool, err error) {
 	for _, name := range []string{memoryInUse, memoryBeingSaved} {
@@ -243,9 +243,8 @@ func (m *Machine) wakeInterrupted() {
 	}
 }
 
-// tellAwake creates the file that tells pod-daemon that it is awake. Root in
-// the machine controls the folder, so any existing file of that name is removed
-// and no link is followed.
+// tellAwake creates wokenFile. Root in the machine controls the folder, so
+// tellAwake first removes any file of that name, and follows no link.
 func (m *Machine) tellAwake() error {
 	dir, err := unix.Open(m.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

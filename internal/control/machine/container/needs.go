@@ -12,8 +12,8 @@ import (
 )
 
 // Needs returns what [image.Store.Prune] must keep for the machines and saved
-// layers in dir: names of images and directories of layers. It fails if any of
-// them cannot be read, since its needs are unknown then.
+// layers in dir: names of images and directories of layers. It fails if it
+// cannot read one of them, because that one's needs are then unknown.
 func Needs(dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

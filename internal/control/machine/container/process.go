@@ -34,8 +34,8 @@ func (m *Machine) remember() error {
 // [fs.ErrNotExist] if it does not run.
 func (m *Machine) openInit() (fd int, err error) { return process.Open(m.path("init.json")) }
 
-// rootOfInit is the root that the machine's PID 1 has, as it is seen from here, or
-// "" if it does not run.
+// rootOfInit returns the path on the host of the root directory of the
+// machine's PID 1, or "" if the process does not run.
 func (m *Machine) rootOfInit() string {
 	if !m.running() {
 		return ""

@@ -13,11 +13,12 @@ import (
 // mountRoot mounts the machine's root at target with mount, which is [layer.Mount] or
 // like it.
 //
-// A layer of an overlay shows no file systems or folders from elsewhere, so each view
-// of the image is an overlay of its own over the root: of the folder of that name in
-// every layer, and of the host's. It writes to the folder of that name in the
-// machine's upper layer. So the upper layer has all changes, as if there were only
-// one overlay, and can be frozen and measured as one.
+// An overlay does not show other file systems that are mounted in its layers.
+// So each view of the image is a separate overlay, mounted over the root: its
+// lower directories are the folder of that name in every layer, and the host's
+// folder. Its upper directory is the folder of that name in the machine's upper
+// layer. So the machine's upper layer contains all changes, and can be frozen
+// and measured as one.
 func (m *Machine) mountRoot(rec record, target string, mount func(target string, lower []string, upper, work string) error) error {
 	for _, name := range rec.Image.Views {
 		if err := m.makeView(rec, name); err != nil {
@@ -54,7 +55,7 @@ func (m *Machine) makeView(rec record, name string) error {
 
 func (m *Machine) mountView(rec record, name, root string, mount func(target string, lower []string, upper, work string) error) error {
 	at := filepath.Join(root, name)
-	// A saved layer may come from elsewhere and have a link there.
+	// A saved layer may be imported and have a link there.
 	if info, err := os.Lstat(at); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("it is not a folder"))
 	}

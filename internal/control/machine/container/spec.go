@@ -68,7 +68,7 @@ var defaultEnv = map[string]string{
 	"PIP_CERT":            bundlePath,
 }
 
-// socketEnv is the variable that tells pod-daemon where to listen.
+// socketEnv is the variable that tells pod-daemon on which socket to listen.
 const socketEnv = "ALOFT_POD_SOCKET"
 
 func checkSpec(spec machine.Spec) error {
@@ -169,7 +169,7 @@ func environ(image []string, own map[string]string) []string {
 	return out
 }
 
-// mounts are what is mounted over the root. In a user namespace, the owners of
+// mounts returns the mounts over the root. In a user namespace, the owners of
 // the host's files are mapped.
 func mounts(run string, binds []image.Bind, mapped bool) []specs.Mount {
 	m := []specs.Mount{

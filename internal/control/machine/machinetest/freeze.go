@@ -26,7 +26,7 @@ func (h Harness) snapshotter(t *testing.T, r machine.Runtime, id, layer string) 
 	return s
 }
 
-// started checks that the machine runs and that a guest has started want times
+// started checks that the machine runs and that guests have started want times
 // on its disk.
 func (h Harness) started(t *testing.T, m machine.Machine, want int) {
 	t.Helper()

@@ -25,13 +25,13 @@ type Harness struct {
 	// Spec describes the machines to create, without the ID. Their guest serves
 	// [mux]; see Standin.
 	Spec machine.Spec
-	// Standin means that the guest is package standin's, which counts its starts
-	// on its disk.
+	// Standin means that the guest is the stand-in of package standin, which
+	// counts its starts on its disk.
 	Standin bool
 	// Kill kills PID 1 of the machine, as kill -9 on the host does.
 	Kill func(t *testing.T, r machine.Runtime, id string)
-	// HalfMade leaves in dir what a server leaves when it dies while creating the
-	// machine.
+	// HalfMade leaves in dir the files of a server that dies while it creates
+	// the machine.
 	HalfMade func(t *testing.T, dir, id string)
 }
 

@@ -1,6 +1,6 @@
-// Package link makes the network of a machine: a namespace whose only way out is a
-// TAP device. What the other end of the device does with the packets is decided in
-// package egress.
+// Package link makes the network of a machine: a namespace whose only way out
+// is a TAP device. Package egress decides what the other end of the device does
+// with the packets.
 package link
 
 import (
@@ -158,7 +158,7 @@ func (l *Link) openDevice() error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, unix.TUN_F_CSUM|unix.TUN_F_TSO4|unix.TUN_F_TSO6); err != nil {
 		return fmt.Errorf("enable offloading on the TAP device: %w", err)
 	}
-	// The device outlives the process that opened it, and goes with its
+	// The device outlives the process that opened it, and disappears with its
 	// namespace.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
 		return fmt.Errorf("make the TAP device persistent: %w", err)

@@ -26,11 +26,11 @@ type Kill struct {
 	Nested  bool              // the limit that was reached is that of a cgroup below the machine's
 }
 
-// Read returns the kills in the named cgroup of a machine, and in those below it,
-// that are still in the kernel's log, oldest first. inner is the name of the cgroup
-// of the machine's own processes in it, and prefix that with which the names of the
-// cgroups of all machines begin. Read returns none if this process may not read the
-// log.
+// Read returns the kills in the named cgroup of a machine, and in those below
+// it, that are still in the kernel's log, oldest first. inner is the name of
+// the child cgroup with the machine's own processes. prefix is the prefix of
+// the cgroup names of all machines. Read returns none if this process may not
+// read the log.
 func Read(prefix, name, inner string) []Kill { return parse(messages(), prefix, name, inner) }
 
 // parse returns the kills of Read from the messages of the kernel's log. Each kill has these messages:
@@ -40,8 +40,8 @@ func Read(prefix, name, inner string) []Kill { return parse(messages(), prefix, 
 //	oom-kill:constraint=CONSTRAINT_MEMCG,…,oom_memcg=/x,task_memcg=/x/y,task=python3,pid=2915,uid=1000
 //
 // The machine chooses the names of its processes and of the cgroups below its
-// own. So the first oom_memcg counts, and in it the first cgroup that begins with
-// prefix, as those of all machines do.
+// own. So parse uses the first oom_memcg, and in its path the first cgroup
+// whose name begins with prefix.
 func parse(log []string, prefix, name, inner string) (all []Kill) {
 	var header []string
 	var table []row

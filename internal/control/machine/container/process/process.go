@@ -20,7 +20,7 @@ import (
 	"aloft/internal/atomicfile"
 )
 
-// identity is what a file of [Record] contains.
+// identity is the content of a file that [Record] writes.
 type identity struct {
 	PID   int
 	Start uint64 // clock ticks since boot

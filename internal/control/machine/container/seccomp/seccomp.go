@@ -98,10 +98,10 @@ var sandboxCalls = []string{"mount", "umount2", "open_tree", "move_mount", "moun
 //
 // A machine may create user namespaces, because the sandbox around single
 // commands needs them. That exposes parts of the kernel that Docker's profile
-// closes: mounting and network configuration. In return, the parts with the
-// most vulnerabilities are closed to every process in the machine: the packet
-// filter, rare socket families, and cgroup namespaces, whose owner could mount
-// the files that hold the machine's limits.
+// blocks: mounting and network configuration. In return, the filter blocks the
+// parts with the most vulnerabilities for every process in the machine: the
+// packet filter, rare socket families, and cgroup namespaces, whose owner could
+// mount the files with the machine's limits.
 //
 // With docker, the filter is that of a machine that may run Docker, which needs
 // these parts, except for rare socket families.

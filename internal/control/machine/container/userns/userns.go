@@ -1,9 +1,9 @@
 // Package userns creates the user namespaces of machines.
 //
-// Each machine has its own range of the host's user ids. Its files on the disk keep
-// the owners that the machine sees: the layers are mounted with these ids mapped to
-// the range. So the range belongs to the machine only while it runs, and any machine
-// can start from what another saved.
+// Each machine has its own range of the host's user ids. Files on the disk have
+// the owners that the machine sees, because the layers are mounted with these
+// ids mapped to the range. So the machine needs the range only while it runs,
+// and any machine can start from a disk that another one saved.
 package userns
 
 import (
@@ -106,10 +106,10 @@ func idsOnDisk(first int) []syscall.SysProcIDMap {
 		// An overlay creates some files as its mounter, the host's root, and then
 		// changes their owner. So the host's root needs an id on the disk too.
 		syscall.SysProcIDMap{ContainerID: IDs, HostID: 0, Size: 1},
-		// Files with owners beyond the range, from an image or from a machine without
-		// a user namespace: in the machine they belong to nobody, and can be removed.
-		// The kernel removes no file whose owner has no mapping. No id may map into
-		// the machines' ranges twice.
+		// Map the owners beyond the range to nobody. Images, and machines
+		// without a user namespace, can have files of such owners, and the
+		// kernel does not remove files whose owner has no mapping. No two ids
+		// may map to the same id of a machine's range.
 		syscall.SysProcIDMap{ContainerID: IDs + 1, HostID: IDs + 1, Size: FirstID - IDs - 1},
 		syscall.SysProcIDMap{ContainerID: lastID + 1, HostID: lastID + 1, Size: 1<<32 - 2 - lastID},
 	)
@@ -153,14 +153,15 @@ func makeNamespaces(program string, flags uintptr, ids []syscall.SysProcIDMap) (
 	return spaces, nil
 }
 
-// changingUser is held while a thread has another user: the dumpable flag belongs
-// to the whole process.
+// changingUser is locked while a thread runs as another user, because the
+// dumpable flag belongs to the whole process.
 var changingUser sync.Mutex
 
 // asOwner calls do on a thread whose user is uid, with root's capabilities and
-// access to files. The kernel counts what a user namespace uses (inotify instances,
-// pending signals, locked memory) towards the user who created it, too: if root
-// created them all, one machine could use up what the others and the host have.
+// access to files. The kernel counts what a user namespace uses (inotify
+// instances, pending signals, locked memory) towards the user who created it,
+// too: if root created them all, one machine could use up the quotas of the
+// others and of the host.
 func asOwner(uid int, do func() error) error {
 	changingUser.Lock()
 	defer changingUser.Unlock()
