@@ -47,7 +47,7 @@ type Agents struct {
 	busy map[string]*engaged // by agent
 }
 
-// engaged is an agent's party and its users.
+// engaged is an agent's party and the number of its users.
 type engaged struct {
 	*Party
 	egress string // identifies the network policy for the repository's servers
@@ -71,7 +71,7 @@ func (g *Agents) Close() {
 	}
 }
 
-// party returns the agent's party, which stays open until done is called.
+// party returns the agent's [Party], which stays open until done is called.
 func (g *Agents) party(s *agent.State) (e *engaged, done func(), err error) {
 	egress, err := json.Marshal(s.Egress)
 	if err != nil {
@@ -127,8 +127,8 @@ func repository(a agent.Agent) string {
 	return secret.Repo(a.Repos[0].URL)
 }
 
-// ServersOf returns the servers that the agent gets in its current run, and those that
-// are left out. Variables in remote servers are expanded.
+// ServersOf returns the servers that the agent gets in its current run, and
+// those that it does not get. Variables in remote servers are expanded.
 func (g *Agents) ServersOf(ctx context.Context, s *agent.State) ([]mcp.Server, []mcp.LeftOut, error) {
 	var all []mcp.Server
 	var left []mcp.LeftOut
@@ -285,7 +285,7 @@ type Shown struct {
 	Listing *mcp.Listing // the tools last reported to the agent; nil before the first time, or if the server has changed since
 }
 
-// Show returns the agent's servers, and those that are left out.
+// Show returns the agent's servers, and those that it does not get.
 func (g *Agents) Show(ctx context.Context, s *agent.State) ([]Shown, []mcp.LeftOut, error) {
 	servers, left, err := g.ServersOf(ctx, s)
 	if err != nil {

@@ -187,7 +187,7 @@ func (s *Servers) CheckAll(servers []mcp.Server, field string) (string, error) {
 	return string(value), err
 }
 
-// maxGiven is the number of an agent's newest runs whose servers are kept.
+// maxGiven is for how many of an agent's newest runs the servers are kept.
 const maxGiven = 5
 
 // KeepForAgent stores the servers that come with a run of an agent, before the

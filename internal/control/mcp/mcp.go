@@ -28,8 +28,9 @@ type Config struct {
 	Vault Vault
 	Reach *outbound.Client // for servers configured by users
 	// Foreign returns the client for servers configured by a repository, for an
-	// agent with the given network policy: it reaches no more than the agent's
-	// machine. It returns nil if the machine has no network.
+	// agent with the given network policy. The client reaches no more hosts
+	// than the agent's machine does. It returns nil if the machine has no
+	// network.
 	Foreign   func(e agent.Egress) (*outbound.Client, error)
 	PublicURL func() string // Aloft's address for browsers, without a trailing slash
 	Version   string        // Aloft's version
@@ -62,8 +63,8 @@ type User struct {
 	Repository string
 }
 
-// targetOf returns a target without a user's token. The returned secrets redact
-// from the server's responses what it was sent.
+// targetOf returns a target without a user's token. The returned secrets are
+// the values sent to the server, to redact from its responses.
 func targetOf(server mcp.Server) (Target, *secrets) {
 	hidden := &secrets{values: map[string]string{}}
 	for name, value := range server.Headers {

@@ -96,7 +96,7 @@ type ReturnTo struct {
 	ApprovalID string `json:"approvalId,omitempty"` // the approval that the sign-in resolves
 }
 
-// begin finds out from the server's refusal how to sign in to it. It returns a
+// begin reads from the server's 401 response how to sign in to it. It returns a
 // visit whose state starts with prefix, and the address to send the browser to.
 func begin(ctx context.Context, hc *http.Client, serverURL, redirect, prefix string, challenge []string, own Client, before grant) (visit, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
@@ -189,7 +189,7 @@ func challenged(serverURL string, challenge []string) (places []metadataURL, sco
 }
 
 // resourceOf returns the server's protected-resource metadata. If it has none,
-// the server is taken for its own provider, as in the first version of the
+// the server counts as its own provider, as in the first version of the
 // specification.
 func resourceOf(ctx context.Context, hc *http.Client, serverURL string, places []metadataURL) *oauthex.ProtectedResourceMetadata {
 	for _, p := range places {

@@ -15,8 +15,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Party holds the sessions of one agent with its remote servers. A session is
-// opened on first use and reused, so that a server can keep state between
+// Party holds the sessions of one agent with its remote servers. It opens a
+// session on first use and reuses it, so that a server can keep state between
 // calls. Its methods are safe for concurrent use.
 type Party struct {
 	servers *Servers
@@ -221,8 +221,9 @@ func (p *Party) Read(ctx context.Context, server mcp.Server, uri string) ([]mcp.
 	return out, err
 }
 
-// ask runs do in a session with the server, and in a new session if the server
-// has forgotten the old one. acts means that the request may change something.
+// ask runs do in a session with the server, and again in a new session if the
+// server has forgotten the old one. acts means that the request may have side
+// effects.
 func (p *Party) ask(ctx context.Context, server mcp.Server, acts bool, do func(context.Context, *session, *redact.Redactor) (*attempt, error)) error {
 	for again := false; ; again = true {
 		s, hide, err := p.session(ctx, server, again)
@@ -262,7 +263,8 @@ func (a *attempt) forgotten(s *session) bool {
 	return r != nil && r.status == 404 && s.ID() != ""
 }
 
-// result converts a server's response and redacts what the server was sent.
+// result converts a server's response, and redacts the values that were sent to
+// the server.
 func result(server string, res *sdk.CallToolResult, hide *redact.Redactor) mcp.Result {
 	out := mcp.Result{IsError: res.IsError, Structured: hide.Bytes(object(res.StructuredContent))}
 	for _, c := range res.Content {

@@ -38,9 +38,9 @@ type Target struct {
 	// streamable transport fails.
 	SSE, Either bool
 	Header      map[string]string
-	// Token returns the token for a request, or "" for none. refused is the token
-	// that the server has just refused; Token then returns another one if there
-	// is any. It may be nil.
+	// Token returns the token for a request, or "" for none. refused is the
+	// token that the server has just refused; Token then returns another one if
+	// possible. The function may be nil.
 	Token func(ctx context.Context, refused string) (string, error)
 }
 
@@ -144,7 +144,7 @@ func pages[T any](ctx context.Context, most int, page func(ctx context.Context, 
 	}
 }
 
-// attempt records what happened to the HTTP requests of one call.
+// attempt records the results of the HTTP requests of one call.
 type attempt struct {
 	reached      atomic.Bool // the server may have read something
 	unauthorized atomic.Pointer[Unauthorized]
@@ -172,8 +172,7 @@ type saidNo struct{ message string }
 
 func (s *saidNo) Error() string { return "the server says: " + s.message }
 
-// explain describes what went wrong, without the URL, which may contain
-// secrets.
+// explain describes an error, without the URL, which may contain secrets.
 func (a *attempt) explain(ctx context.Context, err error, within time.Duration) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

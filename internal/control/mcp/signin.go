@@ -185,7 +185,7 @@ func (s *Servers) EndSignIn(ctx context.Context, state, kept, code, iss string) 
 		if json.Unmarshal([]byte(one.Value), &v) != nil || !constantTimeEqual(v.State, state) {
 			continue
 		}
-		// A visit can be used only once, whatever the result.
+		// A sign-in can be completed only once, even if it fails.
 		if err := s.Vault.Drop(ctx, visitsOf(userID), one.Name); err != nil {
 			return 0, ReturnTo{}, unknown
 		}
