@@ -116,9 +116,9 @@ func (d *Desk) hear(ctx context.Context, p place) (more bool, err error) {
 	return false, nil
 }
 
-// act starts an agent for a mention, or sends it to the agent of the topic. What
-// the author of the mention can correct becomes the answer; the error is one that
-// a later attempt may not have.
+// act starts an agent for a mention, or sends it to the agent of the topic. It
+// replies with problems that the author of the mention can correct. It returns
+// an error only if a later attempt may succeed.
 func (d *Desk) act(ctx context.Context, p place, s subject, c forge.Comment) error {
 	t := p.topic
 	rest, _ := find(c.Body, d.Handle)

@@ -1,6 +1,6 @@
-// Package mention works on what people ask for in comments: "@aloft fix the
-// list" on an issue or a pull request starts an agent, and a later mention there
-// is a follow-up to it. A single comment of the server shows the agent's state.
+// Package mention works on requests in comments: "@aloft fix the list" on an
+// issue or a pull request starts an agent, and a later mention there is a
+// follow-up to it. A single comment of the server shows the agent's state.
 //
 // An event only makes the issue or pull request due, and so does polling where
 // no events arrive. The desk reads it at its forge, and acts on comments of
@@ -27,7 +27,7 @@ import (
 	"aloft/internal/control/store"
 )
 
-// Store is the part of the store that a desk uses.
+// Store is the part of the store that a [Desk] uses.
 type Store interface {
 	store.Topics
 	store.Leases
@@ -59,19 +59,19 @@ type Agents interface {
 	FollowUp(ctx context.Context, agentID, runID, prompt, model string) error
 }
 
-// Config is what a desk needs. All fields but Secrets, Shown, Repos, Poll,
-// Every and Logger are required.
+// Config configures a [Desk]. All fields but Secrets, Shown, Repos, Poll, Every
+// and Logger are required.
 type Config struct {
 	Store  Store
 	Agents Agents
 	Owner  string // this server's name
 	Forges forge.Set
 	Handle string // without the @
-	// Next handles changes that mention nobody, and pull requests that agents
+	// Next handles changes without a mention, and pull requests that agents
 	// own.
 	Next inbound.Handler
-	// Account returns the user who owns the agents that a login at the host asks
-	// for. The error is a fault if there is none.
+	// Account returns the user who will own agents that a login at the host
+	// asks for. If the login has no user, the error is a fault.
 	Account func(ctx context.Context, host, login string) (userID int64, err error)
 	ID      func(words ...string) string                                        // a reserved agent id for the words
 	RepoURL func(r forge.Repo) string                                           // the URL to clone
@@ -93,7 +93,7 @@ type Desk struct {
 	now    func() time.Time
 }
 
-// New returns a desk. Run starts the work.
+// New returns a desk. Run starts to work on mentions.
 func New(c Config) *Desk {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -15,7 +15,7 @@ const (
 	optionBranch = "branch"
 )
 
-// request is what a comment asks for.
+// request is the request in a comment.
 type request struct {
 	task   string // first line without options; may be ""
 	model  string
@@ -92,8 +92,8 @@ func options(line string) (all []string, rest string) {
 	return all, rest + line[last:]
 }
 
-// parse returns what the text after a mention asks for. The error is a fault that
-// says which options are allowed.
+// parse returns the request in the text after a mention. The error is a fault
+// that says which options are allowed.
 func parse(rest string, models []string, onIssue bool) (q request, err error) {
 	line, _, _ := strings.Cut(rest, "\n")
 	seen := map[string]bool{}

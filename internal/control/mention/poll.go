@@ -107,8 +107,8 @@ func (d *Desk) poll(ctx context.Context, of *polled) error {
 	return nil
 }
 
-// hasNews reports whether the topic has a mention that was not acted on. Pull
-// requests that agents have opened are left to those that follow them.
+// hasNews reports whether the topic has a mention that was not acted on.
+// Package follow handles pull requests that agents have opened.
 func (d *Desk) hasNews(ctx context.Context, p place) (bool, error) {
 	if owned, err := d.owned(ctx, *p.topic); owned || err != nil {
 		return false, err

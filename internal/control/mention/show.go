@@ -82,8 +82,8 @@ func unlessImpossible(err error) error {
 	return err
 }
 
-// state returns the text of the comment, or "" if there is nothing to say, and
-// how long it stays true at least.
+// state returns the text of the comment, or "" for no comment, and how long the
+// text stays true at least.
 func (d *Desk) state(ctx context.Context, t store.Topic) (text string, wait time.Duration, err error) {
 	a, err := d.agent(ctx, t)
 	if err != nil {

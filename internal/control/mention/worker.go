@@ -23,8 +23,8 @@ const (
 	oldest     = 24 * time.Hour   // mentions that were made longer before the first event are not acted on
 )
 
-// Run works on due topics until ctx ends. Those that this server was working on
-// when it died are due at once.
+// Run works on due topics until ctx ends. Topics that this server was working
+// on when it died are due at once.
 func (d *Desk) Run(ctx context.Context) error {
 	var polling sync.WaitGroup
 	defer polling.Wait()
@@ -58,8 +58,8 @@ func (d *Desk) attempt(ctx context.Context, t store.Topic) {
 }
 
 // work takes the next step for a topic, and returns how long to wait until the
-// one after it. Each step has at most one effect outside, and what it needs was
-// recorded before.
+// one after it. Each step changes at most one thing at the forge, and
+// everything that it needs was stored before.
 func (d *Desk) work(ctx context.Context, t *store.Topic) (wait time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
