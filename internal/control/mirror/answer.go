@@ -12,9 +12,9 @@ const (
 )
 
 // answer runs git with arguments that name objects by their full ids only, and
-// returns what git prints. Such an answer never changes, so it is kept: an agent's
-// page asks for the same few files every few seconds, and each process of git takes
-// milliseconds. The caller must not modify the result.
+// returns what git prints. Such an answer never changes, so it is cached: an
+// agent's page requests the same few files every few seconds, and each process
+// of git takes milliseconds. The caller must not modify the result.
 func (m *Mirror) answer(ctx context.Context, args []string) ([]byte, error) {
 	key := strings.Join(args, "\x00")
 	m.mu.Lock()

@@ -20,9 +20,9 @@ import (
 // the same for an unknown commit.
 type claim struct {
 	made bool // the upstream has accepted a push
-	// commits are the commit of the last accepted push and those of later pushes
-	// with unknown outcome. The branch belongs to the claimant while it is at one
-	// of them.
+	// commits lists the commit of the last accepted push, and the commits of
+	// later pushes whose outcome is unknown. The branch belongs to the claimant
+	// while it is at one of them.
 	commits []string
 }
 
@@ -60,10 +60,10 @@ func (m *Mirror) settleClaim(u Update, was claim, out Outcome, err error) error 
 	return m.writeClaim(u, claim{true, []string{u.New}})
 }
 
-// judgeClaim returns the claim on the branch of an update, and narrows the update to
-// it: a branch that somebody else has moved, or has made again after it was deleted,
-// may be added to but not rewritten. A branch that is none of the claimant's is
-// refused.
+// judgeClaim returns the claim on the branch of an update, and restricts the
+// update by it. If somebody else has moved the branch, or deleted and recreated
+// it, the update may be a fast-forward only. An update of a branch that the
+// claimant does not own is refused.
 func (m *Mirror) judgeClaim(r Repo, u *Update) (was claim, out Outcome, err error) {
 	if was, err = m.readClaim(*u); err != nil {
 		return was, Outcome{}, err

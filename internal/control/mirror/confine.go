@@ -74,7 +74,7 @@ func (s *Mirrors) confine() {
 // Unconfined returns nil if git runs confined, or why it does not.
 func (s *Mirrors) Unconfined() error { return s.unconfined }
 
-// jail returns what the confined command may use.
+// jail returns the resources that the confined command may use.
 func (s *Mirrors) jail(inv invocation) confine.Jail {
 	j := confine.Jail{
 		User: inv.user, Read: slices.Clone(s.visible), Write: slices.Clone(inv.write), Execute: s.programs, Network: inv.network,

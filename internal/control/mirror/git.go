@@ -270,7 +270,7 @@ func (m *Mirror) runOnce(ctx context.Context, r Repo, inv invocation) (stdout []
 }
 
 // allowedProtocols returns the protocols that git may be redirected to, none
-// weaker than scheme.
+// less secure than scheme.
 func allowedProtocols(scheme string) string {
 	if scheme == "http" {
 		return "http:https"

@@ -1,8 +1,8 @@
 // Package mirror keeps a bare copy of each repository that agents work on, and
-// does the git work on it: refresh it from its server, serve fetches, resolve
-// refs, check pushes in quarantine and forward them, show diffs. It runs the
-// git command with its own environment and configuration, and passes the
-// forge's credential only through the environment.
+// does the git operations on it: refresh it from its server, serve fetches,
+// resolve refs, check pushes in quarantine and forward them, show diffs. It
+// runs the git command with its own environment and configuration, and passes
+// the forge's credential only through the environment.
 //
 // The package does not check permissions: package gateway does so before it
 // calls. Everything that a machine sends, such as packs and ref names, is
@@ -234,7 +234,7 @@ type Mirror struct {
 	answers       map[string][]byte    // of git, about objects; by arguments
 }
 
-// Snapshot holds a mirror's refs at one moment.
+// Snapshot is a mirror's refs at one moment.
 type Snapshot struct {
 	DefaultBranch string
 	Refs          []Ref // branches and tags, sorted by name

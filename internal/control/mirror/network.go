@@ -17,8 +17,8 @@ import (
 // the address of a repository's server.
 const CodeAddressBlocked = "address_blocked"
 
-// Network judges the servers of repositories for which no credential is
-// configured: anybody who may start an agent can name those.
+// Network checks the servers of repositories without a configured credential,
+// because anybody who may start an agent can name such a server.
 type Network interface {
 	// Resolve returns the addresses of a host that may be connected to. Its
 	// error is a [fault.Error] if the policy refuses all of them.
@@ -39,10 +39,10 @@ type route struct {
 }
 
 // route returns how git connects to the repository's server, or a fault if it
-// must not. A host whose operator has configured a credential for it, or an ssh
-// host key, is connected to wherever it is. For every other host git is given
-// the addresses that the policy allows, so that a second look-up of the name
-// cannot lead elsewhere.
+// must not. Hosts for which the operator has configured a credential or an ssh
+// host key may have any address. For every other host git gets the addresses
+// that the policy allows, so that it does not look the name up again and get
+// another address.
 func (s *Mirrors) route(ctx context.Context, r Repo) (route, error) {
 	direct := route{dial: r.dialAddress()}
 	if s.network == nil || s.Configured(ctx, r) {
@@ -126,12 +126,12 @@ func isRedirect(stderr string) bool {
 
 // follow returns where the server of a repository redirects git to. It follows
 // redirects within the scheme, host and port of r, or from http to https on the
-// usual ports of one host. Others are faults: they would lead git past the
-// policy, and a credential to another server.
+// usual ports of one host. Other redirects are faults, because they would
+// bypass the policy and send a credential to another server.
 func (m *Mirror) follow(ctx context.Context, r Repo) (Repo, error) {
 	at := r
 	for range maxRedirects {
-		// Git tells the header in its trace alone.
+		// git prints the header only in its trace.
 		_, stderr, err := m.runOnce(ctx, at, invocation{
 			args: []string{"ls-remote", "--quiet", "--", at.String(), "HEAD"},
 			env:  []string{"GIT_TRACE_CURL=1", "GIT_TRACE_CURL_NO_DATA=1"},

@@ -31,9 +31,9 @@ func (s ids) lines() io.Reader {
 	return strings.NewReader(strings.Join(slices.Sorted(maps.Keys(s)), "\n") + "\n")
 }
 
-// Unserved returns those of the objects that are not reachable from any ref of
-// the mirror. Recent former tips count as reachable, because clients may have
-// been told of them.
+// Unserved returns the objects that are not reachable from any ref of the
+// mirror. Recent former tips count as reachable, because clients may have
+// received them in an advertisement.
 func (m *Mirror) Unserved(ctx context.Context, wants []string) ([]string, error) {
 	left := ids{}
 	m.mu.Lock()
@@ -113,7 +113,7 @@ func (m *Mirror) dropReachable(ctx context.Context, left ids) error {
 	return err
 }
 
-// lineWriter calls each for every line written to it.
+// lineWriter calls each with every line that is written to it.
 type lineWriter struct {
 	each func(line string) error
 	rest []byte
@@ -159,9 +159,9 @@ type bring struct {
 }
 
 // brings determines the objects of a push. It refuses a push that refers to
-// objects which are neither in the pack nor reachable from a ref: objects that
-// happen to be in the mirror must not become accessible this way. sent is the
-// number of objects in the client's pack; git adds the bases of deltas to it.
+// objects which are neither in the pack nor reachable from a ref: a push must
+// not make unreachable objects of the mirror accessible. sent is the number of
+// objects in the client's pack, to which git adds the bases of deltas.
 func (m *Mirror) brings(ctx context.Context, u Update, objects string, sent uint32) (bring, Outcome, error) {
 	b := bring{needed: ids{}}
 	w := &lineWriter{each: func(id string) error { b.needed[id] = true; return nil }}

@@ -20,9 +20,10 @@ type Update struct {
 	Branch     string
 	Old, New   string // object ids; Old is all zeros if the client expects no branch
 	AllowForce bool   // New need not be a descendant of Old
-	// Claim identifies who pushes. With MustClaim, the branch must have been
-	// created by this push, or by an earlier accepted push under the same claim.
-	// Made means that there was such a push, perhaps through another server.
+	// Claim identifies the pusher. With MustClaim, the branch must have been
+	// created by this push, or by an earlier accepted push under the same
+	// claim. Made means that there was such a push, perhaps through another
+	// server.
 	Claim           string
 	MustClaim, Made bool
 	MaxPack         int64            // maximum pack size in bytes
@@ -46,9 +47,9 @@ func rejected(code, reason, words string) Outcome {
 const packMemory = 4 << 30 // maximum memory in bytes for unpacking
 
 // Receive reads a pack, checks it in quarantine and pushes the branch to the
-// upstream. Only what the upstream accepts enters the mirror. A refusal by this
-// server or the upstream is an Outcome with a Reason; an error means that the
-// server failed or the upstream could not be asked.
+// upstream. Objects enter the mirror only after the upstream has accepted the
+// push. A refusal by this server or the upstream is an Outcome with a Reason;
+// an error means that the server failed or the upstream could not be asked.
 func (m *Mirror) Receive(ctx context.Context, r Repo, u Update, pack io.Reader) (Outcome, error) {
 	q, err := os.MkdirTemp(filepath.Join(m.all.dir, "quarantine"), "push-")
 	if err != nil {

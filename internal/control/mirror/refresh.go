@@ -143,8 +143,9 @@ func (m *Mirror) fetch(ctx context.Context, r Repo, also ...string) error {
 	return m.bounded(ctx, r, append(args, also...))
 }
 
-// bounded runs git fetch, with bounds on its memory and on the size of the mirror.
-// What comes is checked. Callers remove what a fetch that failed has left.
+// bounded runs git fetch, with bounds on its memory and on the size of the
+// mirror. git checks the received objects. Callers remove the leftovers of a
+// failed fetch.
 func (m *Mirror) bounded(ctx context.Context, r Repo, args []string) error {
 	left := m.all.maxMirror - m.packs()
 	if left <= 0 {
@@ -201,9 +202,9 @@ var fsck = func() [][2]string {
 	return config
 }()
 
-// settle reads the refs after a fetch. If the known default branch is no longer
-// at the commit of the upstream's HEAD, it asks the upstream for the default
-// branch.
+// settle reads the mirror's refs after a fetch. If the known default branch is
+// no longer at the commit of the upstream's HEAD, it asks the upstream for the
+// default branch.
 func (m *Mirror) settle(ctx context.Context, r Repo) error {
 	refs, head, err := m.readRefs(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ const maxScan = 64 << 30
 // maxFindings is how many findings are reported to the pushing user.
 const maxFindings = 5
 
-// maxPath is the number of bytes of a path that are kept.
+// maxPath is how many bytes of a path are kept.
 const maxPath = 4 << 10
 
 // location is the location of an object: a file, a folder, or a commit itself.
@@ -42,9 +42,8 @@ func (p location) String() string {
 	return p.path + " in " + commit
 }
 
-// secrets scans everything that the push adds for secrets: file contents, file
-// names and commit messages. It streams the objects once from git and keeps
-// none in memory.
+// secrets searches the file contents, file names and commit messages of a push
+// for secrets. It streams the objects from git once and keeps none in memory.
 func (m *Mirror) secrets(ctx context.Context, u Update, objects string) (Outcome, error) {
 	if u.Secrets.Empty() {
 		return Outcome{}, nil

@@ -25,7 +25,7 @@ func (m *Mirror) untidy() bool {
 
 // tend repacks the mirror if needed, one mirror at a time per server. Reads and
 // refreshes continue meanwhile: git keeps unreachable objects for two weeks,
-// longer than any use of them.
+// longer than any operation needs them.
 func (m *Mirror) tend(ctx context.Context) {
 	if !m.untidy() {
 		return
@@ -43,14 +43,14 @@ func (m *Mirror) tend(ctx context.Context) {
 
 func (m *Mirror) repack(ctx context.Context) error {
 	config := [][2]string{{"pack.threads", "1"}, {"repack.writeBitmaps", "true"}, {"gc.reflogExpire", "never"}}
-	// One repack at a time is running, so a lock of another is stale.
+	// Only one repack runs at a time, so the lock of another repack is stale.
 	_, _, err := m.git(ctx, invocation{args: []string{"gc", "--quiet", "--force"}, config: config, changes: true, patient: true})
 	return err
 }
 
 // removeTemporary removes partial packs of failed fetches, which may fill most
 // of the disk. The caller holds the write lock, so no other fetch is running.
-// During a repack it removes nothing, since the files may belong to that.
+// During a repack it removes nothing, since the files may belong to the repack.
 func (m *Mirror) removeTemporary() error {
 	select {
 	case m.all.tending <- struct{}{}:

@@ -178,7 +178,7 @@ func invalidURL(s, why string) error {
 		Hint("write it as https://host/path, http://host/path, ssh://git@host/path or file:///path")
 }
 
-// withoutPassword removes what may be a secret from an invalid URL.
+// withoutPassword removes possible secrets from an invalid URL.
 func withoutPassword(s string) string {
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		return "…" + s[at:]
