@@ -12,7 +12,7 @@ import (
 // A Cache holds a provider's encoding of a conversation from its last request,
 // so that the next request only encodes new messages. It relies on
 // conversations being append-only: messages that share their slices of blocks
-// with the last request are taken as unchanged. A Cache belongs to one
+// with the last request count as unchanged. A Cache belongs to one
 // conversation, whose requests are sequential. A nil Cache stores nothing.
 type Cache struct {
 	provider string
@@ -75,8 +75,8 @@ func (c *Cache) Prepare(provider, name string, req Request) (Request, error) {
 }
 
 // unchanged returns the index of the first message that must be prepared again.
-// The messages before it are those of the last request. It always starts with a
-// message of the model, whose preparation does not depend on the messages
+// The messages before it are those of the last request. That message is always
+// one of the model, because its preparation does not depend on the messages
 // before it.
 func (c *Cache) unchanged(provider, name string, messages []conversation.Message) int {
 	if provider != c.provider || name != c.name {

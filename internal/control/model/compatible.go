@@ -141,7 +141,7 @@ func dropOrphans(messages []conversation.Message) {
 }
 
 // dropTrailingThinking removes reasoning that nothing follows, from a reply
-// that was cut off. Providers require what it led to.
+// that was cut off. Providers require text or calls after it.
 func dropTrailingThinking(messages []conversation.Message) {
 	for i := range messages {
 		b := messages[i].Blocks

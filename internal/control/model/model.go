@@ -1,5 +1,5 @@
-// Package model defines what a language model is to Aloft: something that
-// streams replies to conversations. The packages below it implement providers;
+// Package model defines the interface of a language model, which streams
+// replies to conversations. The packages below it implement providers;
 // modeltest checks them against this definition, with a server as strict as the
 // real ones.
 package model

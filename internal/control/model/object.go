@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ReadObject decodes a model's reply that has to be one JSON object. Models
-// whose provider cannot enforce that may put it into a block of code.
+// ReadObject decodes a model's reply, which must be one JSON object. It accepts
+// an object within a code block, because not all providers enforce the format.
 func ReadObject(text string, to any) error {
 	text = strings.TrimSpace(text)
 	if inner, ok := strings.CutPrefix(text, "```json"); ok {

@@ -13,8 +13,8 @@ import (
 
 // A Mark is a placeholder, in the body that an SDK encodes, for JSON values
 // that are already encoded: an array whose element is the mark gets the values
-// as elements. It is a JSON string with random content, so nothing in a
-// conversation can be mistaken for it.
+// as elements. It is a JSON string with random content, so no text of a
+// conversation can be confused with it.
 type Mark string
 
 // Marks for the parts of a request.

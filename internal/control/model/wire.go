@@ -116,8 +116,8 @@ func (w *Wire) clean(e *Error) *Error {
 	return e
 }
 
-// netError classifies an error of the connection or of decoding. It drops text
-// that comes from elsewhere, because it may contain the key.
+// netError classifies an error of the connection or of decoding. It drops
+// foreign text, because that may contain the key.
 func netError(err error) *Error {
 	var (
 		dns    *net.DNSError
@@ -154,7 +154,7 @@ func CutShort() *Error {
 	return &Error{Reason: Cut, Message: "the stream ended before the reply did", Err: io.ErrUnexpectedEOF}
 }
 
-// A patientBody limits the length of a body and the silence within it.
+// A patientBody limits the length of a body and the time between its pieces.
 type patientBody struct {
 	body io.ReadCloser
 	left int64

@@ -93,8 +93,8 @@ func (m *messages) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
-// ask yields the events of one reply. It returns an error that has not been
-// yielded.
+// ask yields the events of one reply. It returns an error that the caller must
+// yield.
 func (m *messages) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
 	params, encoded, err := params(m.cfg, req)
 	if err != nil {

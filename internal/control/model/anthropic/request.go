@@ -22,8 +22,8 @@ const redacted = "redacted:"
 
 const minThinking = 1024 // the API's minimum
 
-// params converts req to the SDK's types. The Splice has what is already
-// encoded.
+// params converts req to the SDK's types. The Splice holds the parts that are
+// already encoded.
 func params(cfg Config, req model.Request) (sdk.MessageNewParams, model.Splice, error) {
 	p := sdk.MessageNewParams{
 		Model:     cfg.Name,
@@ -85,9 +85,9 @@ const (
 	cachedForm     = 2 // at the end of a cached prefix
 )
 
-// mayThink reports whether a request with a budget may turn thinking on. It may
-// not in the middle of a turn that started without: the first reply of the turn
-// would have to begin with reasoning.
+// mayThink reports whether a request with a budget may enable thinking. It may
+// not within a turn that began without thinking, because the API requires that
+// the first reply of such a turn begins with reasoning.
 func mayThink(messages []conversation.Message) bool {
 	i := len(messages) - 1
 	for i >= 1 && messages[i].Blocks[0].Result != nil {
@@ -189,8 +189,8 @@ func result(r conversation.ToolResult) *sdk.ToolResultBlockParam {
 
 // cached returns the indexes of the messages at which a cached prefix ends: the
 // user's last message, whose prefix this request writes to the cache, and the
-// one before, whose prefix the previous turn has written. With the system
-// prompt and the tools, these are the four marks that the API allows.
+// one before, whose prefix the previous turn has written. With the marks after
+// the system prompt and the tools, these are the four that the API allows.
 func cached(messages []conversation.Message) (marked []int) {
 	for i := len(messages) - 1; i >= 0 && len(marked) < 2; i-- {
 		if messages[i].Role == conversation.User {

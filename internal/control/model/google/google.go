@@ -96,8 +96,8 @@ func (g *gemini) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 	}
 }
 
-// ask yields the events of one reply. It returns an error that has not been
-// yielded.
+// ask yields the events of one reply. It returns an error that the caller must
+// yield.
 func (g *gemini) ask(ctx context.Context, req model.Request, yield func(model.Event, error) bool) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
@@ -243,8 +243,8 @@ func (d *decoder) signature(p *sdk.Part) {
 	}
 }
 
-// key returns the key of the part that a piece belongs to: the last part if it
-// has the same kind, otherwise a new one.
+// key returns the key of the part that a piece belongs to: the last part if
+// both have the same kind, otherwise a new part.
 func (d *decoder) key(kind string) string {
 	if kind != d.kind {
 		d.n++

@@ -11,8 +11,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// noSignature is what the API accepts as the signature of a call that it did
-// not make itself.
+// noSignature is the placeholder that the API accepts instead of the signature
+// of a call that it did not make itself.
 const noSignature = "skip_thought_signature_validator"
 
 // params converts req to the SDK's types.

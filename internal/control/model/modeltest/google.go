@@ -91,8 +91,8 @@ type googleRequest struct {
 	} `json:"generationConfig"`
 }
 
-// unsigned is what the API accepts as the signature of another model's call:
-// the base64 of skip_thought_signature_validator.
+// unsigned is the placeholder that the API accepts as the signature of another
+// model's call: the base64 of skip_thought_signature_validator.
 const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 type googleContent struct {

@@ -20,7 +20,8 @@ import (
 	"aloft/internal/conversation"
 )
 
-// What every server accepts. Another key gets 401, another model name 404.
+// The key and the model name that every server accepts. Another key gets 401,
+// another model name 404.
 const (
 	Key    = "sk-test-0123456789abcdef"
 	Model  = "test-model-1"
@@ -85,8 +86,8 @@ type dialect struct {
 	path    string                    // after URL; "*" stands for the model
 	version string                    // path prefix that is part of URL
 	auth    func(h http.Header) error // an error is answered with 401
-	// check validates a request; an error is answered with 400. issued are the
-	// replies so far.
+	// check validates a request; an error is answered with 400. issued lists
+	// the replies so far.
 	check   func(r Request, issued []Reply) (model string, err error)
 	problem func(status int, kind, words string) []byte // encodes an error response
 	stream  func(n int, r Reply) []string               // events of a reply

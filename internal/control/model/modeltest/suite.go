@@ -16,7 +16,7 @@ import (
 	"aloft/internal/tool"
 )
 
-// Provider is what [Run] needs to know about a provider.
+// Provider describes a provider to [Run].
 type Provider struct {
 	Start func(t testing.TB, script ...Reply) *Server
 	New   func(t testing.TB, url, key, name string) model.Model

@@ -75,8 +75,8 @@ type chatTool struct {
 	} `json:"function"`
 }
 
-// chatRequest returns the body of a request; the Splice has what is already
-// encoded.
+// chatRequest returns the body of a request; the Splice holds the parts that
+// are already encoded.
 func chatRequest(cfg Config, req model.Request) (chatBody, model.Splice, error) {
 	b := chatBody{Model: cfg.Name, ReasoningEffort: cfg.Effort, Parallel: cfg.serial(req), Stream: true}
 	if cfg.Schema && req.Schema != nil {

@@ -134,8 +134,8 @@ func one(ev model.Event, ok bool) ([]model.Event, error) {
 	return []model.Event{ev}, nil
 }
 
-// item handles a finished item: it adds what the deltas have not sent, and
-// stores the reasoning for sending back.
+// item handles a finished item: it adds the text that the deltas lacked, and
+// stores the reasoning to send it back.
 func (d *responseDecoder) item(key string, item responseItem) ([]model.Event, error) {
 	switch item.Type {
 	case "function_call":

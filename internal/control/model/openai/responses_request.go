@@ -71,9 +71,10 @@ type responsePart struct {
 	ImageURL string `json:"image_url,omitempty"`
 }
 
-// responseRequest returns the body of a request; the Splice has what is already
-// encoded. Nothing is stored at the provider, so reasoning is requested in
-// encrypted form and sent back, which lets it continue over several replies.
+// responseRequest returns the body of a request; the Splice holds the parts
+// that are already encoded. Nothing is stored at the provider, so reasoning is
+// requested in encrypted form and sent back, which lets it continue over
+// several replies.
 func responseRequest(cfg Config, req model.Request) (responseBody, model.Splice, error) {
 	b := responseBody{Model: cfg.Name, Stream: true, Parallel: cfg.serial(req), Input: []json.RawMessage{model.MessagesMark.JSON()}}
 	if t := model.Lookup(cfg.Name).Traits; t.Provider != provider || len(t.Effort) > 0 { // models that do not reason reject this field

@@ -99,10 +99,10 @@ func (c client) stream(ctx context.Context, path string, body any, take func([]b
 	return lines.Err()
 }
 
-// decode parses an event. It ignores fields with an unexpected type, since
-// other servers than OpenAI's put anything into fields that clients ignore. It
-// returns an error if the data is not JSON, or if the provider reports one in
-// it.
+// decode parses an event. It ignores fields with an unexpected type, because
+// servers other than OpenAI's put arbitrary values into fields that clients
+// ignore. It returns an error if the data is not JSON, or if the provider
+// reports one in it.
 func decode(data []byte, into any) error {
 	var problem struct {
 		Error json.RawMessage `json:"error"`

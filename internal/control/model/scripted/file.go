@@ -22,7 +22,7 @@ type File struct {
 	Scripts []Script `yaml:"scripts"`
 }
 
-// Script is what the model replies to prompts that match.
+// Script lists the replies of the model to matching prompts.
 type Script struct {
 	Match  string `yaml:"match"`
 	Repeat bool   `yaml:"repeat"`
@@ -31,7 +31,7 @@ type Script struct {
 	pattern pattern
 }
 
-// pattern is a regular expression; without one, everything matches.
+// pattern is a regular expression; if it is empty, every prompt matches.
 type pattern struct{ *regexp.Regexp }
 
 func (p pattern) MatchString(s string) bool { return p.Regexp == nil || p.Regexp.MatchString(s) }
