@@ -90,7 +90,7 @@ func (p *Provider) Registered() int {
 	return p.made
 }
 
-// TokensLast sets the lifetime of tokens that clients are told.
+// TokensLast sets the lifetime of tokens that the provider reports to clients.
 func (p *Provider) TokensLast(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuses rejects a request that names none of the resources, if there are any.
+// refuses rejects a request that names none of the configured resources.
 func (p *Provider) refuses(w http.ResponseWriter, q url.Values) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
