@@ -127,7 +127,8 @@ func (m *meters) event(ctx context.Context, e agent.Event) {
 	m.events.Add(ctx, 1, label("kind", e.Body.Kind()))
 }
 
-// runEvent counts an event of a run, and stores in r what later events need.
+// runEvent counts an event of a run, and stores in r the values that later
+// events need.
 func (m *meters) runEvent(ctx context.Context, e agent.Event, r *runningRun) {
 	switch b := e.Inner().(type) {
 	case *agent.RunCreated:

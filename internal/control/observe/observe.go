@@ -1,7 +1,7 @@
 // Package observe derives metrics and traces from the journal. It wraps the
 // store's journal and sees what this server appends, so no other code has to
 // count or measure. Its output consists of ids, our own names, times and
-// counts; it never contains what was said, read or executed.
+// counts; it never contains text of conversations, files or commands.
 //
 // The trace of a run is created from the run's events when the run has ended.
 // It is therefore the same whichever servers worked on the run, and even if
@@ -25,7 +25,7 @@ import (
 	"aloft/internal/telemetry"
 )
 
-// Config is what an observer needs.
+// Config configures an observer.
 type Config struct {
 	Journal   store.Journal
 	Agents    store.Agents

@@ -87,8 +87,8 @@ func (o *Observer) send(ctx context.Context, s span, as, above trace.SpanContext
 	made.End(trace.WithTimestamp(s.end))
 }
 
-// isPiece reports whether the event is a piece of something that a later event
-// has completely. There may be very many of them.
+// isPiece reports whether a later event contains the content of this event
+// completely, as for deltas. There may be very many such events.
 func isPiece(b agent.Body) bool {
 	switch b.(type) {
 	case *agent.TextDelta, *agent.ThinkingDelta, *agent.CallDelta:
@@ -97,9 +97,8 @@ func isPiece(b agent.Body) bool {
 	return false
 }
 
-// spansOf returns the spans below the run's span. A model request starts when
-// nothing else is left to do, so its span begins at the end of the event before
-// the reply.
+// spansOf returns the spans below the run's span. A model request starts after
+// all other work, so its span begins at the time of the event before the reply.
 func spansOf(events []agent.Event) []span {
 	var all []span
 	turn := -1 // index of its span in all
