@@ -19,9 +19,9 @@ var errTooLarge = errors.New("the reply is too large")
 
 // Converse returns a client for several requests to a server that users name.
 // Reading more than most bytes of a reply fails, also for a stream. Redirects
-// are followed only within the same scheme, host and port, so that nobody else
-// gets what a request carries. The request's context sets the timeout.
-// CloseIdleConnections closes the connections.
+// are followed only within the same scheme, host and port, so that no other
+// server gets the request's credentials. The request's context sets the
+// timeout. CloseIdleConnections closes the connections.
 func (c *Client) Converse(most int64) *http.Client {
 	t := c.http.Clone()
 	t.DisableKeepAlives, t.MaxIdleConnsPerHost, t.IdleConnTimeout = false, 2, idleFor

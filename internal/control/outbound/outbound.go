@@ -1,8 +1,9 @@
-// Package outbound is how the server contacts addresses that its users name:
-// webhooks, images in prompts, registries of container images. A policy checks
-// the address of every connection when it is dialed, rather than the name
-// beforehand, so that nobody can use the server to reach what only its host can
-// reach. It uses no proxy, because a proxy would do the dialing.
+// Package outbound is the HTTP client with which the server contacts addresses
+// that its users name: webhooks, images in prompts, registries of container
+// images. A policy checks the address of every connection when it is dialed,
+// rather than the name beforehand, so that nobody can use the server to reach
+// addresses that only its host can reach. It uses no proxy, because a proxy
+// would dial the addresses itself.
 package outbound
 
 import (
