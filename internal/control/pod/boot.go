@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// Limits for what a machine can report about a boot step, in bytes.
+// Limits on the report of a boot step by a machine, in bytes.
 const (
 	maxWord   = 256
 	maxDetail = 8 << 10
@@ -255,7 +255,7 @@ func checkoutOf(c Checkout) *podv1.Checkout {
 	}
 }
 
-// readyOf validates what a machine reports when it is ready.
+// readyOf validates the report of a machine that is ready.
 func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 	if len(r.GetOthers()) != others {
 		return Ready{}, unready("the machine has checked out %d additional repositories, want %d", len(r.GetOthers()), others)
@@ -275,15 +275,15 @@ func readyOf(r *podv1.BootReady, others int) (Ready, error) {
 	return ready, nil
 }
 
-// systemName matches what a machine may say about its distribution: it becomes part
-// of the model's instructions.
+// systemName matches the valid names of a machine's distribution, because the
+// name becomes part of the model's instructions.
 var systemName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 .()/_+-]{0,63}$`)
 
 // packageManagers are the names that a machine may give its package manager.
 var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypper", "pacman"}
 
-// facilitiesOf validates what a machine reports about itself. It returns nil if the
-// machine reports nothing.
+// facilitiesOf validates a machine's report about its facilities. It returns
+// nil if the machine reports nothing.
 func facilitiesOf(f *podv1.Facilities) *Facilities {
 	if f == nil {
 		return nil

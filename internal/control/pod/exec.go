@@ -70,8 +70,8 @@ type hello struct {
 }
 
 // NewExec returns a client of exec-daemon. dial connects to it, and token
-// authenticates. The client connects when there is something to call. An error
-// of dial that wraps [ErrLost] is final. The caller must call Close.
+// authenticates. The client connects on the first call. An error of dial that
+// wraps [ErrLost] is final. The caller must call Close.
 func NewExec(dial func(ctx context.Context) (net.Conn, error), token string, all ...Option) *Exec {
 	e := &Exec{
 		dial: dial, token: token, options: optionsOf(all),
@@ -212,14 +212,14 @@ func errInvalidID() error {
 	return fault.Invalid("the id of a call must be 1 to %d characters of [A-Za-z0-9_-]", maxID)
 }
 
-// Ack tells the machine that the call's result is stored, so that it can forget
-// it. It returns when the machine has confirmed that, or when ctx ends; in that
-// case the machine is told later. It is not an error to acknowledge a call
-// twice, or one that the machine does not know.
+// Ack tells the machine that the call's result is stored, so that the machine
+// can drop it. It returns when the machine has confirmed that, or when ctx
+// ends; in that case the machine is told later. It is not an error to
+// acknowledge a call twice, or one that the machine does not know.
 func (e *Exec) Ack(ctx context.Context, id string) error { return e.release(ctx, id, false) }
 
 // Drop aborts the call if it is running, and acknowledges it: nobody will need
-// its result. It returns when Ack would.
+// its result. It returns under the same conditions as Ack.
 func (e *Exec) Drop(ctx context.Context, id string) error { return e.release(ctx, id, true) }
 
 func (e *Exec) release(ctx context.Context, id string, abort bool) error {

@@ -8,13 +8,13 @@ import (
 	"net/http"
 )
 
-// prefixSize is the length, in bytes, of what stands before each message of a Connect
-// stream: a byte of flags, and the length of the message.
+// prefixSize is the length, in bytes, of the prefix of each message in a
+// Connect stream: a byte of flags, and the length of the message.
 const prefixSize = 5
 
-// joined is a transport whose requests send each message of a stream with its prefix.
-// Connect writes the two one after the other, and HTTP/2 would make a frame of each:
-// twice the writes and wake-ups on the way into the machine.
+// joined is a transport whose requests send each message of a stream with its
+// prefix. Connect writes the prefix and the message separately, and HTTP/2
+// would make a frame of each: twice the writes and wake-ups.
 type joined struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -27,8 +27,8 @@ func (j joined) RoundTrip(req *http.Request) (*http.Response, error) {
 	return j.RoundTripper.RoundTrip(req)
 }
 
-// messages is the body of a stream. A Read that returns a message's prefix returns
-// what follows of the message, too, as far as there is room.
+// messages is the body of a stream. A Read that returns a message's prefix also
+// returns as much of the message as fits.
 type messages struct {
 	body io.ReadCloser
 	left int64 // bytes of the message that has begun
@@ -53,7 +53,8 @@ func (m *messages) Read(p []byte) (n int, err error) {
 	return n + more, ended(err)
 }
 
-// ended is the error of a body of which not all came that was asked for.
+// ended is the error of a body that ends before all requested bytes have
+// arrived.
 func ended(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF

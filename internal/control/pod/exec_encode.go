@@ -151,8 +151,8 @@ func isRequired(field protoreflect.FieldDescriptor) bool {
 
 func isNull(text []byte) bool { return string(bytes.TrimSpace(text)) == "null" }
 
-// place matches protojson's description of an error's position, which means
-// nothing to the model.
+// place matches protojson's description of an error's position, which would not
+// help the model.
 var place = regexp.MustCompile(`^proto:\s*|\(line \d+:\d+\):?\s*|\x{a0}`)
 
 // decode sets one field from its JSON. The error continues a sentence that
@@ -175,8 +175,8 @@ func decode(args protoreflect.Message, field protoreflect.FieldDescriptor, name 
 	return nil
 }
 
-// shape rejects what protojson would accept although the schema does not: a
-// number for an enum.
+// shape rejects a number for an enum, which protojson accepts but the schema
+// does not.
 func shape(field protoreflect.FieldDescriptor, text json.RawMessage) error {
 	if field.Kind() == protoreflect.EnumKind && !isNull(text) && !bytes.HasPrefix(bytes.TrimSpace(text), []byte(`"`)) {
 		return fmt.Errorf("must be %s", kind(field))

@@ -19,9 +19,9 @@ const (
 	deltaWeight = 128      // overhead of a delta
 )
 
-// inFlight is a call that somebody waits for. The fields under its own lock are
-// written by the stream and read by Call, so that a slow reader of one call
-// does not delay others.
+// inFlight is a call with a waiter. The stream writes the fields under the
+// call's own lock, and Call reads them, so that a slow reader of one call does
+// not delay others.
 type inFlight struct {
 	id       string
 	message  *agentv1.ToolCall
@@ -46,8 +46,8 @@ func newInFlight(id string, message *agentv1.ToolCall) *inFlight {
 	return &inFlight{id: id, message: message, news: make(chan struct{}, 1)}
 }
 
-// hear handles a delta from the machine. It ignores one that was received
-// before.
+// hear handles a delta from the machine. It ignores a delta that it has
+// received before.
 func (f *inFlight) hear(delta *agentv1.ExecDelta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *inFlight) tell() {
 	}
 }
 
-// take returns what has come since the last call of take.
+// take returns the deltas since the last call of take.
 func (f *inFlight) take() (deltas []Delta, over bool, result *agentv1.ExecCompleted, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

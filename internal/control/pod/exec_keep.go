@@ -50,7 +50,7 @@ func (e *Exec) keep() {
 	e.failAll(context.Cause(e.ctx))
 }
 
-// final returns the error with which to give up, or nil to try again.
+// final returns the error with which to give up, or nil to reconnect.
 func final(err error, down time.Duration) error {
 	switch {
 	case errors.Is(err, ErrLost), errors.Is(err, ErrCatalogue):
@@ -133,9 +133,9 @@ func (e *Exec) adopt(l *link) {
 	e.tellBoot(l.hello)
 }
 
-// broke fails the calls during which too many streams have broken, so that a
-// machine cannot make us resend for ever. A message that was too long counts
-// more, since it will fail again.
+// broke fails each call during which too many streams have broken, so that a
+// machine cannot make the server resend it for ever. A message that was too
+// long counts more than once, since it will fail again.
 func (e *Exec) broke(err error) {
 	weight := 1
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {

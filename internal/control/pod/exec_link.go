@@ -66,8 +66,8 @@ func (l *link) queue(element *agentv1.ExecStreamElement) {
 	}
 }
 
-// beat queues a heartbeat and returns its number. The reply to it means that
-// everything sent before was processed.
+// beat queues a heartbeat and returns its number. The machine replies after it
+// has processed all earlier messages.
 func (l *link) beat() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *link) beat() uint64 {
 	return l.beats
 }
 
-// write sends what is queued until ctx ends or the stream breaks.
+// write sends the queued messages until ctx ends or the stream breaks.
 func (l *link) write(ctx context.Context) {
 	for {
 		select {

@@ -57,7 +57,8 @@ type HookEvent struct {
 }
 
 // HookOutcome is the outcome of hooks. It comes from the machine, so it may
-// deny and comment, but what it changes must be checked again.
+// deny a call and add a comment, but the server must check a changed call
+// again.
 type HookOutcome struct {
 	Permission    string // allow, deny, ask or ""
 	UserMessage   string

@@ -52,7 +52,7 @@ func newMCP(dial func(context.Context) (net.Conn, error), lost func(error) error
 func (m *MCP) Close() { m.http.CloseIdleConnections() }
 
 // Use makes the machine run exactly the stdio servers among these, in a sandbox
-// if p is not nil, and returns what they offer. The listings come from the
+// if p is not nil, and returns their listings. The listings come from the
 // machine, so they are checked: servers that were not requested are dropped,
 // and limits are enforced. Use waits up to wait for servers that are starting.
 // The error wraps [ErrLost] if the machine is gone.

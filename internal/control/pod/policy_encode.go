@@ -12,7 +12,8 @@ var typesOf = map[sandbox.Type]agentv1.SandboxPolicy_Type{
 	sandbox.ReadOnly:     agentv1.SandboxPolicy_TYPE_WORKSPACE_READONLY,
 }
 
-// encodePolicy encodes the complete policy: the machine adds nothing to it.
+// encodePolicy encodes the complete policy: the machine has no policy of its
+// own to add.
 func encodePolicy(p sandbox.Policy) *agentv1.SandboxPolicy {
 	m := &agentv1.SandboxPolicy{
 		Type:                     typesOf[p.Type],

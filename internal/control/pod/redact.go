@@ -59,7 +59,7 @@ func Trace(traceparent string) Option { return func(o *options) { o.trace = trac
 // /v1/tokens/oidc.
 func Tokens(h http.Handler) Option { return func(o *options) { o.tokens = h } }
 
-// Spans receives what exec-daemon traces, as OTLP.
+// Spans receives the spans that exec-daemon records, as OTLP.
 func Spans(h http.Handler) Option { return func(o *options) { o.spans = h } }
 
 // TellExceeded makes the connection call tell once, with the reason, if it is
@@ -124,8 +124,8 @@ func (h heard) message(m any) {
 	}
 }
 
-// error returns other errors than replies of the machine unchanged: callers
-// look for them in the chain.
+// error returns errors that are not replies of the machine unchanged, because
+// callers look for them in the chain.
 func (h heard) error(err error) error {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -145,24 +145,23 @@ func newOutputs(secrets *redact.Redactor) outputs {
 	return outputs{secrets.Stream(), secrets.Stream()}
 }
 
-// next returns the redacted delta, and whether anything is left of it.
+// next returns the redacted delta, and false if nothing of it is left.
 func (o outputs) next(d Delta) (Delta, bool) {
 	d.Stdout = string(o.stdout.Next([]byte(d.Stdout)))
 	d.Stderr = string(o.stderr.Next([]byte(d.Stderr)))
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 
-// holds reports whether any output is held back.
+// holds reports whether redaction still delays some output.
 func (o outputs) holds() bool { return o.stdout.Holds() || o.stderr.Holds() }
 
-// idle returns held-back output that should be shown because nothing else
-// comes.
+// idle returns delayed output that should be shown because no more comes.
 func (o outputs) idle(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Idle()), Stderr: string(o.stderr.Idle()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""
 }
 
-// rest returns what is still held back at the end.
+// rest returns the delayed output at the end.
 func (o outputs) rest(last uint64) (Delta, bool) {
 	d := Delta{Stdout: string(o.stdout.Flush()), Stderr: string(o.stderr.Flush()), Seq: last}
 	return d, d.Stdout != "" || d.Stderr != ""

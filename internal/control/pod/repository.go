@@ -48,10 +48,10 @@ type Committed struct {
 	Note   string // why the project's git hooks refused or did not run; "" if they passed
 }
 
-// Commit commits all changes in a repository, if any: 0 is the first of the
-// boot, 1 the first of its others. It runs the project's commit hooks unless
-// skipHooks is true, in the machine's sandbox unless around is nil. If hooks or
-// git refuse, the error is a [*GitError].
+// Commit commits all changes in a repository, if any. Repository 0 is the boot
+// request's own, and 1 the first of its additional ones. It runs the project's
+// commit hooks unless skipHooks is true, in the machine's sandbox unless around
+// is nil. If hooks or git refuse, the error is a [*GitError].
 func (c *Conn) Commit(ctx context.Context, repository int, message string, skipHooks bool, around *sandbox.Policy) (Committed, error) {
 	req := &podv1.CommitRequest{Message: message, Repository: int32(repository), SkipHooks: skipHooks}
 	if around != nil {

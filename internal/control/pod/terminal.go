@@ -158,7 +158,7 @@ func (t *Terminals) Send(ctx context.Context, name string, keys []Keys) error {
 	return t.fault("type in a terminal", err)
 }
 
-// End closes a terminal and kills what runs in it.
+// End closes a terminal and kills the processes in it.
 func (t *Terminals) End(ctx context.Context, name string) error {
 	_, err := t.client.CloseTerminal(ctx, connect.NewRequest(&agentv1.CloseTerminalRequest{Name: name}))
 	return t.fault("close a terminal", err)
