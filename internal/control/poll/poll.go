@@ -1,5 +1,5 @@
-// Package poll paces the loops that wait for what the kernel offers no way to
-// wait for, such as the release of a lock or the removal of a file.
+// Package poll paces polling loops, for events that the kernel does not report,
+// such as the release of a lock or the removal of a file.
 package poll
 
 import (
