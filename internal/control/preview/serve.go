@@ -194,7 +194,7 @@ func ours(name string) bool {
 	return strings.HasPrefix(name, "aloft")
 }
 
-// clean removes from a machine's response what a browser must not get.
+// clean removes headers from a machine's response that a browser must not get.
 func (p *Previews) clean(resp *http.Response) error {
 	h := resp.Header
 	var kept []string
