@@ -9,7 +9,7 @@ import (
 
 // checksText tells reviewers the results of a run's checks and the verdict on
 // its goal, or returns "" if there are none. Without shown it contains only
-// numbers, since commands may name what must not be shown.
+// numbers, since commands may contain private words.
 func checksText(e *agent.Evidence, shown bool) string {
 	if e == nil {
 		return ""

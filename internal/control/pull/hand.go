@@ -12,8 +12,8 @@ import (
 
 const readBatch = 1000 // events per read
 
-// Proposal returns what ByHand would request for a repository if nothing were
-// chosen, as a preview for the user. It journals nothing.
+// Proposal returns the request that ByHand would make for a repository by
+// default, as a preview for the user. It journals nothing.
 func (d *Desk) Proposal(ctx context.Context, agentID, repoURL string) (agent.PullRequestAsked, error) {
 	_, asked, err := d.proposal(ctx, agentID, repoURL, Options{})
 	return asked, err
@@ -72,7 +72,7 @@ func (d *Desk) ByHand(ctx context.Context, userID int64, agentID, repoURL string
 	return opened.PullRequest, record(last, &opened)
 }
 
-// pushed returns the index of the agent's repository that repoURL means.
+// pushed returns the index of the agent's repository with the URL repoURL.
 func pushed(s *agent.State, repoURL string) (int, error) {
 	n := slices.IndexFunc(s.Agent.Repos, func(r agent.Repo) bool { return r.URL == repoURL })
 	switch {

@@ -14,8 +14,9 @@ func (d *Desk) privacy(ctx context.Context, r agent.Run) (bool, error) {
 	return d.Privacy(ctx, r)
 }
 
-// begun reports whether the agent's first run was in privacy mode. The agent's name
-// comes from the prompt of that run, and no later run may show either.
+// begun reports whether the agent's first run was in privacy mode. The agent's
+// name comes from the prompt of that run, so no later run may show the name or
+// the prompt.
 func (d *Desk) begun(ctx context.Context, a agent.Agent) (bool, error) {
 	return d.privacy(ctx, agent.Run{AgentID: a.ID, CreatedAt: a.CreatedAt})
 }

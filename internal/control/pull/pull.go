@@ -143,8 +143,8 @@ func (d *Desk) forgeFor(w agent.PullRequestOptions, repoURL string) (forge.Forge
 		Hint("add the App's id and key to git.credentials in the configuration, or leave openAsCursorGithubApp out")
 }
 
-// Found returns the pull request at an address, for an agent that continues it
-// in the given repository.
+// Found reads the pull request at an address, for an agent that continues to
+// work on it in the given repository.
 func (d *Desk) Found(ctx context.Context, repoURL, prURL string) (agent.PullRequest, error) {
 	named, number, err := forge.ParsePullRequestURL(prURL)
 	if err != nil {
@@ -184,9 +184,9 @@ type Options struct {
 	Person            bool   // Title and Body were written by a person, and are not restricted
 }
 
-// Propose returns what to request from the forge for the agent's n-th
-// repository, whose pushed head is commit. It does not contact the forge. The
-// error is a fault that says why there is nothing to request.
+// Propose returns the request to the forge for the agent's n-th repository,
+// whose pushed head is commit. It does not contact the forge. If no pull
+// request is possible, the error is a fault that says why.
 func (d *Desk) Propose(ctx context.Context, s *agent.State, n int, commit string, opts Options) (agent.PullRequestAsked, error) {
 	a, was := s.Agent, s.Checkout(n)
 	url := a.Repos[n].URL

@@ -13,7 +13,7 @@ import (
 	"aloft/internal/fault"
 )
 
-// Limits of what an agent reads at once.
+// Limits on the data that an agent reads at once.
 const (
 	maxRead     = 48 << 10 // bytes of remarks
 	maxReadBody = 8 << 10  // bytes of one remark
@@ -21,7 +21,7 @@ const (
 	maxAuthors  = 20       // authors whose access is looked up
 )
 
-// A Subject is what to read about a pull request.
+// A Subject is the part of a pull request to read.
 type Subject string
 
 // Subjects.
@@ -34,7 +34,7 @@ const (
 	Replies  Subject = "replies" // everything that others wrote, for [Desk.Wait]
 )
 
-// A Question says what to read about a pull request.
+// A Question names the part of a pull request to read.
 type Question struct {
 	Subject Subject
 	Commit  string    // for Checks and Log; "" means the head at the forge
@@ -42,18 +42,17 @@ type Question struct {
 	After   time.Time // for Replies: only what was written later, by the forge's clock
 }
 
-// An Answer is what the forge says about a pull request. The texts are by
-// whoever wrote them.
+// An Answer is the forge's answer to a [Question]. Its texts are untrusted.
 type Answer struct {
 	Text     string // for the model
 	Remarks  []Remark
 	Checks   []Check
 	Log      string
 	TimedOut bool
-	// Newest is when the newest remark was written, by the forge's clock; zero
-	// if there is none.
+	// Newest is the time of the newest comment, by the forge's clock; zero if
+	// there is none.
 	Newest time.Time
-	// Answered is when an agent's newest remark was written; zero if there is
+	// Answered is the time of the agent's newest comment; zero if there is
 	// none. Set for Replies.
 	Answered time.Time
 }
@@ -138,7 +137,7 @@ func unable(r forge.Repo, what string) error {
 	return fault.Invalid("Aloft cannot read %s at %s", what, r.Host).Named(forge.CodeUnsupported).Hint("ask the user to tell you")
 }
 
-// remarks returns what people wrote about a subject, oldest first.
+// remarks returns people's comments about a subject, oldest first.
 func (d *Desk) remarks(ctx context.Context, f forge.Forge, r forge.Repo, p agent.PullRequest, s Subject) ([]Remark, error) {
 	var all []Remark
 	number := int(p.Number)
@@ -215,7 +214,7 @@ func linesOf(t forge.Thread) string {
 	return at
 }
 
-// access sets MayWrite of remarks, as far as the host tells.
+// access sets MayWrite of remarks, if the host reports it.
 func (d *Desk) access(ctx context.Context, f forge.Forge, r forge.Repo, all []Remark) {
 	looked := 0
 	for i, v := range all {
@@ -276,9 +275,10 @@ func (w *writers) store(r forge.Repo, login string, may bool) {
 	w.all[writer{r, login}] = access{may, time.Now().Add(writersFor)}
 }
 
-// render returns remarks as text for the model, and those that are in it. Every
-// line that somebody else wrote is quoted, so that it cannot look like one of the
-// server's. If the text would be too long, the oldest remarks are left out.
+// render returns remarks as text for the model, and the remarks that the text
+// contains. It quotes every line that somebody else wrote, so that no such line
+// looks like one of the server's. If the text would be too long, the oldest
+// remarks are left out.
 func render(s Subject, p agent.PullRequest, all []Remark) (string, []Remark) {
 	if len(all) == 0 {
 		return fmt.Sprintf("There are no %s on your pull request %s.", s, p.URL), nil

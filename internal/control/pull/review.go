@@ -10,28 +10,30 @@ import (
 	"aloft/internal/control/forge"
 )
 
-// reviewWaits are the waits between the tries to ask for a review where nobody
-// waits for the answer. The end of a run does not wait longer than these.
+// reviewWaits are the delays between attempts to request a review in the
+// background. They are short, because the end of a run waits for them.
 var reviewWaits = []time.Duration{time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second}
 
-// unfinished reports whether an earlier Open opened the pull request and ended
-// before its answer was journaled, perhaps before anybody was asked to review, or
-// could ask nobody. The link to the agent in its body says who opened it.
+// unfinished reports whether an earlier Open opened the pull request but did
+// not journal its result, or did not request reviews. The link to the agent in
+// the pull request's body identifies it.
 func (d *Desk) unfinished(a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) bool {
 	was := a.PullRequest(asked.RepoURL, asked.Branch)
 	return (was == nil || was.URL != p.URL || was.ReviewFailure != nil) && strings.Contains(p.Body, d.Link(a.ID))
 }
 
-// review asks the agent's people, again while the host does not answer. A repeat
-// asks nobody anew: see [forge.Reviewing]. A failure leaves the pull request open
-// without reviewers: it is logged, and returned to be journaled and shown.
+// review requests reviews from the agent's reviewers, with retries while the
+// host does not answer. A repeated request has no effect: see
+// [forge.Reviewing]. If it fails, the pull request stays open without
+// reviewers, and the error is logged and returned to be journaled.
 func (d *Desk) review(ctx context.Context, f forge.Forge, r forge.Repo, a agent.Agent, asked agent.PullRequestAsked, p forge.PullRequest) *agent.Failure {
 	reviewing, ok := f.(forge.Reviewing)
 	if !ok || a.Pull.SkipReviewers || p.Draft || d.Reviewers == nil {
 		return nil
 	}
 	logins, err := d.Reviewers(ctx, a, r.Host)
-	// Whose token it is has opened it, and no host lets them review it.
+	// The owner of the token has opened the pull request, and no host accepts
+	// them as its reviewer.
 	logins = slices.DeleteFunc(logins, func(login string) bool { return strings.EqualFold(login, p.Author) })
 	if err == nil && len(logins) > 0 {
 		within := reviewWaits

@@ -15,7 +15,8 @@ import (
 // generalRemark is the text of a comment that must not describe the work.
 const generalRemark = "An agent has worked on this."
 
-// unsigned returns a comment without what [Desk.Compose] and [Desk.Say] add.
+// unsigned returns a comment without the parts that [Desk.Compose] and
+// [Desk.Say] add.
 func unsigned(body string) string {
 	text, ours := forge.BeforeMark(body)
 	if ours {
@@ -26,8 +27,8 @@ func unsigned(body string) string {
 
 const signatureBegin = "\n\n<sub>Written by the agent "
 
-// Compose returns the comment to journal and to send for what the model wrote.
-// In privacy mode the text is a general one, as for pull requests. Secrets are
+// Compose returns the comment to journal and to send for a text of the model.
+// In privacy mode it is a general text, as for pull requests. Secrets are
 // removed.
 func (d *Desk) Compose(ctx context.Context, s *agent.State, p agent.PullRequest, callID, threadID, body string) (agent.PullRequestSaid, error) {
 	private, err := d.privacy(ctx, s.Run)

@@ -30,8 +30,8 @@ type Status struct {
 	Unseen *agent.Failure
 }
 
-// A Review sums up the reviews of an open pull request. Its zero value means that
-// there are none, or that the forge does not tell.
+// A Review sums up the reviews of an open pull request. Its zero value means
+// that there are none, or that the forge does not report them.
 type Review struct {
 	// Verdict is ChangesRequested if the newest verdict of anyone requests
 	// changes, else Approved if anyone has approved, else "".
@@ -106,7 +106,7 @@ func (d *Desk) look(ctx context.Context, a agent.Agent, p agent.PullRequest) (St
 	return out, nil
 }
 
-// standing is what a forge says about a pull request.
+// standing is the state of a pull request at its forge.
 type standing struct {
 	pull   forge.PullRequest
 	checks []forge.Check
@@ -154,7 +154,7 @@ type seen struct {
 	all map[string]*glance
 }
 
-// glance is one answer, complete or pending.
+// glance is one cached or pending answer of a forge.
 type glance struct {
 	done chan struct{} // closed when the other fields are set
 	at   time.Time

@@ -20,9 +20,9 @@ const (
 	emptyPolls = 4
 )
 
-// Wait repeats the question, at the latest until the time until: Checks until
-// one has failed or all have ended, and Replies until there is one. It waits
-// longer between two requests if the forge asks for it.
+// Wait repeats the question until the time until. It returns earlier when a
+// check has failed or all have ended (Checks), or when there is a reply
+// (Replies). It waits longer between two requests if the forge asks for it.
 func (d *Desk) Wait(ctx context.Context, a agent.Agent, p agent.PullRequest, q Question, until time.Time) (Answer, error) {
 	every := cmp.Or(d.Poll, firstPoll)
 	longest := max(longestPoll, every)
@@ -85,8 +85,8 @@ func (w *waiter) over(q Question, out Answer) bool {
 		w.ended = 0
 		return false
 	}
-	// A job that depends on another appears only when that one has ended: so the
-	// end counts only when it is seen twice.
+	// A job that depends on another appears only after that one has ended, so
+	// count the checks as ended only when two polls in a row say so.
 	w.ended++
 	return w.ended > 1
 }
