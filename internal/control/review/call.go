@@ -14,7 +14,7 @@ import (
 	"aloft/internal/policy/sandbox"
 )
 
-// described is what a call does, for the run modes and for people.
+// described describes a call for the run modes and for people.
 type described struct {
 	permit.Call
 	subject string
@@ -103,7 +103,7 @@ func describeDeeds(all []deed) string {
 // sandbox.
 const outside = "all"
 
-// describe returns what a call does. Unknown tools are taken to affect only the
+// describe describes a call. It assumes that unknown tools affect only the
 // workspace and the conversation.
 func describe(c conversation.ToolCall) described {
 	var a arguments
@@ -191,8 +191,8 @@ func guard(file string) (described, bool) {
 	return described{Call: permit.Call{Kind: permit.Protected, Rule: why}}, why != ""
 }
 
-// Protected reports whether a change to the file of a machine needs a review
-// unless everything runs without one.
+// Protected reports whether a change to the file of a machine needs a review in
+// every run mode but run-everything.
 func Protected(file string) bool {
 	_, guarded := guard(file)
 	return guarded

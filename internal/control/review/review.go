@@ -130,9 +130,9 @@ func (r *Reviewer) Guards(ctx context.Context, a agent.Agent, c conversation.Too
 	return false, nil
 }
 
-// GuardsLine returns what the machine must check before it runs a shell command
-// outside of the sandbox that an allow list allows. It is nil if the run mode
-// or the policy puts no commands in the sandbox.
+// GuardsLine returns the checks that the machine must do before it runs a shell
+// command that an allow list allows outside of the sandbox. It is nil if
+// commands do not run in a sandbox.
 func (r *Reviewer) GuardsLine(ctx context.Context, s *agent.State, c conversation.ToolCall) (*conversation.Guard, error) {
 	call := describe(c)
 	if c.Name != "Shell" {
@@ -194,8 +194,8 @@ func (r *Reviewer) Until(ctx context.Context, a agent.Agent) (time.Time, error) 
 	return time.Now().UTC().Add(after), nil
 }
 
-// granted reports whether a person has allowed the agent such calls. Shell
-// commands are checked by their parts instead.
+// granted reports whether a person has allowed the agent calls like this one.
+// It does not handle shell commands, whose parts are checked one by one.
 func granted(s *agent.State, tool string, c described) bool {
 	if c.Kind == permit.Shell && !c.Unsandboxed {
 		return false
@@ -279,8 +279,8 @@ func parse(name string, data []byte) (permit.Permissions, error) {
 }
 
 // project returns a rules file of the project at a commit, and a name for
-// messages. What it allows may be honoured only for a commit that people vouch
-// for, since an agent may have pushed any other.
+// messages. Its allow lists count only for a commit on the default branch,
+// since an agent may have pushed any other.
 func (r *Reviewer) project(ctx context.Context, a agent.Agent, commit, name string) (words string, data []byte, err error) {
 	if r.Project == nil || commit == "" || len(a.Repos) == 0 {
 		return name, nil, nil

@@ -12,11 +12,11 @@ import (
 
 const sandboxFile = "sandbox.json"
 
-// SandboxPolicy returns the policy of the sandbox around an agent's commands. It
-// combines the sandbox.json of the project (from the default branch at the
+// SandboxPolicy returns the policy of the sandbox around an agent's commands.
+// It combines the sandbox.json of the project (from the default branch at the
 // agent's creation), the user and the team. Files in the machine or on other
-// branches do not count, since agents can change them. [Unreadable] tells which
-// errors are caused by a file.
+// branches do not count, since agents can change them. [Unreadable] recognizes
+// errors that a file causes.
 func (r *Reviewer) SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error) {
 	layers := sandbox.Layers{Mode: r.Hosts}
 	for _, from := range []struct {
