@@ -34,7 +34,8 @@ func (s *Safe) SealInherited(ctx context.Context, forkID string, of agent.Agent)
 	return s.sealAll(ctx, secret.Owner{Kind: secret.OfForked, ID: forkID}, values)
 }
 
-// inherited decrypts the secrets of the agents from which this one was forked.
+// inherited decrypts the secrets of the agents from which this agent was
+// forked.
 func (s *Safe) inherited(ctx context.Context, agentID string) (map[string]string, error) {
 	all, err := s.all(ctx, secret.Owner{Kind: secret.OfForked, ID: agentID})
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *Safe) Keep(ctx context.Context, owner secret.Owner, name, value string)
 	return of, err
 }
 
-// Kept decrypts the owner's values.
+// Kept decrypts the values that the owner has stored with [Safe.Keep].
 func (s *Safe) Kept(ctx context.Context, owner secret.Owner) ([]secret.Opened, error) {
 	sealed, err := s.Store.Secrets(ctx, owner)
 	if err != nil {

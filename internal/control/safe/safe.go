@@ -26,13 +26,13 @@ import (
 // Config holds the dependencies of a [Safe].
 type Config struct {
 	Store store.Secrets
-	// Keepers can decrypt; the first one also encrypts.
+	// Keepers decrypt; the first one also encrypts.
 	Keepers []Keeper
 	// Roles assumes AWS roles for machines; nil if the server has no AWS
 	// credentials.
 	Roles Roles
 	// Environment returns the id of the agent's environment, or "" if it has
-	// none; nil if the server has no environments.
+	// none. The function is nil if the server has no environments.
 	Environment func(context.Context, agent.Agent) (string, error)
 }
 
