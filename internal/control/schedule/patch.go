@@ -17,9 +17,10 @@ import (
 // maxPatches is the maximum size of the patches of an agent, in bytes.
 const maxPatches = 4 << 20
 
-// patches returns what another agent has pushed to the agent's repositories
-// since its branches left the agent's own. It is [loop.Config.Patches]. Agents
-// of other owners are not found, since an agent may see no more than its owner.
+// patches returns the changes that another agent has pushed to the agent's
+// repositories, since the merge base with the agent's branch. It is
+// [loop.Config.Patches]. Agents of other owners are not found, since an agent
+// may see no more than its owner.
 func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID string) ([]tool.Patch, error) {
 	missing := fault.NotFound("you have no other agent %q", otherID)
 	if !agent.ValidID(otherID) || otherID == state.Agent.ID {
@@ -78,8 +79,8 @@ func (s *Scheduler) patches(ctx context.Context, state *agent.State, otherID str
 	return out, nil
 }
 
-// pushedDiff returns at most limit bytes of what the agent has pushed, as the
-// repositories' servers have it. It is [loop.Config.Diff].
+// pushedDiff returns at most limit bytes of the agent's changes on the servers
+// of its repositories. It is [loop.Config.Diff].
 func (s *Scheduler) pushedDiff(ctx context.Context, state *agent.State, limit int) (diff string, truncated bool, err error) {
 	var all strings.Builder
 	for n, repo := range state.Agent.Repos {

@@ -1,7 +1,7 @@
-// Package schedule decides which server works on which agent. It takes the lease on
-// every agent with an open run, runs the agent's loop in a machine of the fleet, and
-// continues what an earlier server has left. It keeps no important state in memory:
-// leases are in the store.
+// Package schedule decides which server works on which agent. It takes the
+// lease on every agent with an open run, runs the agent's loop in a machine of
+// the fleet, and continues the runs of servers that died. It keeps no important
+// state in memory: leases are in the store.
 package schedule
 
 import (
@@ -23,7 +23,7 @@ import (
 	"aloft/internal/rule"
 )
 
-// Config is what a scheduler needs.
+// Config configures a scheduler.
 type Config struct {
 	Journal store.Journal
 	Agents  store.Agents
@@ -36,7 +36,7 @@ type Config struct {
 	// FastModel returns the reference to the model for small tasks; "" is the
 	// agent's model. If it is nil, there is none.
 	FastModel func(context.Context) (string, error)
-	// Review decides which tool calls may run. If it is nil, all may.
+	// Review decides which tool calls may run. If it is nil, all calls may run.
 	Review loop.Reviewer
 	// Pulls opens pull requests. It may be nil.
 	Pulls pullrequest.Pulls
@@ -53,15 +53,15 @@ type Config struct {
 	// Rules returns the rules of the team and of an agent's owner. It may be
 	// nil.
 	Rules func(ctx context.Context, a agent.Agent) ([]rule.Rule, error)
-	// Live shows clients what models are writing; nil shows nothing.
+	// Live shows clients the calls that models are writing; nil shows nothing.
 	Live *live.Board
-	// Tools are what the tools of the control plane use. The scheduler sets
-	// Patches.
+	// Tools holds the dependencies of the control plane's tools. The scheduler
+	// sets Patches.
 	Tools  loop.Tools
 	Logger *slog.Logger
 }
 
-// Gateway is the git gateway, which knows what agents have pushed.
+// Gateway is the git gateway, which records the pushes of agents.
 type Gateway interface {
 	Diff(ctx context.Context, repoURL, base, branch string, limit int) (diff string, truncated bool, err error)
 	Patch(ctx context.Context, repoURL, base, branch string, limit int) (gateway.Patch, error)
@@ -133,7 +133,8 @@ func (s *Scheduler) Wake(agentID string) {
 	}
 }
 
-// start starts a worker for the agent, or makes the existing one look again.
+// start starts a worker for the agent, or makes the existing one read the
+// journal again.
 func (s *Scheduler) start(ctx context.Context, agentID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

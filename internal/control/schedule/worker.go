@@ -100,8 +100,8 @@ func (w *worker) fastModel() (string, error) {
 	return w.s.FastModel(w.ctx)
 }
 
-// next starts another worker if a new run has started with the end of the given
-// one.
+// next starts another worker if the end of the given run has started a queued
+// run.
 func (w *worker) next(runID string) {
 	a, err := w.s.Agents.Agent(context.WithoutCancel(w.ctx), w.agentID)
 	if err != nil || a.LatestRunID == runID {
@@ -168,7 +168,7 @@ func (w *worker) renew(lease string) {
 	}
 }
 
-// refuse stands in for a model that is not configured any more.
+// refuse replaces a model that is no longer configured. It fails every request.
 type refuse struct{ err error }
 
 func (r refuse) Stream(context.Context, model.Request) iter.Seq2[model.Event, error] {
