@@ -91,7 +91,7 @@ func (d *Desk) BeginPasskey(ctx context.Context, userID int64) (options json.Raw
 	return d.challenge(creation.Response, ceremony{userID, *data})
 }
 
-// challenge seals the ceremony and returns what the browser needs for it.
+// challenge seals the ceremony and returns the browser's options for it.
 func (d *Desk) challenge(options any, c ceremony) (json.RawMessage, string, error) {
 	text, err := json.Marshal(options)
 	if err != nil {

@@ -140,7 +140,7 @@ func (d *Desk) WithPassword(ctx context.Context, email, password, address, brows
 }
 
 // SetPassword changes the password of the session's user. current is required
-// if they have one. Their other sessions end.
+// if the user has a password. The user's other sessions end.
 func (d *Desk) SetPassword(ctx context.Context, who account.APIKey, current, password string) error {
 	u, err := d.Store.User(ctx, who.UserID)
 	if err != nil {

@@ -46,8 +46,8 @@ func newPending[T any]() *pending[T] {
 	panic(err) // the key has a valid length
 }
 
-// put returns a name for what, which expires after life. Nobody can guess, read
-// or change it.
+// put stores what in a name, which expires after life. Nobody can guess the
+// name, or read or change its content.
 func (p *pending[T]) put(what T, life time.Duration) (string, error) {
 	text, err := json.Marshal(begun[T]{what, time.Now().Add(life)})
 	if err != nil {

@@ -110,7 +110,7 @@ type claims struct {
 
 // EndVisit signs in the user whom the provider has redirected with a code. kept
 // is the state that the browser itself has kept; it proves that this browser
-// began the visit.
+// began the sign-in.
 func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) (Session, error) {
 	v, ok := d.visits.take(state)
 	if !ok || v.Verifier == "" || subtle.ConstantTimeCompare([]byte(state), []byte(kept)) != 1 {
@@ -155,9 +155,9 @@ func (d *Desk) EndVisit(ctx context.Context, code, state, kept, browser string) 
 	return d.open(ctx, userID, browser)
 }
 
-// findUser returns the user for an identity: the one who signed in with it before,
-// the one with the verified email address, or a new user if the domain of the
-// address is allowed.
+// findUser returns the user for an identity: the user who signed in with it
+// before, or the user with the verified email address, or a new user if the
+// domain of the address is allowed.
 func (d *Desk) findUser(ctx context.Context, issuer, subject string, who claims) (int64, error) {
 	id, err := d.Store.Identity(ctx, issuer, subject)
 	if err == nil || !errors.Is(err, store.ErrNotFound) {

@@ -87,7 +87,7 @@ func (d *Desk) Methods() Methods {
 	return m
 }
 
-// A Session is what a browser gets.
+// A Session is a signed-in user's API key and its expiry.
 type Session struct {
 	Token string
 	account.APIKey
@@ -138,7 +138,7 @@ func (d *Desk) NewLink(ctx context.Context, userID int64) (link string, expires 
 
 // WithLink signs in with a link. It removes the user's password, which they may
 // have forgotten, so that they can set a new one, and ends all their sessions,
-// since whoever asks for a link may have lost control of one.
+// since a user who needs a link may have lost control of a session.
 func (d *Desk) WithLink(ctx context.Context, token, address, browser string) (Session, error) {
 	if err := d.failures.wait(addressName(address)); err != nil {
 		return Session{}, err
