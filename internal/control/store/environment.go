@@ -8,7 +8,8 @@ import (
 )
 
 // Environments stores saved environments and their history. Its methods are
-// safe for concurrent use. They return [ErrNotFound] for what does not exist.
+// safe for concurrent use. They return [ErrNotFound] if something does not
+// exist.
 type Environments interface {
 	// PutEnvironment stores the environment, replacing the one with its ID. A
 	// new VersionID is added to its history.

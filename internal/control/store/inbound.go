@@ -25,7 +25,7 @@ const (
 	InboundFailed  InboundState = "failed"  // given up; it can be replayed
 )
 
-// InboundStates are all of them.
+// InboundStates lists all states.
 var InboundStates = []InboundState{InboundQueued, InboundDone, InboundIgnored, InboundFailed}
 
 // InboundEvent is one delivery of another service's webhook to this server.

@@ -32,7 +32,7 @@ type PullWatches interface {
 	// PullWatchesOf returns an agent's watched pull requests.
 	PullWatchesOf(ctx context.Context, agentID string) ([]PullWatch, error)
 	// TellPull makes the pull request due at the given time, unless it is due
-	// earlier. A read that is under way does not cancel that.
+	// earlier. A read in progress does not cancel that.
 	TellPull(ctx context.Context, agentID, url string, due time.Time) error
 	// ClaimPulls returns at most limit due pull requests for owner to read. They
 	// become due again after the given time, in case the server dies.

@@ -12,7 +12,8 @@ import (
 var ErrTooMany = errors.New("too many")
 
 // Secrets stores encrypted secrets, which it cannot decrypt. Its methods are
-// safe for concurrent use. They return [ErrNotFound] for what does not exist.
+// safe for concurrent use. They return [ErrNotFound] if something does not
+// exist.
 type Secrets interface {
 	// PutSecret stores the secret, replacing the owner's secret of the same
 	// name. The error wraps [ErrExists] if the owner has the name in different

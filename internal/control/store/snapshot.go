@@ -8,7 +8,7 @@ import (
 )
 
 // Snapshots stores the records of saved disks. Its methods are safe for
-// concurrent use. They return [ErrNotFound] for what does not exist.
+// concurrent use. They return [ErrNotFound] if something does not exist.
 type Snapshots interface {
 	// AddSnapshot stores the record of a snapshot before it is created. It
 	// returns [ErrExists] if the ID is taken.

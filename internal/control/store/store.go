@@ -63,7 +63,7 @@ type Append struct {
 }
 
 // Agents queries agents and runs without reading journals. Its methods are safe
-// for concurrent use. They return [ErrNotFound] for what does not exist.
+// for concurrent use. They return [ErrNotFound] if something does not exist.
 type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	// ListAgents returns the agents that match the query, in its order.
@@ -109,11 +109,11 @@ type AgentQuery struct {
 	AsksFirst *AsksFirst // nil lists all agents newest first
 }
 
-// AsksFirst lists the agents with a pending approval before all others, each
-// part newest first. The time At must be the same for all pages, so that no
-// agent is skipped: an agent whose request is later than At stays in the second
-// part, and one whose request is answered between two pages may be listed in
-// both.
+// AsksFirst lists the agents with a pending approval before all others, both
+// groups newest first. The time At must be the same for all pages, so that no
+// agent is skipped. An agent whose request is later than At stays in the second
+// group. One whose request is answered between two pages may appear in both
+// groups.
 type AsksFirst struct {
 	At   time.Time // the first part has the agents whose request was made by then
 	Past bool      // the page's key belongs to an agent in the second part
@@ -150,11 +150,11 @@ const (
 	Archived ListStatus = "archived"
 )
 
-// ListStatuses are all of them.
+// ListStatuses lists all statuses.
 var ListStatuses = []ListStatus{Asks, NeedsYou, Working, Finished, Failed, Stopped, Archived}
 
-// Leases let one server at a time own something. Its methods are safe for
-// concurrent use.
+// Leases gives one server at a time the exclusive right to a name. Its methods
+// are safe for concurrent use.
 type Leases interface {
 	// Acquire takes or renews the lease on name for owner. It returns false if
 	// another owner holds a lease that has not expired.

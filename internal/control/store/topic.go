@@ -26,9 +26,9 @@ type Topic struct {
 
 // Topics schedules the work on topics. Its methods are safe for concurrent use.
 type Topics interface {
-	// TellTopic adds the topic, named by its Repo, Number, Issue and RepoURL, or
-	// makes an existing one due at the given time, unless it is due earlier. An
-	// attempt that is under way does not cancel that.
+	// TellTopic adds the topic, named by its Repo, Number, Issue and RepoURL,
+	// or makes an existing one due at the given time, unless it is due earlier.
+	// An attempt in progress does not cancel that.
 	TellTopic(ctx context.Context, t Topic, due time.Time) error
 	// Topic returns a topic. The error wraps [ErrNotFound] if it does not exist.
 	Topic(ctx context.Context, repo string, number int, issue bool) (Topic, error)

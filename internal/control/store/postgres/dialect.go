@@ -123,8 +123,8 @@ func worded(text string) string {
 // bytes, and output of a machine may contain any.
 const escape = '\x1a'
 
-// clean converts arguments to what PostgreSQL can store. A nil byte slice
-// becomes an empty one.
+// clean converts arguments to values that PostgreSQL can store. A nil byte
+// slice becomes an empty one.
 func clean(args []driver.NamedValue) []driver.NamedValue {
 	for i, a := range args {
 		switch v := a.Value.(type) {

@@ -134,8 +134,8 @@ func (s *Store) hear(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// look reads how far the agents' journals reach, and wakes those who wait for
-// them.
+// look reads the last event numbers of the agents' journals, and wakes the
+// waiters.
 func (s *Store) look(ctx context.Context, ids []string) {
 	for some := range slices.Chunk(ids, 1000) {
 		if err := s.lookAt(ctx, some); err != nil && ctx.Err() == nil {

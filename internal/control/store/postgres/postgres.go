@@ -1,12 +1,12 @@
 // Package postgres implements the store in a PostgreSQL database, version 13 or
 // later, which any number of servers can share.
 //
-// Each change is a transaction that holds an advisory lock on the name of what
-// it changes, also across servers. If the connection is lost during a commit,
-// the outcome is looked up by the transaction's number; only if that fails too
-// does the caller get [store.ErrUnknown]. Servers notify each other with NOTIFY
-// of the ids of agents whose journals have grown, and read the events
-// themselves.
+// Each change is a transaction that holds an advisory lock, which excludes
+// concurrent changes of the same object by any server. If the connection is
+// lost during a commit, the outcome is looked up by the transaction's number;
+// only if that fails too does the caller get [store.ErrUnknown]. Servers notify
+// each other with NOTIFY of the ids of agents whose journals have grown, and
+// read the events themselves.
 package postgres
 
 import (

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// attempts is how often a change is tried that fails through no fault of
-	// its own.
+	// attempts is how often a change is tried that fails because of other
+	// transactions or a lost connection.
 	attempts = 5
 	// pause is the maximum pause between attempts, times the number of the
 	// attempt.
@@ -70,8 +70,8 @@ func wait(ctx context.Context, d time.Duration) {
 func (s *Store) transact(ctx context.Context, key string, do func(*table.Tx) error) (*table.News, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
-	// Read committed: each statement sees what was committed before it. The
-	// lock protects what must not change between two statements.
+	// Read committed: each statement sees all transactions that were committed
+	// before it. The lock prevents changes between two statements.
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, passing(storeError(err))

@@ -22,8 +22,8 @@ var waitTests = []test{
 	{"FollowerMissesNothing", testFollow},
 }
 
-// waiting calls Wait in a goroutine, and returns a channel for its result.
-// Nobody can tell from outside when Wait has begun; the tests work either way.
+// waiting calls Wait in a goroutine, and returns a channel for its result. A
+// test cannot know whether Wait has begun; the tests work either way.
 func waiting(ctx context.Context, s Store, agentID string, after int64) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- s.Wait(ctx, agentID, after) }()

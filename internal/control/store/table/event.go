@@ -143,8 +143,8 @@ func (tx *Tx) runFor(f *folded, e agent.Event) (*foldedRun, error) {
 	return r, err
 }
 
-// putFolded writes what has changed of the agent and its runs, and drops ended
-// runs from the cache.
+// putFolded writes the changed columns of the agent and its runs, and drops
+// ended runs from the cache.
 func (tx *Tx) putFolded(f *folded) error {
 	if err := tx.putAgent(f); err != nil {
 		return err

@@ -42,8 +42,8 @@ func searched(row query.Agent) string {
 	return strings.Join(text, " ")
 }
 
-// hasRepository reports whether one of the URLs in repos, a JSON list of repositories,
-// is wanted or ends in it.
+// hasRepository reports whether one of the URLs in repos, a JSON list of
+// repositories, is wanted or has it as a suffix.
 func hasRepository(repos, wanted string) bool {
 	var all []agent.Repo
 	if json.Unmarshal([]byte(repos), &all) != nil {

@@ -15,11 +15,10 @@ import (
 // open is the state of an open pull request in journals.
 const open = "open"
 
-// watchPulls adds and deletes watches for the pull requests in the events;
-// before are the agent's pull requests before them. Pull requests that the agent
-// was started on are not watched: they are somebody else's. Neither are those
-// that were open already, such as those from before there were watches: what was
-// said at them is old.
+// watchPulls adds and deletes watches for the pull requests in the events.
+// before lists the agent's pull requests before these events. It does not watch
+// pull requests on which the agent was started, because others own them, nor
+// those that were open already, because their comments are old.
 func (tx *Tx) watchPulls(a agent.Agent, before []agent.PullRequest, events []agent.Event) error {
 	for _, e := range events {
 		switch b := e.Body.(type) {

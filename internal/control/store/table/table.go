@@ -1,7 +1,7 @@
-// Package table implements the store in the tables of an SQL database, as far
-// as all databases have it in common. Each database package provides a
-// connection, a way to write, and the schema. All of them share the same
-// queries, which use SQLite's numbered parameters and ON CONFLICT.
+// Package table implements the part of the store that all SQL databases have in
+// common. Each database package provides a connection, a way to write, and the
+// schema. All of them share the same queries, which use SQLite's numbered
+// parameters and ON CONFLICT.
 //
 // Including the code that sqlc generates, the package has more than 2,000
 // lines; without it, one file for each noun.
@@ -73,8 +73,8 @@ var (
 	_ store.Topics       = (*Store)(nil)
 )
 
-// New returns the tables of a database. Reads use read. The database must tell
-// w what was written.
+// New returns the tables of a database. Reads use read. The database must
+// notify w of every write.
 func New(db Database, read *query.Queries, w *Watch) *Store {
 	return &Store{db: db, read: read, watch: w}
 }

@@ -100,8 +100,8 @@ type News struct {
 	Head    int64 // number of its last event; 0 if the agent was deleted
 }
 
-// Tell wakes the agent's waiters. It ignores old news. If an agent was deleted,
-// a new agent with the same id has its own waiters.
+// Tell wakes the agent's waiters. It ignores outdated notifications. If an
+// agent was deleted, a new agent with the same id has its own waiters.
 func (w *Watch) Tell(n News) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
