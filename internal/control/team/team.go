@@ -1,6 +1,6 @@
-// Package team decides what applies to an agent by what the team has set and what
-// the operator has configured: where the two differ, and when a setting counts
-// that has changed since the agent was created.
+// Package team combines the team's settings with the operator's configuration,
+// and decides which values apply to an agent. It also decides whether a setting
+// counts that has changed since the agent was created.
 package team
 
 import (
@@ -19,7 +19,7 @@ import (
 	"aloft/internal/rule"
 )
 
-// A Policy answers for one server. Its methods are safe for concurrent use.
+// A Policy decides for one server. Its methods are safe for concurrent use.
 type Policy struct {
 	Store     Store
 	Limit     allowance.Amount // the operator's limit of each run; 0 means none
@@ -27,11 +27,12 @@ type Policy struct {
 	// Reviewers maps a host, and there the lower-case e-mail address of a
 	// member, to the login who reviews that member's pull requests.
 	Reviewers map[string]map[string]string
-	// Sandboxed lists what runs in the sandbox besides tool calls.
+	// Sandboxed lists the processes other than tool calls that run in the
+	// sandbox.
 	Sandboxed []string
 }
 
-// Store is what a policy reads.
+// Store is the part of the store that a policy reads.
 type Store interface {
 	store.Rules
 	User(ctx context.Context, id int64) (account.User, error)
@@ -62,14 +63,15 @@ func (p *Policy) MayReach(ctx context.Context, userID int64, repoURL string) err
 	return store.MayReach(ctx, p.Store, p.Store, userID, repoURL)
 }
 
-// Egress returns what machines may connect to by the settings at the time.
+// Egress returns the hosts that machines may connect to, by the settings at the
+// time.
 func (p *Policy) Egress(ctx context.Context, at time.Time) (agent.Egress, error) {
 	then, err := p.then(ctx, at)
 	return agent.Egress{Mode: then.NetworkMode, Allow: strings.Fields(then.NetworkAllow)}, err
 }
 
-// MachineRetention returns how long an agent's unused machine is kept: as the
-// team had set when the agent was created, but at most as the operator says.
+// MachineRetention returns how long an agent's unused machine is kept: the
+// team's value when the agent was created, but at most the operator's.
 func (p *Policy) MachineRetention(ctx context.Context, a agent.Agent) (time.Duration, error) {
 	then, err := p.then(ctx, a.CreatedAt)
 	return then.KeepMachines(p.Retention), err
@@ -161,9 +163,9 @@ type Reviewer interface {
 	SandboxPolicy(ctx context.Context, a agent.Agent) (sandbox.Policy, error)
 }
 
-// Sandbox returns the sandbox policy for what runs besides tool calls, or nil if
-// that is not sandboxed. A project's file cannot turn the sandbox off. If a
-// policy file cannot be read, the strictest policy applies.
+// Sandbox returns the sandbox policy for processes other than tool calls, or
+// nil if those are not sandboxed. A project's file cannot turn the sandbox off.
+// If a policy file cannot be read, the strictest policy applies.
 func (p *Policy) Sandbox(ctx context.Context, r Reviewer, a agent.Agent, what string) (*sandbox.Policy, error) {
 	if !slices.Contains(p.Sandboxed, what) {
 		return nil, nil //nolint:nilnil // not sandboxed
