@@ -38,7 +38,7 @@ type reportedFinding struct {
 }
 
 // reportFindings accepts the findings that are about lines of the change under
-// review. The result tells the model which ones are not accepted, and why.
+// review. The result tells the model which findings are rejected, and why.
 func reportFindings(args json.RawMessage, s *agent.State) (tool.Result, agent.Body) {
 	var in struct {
 		Findings []reportedFinding `json:"findings"`

@@ -8,12 +8,13 @@ import (
 	"aloft/internal/tool"
 )
 
-// grindPlan is what a model is told about planning work in rounds.
+// grindPlan is the instruction to plan work in rounds.
 const grindPlan = "Plan the work, and change nothing yet. Find out which tasks there are, and do one of them in your mind to see what it takes. " +
 	"Then write the list with TodoWrite: one item for each task, small enough for a few calls, with all that is needed to do it without remembering the others. " +
 	"When the list is complete, call " + agent.GrindTool + "."
 
-// startGrind begins to plan work in rounds, or the rounds.
+// startGrind starts the planning of work in rounds or, with an existing plan,
+// the rounds.
 func startGrind(name string, args json.RawMessage, s *agent.State) (tool.Result, agent.Body) {
 	var in struct {
 		Explanation string `json:"explanation"`

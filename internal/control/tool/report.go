@@ -11,8 +11,8 @@ import (
 	"aloft/internal/tool"
 )
 
-// reflect accepts what a model writes about its work. The journal has it as the
-// arguments of the call.
+// reflect accepts a model's report about its work. The journal contains the
+// report as the arguments of the call.
 func reflect(args json.RawMessage) tool.Result {
 	var in struct {
 		Reflection string `json:"reflection"`
