@@ -1,6 +1,6 @@
 // Package trash removes folders in the background, because removing a machine's
-// disk or a saved layer can take long. What is left when a process ends is
-// removed by the next process.
+// disk or a saved layer can take long. The next process removes what one has
+// left.
 package trash
 
 import (
@@ -36,8 +36,8 @@ func Open(dir string, log *slog.Logger) *Can {
 // Discard moves path, which must be on the same file system, into the can. When
 // it returns, path is free. name is for people who look into the can.
 func (c *Can) Discard(path, name string) error {
-	// This is a single rename to a unique name. A folder that was created for
-	// it beforehand would itself be trash, and could be gone by now.
+	// Use a single rename to a unique name. A folder created beforehand as its
+	// target would itself be trash, and another process could remove it.
 	if err := os.Rename(path, filepath.Join(c.dir, name+"-"+rand.Text())); err != nil {
 		return err
 	}
