@@ -50,7 +50,7 @@ type Store interface {
 	Read(ctx context.Context, agentID string, after int64, limit int) ([]agent.Event, error)
 }
 
-// Config is what a sender needs. All fields but Logger, Every and Wait are
+// Config configures a sender. All fields but Logger, Every and Wait are
 // required.
 type Config struct {
 	Store Store
