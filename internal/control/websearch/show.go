@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Show returns what the model reads of the pages found, and the JSON of the
-// tool's output.
+// Show returns the text about the found pages for the model, and the JSON of
+// the tool's output.
 func Show(found []Result) (text string, output []byte, err error) {
 	type reference struct {
 		Title   string `json:"title"`

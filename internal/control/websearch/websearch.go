@@ -48,8 +48,8 @@ type Config struct {
 	Wait func(context.Context, time.Duration) error
 }
 
-// Check returns what is wrong with the configuration, or nil. The error begins
-// with the key that is wrong.
+// Check validates the configuration. The error begins with the name of the
+// wrong key.
 func (c Config) Check() error {
 	known, ok := kinds[c.Provider]
 	switch {
@@ -79,7 +79,7 @@ type Engine struct {
 	client http.Client
 }
 
-// kind is what differs between providers.
+// kind holds the differences between providers.
 type kind struct {
 	base  string // default address
 	keyed bool   // needs a key
@@ -87,7 +87,7 @@ type kind struct {
 	read  func(body []byte) ([]Result, error)
 	// words returns the message of an error response, or "".
 	words func(body []byte) string
-	// advice says what an operator can do about a status, or "".
+	// advice returns a hint for an operator about an HTTP status, or "".
 	advice func(status int) string
 }
 
@@ -142,7 +142,7 @@ func (e *Engine) Search(ctx context.Context, query string) ([]Result, error) {
 	}
 }
 
-// response is what a provider answered.
+// response is the response of a provider.
 type response struct {
 	status int
 	header http.Header
@@ -187,8 +187,8 @@ func (e *Engine) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is unreachable: %w", e.config.Provider, err)
 }
 
-// quotes reports whether the words contain a text that was sent, as it is or as a
-// URL or JSON has it.
+// quotes reports whether the words contain a text that was sent, plain or
+// escaped for a URL or JSON.
 func quotes(words string, sent ...string) bool {
 	for _, s := range sent {
 		encoded, _ := json.Marshal(s) // a string always has JSON
