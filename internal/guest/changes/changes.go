@@ -19,19 +19,18 @@ import (
 	"aloft/internal/text"
 )
 
-// gitTimeout is the timeout of one git command, because a workspace may be of
-// any size.
+// gitTimeout is the timeout of one git command. It is generous, because a
+// workspace may be of any size.
 const gitTimeout = 60 * time.Second
 
 // emptyTree is the hash of git's empty tree. A repository without commits is
 // compared with it.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
-// Diff writes the diff of dir's working tree against base to w, in
-// unified format with full object names. An empty base means HEAD. Untracked
-// files are included, files that git ignores are not. The repository and its
-// index are not modified. Files that unseen covers are left out; a nil unseen
-// covers nothing.
+// Diff writes the diff of dir's working tree against base to w, in unified
+// format with full object names. An empty base means HEAD. Untracked files are
+// included, files that git ignores are not. The repository and its index are
+// not modified. Files that unseen hides are omitted; a nil unseen hides none.
 func Diff(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unseen) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fault.Exhausted("git took longer than %s to compare the workspace", gitTimeout))
@@ -58,8 +57,8 @@ func Diff(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unsee
 		return err
 	}
 	// git diff shows an untracked file only if the index has an entry for it.
-	// Add the entries to a copy of the index; the copy also saves git from
-	// reading unchanged files.
+	// Add the entries to a copy of the index; because of the copy, git need not
+	// read unchanged files.
 	index := filepath.Join(scratch, "index")
 	if err := copyIndex(filepath.Join(repo.GitDir, "index"), index); err != nil {
 		return err
@@ -90,8 +89,8 @@ func Diff(ctx context.Context, dir, base string, w io.Writer, unseen *file.Unsee
 // are passed to git as arguments.
 const maxHiddenBytes = 1 << 20
 
-// withoutHidden returns the pathspecs that exclude the changed files that
-// unseen covers, or none if it covers none.
+// withoutHidden returns pathspecs that exclude the changed files that unseen
+// hides.
 func (g workspaceGit) withoutHidden(ctx context.Context, env, commit string, unseen *file.Unseen) ([]string, error) {
 	var changed bytes.Buffer
 	if err := g.run(ctx, env, nil, &changed, "diff", "--name-only", "--relative", "--no-renames", "--no-ext-diff", "-z", commit, "--"); err != nil {
@@ -150,8 +149,8 @@ func copyIndex(from, to string) error {
 		err = os.WriteFile(to, b, 0o600)
 	}
 	if err == nil {
-		// Keep the index's modification time: git uses it to decide which files
-		// may have changed in the same instant, and reads those.
+		// Keep the index's modification time: git reads again the files that
+		// are not older than it.
 		err = os.Chtimes(to, info.ModTime(), info.ModTime())
 	}
 	if err != nil {
