@@ -84,8 +84,8 @@ func (g *ownGit) defaultBranch(ctx context.Context, url string) (string, error) 
 	return branch, err
 }
 
-// adopt checks a commit out over whatever is in the clone, on the branch, or
-// detached if branch is empty. It ends an unfinished merge.
+// adopt checks a commit out over the existing files of the clone, on the
+// branch, or detached if branch is empty. It ends an unfinished merge.
 func (g *ownGit) adopt(ctx context.Context, url, branch, commit string, tracks bool) error {
 	// Refresh the index, so that files of which only the times differ are not
 	// rewritten: build outputs stay newer than their sources.

@@ -129,8 +129,8 @@ func (r *Repository) Find(ctx context.Context) (State, bool, error) {
 	return state, true, nil
 }
 
-// Make clones the repository and checks the branch out. It first removes what
-// an unfinished Make left, but nothing else. progress is called with progress
+// Make clones the repository and checks the branch out. It first removes the
+// files of an unfinished Make, but no others. progress is called with progress
 // messages. If git refuses, the error is a [*Failure].
 func (r *Repository) Make(ctx context.Context, spec Spec, progress func(string)) (State, error) {
 	if err := spec.check(); err != nil {

@@ -78,8 +78,8 @@ func (g *ownGit) changed(ctx context.Context, head string) (tree string, changed
 	return tree, was != tree, err
 }
 
-// commitHooked commits what is staged in the same way as the user would: with
-// the project's hooks and the clone's configuration.
+// commitHooked commits the staged changes in the same way as the user would:
+// with the project's hooks and the clone's configuration.
 func (r *Repository) commitHooked(ctx context.Context, message string) error {
 	return r.unlocked(ctx, func() error {
 		return r.hooked(ctx, Command{

@@ -46,7 +46,7 @@ func (r *Repository) Diff(ctx context.Context, base, scratch string) (diff strin
 	}
 	index := filepath.Join(scratch, "index-"+rand.Text())
 	defer func() { _, _ = r.command(context.WithoutCancel(ctx), quickLimit, "rm", "-f", index, index+".lock") }()
-	// A copy of the user's index saves git from reading every file again. The
+	// With a copy of the user's index, git need not read every file again. The
 	// user's cp makes the copy, so that a symbolic link cannot make root read
 	// another file. It keeps the modification time, which git uses to decide
 	// which files may have changed in the same instant.

@@ -19,11 +19,11 @@ var ownFilters = []string{"unspecified", "unset", "set", "lfs"}
 // for a million files.
 const maxNames = 128 << 20
 
-// keepFiltered removes from the index all files for which .gitattributes names
-// a filter of the project's, such as git-crypt. That filter is not run here,
-// and without it the file would be committed in plain text. These files stay as
-// they are in head. The attributes are taken from the commit that was first
-// checked out, because the agent could change them to hide its changes.
+// keepFiltered restores in the index all files for which .gitattributes names a
+// filter of the project, such as git-crypt, to their version in head. That
+// filter does not run here, and without it the files would be committed in
+// plain text. The attributes are taken from the commit that was first checked
+// out, because the agent could change them to hide its changes.
 func (g *ownGit) keepFiltered(ctx context.Context, head string, env []string) error {
 	g.filtered = nil
 	if g.base == "" {

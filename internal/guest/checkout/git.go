@@ -61,7 +61,8 @@ func (r *Repository) answer(ctx context.Context, d time.Duration, c Command) (st
 	return out.String(), nil
 }
 
-// bounded keeps what is written to it up to a limit, and then returns an error.
+// bounded is a writer that keeps the bytes up to a limit, and then returns an
+// error.
 type bounded struct {
 	kept  bytes.Buffer // not embedded: its ReadFrom has no limit
 	limit int

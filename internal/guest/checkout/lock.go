@@ -33,9 +33,8 @@ func lockOf(err error) string {
 	return ""
 }
 
-// unlocked calls do, which fails if another git process holds a lock. Then it
-// waits for that process; it removes a stale lock that a killed git left in the
-// clone.
+// unlocked calls do, and retries if do fails because another git process holds
+// a lock. It removes a stale lock that a killed git has left in the clone.
 func (r *Repository) unlocked(ctx context.Context, do func() error) error {
 	idle := 0
 	for began := time.Now(); ; {

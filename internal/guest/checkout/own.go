@@ -13,8 +13,8 @@ import (
 )
 
 // ownGit runs git on the clone with our own git directory. It uses the clone's
-// refs and objects but not its configuration, which the agent may have damaged,
-// or in which it may have named programs. An ownGit is for one operation.
+// refs and objects but not its configuration, which the agent may have damaged
+// or made to run programs. Each operation makes its own ownGit.
 type ownGit struct {
 	r         *Repository
 	gitDir    string // the clone's, with HEAD and the index

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// pushLimit is the timeout of a push, which may have to wait for the gateway to
-// come back.
+// pushLimit is the timeout of a push, which may have to wait until the gateway
+// is reachable again.
 const pushLimit = 10 * time.Minute
 
 // Pushed is the result of Push.

@@ -14,8 +14,8 @@ import (
 const maxSubmodules = 100
 
 // Submodules checks out the submodules of a new or adopted clone, recursively,
-// at the commits that the repository records. If one cannot be checked out,
-// that is not an error: a note names it and has git's message.
+// at the commits that the repository records. A submodule that cannot be
+// checked out is not an error: a note contains its name and git's message.
 func (r *Repository) Submodules(ctx context.Context, progress func(string)) (notes []string, err error) {
 	state, err := r.recall()
 	if err != nil || !state.Modules || state.Path != r.Path {
@@ -35,7 +35,7 @@ func (r *Repository) Submodules(ctx context.Context, progress func(string)) (not
 			break
 		}
 		progress("submodule " + path)
-		// Check each out by itself, so that one failure does not affect the
+		// Check each out separately, so that one failure does not affect the
 		// others.
 		_, err := r.git(ctx, localLimit, "submodule", "--quiet", "update", "--init", "--recursive", "--force", "--checkout", "--", path)
 		if f, refused := errors.AsType[*Failure](err); refused {
