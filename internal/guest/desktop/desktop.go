@@ -1,7 +1,6 @@
-// Package desktop describes a machine's desktop: which of the programs in the
-// image it consists of, and how a program that needs the display has it started
-// ([Wake]). pod-daemon starts these programs when a client connects to the
-// display, and keeps them running.
+// Package desktop describes a machine's desktop: its programs, and how other
+// programs start it ([Wake]). pod-daemon starts these programs when a client
+// connects to the display, and keeps them running.
 package desktop
 
 import (

@@ -18,7 +18,7 @@ var files embed.FS
 // dirMark is replaced in files by the folder that they are written to.
 const dirMark = "@DIR@"
 
-// Furnish writes the desktop's files to a folder, replacing existing ones.
+// Furnish writes the desktop's files to a folder, and replaces existing ones.
 func Furnish(dir string) error {
 	return fs.WalkDir(files, "files", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -49,8 +49,8 @@ func furnished(env []string, dir string) map[string]string {
 }
 
 // Bus returns D-Bus for the programs of the desktop and the agent, on a socket
-// that is passed to it. It starts some programs itself, such as the settings
-// daemon of XFCE.
+// that the caller passes to it. D-Bus starts some programs itself, such as the
+// settings daemon of XFCE.
 func Bus(env []string, dir string) Program {
 	return Program{Name: "desktop-bus", Env: furnished(env, dir),
 		Command: []string{"dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=systemd:"}}
