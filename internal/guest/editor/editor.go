@@ -69,8 +69,8 @@ type Server struct {
 	token   string
 }
 
-// New returns a Server that runs one of the programs in the workspace. If programs is
-// nil, it looks for those that images commonly have.
+// New returns a Server that runs one of the programs in the workspace. If
+// programs is nil, it uses the programs that images commonly contain.
 func New(programs []Program, workspace string, environ []string, log *slog.Logger) *Server {
 	if programs == nil {
 		programs = usualPrograms
@@ -178,7 +178,7 @@ const freePorts = 2
 
 const codeEnded = "remote_server_ended"
 
-// start starts the program and waits until it listens. s.mu must be held.
+// start starts the program and waits until it listens. The caller holds s.mu.
 func (s *Server) start(ctx context.Context, path string, server Program, port int) error {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -206,7 +206,7 @@ func (s *Server) start(ctx context.Context, path string, server Program, port in
 	return nil
 }
 
-// listening waits until the program listens. s.mu must be held.
+// listening waits until the program listens. The caller holds s.mu.
 func (s *Server) listening(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fault.Unavailable("the editor server %s did not listen within %s", s.program, startLimit))
 	defer cancel()
@@ -228,7 +228,7 @@ func (s *Server) listening(ctx context.Context) error {
 	}
 }
 
-// stop kills the program. s.mu must be held.
+// stop kills the program. The caller holds s.mu.
 func (s *Server) stop() {
 	if s.cmd == nil {
 		return
