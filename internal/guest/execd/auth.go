@@ -50,8 +50,8 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 }
 
 // changeToken replaces the token with the one in the request's body. A machine
-// that is restored as another agent's gets a new token this way, and its
-// running calls continue.
+// that is restored for another agent gets a new token this way, and its running
+// calls continue.
 func (s *Server) changeToken(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 256))
 	if err != nil {

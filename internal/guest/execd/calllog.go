@@ -81,7 +81,7 @@ func openCallLog(dir string) (*callLog, error) {
 		return nil, errors.Join(fmt.Errorf("call log: %w", err), file.Close())
 	}
 	lines, size := parseCallLog(text)
-	// Drop an incomplete last line: nobody was told that it was written.
+	// Drop an incomplete last line: its write was never acknowledged.
 	if err := file.Truncate(int64(size)); err != nil {
 		return nil, errors.Join(fmt.Errorf("call log: %w", err), file.Close())
 	}

@@ -110,8 +110,8 @@ func (c *calls) leftover(id string) *call {
 	return left
 }
 
-// attach returns the call with that id, and starts it if it is new. With a nil
-// asked it starts nothing: a new id then gets the answer never_started. If the
+// attach returns the call with that id, and starts it if it is new. If asked is
+// nil, attach starts nothing, and answers a new id with never_started. If the
 // call cannot be started, attach returns a call that is done, with an error for
 // the model. An unhooked call gets the answer hooked if the machine has hooks.
 func (c *calls) attach(id string, asked *agentv1.ToolCall, unhooked bool) *call {

@@ -31,7 +31,7 @@ import (
 	"aloft/internal/wire/agentv1/agentv1connect"
 )
 
-// Limits of what a caller may send, in bytes. A file may be maxFile long; its
+// Limits on a caller's messages, in bytes. A file may be maxFile long; its
 // message is slightly longer.
 const (
 	maxFile    = 64 << 20

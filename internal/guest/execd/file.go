@@ -105,10 +105,9 @@ func writeFile(path string, contents []byte) error {
 	return r.commit(condition{})
 }
 
-// replacement is a new version of a file, which commit renames over the old
-// one. An existing file keeps its mode, and a symbolic link to it stays. Until
-// then readers see the old file; of two concurrent writers the last to commit
-// wins.
+// replacement is a new version of a file. commit renames it over the old one,
+// and keeps the mode and symbolic links to the file. Before commit readers see
+// the old file. Of two concurrent writers the last to commit wins.
 type replacement struct {
 	*os.File
 	path string
@@ -164,8 +163,8 @@ func (r *replacement) commit(must condition) error {
 	return nil
 }
 
-// A condition is what must be true of a file for it to be written. It is
-// checked right before the rename; a change within that short window is lost.
+// A condition must be true of a file for a write to succeed. It is checked
+// right before the rename; a change between check and rename is lost.
 type condition struct {
 	sha256 string // of its contents; "" accepts any
 	absent bool

@@ -14,7 +14,7 @@ import (
 	"aloft/internal/wire/agentv1"
 )
 
-// filePiece is how much of a file goes into one message, in bytes.
+// filePiece is how many bytes of a file one message contains.
 const filePiece = 256 << 10
 
 // maxDigested is the largest file that is read with its digest, in bytes.

@@ -71,7 +71,7 @@ func (p folderPieces) Write(b []byte) (int, error) {
 
 // packFile adds a file, a folder or a link to a tar archive. It skips other
 // kinds of files, and files that were removed meanwhile. A file that changes
-// meanwhile is stored with the size it had first.
+// meanwhile is stored with its initial size.
 func packFile(packed *tar.Writer, path, name string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if os.IsNotExist(err) {

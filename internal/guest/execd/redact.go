@@ -211,7 +211,7 @@ func (d *deltas) wait() {
 	d.quiet.Reset(redact.Quiet)
 }
 
-// idle sends held-back text after a pause in the output.
+// idle sends delayed text after a pause in the output.
 func (d *deltas) idle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,7 +225,7 @@ func (d *deltas) idle() {
 	}
 }
 
-// flush sends all text that was held back.
+// flush sends all delayed text.
 func (d *deltas) flush() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 )
 
 // tracing records a span for each request and each call, and counts them. A
-// span has the name of what was called and how it ended, but no arguments or
-// results.
+// span contains the name of the request or call and its status, but no
+// arguments or results.
 type tracing struct {
 	tracer trace.Tracer
 	meter  *telemetry.MachineMeter

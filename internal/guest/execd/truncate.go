@@ -15,8 +15,8 @@ import (
 
 // resultThreshold is the longest result for the model, in bytes: as much as
 // Shell and Grep allow themselves, about 8000 tokens, plus room for their
-// notes. It is far below what the protocol allows, because the model reads a
-// result again in each turn.
+// notes. It is far below the protocol's limit, because the model reads a result
+// again in each turn.
 const resultThreshold = 32 << 10
 
 // shownOfLong is how much of a longer result is shown, the same as in Shell.
@@ -27,10 +27,9 @@ const maxKept = 64 << 20
 
 // truncated saves a result that is too long for the model's context to a file
 // in dir. It replaces the result, in the stream and for the model, by a
-// TruncatedToolCall with the beginning, the end, and how to read the rest. If
-// dir is empty the middle is lost, and the result says so. Tools that limit
-// their own results are left alone, such as Shell, which writes its output to a
-// file as it arrives.
+// TruncatedToolCall with the beginning, the end, and instructions for reading
+// the rest. If dir is empty, the middle is lost, and the result says so. It
+// does not change results of tools that limit them themselves, such as Shell.
 func truncated(t tool.Tool, dir string) tool.Tool {
 	if t.Bounded {
 		return t

@@ -18,8 +18,8 @@ import (
 // start.
 const maxServersWait = time.Minute
 
-// UseServers makes the machine run exactly the given MCP servers, and lists
-// what they offer.
+// UseServers makes the machine run exactly the given MCP servers, and returns
+// their listings.
 func (s *Server) UseServers(ctx context.Context, req *connect.Request[agentv1.UseServersRequest]) (*connect.Response[agentv1.UseServersResponse], error) {
 	if s.servers == nil {
 		return nil, fault.NotImplemented("this exec-daemon does not support MCP servers")
