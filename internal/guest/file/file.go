@@ -1,8 +1,9 @@
-// Package file opens, reads and replaces the files that a model names in its tool
-// calls. Programs of the agent may rename folders and place links at any time, so
-// a file is changed only through its open folder, and only if it is the file that
-// was approved. The package also remembers what the model has read, and which
-// files .cursorignore hides from it. Its errors are words for the model.
+// Package file opens, reads and replaces the files that a model names in its
+// tool calls. Programs of the agent may rename folders and place links at any
+// time, so a file is changed only through its open folder, and only if it is
+// the file that was approved. The package also remembers what the model has
+// read, and which files .cursorignore hides from it. The messages of its errors
+// are for the model.
 package file
 
 import (
@@ -84,7 +85,8 @@ func openFile(at, path string, flags int) (*os.File, fs.FileInfo, error) {
 	return nil, nil, err
 }
 
-// Kind names what a path leads to instead of a regular file, for error messages.
+// Kind returns what a path leads to if it is not a regular file, for error
+// messages.
 func Kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
