@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settled is how long after its start a daemon gives back the memory that only the
-// start needed.
+// settled is how long after its start a daemon frees the memory that it needed
+// only for the start.
 const settled = 2 * time.Second
 
 // garbage is the share of garbage, in percent of the heap that is in use, at which a
@@ -37,9 +37,10 @@ func Keep(ctx context.Context) {
 	}()
 }
 
-// giveBack returns the free heap to the kernel, and unmaps the pages of this program's
-// file. The kernel maps those that are used again, from its page cache; those of the
-// start stay away. A step that fails leaves the memory as it was.
+// giveBack returns the free heap to the kernel, and unmaps the pages of this
+// program's file. The kernel maps pages again, from its page cache, when they
+// are used; pages that only the start used stay unmapped. A step that fails
+// leaves the memory as it was.
 func giveBack() {
 	debug.FreeOSMemory()
 	self, err := os.Readlink("/proc/self/exe")
