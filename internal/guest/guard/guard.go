@@ -1,8 +1,8 @@
 // Package guard decides in which sandbox the commands of tool calls run.
 //
-// A call names the policy of its sandbox. A call of Shell that an allow list lets run
-// outside of it is checked again in the machine: commands in the sandbox, which nobody
-// reviews, may have prepared what the allowed programs really start.
+// A call names the policy of its sandbox. If an allow list lets a call of Shell
+// run outside of the sandbox, the machine checks the call again: unreviewed
+// commands in the sandbox may have changed which programs it really starts.
 package guard
 
 import (
@@ -35,8 +35,9 @@ type Sandbox struct {
 
 	trusted *trusted // nil before the first use
 	jobs    jobs     // background commands in the sandbox
-	// gate is locked by a line that runs git outside of the sandbox, and for
-	// reading by commands in it, so that none starts meanwhile.
+	// gate is locked for writing by a line that runs git outside of the
+	// sandbox, and for reading by sandboxed commands, so that none of them
+	// starts meanwhile.
 	gate sync.RWMutex
 }
 

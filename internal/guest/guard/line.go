@@ -20,10 +20,10 @@ import (
 )
 
 // Line returns the sandbox policy for a call of Shell, with notes for the
-// model. An allow list names programs. Sandboxed commands, which nobody reviews,
-// may have changed which programs a line really starts. If they could have, the
-// line runs in the sandbox, or is refused if it requested to run outside. The caller calls release when the
-// line has ended.
+// model. Unreviewed sandboxed commands may have changed which programs an
+// allowed line really starts. If they could have, the line runs in the sandbox,
+// or is refused if it requested to run outside. The caller calls release when
+// the line has ended.
 func (s *Sandbox) Line(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (p *agentv1.SandboxPolicy, notes []string, release func(), err error) {
 	guard, release := args.GetGuard(), func() {}
 	if s == nil || guard == nil {
@@ -52,8 +52,8 @@ func (s *Sandbox) Line(ctx context.Context, session *shell.Session, args *agentv
 // stillRunning is the doubt about git while a sandboxed command runs.
 const stillRunning = "a sandboxed command is still running, and could change git's configuration meanwhile. Wait for it, or end it"
 
-// doubt returns why the programs that an allowed line starts may not be those
-// that its words name, or "".
+// doubt returns why an allowed line may start other programs than those that
+// its words name, or "".
 func (s *Sandbox) doubt(ctx context.Context, session *shell.Session, args *agentv1.ShellArgs) (string, error) {
 	guard := args.GetGuard()
 	request, err := s.Request(guard.GetSandboxPolicy())
@@ -125,7 +125,8 @@ func (j *jobs) add(session *shell.Session, pid int) {
 	j.all = append(j.all, shellJob{session, pid})
 }
 
-// running reports whether one of them is running, and forgets the others.
+// running reports whether one of the commands is running, and forgets ended
+// ones.
 func (j *jobs) running() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -156,9 +157,9 @@ func (s *Sandbox) running() bool {
 // maxFolders limits the number of folders that a line may run git in.
 const maxFolders = 64
 
-// foldersOf returns the folders in which a line may be after some of its
-// changes of folder, with and without following links. The last is that after
-// all of them.
+// foldersOf returns the working directories that a line can reach with its cd
+// commands, with and without following links. The last is the one after all of
+// them.
 func foldersOf(from string, changes []string) []string {
 	last := filepath.Clean(from)
 	all := []string{last}
@@ -286,7 +287,7 @@ func gitLinks(ctx context.Context, dir string) (links []string, err error) {
 	return links, nil
 }
 
-// harmlessKeys are beginnings of configuration keys whose values git never runs
+// harmlessKeys are prefixes of configuration keys whose values git never runs
 // or reads as a file of configuration.
 var harmlessKeys = []string{"branch.", "user.", "author.", "committer.", "url.", "safe.", "color.", "core.excludesfile", "core.worktree", "lfs.", "submodule."}
 

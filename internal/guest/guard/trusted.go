@@ -15,9 +15,10 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// trusted are the repositories in the workspace whose configuration no sandboxed
-// command could have written: they existed before the first one, and the sandbox
-// protects them ever since. Its paths have no symbolic links.
+// trusted are the repositories in the workspace whose configuration no
+// sandboxed command could have written: they existed before the first sandboxed
+// command, and the sandbox has protected them since. Its paths have no symbolic
+// links.
 type trusted struct {
 	WorkTrees []string `json:"workTrees"`
 	GitDirs   []string `json:"gitDirs"`
