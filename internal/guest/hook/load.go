@@ -33,8 +33,8 @@ type Set struct {
 }
 
 // Load reads the hooks of all sources, in order of precedence: the machine's,
-// the team's, the project's, the user's. It skips what it cannot parse and adds
-// a warning.
+// the team's, the project's, the user's. It skips hooks that it cannot parse,
+// and adds a warning.
 func Load(p Sources) *Set {
 	s := &Set{hooks: map[Event][]Hook{}}
 	s.read(p.System, (*Set).add)

@@ -44,8 +44,8 @@ type answer struct {
 }
 
 // Run runs the event's matching hooks one after the other, and returns their
-// combined result. Each receives the input as changed by those before it. Run
-// stops after the first hook that denies.
+// combined result. Each hook receives the input with the changes of those
+// before it. Run stops after the first hook that denies.
 func (s *Set) Run(ctx context.Context, session Session, in Input) Outcome {
 	var out Outcome
 	fields := map[string]any{}
