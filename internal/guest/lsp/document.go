@@ -146,8 +146,8 @@ func askTypescript(ctx context.Context, s *server, path string) ([]Diagnostic, e
 	return found, nil
 }
 
-// tell notifies the server of files that changed since it read them, and
-// returns their paths.
+// tell notifies the server of files that have changed since the server read
+// them, and returns their paths.
 func (s *server) tell(ctx context.Context, changed []string) (moved []string, err error) {
 	const created, modified, deleted = 1, 2, 3
 	type event struct {
@@ -193,9 +193,9 @@ func (s *server) tell(ctx context.Context, changed []string) (moved []string, er
 	return moved, s.conn.notify(ctx, "workspace/didChangeWatchedFiles", map[string]any{"changes": events})
 }
 
-// show opens a document in the server, or updates it if it has changed; if anew
-// is set it also sends an unchanged one again. It returns false for a file that
-// is not text, is too large, or does not exist.
+// show opens a document in the server, or sends it again if it has changed or
+// anew is set. It returns false for a file that is not text, is too large, or
+// does not exist.
 func (s *server) show(ctx context.Context, path string, anew bool) (bool, error) {
 	text, ok := source(path)
 	sum := sha256.Sum256([]byte(text))
@@ -279,8 +279,8 @@ func (s *server) forget(ctx context.Context) error {
 	return nil
 }
 
-// waitUntilSettled waits until the server has published diagnostics for every file and
-// has then been silent for a while.
+// waitUntilSettled waits until the server has published diagnostics for every
+// file and has then been silent for a short time.
 func (s *server) waitUntilSettled(ctx context.Context, files []string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -72,7 +72,7 @@ func output(ctx context.Context, command string, args []string, dir string, env 
 	return out.text, complaint.text, status, err
 }
 
-// first keeps the beginning of what is written to it.
+// first is a writer that keeps the first bytes and discards the rest.
 type first struct{ text []byte }
 
 func (f *first) Write(p []byte) (int, error) {
@@ -302,8 +302,8 @@ func readNode(file string, _, stderr []byte) []Diagnostic {
 	return nil
 }
 
-// syntax is a program that reports wrong syntax and warnings of the compiler,
-// one JSON object to a line, and writes no bytecode.
+// syntax is a Python program that prints syntax errors and compiler warnings as
+// one JSON object per line, and writes no bytecode.
 const syntax = `import json, sys, tokenize, warnings
 for name in sys.argv[1:]:
     def say(severity, line, column, end, end_column, message):

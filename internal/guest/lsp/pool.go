@@ -8,8 +8,9 @@
 // and started again when it is next needed. After several failures it is
 // disabled for a while.
 //
-// The framing and JSON-RPC are its own: packages such as jsonrpc2 read a message of any
-// length into memory, and block when a server does not read its input.
+// It implements framing and JSON-RPC itself, because packages such as jsonrpc2
+// read a message of any length into memory, and block when a server does not
+// read its input.
 //
 // The package changes no files, and knows nothing about projects except where
 // their roots are.

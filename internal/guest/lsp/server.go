@@ -291,7 +291,7 @@ func (s *server) stop() {
 	s.kill()
 }
 
-// tail keeps the end of what is written to it. It is safe for concurrent use.
+// tail is a writer that keeps the last bytes. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
