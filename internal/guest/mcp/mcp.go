@@ -2,8 +2,8 @@
 // server is a child of exec-daemon, runs as the agent's user, and runs in the
 // sandbox if a policy asks for that. Servers are untrusted: the size of their
 // output is limited, their failures do not affect others, and stopping a server
-// kills everything that it started. The caller decides which servers to run;
-// this package does not read mcp.json.
+// kills everything that it started. The caller selects the servers to run; this
+// package does not read mcp.json.
 package mcp
 
 import (
@@ -144,8 +144,8 @@ func (m *Manager) elsewhere(name string) (mcp.Listing, bool) {
 	return mcp.Listing{}, false
 }
 
-// List returns what the servers offer, sorted by name. It waits for servers
-// that are starting, until ctx ends or wait has passed.
+// List returns the listings of the servers, sorted by name. It waits for
+// servers that are starting, until ctx ends or wait has passed.
 func (m *Manager) List(ctx context.Context, wait time.Duration) []mcp.Listing {
 	all := m.all()
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -189,7 +189,7 @@ func (m *Manager) find(name string) (*server, error) {
 	return nil, fmt.Errorf("there is no MCP server %q; available: %s", mcp.Clean(name, 80), strings.Join(names, ", "))
 }
 
-// Describe returns what one server offers. It waits for the server to start.
+// Describe returns the listing of one server. It waits for the server to start.
 func (m *Manager) Describe(ctx context.Context, name string) (mcp.Listing, error) {
 	if l, ok := m.elsewhere(name); ok {
 		return l, nil
