@@ -167,7 +167,7 @@ func languageID(language string) string {
 }
 
 // foreign returns the name of a language if it is not the notebook's own; empty
-// if it is, or if the notebook does not say.
+// if it is, or if the notebook's language is unknown.
 func (n *Notebook) foreign(language string) string {
 	own := n.Language
 	if own == "" {
