@@ -17,7 +17,8 @@ import (
 
 const (
 	// MaxSide is the longest side, in pixels, at which models see an image
-	// unchanged. They scale larger images down themselves, and charge for them.
+	// unchanged. Providers scale larger images down and charge for the full
+	// size.
 	MaxSide = 1568
 	// MaxBytes is the largest image, in bytes, that can be sent to a model.
 	MaxBytes = 5 << 20
