@@ -28,9 +28,9 @@ import (
 // a busy host.
 const execStart = time.Minute
 
-// maxExecBackoff is the longest pause before a restart of exec-daemon. It is short,
-// because the whole agent waits for it and its start costs only some hundredths of a
-// second.
+// maxExecBackoff is the longest pause before a restart of exec-daemon. It is
+// short, because the agent waits for exec-daemon and a start takes only some 10
+// ms.
 const maxExecBackoff = 200 * time.Millisecond
 
 // maxStepDetail limits a step's detail, in bytes.
@@ -45,8 +45,8 @@ type boot struct {
 	tmux  *process.Service // nil unless this boot started it
 }
 
-// step is one step of the boot. It does what is still missing, reports
-// progress, and returns a final detail message.
+// step is one step of the boot. It is idempotent, reports progress, and returns
+// a final detail message.
 type step struct {
 	name string
 	do   func(b *boot, ctx context.Context, progress func(string)) (detail string, err error)

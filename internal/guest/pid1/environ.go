@@ -42,8 +42,8 @@ var paths = []string{
 }
 
 // Environ returns the environment of the agent's processes. It combines the
-// image's variables, those of the user and of a cloud agent, and the given
-// ones; later ones win. Aloft's own variables (ALOFT_…) are removed from the
+// variables of the image, the user, a cloud agent, and given, in increasing
+// order of precedence. Aloft's own variables (ALOFT_…) are removed from the
 // image's. exists reports whether a path exists; bin is the folder of Aloft's
 // commands, the last in PATH.
 func Environ(image []string, user User, given map[string]string, bin string, exists func(path string) bool) []string {
@@ -96,8 +96,8 @@ var ownNames = []string{
 
 // OwnEnviron returns the environment of Aloft's own programs, and of git
 // commands that this daemon runs. It is environ (the agent's environment
-// without the given variables), minus everything that could change what these
-// programs run. PATH has no folder that the agent's user may write.
+// without the given variables), without variables that could make these
+// programs run others. PATH has no folder that the agent's user may write.
 func OwnEnviron(environ []string, user User, workspace string) []string {
 	var own []string
 	for _, kv := range environ {

@@ -15,7 +15,7 @@ import (
 	"aloft/internal/wire/podv1"
 )
 
-// facilitiesLimit is how long finding out what the machine can do may take. sudo
+// facilitiesLimit is the timeout for detecting the machine's facilities. sudo
 // usually answers in 20 ms.
 const facilitiesLimit = 5 * time.Second
 
@@ -26,7 +26,8 @@ var packageManagers = []string{"apt-get", "dnf", "microdnf", "yum", "apk", "zypp
 // bridges.
 const dockerNetworkEnv = "ALOFT_DOCKER_NETWORK=host"
 
-// facilities finds out what the agent's user can do on the machine.
+// facilities detects the rights and programs that the agent's user has on the
+// machine.
 func (d *Daemon) facilities(ctx context.Context) *podv1.Facilities {
 	ctx, cancel := context.WithTimeout(ctx, facilitiesLimit)
 	defer cancel()

@@ -50,7 +50,7 @@ func (d *Daemon) configureGit(b *podv1.BootRequest) error {
 	if err := d.writeCredential(b.GetGitCredential()); err != nil {
 		return err
 	}
-	// Keep the image's system configuration; only include ours in it.
+	// Keep the image's system configuration, and only include Aloft's in it.
 	line := "[include]\n\tpath = " + d.gitConfigFile() + "\n"
 	old, err := os.ReadFile(d.cfg.GitConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

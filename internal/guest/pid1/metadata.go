@@ -23,8 +23,8 @@ const (
 
 var metadataPath = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*){0,7}$`)
 
-// metadata is what the control plane says about the machine's purpose, as
-// values by path. Paths form a tree: a path has either a value or paths below
+// metadata holds the values that the control plane provides about the machine's
+// agent, by path. Paths form a tree: a path has either a value or paths below
 // it. The zero value is empty. Its methods are safe for concurrent use.
 type metadata struct {
 	mu     sync.Mutex

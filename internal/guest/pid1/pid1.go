@@ -1,12 +1,11 @@
 // Package pid1 implements pod-daemon, the first process of a machine. It reaps
 // orphans, supervises exec-daemon, boots the machine in named steps, does the
-// git operations that the agent does not do itself, and shuts everything down
-// in order.
+// git operations of the control plane, and shuts everything down in order.
 //
 // Only the control plane can reach it, through a unix socket. Each connection
 // carries streams ([mux]). The control plane opens streams to this daemon and
 // to exec-daemon. This daemon opens one for each connection that git makes to
-// the git gateway's port in the machine. It makes no decisions about what the
+// the git gateway's port in the machine. It does not decide which actions the
 // agent may do, and its only secret is the credential of a run.
 package pid1
 
@@ -193,9 +192,8 @@ func (d *Daemon) forwardSignals(ctx context.Context) {
 	}
 }
 
-// end stops everything in order: first exec-daemon, because it would otherwise
-// see its shells die; then the processes that are left. It kills those that do
-// not stop in time.
+// end stops first exec-daemon, which would otherwise see its shells die, and
+// then all other processes. It kills those that do not stop in time.
 func (d *Daemon) end(server *podServer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopLimit)
 	defer cancel()
@@ -231,8 +229,8 @@ func (d *Daemon) take(ctx context.Context) (giveBack func(), err error) {
 	}
 }
 
-// environ returns the environment of the agent's processes. d.mu must not be
-// held.
+// environ returns the environment of the agent's processes. The caller does not
+// hold d.mu.
 func (d *Daemon) environ() []string {
 	d.mu.Lock()
 	given := d.env
@@ -240,8 +238,8 @@ func (d *Daemon) environ() []string {
 	return d.environWith(given)
 }
 
-// ownEnviron returns the environment of Aloft's own programs. d.mu must not be
-// held.
+// ownEnviron returns the environment of Aloft's own programs. The caller does
+// not hold d.mu.
 func (d *Daemon) ownEnviron() []string {
 	return OwnEnviron(d.environWith(nil), *d.user.Load(), d.workspace())
 }

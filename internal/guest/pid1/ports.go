@@ -106,8 +106,8 @@ func (t *portToken) renew(d *Daemon) error {
 }
 
 // changeTokens gives exec-daemon a new token and renews the credentials of the
-// ports. This is for a machine that continues as another agent's: running
-// processes continue, but the old credentials stop working.
+// ports. A machine that is restored for another agent needs this: its processes
+// continue, but the old credentials stop working.
 func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+d.cfg.ExecAddr+"/token", strings.NewReader(to))
 	if err != nil {
@@ -134,8 +134,8 @@ func (d *Daemon) changeTokens(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// bearerOnly passes only requests with the token on. Its refusal is one that
-// Connect and gRPC clients understand.
+// bearerOnly forwards only requests with the token. It refuses others in a form
+// that Connect and gRPC clients understand.
 func bearerOnly(token *portToken, next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

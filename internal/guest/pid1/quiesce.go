@@ -25,8 +25,8 @@ const (
 	wokenFile = "woken"
 )
 
-// Quiesce implements pod.v1's PodService. It replies before it is done; it is
-// done when the socket is removed.
+// Quiesce implements pod.v1's PodService. It replies before the machine is
+// quiesced; the machine is quiesced when the socket is removed.
 func (s *podServer) Quiesce(context.Context, *connect.Request[podv1.QuiesceRequest]) (*connect.Response[podv1.QuiesceResponse], error) {
 	select {
 	case s.d.rest <- struct{}{}:
@@ -119,7 +119,7 @@ func (v *visitors) remove(conn *mux.Conn) {
 }
 
 // end refuses new connections, and returns when all existing ones are closed.
-// It closes those that are left after patience.
+// It closes the remaining ones after patience.
 func (v *visitors) end(patience time.Duration) {
 	showOut := time.AfterFunc(patience, func() {
 		v.mu.Lock()

@@ -63,9 +63,9 @@ func (s *podServer) serve(stream net.Conn) {
 	}
 }
 
-// quiesce lets calls that are nearly done finish, such as the Shutdown that
-// caused it. After moment it cancels the others and waits for them until ctx
-// ends.
+// quiesce waits for moment, so that short calls can finish, such as the
+// Shutdown that caused it. Then it cancels the others and waits for them until
+// ctx ends.
 func (s *podServer) quiesce(ctx context.Context, moment time.Duration) {
 	short, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
