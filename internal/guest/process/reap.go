@@ -1,6 +1,6 @@
 // Package process starts the processes of a machine as its PID 1: it reaps all
-// children, restarts services that end, kills what they leave behind, and keeps the
-// end of their output.
+// children, restarts services that end, kills their leftover processes, and
+// keeps the end of their output.
 package process
 
 import (
@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// A Reaper waits for all children of the process: for those that were started
-// with Start it delivers the exit status, and orphans that the process
-// inherited it just reaps. Nothing else in the process may wait for children,
-// not even os/exec, because it would compete with the Reaper for their status.
-// Its methods are safe for concurrent use.
+// A Reaper waits for all children of the process: it delivers the exit status
+// of children that Start has started, and reaps inherited orphans. Nothing else
+// in the process may wait for children, not even os/exec, because it would
+// compete with the Reaper for their status. Its methods are safe for concurrent
+// use.
 type Reaper struct {
-	// mu is held while a child is started and while one is reaped, so that a
-	// child that ends at once is registered before it is reaped.
+	// mu is locked while a child is started or reaped, so that a child that
+	// exits at once is registered before it is reaped.
 	mu  sync.Mutex
 	own map[int]*Child
 }
@@ -51,8 +51,8 @@ func (r *Reaper) Start(cmd *exec.Cmd) (*Child, error) {
 	return c, cmd.Process.Release()
 }
 
-// Reap reaps every child that has ended, and does not block. If somebody has
-// stopped a child (SIGSTOP), Reap continues it: nobody else would.
+// Reap reaps every child that has ended, and does not block. If a child was
+// stopped (SIGSTOP), Reap continues it, because no other process would.
 func (r *Reaper) Reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 func (c *Child) Status() syscall.WaitStatus { return c.status }
 
 // SignalGroup sends a signal to the child's process group, unless the child has
-// ended: another process could have its pid by then.
+// ended: another process could have its pid.
 func (c *Child) SignalGroup(sig syscall.Signal) {
 	c.reaper.mu.Lock()
 	defer c.reaper.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"aloft/internal/guest/usage"
 )
 
-// Backoff of restarts: the first is immediate, and each further one waits twice
-// as long. After a service has run for a while its backoff is reset.
+// Backoff of restarts: the first is immediate, and the delay doubles with each
+// further one. After a service has run for a while its backoff is reset.
 const (
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 5 * time.Second
@@ -30,8 +30,8 @@ const outputGrace = time.Second
 const strayLimit = 5 * time.Second
 
 // A Service is a process that is restarted whenever it ends, until it is
-// stopped. When it ends, everything that it started is killed too: nobody
-// controls the shells of a dead exec-daemon.
+// stopped. When it ends, all processes that it has started are killed too,
+// because nothing controls the shells of a dead exec-daemon.
 type Service struct {
 	Name    string
 	Mark    string // the value of [Variable] in its environment; "" if it has none
@@ -140,7 +140,7 @@ func (s *Service) Running() *Child {
 	return s.child
 }
 
-// Bury kills what the dead service left behind.
+// Bury kills the leftover processes of the dead service.
 func (s *Service) Bury() {
 	ctx, cancel := context.WithTimeout(context.Background(), strayLimit)
 	defer cancel()
@@ -149,7 +149,7 @@ func (s *Service) Bury() {
 	}
 }
 
-// A State is what is known of a service.
+// A State is the state of a service.
 type State struct {
 	Child    *Child // nil while it is not running
 	Born     time.Time

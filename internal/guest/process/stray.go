@@ -65,9 +65,9 @@ func (r *Reaper) strays(belongs func(mark string) bool) ([]int, error) {
 	return strays, nil
 }
 
-// Variable is the environment variable with the name of the supervised
-// process that a process belongs to. A process that forges it only lives a
-// little longer.
+// Variable is the environment variable with the name of the supervised process
+// that a process belongs to. A process that forges it only gets killed a little
+// later.
 const Variable = "ALOFT_PROCESS"
 
 // maxEnviron is how much of a process's environment is read, in bytes. The

@@ -69,8 +69,8 @@ func (w *lastWords) keep(line string) {
 	}
 }
 
-// after returns the kept output once all is read, or after d: another process
-// may hold the service's output open.
+// after returns the kept output when all is read, or after d, because another
+// process may keep the service's output open.
 func (w *lastWords) after(d time.Duration) string {
 	select {
 	case <-w.ended:
