@@ -109,7 +109,7 @@ func classRegexp(glob string) (class string, length int) {
 	return "[" + not + escaped + "]", len(glob) - len(body) + end + 1
 }
 
-// verdict is what ignore rules say about a path.
+// verdict is the result of ignore rules for a path.
 type verdict int
 
 const (
@@ -125,7 +125,7 @@ type rule struct {
 	verdict verdict
 }
 
-// rules are the lines of one ignore file. The last that matches counts.
+// rules are the lines of one ignore file. The last matching line counts.
 type rules []rule
 
 // parseRules parses an ignore file. Lines that are not valid are left out.
@@ -170,7 +170,7 @@ func parseRule(line string) (r rule, ok bool, err error) {
 	return r, true, err
 }
 
-// judge returns what the rules say about a path, relative to their folder.
+// judge applies the rules to a path, relative to their folder.
 func (all rules) judge(path string, dir bool) verdict {
 	for i := len(all) - 1; i >= 0; i-- {
 		if (dir || !all[i].dirOnly) && all[i].match(path) {

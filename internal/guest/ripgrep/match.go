@@ -200,8 +200,8 @@ func (m *matcher) withLiteral(text []byte, yield func(start, end int) bool) {
 	}
 }
 
-// across finds matches that may span lines. A match that begins in the last line
-// of the one before belongs to it.
+// across finds matches that may span lines. It joins a match to the previous
+// one if it begins in that one's last line.
 func (m *matcher) across(text []byte, yield func(start, end int) bool) {
 	if !bytes.Contains(text, m.literal) {
 		return

@@ -1,10 +1,10 @@
 // Package ripgrep searches and lists files like the program rg, for machines
 // that do not have it. It accepts the options of rg that the tools of
-// exec-daemon use, and prints the same output. exec-daemon runs it as a process
-// of its own, so that it can be confined, bounded and killed as rg can.
+// exec-daemon use, and prints the same output. exec-daemon runs it as a
+// separate process, so that it can confine, limit and kill it like rg.
 //
 // Patterns are those of the package regexp, with the Unicode classes \d, \w and
-// \s of rg. Unlike in rg, \b knows ASCII only, and a byte that is not valid
+// \s of rg. Unlike in rg, \b supports ASCII only, and a byte that is not valid
 // UTF-8 counts as the character U+FFFD.
 package ripgrep
 
@@ -18,9 +18,9 @@ import (
 	"runtime/debug"
 )
 
-// Argument is the first argument with which this program is to call [Main]. It
-// looks like a flag, so that a test's program that does not call Main ends with
-// an error instead of running its tests again.
+// Argument is the first command-line argument of a process that should call
+// [Main]. It looks like a flag, so that a test's program that does not call
+// Main ends with an error instead of running its tests again.
 const Argument = "--ripgrep"
 
 // Command returns the command line that searches: rg, by its path or name, if

@@ -84,8 +84,8 @@ func searchAll(w *walker, m *matcher, o options, out *bufio.Writer) (bool, error
 	return found.Load(), errors.Join(failed, err)
 }
 
-// shared is the output of one file: it is held back until the file is done, or
-// until it is long. Then the others wait.
+// shared is the output of one file. It is buffered until the file is done or
+// the buffer is full. It is then written while the output of other files waits.
 type shared struct {
 	to     *bufio.Writer
 	mu     *sync.Mutex
@@ -118,7 +118,7 @@ func (s *shared) pass(p []byte) error {
 	return err
 }
 
-// release writes what is held back.
+// release writes the buffered output.
 func (s *shared) release() error {
 	if !s.locked {
 		if s.held.Len() == 0 {
@@ -142,7 +142,7 @@ type search struct {
 }
 
 // file searches a file and prints what it finds. A file that cannot be read is
-// an error; rg goes on with the others then.
+// an error, after which rg continues with the others.
 func (s *search) file(f file) (found bool, err error) {
 	in, err := os.Open(f.name)
 	if err != nil {
@@ -254,8 +254,8 @@ type printer struct {
 	done    bool // one match is enough, and was found
 }
 
-// lines searches whole lines. It returns how many bytes need not be kept for the
-// context before a later match.
+// lines searches whole lines. It returns how many bytes can be dropped, because
+// no later match needs them as context.
 func (p *printer) lines(text []byte, last bool) (keep int, err error) {
 	at, number := 0, p.line // up to here lines are counted
 	for start, end := range p.m.matches(text) {
@@ -361,8 +361,8 @@ func (p *printer) print(number int, mark byte, line []byte) error {
 	return p.out.WriteByte('\n')
 }
 
-// finish prints what is printed once for each file, and reports whether there
-// was a match.
+// finish prints the output that appears once per file, and reports whether
+// there was a match.
 func (p *printer) finish() bool {
 	switch {
 	case p.matches == 0 || p.o.count && p.binary:

@@ -83,8 +83,8 @@ func newWalker(o options) (*walker, error) {
 // errStop ends a walk early.
 var errStop = errors.New("stop")
 
-// walk calls visit with each file, in the order of the options. Its error is
-// visit's, or else the last with which a folder could not be read.
+// walk calls visit with each file, in the order of the options. It returns the
+// error of visit, or else the last error of reading a folder.
 func (w *walker) walk(visit func(file) error) error {
 	w.visited = visit
 	var all []file
@@ -303,8 +303,8 @@ func (w *walker) skips(at *folder, prefix, name string, dir bool) bool {
 	return len(w.types) > 0 && !dir && !slices.ContainsFunc(w.types, func(match glob) bool { return match(name) })
 }
 
-// relative returns the folder relative to the working directory, with a slash,
-// or as it is printed if it is elsewhere.
+// relative returns the folder's path relative to the working directory, with a
+// trailing slash, or the path as printed if the folder is not below it.
 func relative(cwd, abs, prefix string) string {
 	cwd = strings.TrimSuffix(cwd, "/")
 	if abs == cwd {
@@ -316,9 +316,9 @@ func relative(cwd, abs, prefix string) string {
 	return strings.TrimPrefix(prefix, "/")
 }
 
-// judge returns what the ignore files say about an entry of a folder. Of each
-// kind of file, the deepest that has a matching line counts; what is above a
-// repository's root does not count for .gitignore.
+// judge applies the ignore files to an entry of a folder. Of each kind of file,
+// the deepest one with a matching line counts. A .gitignore above a
+// repository's root does not count.
 func (w *walker) judge(at *folder, name string, dir bool) verdict {
 	var found [4]verdict
 	inside := true // the repository's root was not passed
