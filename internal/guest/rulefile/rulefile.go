@@ -21,7 +21,7 @@ import (
 	"aloft/internal/rule"
 )
 
-// Limits of one reading.
+// Limits on one read of the rules.
 const (
 	maxFolders = 100
 	maxEntries = 20_000 // names in folders of rules
@@ -32,8 +32,8 @@ const (
 // with front matter are rules.
 var Folders = []string{".cursor/rules", ".aloft/rules"}
 
-// Skills are the folders that contain the folders of skills, and Commands those
-// of commands.
+// Skills lists the folders with folders of skills, and Commands the folders
+// with commands.
 var (
 	Skills   = []string{".cursor/skills", ".aloft/skills", ".agents/skills", ".claude/skills", ".codex/skills"}
 	Commands = []string{".cursor/commands", ".aloft/commands", ".claude/commands"}
@@ -52,7 +52,7 @@ type Options struct {
 	// background agents.
 	CloudNotes bool
 	// Check returns why a file, given by its absolute path, is hidden from the
-	// agent, or nil. It may be nil.
+	// agent, or nil. The function may be nil.
 	Check func(file string) error
 }
 
@@ -157,8 +157,7 @@ func (r *reader) plain(source, folder, text string) (rule.Rule, []string, bool) 
 	return rule.Parse(source, folder, false, text)
 }
 
-// all reads those files in a folder, and in the folders in it, that keep
-// selects.
+// all reads the files below a folder that keep selects.
 func (r *reader) all(f rule.Folder, folder string, keep func(name string) bool, as parse) {
 	var names []string
 	r.walk(path.Join(f.Path, folder), keep, 0, &names)
@@ -180,9 +179,9 @@ func (r *reader) below(name string) string {
 	return cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, r.repository), "/"), ".")
 }
 
-// walk collects the files with rules in a folder and the folders in it. It
-// follows a link to the folder itself, if it stays in the repository, but none
-// in it.
+// walk collects the files with rules in a folder and its subfolders. The folder
+// itself may be a link that stays in the repository; walk follows no links
+// below it.
 func (r *reader) walk(folder string, keep func(name string) bool, level int, names *[]string) {
 	d, err := r.root.OpenFile(r.below(folder), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	switch {
