@@ -67,7 +67,7 @@ func (p *program) add(what string, number uintptr, args ...any) *call {
 // ignore makes the child ignore these errors of the call.
 func (c *call) ignore(errnos ...syscall.Errno) { copy(c.passes[:], errnos) }
 
-// planned marks the call as one on a path that the plan saw.
+// planned marks a call on a path that the plan contains.
 func (c *call) planned() *call {
 	c.path = true
 	return c
@@ -120,8 +120,8 @@ func afterForkInChild()
 // program, as fork does, would take longer than all of the sandbox's mounts.
 func vfork(flags uintptr) (pid int, errno uintptr)
 
-// child is a child that has its namespaces and waits for its program. This lets
-// the kernel create the namespaces while the parent makes the plan.
+// child is a created child in its namespaces, which waits for its program. The
+// kernel creates the namespaces while the parent makes the plan.
 type child struct {
 	program *program // set before ready is
 	ready   uint32   // 1 once program is set
@@ -213,8 +213,9 @@ const (
 // fork clones the process and runs the child's calls. After the clone the child
 // must not allocate memory or grow its stack, since it has no other threads to
 // help. The parent's thread sleeps until the child has called exec or exited,
-// and then sees what the child wrote. The child is killed if that thread ends;
-// the runtime only ends threads that a goroutine has locked and not unlocked.
+// and then sees what the child wrote. The kernel kills the child if that thread
+// exits. The Go runtime does not end the thread, unless a goroutine exits with
+// the thread locked.
 //
 //go:noinline
 //go:norace
@@ -272,7 +273,7 @@ func exit() {
 }
 
 // isMissing reports whether an error means that a path has changed since the
-// plan was made: it is gone, or has been replaced by a link or a file.
+// plan was made: it was removed, or replaced by a link or a file.
 //
 //go:nosplit
 func isMissing(e syscall.Errno) bool {

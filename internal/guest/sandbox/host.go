@@ -136,8 +136,8 @@ const ignoreFile = ".cursorignore"
 // command.
 const maxNear = 256
 
-// nearby is a root folder or one of its direct subfolders, and what was found
-// in it.
+// nearby is a root folder or one of its direct subfolders, with the
+// repositories and ignore files found in it.
 type nearby struct {
 	path         string
 	git, ignores bool

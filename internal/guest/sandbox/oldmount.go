@@ -81,7 +81,7 @@ func (l Layout) mountOld(p *program, on []Mounted, lenient bool) {
 		if l.Frozen && !l.isApart(m.Path) {
 			first := len(p.calls)
 			p.remount("make read-only "+m.Path, m.Path, m.Flags|unix.MS_RDONLY)
-			// If this user cannot enter the mount, neither can the command.
+			// If this user cannot enter the mount, the command cannot either.
 			p.calls[first].past = len(p.calls)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // A placeholder is an empty file or folder with the sticky bit set, which has
-// no other meaning on what only its owner can write. The bit is set at
-// creation, so that nobody mistakes the placeholder for a real file. If a
+// no effect on entries that only their owner can write. The bit is set at
+// creation, so that a placeholder is never confused with a real file. If a
 // killed process leaves it behind, the next sandbox recognizes it and removes
 // it.
 const (
@@ -43,8 +43,9 @@ type heldPlaceholder struct {
 // errMoved says that the files changed while a plan was made.
 var errMoved = errors.New("other processes are changing the protected files")
 
-// holdPlaceholders creates the plan's placeholders and locks those that exist already. It
-// returns errMoved if one vanished meanwhile: then the caller must plan again.
+// holdPlaceholders creates the plan's placeholders and locks those that exist
+// already. It returns errMoved if one was removed meanwhile; the caller must
+// then plan again.
 func holdPlaceholders(l Layout) (heldPlaceholders, error) {
 	var h heldPlaceholders
 	for _, p := range l.Placeholders {

@@ -131,7 +131,7 @@ func (p *planner) holes() {
 		}
 	}
 	for _, name := range p.spec.Masked {
-		// Folders above need no anchor: if one is renamed, the mask moves with
+		// Parent folders need no anchor: if one is renamed, the mask moves with
 		// it.
 		at := p.tree.Resolve(name)
 		if m, ok := p.mounts[at]; at != "" && (!ok || m.Mode < Masked) {
@@ -176,9 +176,8 @@ func (p *planner) spellings() {
 	}
 }
 
-// boundary masks what must not be read if Landlock does not restrict reading:
-// every entry of the root folder that no rule opens. Paths below it that rules
-// open are kept.
+// boundary restricts reading without Landlock: it masks every entry of the root
+// folder that no rule allows, and keeps paths below it that a rule allows.
 func (p *planner) boundary() {
 	if p.Files != 0 || p.spec.Rules.Readable == nil {
 		return
@@ -262,8 +261,8 @@ func (p *planner) mount(name string, mode Mode) {
 	}
 }
 
-// fix makes a path unchangeable. If the path does not exist, a placeholder is
-// created for the first missing folder of it.
+// fix makes a path unchangeable. If the path does not exist, fix plans a
+// placeholder for its first missing component.
 func (p *planner) fix(name string, kind Kind) {
 	if !p.writable(name) {
 		return

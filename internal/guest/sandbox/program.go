@@ -109,7 +109,7 @@ func (p *program) loopback(proxy bool) {
 // mount adds the calls that make the layout's mounts, parents first. If lenient
 // is set, fleeting ones that have disappeared are skipped.
 func (l Layout) mount(p *program, lenient bool) {
-	// Open what stays unchanged before the rest is made read-only.
+	// Open the paths that stay unchanged before the rest is made read-only.
 	kept := map[string]result{}
 	for _, m := range l.Mounts {
 		if m.Mode.stays() || m.Mode == Writable {

@@ -18,8 +18,8 @@ type Request struct {
 	Home       string   // ~ in the policy's paths; $HOME by default
 	Temp       []string // folders for temporary files; by default the usual ones and $TMPDIR
 	// Masked are more paths that would lead out of the sandbox, such as the
-	// folder of a terminal's socket. Writable are paths that stay writable
-	// nevertheless.
+	// folder of a terminal's socket. Writable are exceptions that stay
+	// writable.
 	Masked   []string
 	Writable []string
 	Fixed    []string // read-only, wherever they are

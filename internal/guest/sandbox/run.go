@@ -97,9 +97,9 @@ func Run(job Job) (int, error) {
 }
 
 // How often to plan again if files change meanwhile: other processes create and
-// remove files in the folders for temporary files. A vanished socket may
-// reappear under the same name, so the first attempts start over; later
-// attempts skip what is gone.
+// remove files in the folders for temporary files. A removed socket may
+// reappear under the same name, so the first attempts plan again; later
+// attempts skip removed paths.
 const (
 	firmTries = 10
 	maxTries  = 100
@@ -175,7 +175,7 @@ type prepared struct {
 	late    map[string]bool  // names that already match the layout's late patterns
 }
 
-// prepare makes the plan. The caller must release what it holds.
+// prepare makes the plan. The caller must release its placeholders.
 func (job Job) prepare(kernel Kernel, file string, lenient bool) (r prepared, err error) {
 	spec, err := job.Spec()
 	if err != nil {
@@ -229,7 +229,7 @@ func (job Job) serve(l Layout) (stop func()) {
 
 // passSignals returns a channel of signals to forward to the command. It must
 // be called after the command has started, because a child inherits ignored
-// signals. Package signal takes a moment for each signal, so a short command
+// signals. Registering takes some time for each signal, so a short command
 // should not wait for it.
 func passSignals() <-chan os.Signal {
 	passed := make(chan os.Signal, 8)

@@ -1,7 +1,7 @@
 // Package sandbox applies a policy (internal/policy/cage) to one command. It
 // restricts which files the command may read and write (Landlock, plus mounts
 // for exceptions that Landlock cannot express), which hosts it may reach (a
-// network namespace, with a proxy as the way out), and which system calls it
+// network namespace, with a proxy as the only exit), and which system calls it
 // may make (seccomp). The command has no capabilities.
 //
 // [Plan] makes the decisions and is a pure function: the same policy, kernel
@@ -16,7 +16,7 @@
 // a feature, it returns an [UnenforceableError].
 //
 // Not covered: limits on time, memory and processes, which the machine sets;
-// names and metadata of files; sockets that somebody outside creates after the
+// names and metadata of files; sockets that a process outside creates after the
 // command has started, in a folder that is not known to have sockets; and
 // changes that other processes make to the files meanwhile.
 package sandbox
@@ -30,7 +30,7 @@ import (
 	sandboxpolicy "aloft/internal/policy/sandbox"
 )
 
-// Kernel is what this host can enforce.
+// Kernel describes the features of this host that a sandbox uses.
 type Kernel struct {
 	Landlock   int  // ABI version; 0 means no Landlock
 	Namespaces bool // mount, network and IPC namespaces can be created
@@ -102,10 +102,10 @@ type Stream struct {
 	Read, Write bool
 }
 
-// Mode is what a mount does to a path.
+// Mode is the effect of a mount on a path.
 type Mode int
 
-// The modes. If several apply to a path, the last one wins.
+// The modes. If several apply to a path, the last one in this list wins.
 const (
 	Anchor   Mode = iota // unchanged, but cannot be renamed or removed
 	Writable             // writable, inside a path that is not
@@ -122,8 +122,8 @@ type Mount struct {
 	Path string
 	Mode Mode
 	Kind Kind
-	// Fleeting says that the path is another program's socket, which may
-	// disappear at any time; then there is nothing to mask.
+	// Fleeting says that the path is another program's socket. If it is removed
+	// before it is masked, that is not an error.
 	Fleeting bool
 }
 
@@ -174,7 +174,7 @@ func (l Layout) Status() string {
 	return "fully_enforced"
 }
 
-// UnenforceableError lists what this host cannot enforce of a policy.
+// UnenforceableError lists the parts of a policy that this host cannot enforce.
 type UnenforceableError struct{ Missing []string }
 
 func (e *UnenforceableError) Error() string {

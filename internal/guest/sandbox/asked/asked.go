@@ -9,8 +9,8 @@ import (
 )
 
 // Policy converts a policy from its message; nil means the built-in rules. The
-// caller must handle TYPE_INSECURE_NONE: it is converted as if a sandbox were
-// requested.
+// caller must handle TYPE_INSECURE_NONE: Policy converts it as if a sandbox
+// were requested.
 func Policy(p *agentv1.SandboxPolicy) sandboxpolicy.Policy {
 	if p == nil {
 		return sandboxpolicy.Layers{Mode: sandboxpolicy.WithDefaults}.Merge()

@@ -80,7 +80,7 @@ func judgeHost(p sandboxpolicy.Policy, m *policy.Matcher, host string) policy.Ve
 	return m.Name(host)
 }
 
-// resolve resolves the links of a path as far as it exists.
+// resolve resolves the links of the existing part of a path.
 func resolve(name string) string {
 	if full, err := filepath.EvalSymlinks(name); err == nil {
 		return full

@@ -22,7 +22,7 @@ import (
 // KeepWord is the first argument of the keeper process, which cleans up.
 const KeepWord = "keep"
 
-// Process is what the command line needs from its process.
+// Process holds the parts of the process that the command line uses.
 type Process struct {
 	Name           string   // name of the program, for messages
 	Keeper         []string // command that runs this program with KeepWord

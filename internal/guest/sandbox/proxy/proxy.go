@@ -1,7 +1,7 @@
-// Package proxy is the way out of a sandbox whose policy lists hosts. It is a
-// listener on loopback in the sandbox's network namespace, served by a process
-// outside. It speaks HTTP (CONNECT and plain requests) and SOCKS5, which it
-// tells apart by the first byte.
+// Package proxy is the only network access of a sandbox whose policy lists
+// hosts. It is a listener on loopback in the sandbox's network namespace,
+// served by a process outside. It speaks HTTP (CONNECT and plain requests) and
+// SOCKS5, which it tells apart by the first byte.
 //
 // Each connection is checked twice, by the same rules as in a machine's network
 // gateway: the name before it is resolved, and the address before it is dialed.
@@ -182,8 +182,8 @@ func splice(inside net.Conn, buffered *bufio.Reader, outside net.Conn) {
 	_ = inside.SetReadDeadline(time.Time{})
 	var both sync.WaitGroup
 	both.Go(func() {
-		// Write what is buffered first; after that io.Copy can use the kernel's
-		// splice.
+		// Write the buffered bytes first; after that io.Copy can use the
+		// kernel's splice.
 		n := buffered.Buffered()
 		ahead, _ := buffered.Peek(n)
 		if _, err := outside.Write(ahead); err == nil {
