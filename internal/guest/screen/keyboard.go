@@ -80,9 +80,9 @@ func (k *keyboard) find(sym Keysym) (stroke, bool) {
 	return stroke{}, false
 }
 
-// spare returns the keys without a meaning, and then those to which an earlier
-// call gave one. The latter have the same character at all levels, unlike any
-// key of a layout.
+// spare returns first the keys that have no keysym, and then those to which an
+// earlier call assigned one. It recognizes the latter by having the same keysym
+// at all levels, which no key of a layout has.
 func (k *keyboard) spare() (free, used []xproto.Keycode) {
 	k.keys(func(code xproto.Keycode, syms []xproto.Keysym) bool {
 		switch first := Keysym(syms[0]); {
@@ -97,13 +97,14 @@ func (k *keyboard) spare() (free, used []xproto.Keycode) {
 	return free, used
 }
 
-// forget is how long a key keeps its temporary meaning, so that programs see
-// what was typed: they look the meaning up when they process the event.
+// forget is how long a key keeps its temporary keysym. Programs look the keysym
+// up only when they process the event.
 const forget = 300 * time.Millisecond
 
 // teach assigns spare keys to keysyms that have none, and returns how many of
 // the first keysyms have a key now, since spare keys are few. It does not undo
-// the assignments, so that no program sees a key whose meaning is gone.
+// the assignments, so that no program processes a key after its keysym was
+// removed.
 func (d *display) teach(ctx context.Context, syms []Keysym) (k *keyboard, taught int, err error) {
 	if k, err = d.keyboard(); err != nil {
 		return nil, 0, err
@@ -177,8 +178,8 @@ func (d *display) releaseKeys(n int) {
 	d.keys = d.keys[:min(n, len(d.keys))]
 }
 
-// holdModifiers presses a stroke's modifiers and its key. It skips keys that are held
-// already.
+// holdModifiers presses a stroke's modifiers and its key. It skips keys that
+// are pressed already.
 func (d *display) holdModifiers(k *keyboard, s stroke) {
 	for _, with := range []struct {
 		needed bool

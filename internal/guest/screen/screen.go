@@ -28,7 +28,7 @@ const (
 	typingBatch     = 50                    // characters whose keys are looked up at once
 )
 
-// Limits of one call of [Hand.Do].
+// Limits on one call of [Hand.Do].
 const (
 	MaxActions = 100
 	MaxShots   = 5 // the maximum number of images in a result
@@ -61,7 +61,7 @@ func NewHand(name string) *Hand {
 	}
 }
 
-// Done is the result of actions, as far as they were done.
+// Done is the result of the actions that were done.
 type Done struct {
 	Actions int // number of actions done
 	Pointer Point
@@ -88,8 +88,8 @@ func (h *Hand) Do(ctx context.Context, actions []Action) (Done, error) {
 		return Done{}, err
 	}
 	defer d.conn.Close()
-	// A hanging display must not block the call; a working one gets a second to
-	// release keys.
+	// Use a timeout, because a hanging display must not block the call. A
+	// working one gets a second to release keys.
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, d.conn.Close) })()
 	done := Done{Width: d.scaler.Width, Height: d.scaler.Height}
 	if err := check(actions, d.scaler); err != nil {
@@ -242,7 +242,7 @@ func (d *display) release(button byte) {
 	d.sendInput(xproto.ButtonRelease, button, 0, 0)
 }
 
-// letGo releases all keys and buttons that are held.
+// letGo releases all pressed keys and buttons.
 func (d *display) letGo() {
 	for button := range d.buttons {
 		d.release(button)
@@ -258,7 +258,7 @@ const (
 	dragPause = 10 * time.Millisecond
 )
 
-// drag moves the pointer from one point to another with the button held.
+// drag moves the pointer from one point to another with the button pressed.
 func (d *display) drag(ctx context.Context, from, to Point, button byte) error {
 	a, b := d.scaler.ToDisplay(from), d.scaler.ToDisplay(to)
 	d.press(button)
