@@ -179,7 +179,7 @@ func (x *Index) results(q Query, want []term, hits []hit) []Result {
 		at[h.name] = append(at[h.name], len(out))
 		out = append(out, Result{Path: h.name, StartLine: start, EndLine: end, Score: h.score})
 		if texts[h.name] == nil {
-			// A file that is gone has no snippet.
+			// A removed file has no snippet.
 			texts[h.name], _, _ = read(filepath.Join(x.cfg.Dir, h.name))
 		}
 		r := &out[len(out)-1]

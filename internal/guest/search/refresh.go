@@ -78,8 +78,8 @@ func (x *Index) refresh(ctx context.Context) error {
 	return nil
 }
 
-// victims returns segments that should be rebuilt: many small ones, and those
-// that mostly have outdated files.
+// victims returns segments to rebuild: small ones if there are many, and those
+// whose files are mostly outdated.
 func (x *Index) victims(stale []found) []*segment {
 	var small, out []*segment
 	for _, s := range x.segments {

@@ -86,7 +86,7 @@ type Query struct {
 	Folders []string // absolute folders in the tree to search; empty searches all
 	Results int      // maximum number of results, 1 to 50
 	// Hidden reports whether to leave a file out, given its path relative to
-	// the tree; nil leaves none out.
+	// the tree; a nil function leaves none out.
 	Hidden func(name string) bool
 }
 

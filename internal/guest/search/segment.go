@@ -41,8 +41,8 @@ type segment struct {
 	points     []point
 }
 
-// point is one of every stride tokens of the dictionary. These are kept in
-// memory to find the others.
+// point is a token of the dictionary that is kept in memory to find the others.
+// One of every stride tokens is.
 type point struct {
 	token    string
 	at       int64 // offset in the dictionary
