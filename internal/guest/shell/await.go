@@ -36,7 +36,7 @@ type Awaited struct {
 
 // Await waits for background commands to end, or to print a line that matches
 // the pattern. For each command it reads the output after the end of the
-// previous Await. On timeout it returns what there is, and true.
+// previous Await. On timeout it returns the output so far, and true.
 func (s *Session) Await(ctx context.Context, w Wait) ([]Awaited, bool, error) {
 	follows, err := s.follow(w)
 	if err != nil {

@@ -73,7 +73,7 @@ func (d *deltas) run() {
 	}
 }
 
-// close sends the rest.
+// close sends the rest of the output.
 func (d *deltas) close() {
 	d.mu.Lock()
 	started := d.started

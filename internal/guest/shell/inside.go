@@ -13,20 +13,20 @@ import (
 )
 
 // Inside makes a command run in a separate bash inside a wrapper, which is a
-// sandbox. The state that such a command leaves (variables, functions, aliases,
-// options) is kept for the next command with the same Key only. A shell outside
-// never reads what comes out of a sandbox, except for the folder in which the
-// command ended. Exported variables of the session are visible inside.
+// sandbox. The state after such a command (variables, functions, aliases,
+// options) is kept only for the next command with the same Key. A shell outside
+// never reads state from a sandbox, except for the command's last working
+// directory. Exported variables of the session are visible inside.
 type Inside struct {
 	Key string // the policy; each policy has its own state
 	// Wrap returns the command line that runs argv inside the wrapper. The
-	// wrapper must hide the shell's folder private, except for state, a folder
-	// in it that must be writable.
+	// wrapper must hide the folder private of the shell, except for its
+	// subfolder state, which must be writable.
 	Wrap func(private, state string, argv ...string) ([]string, error)
 }
 
-// insideScript runs a command with the state that the previous one left, and
-// saves the state that it leaves. Variables exported by the outer session apply
+// insideScript restores the state after the previous command, runs a command,
+// and saves the state after it. Variables exported by the outer session apply
 // unless a command inside has changed them.
 const insideScript = `\builtin declare -p >|%[1]s/base
 [ -r %[1]s/variables ] && \builtin . %[1]s/variables 2>/dev/null
@@ -41,7 +41,8 @@ __aloft_leave() {
 \builtin . %[1]s/command-%[2]s
 `
 
-// insideBody returns what the session's bash runs for such a command.
+// insideBody returns the script with which the session's bash runs a command
+// inside a wrapper.
 func (s *Session) insideBody(c Command, mark string) (string, error) {
 	state, err := s.insideState(c.Inside.Key)
 	if err != nil {

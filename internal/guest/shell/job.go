@@ -120,9 +120,9 @@ func (s *Session) adopt(j *job) {
 	s.left.Go(func() { s.watch(j) })
 }
 
-// Jobs returns the background commands that are running and, once each, those
-// that have ended, in the order in which they were started. It can be called
-// while a command runs.
+// Jobs returns the running background commands, and those that have ended since
+// the last call, in the order of their starts. It can be called while a command
+// runs.
 func (s *Session) Jobs() []Job {
 	s.jobsMu.Lock()
 	jobs := slices.Clone(s.jobs)
@@ -161,7 +161,7 @@ func (s *Session) job(pid int) (*job, error) {
 	return nil, fmt.Errorf("no background command has the process id %d; these are running: %s", pid, strings.Join(running, ", "))
 }
 
-// jobRecord is what is saved of a job for the next exec-daemon process.
+// jobRecord is the stored form of a job, for the next exec-daemon process.
 type jobRecord struct {
 	Command     string `json:"command"`
 	PID         int    `json:"pid"`

@@ -31,9 +31,9 @@ func killCall(bash int, mark string, old before) {
 }
 
 // signalUntil sends each process of the call a signal once, including processes
-// that appear meanwhile. It returns when there are none left, or after limit. If
-// processes appear after SIGKILL, it stops all of them before it kills more: a
-// fork bomb would replace each that is killed.
+// that appear meanwhile. It returns when there are none left, or after limit.
+// If processes appear after SIGKILL, it stops all of them before it kills more:
+// otherwise a fork bomb would replace each killed process.
 func signalUntil(bash int, mark string, old before, sig syscall.Signal, limit time.Duration) {
 	signalled := map[int]bool{}
 	for deadline := time.Now().Add(limit); ; time.Sleep(interval) {
@@ -83,9 +83,9 @@ type process struct {
 }
 
 // callMembers returns the living processes of a call. A process is recognized
-// by the mark in its environment. One without a mark (a forked subshell, or env
-// -i) belongs to its parent's call; a child of bash, or an orphan in bash's
-// session, is assigned by its start time.
+// by the mark in its environment. A process without a mark (a forked subshell,
+// or env -i) belongs to its parent's call. A child of bash, or an orphan in
+// bash's session, is assigned by its start time.
 func callMembers(bash int, mark string, old before) []int {
 	all := processes()
 	known := map[int]bool{bash: false}
@@ -184,9 +184,10 @@ type before struct {
 	children map[int]bool // children of bash; nil if unknown
 }
 
-// has reports whether p existed before the call, for a process whose
-// environment does not tell. A tick is long: a process that started in the same
-// tick as the call is taken to be the call's, unless it is known to be older.
+// has reports whether p existed before the call, for a process without a mark
+// in its environment. Start times are in ticks, so a process that started in
+// the same tick as the call counts as the call's, unless it is known to be
+// older.
 func (b before) has(p process) bool { return b.children[p.pid] || p.start < b.ticks }
 
 func (s *Session) before() before {

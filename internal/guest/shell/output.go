@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// output keeps what a command writes: the beginning and the end of each stream
-// in memory and, if it is longer than the threshold, all of it in a file.
+// output stores the output of a command: the beginning and the end of each
+// stream in memory and, above the threshold, all of it in a file.
 type output struct {
 	path      string
 	threshold int
@@ -110,8 +110,8 @@ func (o *output) result(res *Result) {
 	if o.file != nil {
 		res.OutputFile = o.path
 	}
-	// Standard error may use a third of the room, plus what standard output
-	// leaves.
+	// Standard error may use a third of the space, plus the space that standard
+	// output does not use.
 	room := int64(o.threshold)
 	forErr := min(o.size[1], max(room/3, room-o.size[0]))
 	res.Stdout = o.cut(0, int(min(o.size[0], room-forErr)))

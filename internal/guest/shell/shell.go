@@ -1,10 +1,10 @@
 // Package shell runs an agent's commands in a long-lived bash process. The
 // login profile is read once, and the working directory, variables, functions,
-// aliases and options that one command sets are there for the next.
+// aliases and options that one command sets are kept for the next.
 //
 // bash sources a command's text from a file, writes its output to named pipes
 // made for that command, and reports its end on another pipe that no child
-// inherits. So no output of a command can be mistaken for its end. A command
+// inherits. So no output of a command can be confused with its end. A command
 // that exceeds its timeout is killed with everything it started, including
 // bash, because bash cannot abort a command and keep its state. A new bash
 // takes over the working directory and the exported variables.

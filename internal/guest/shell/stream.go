@@ -14,8 +14,8 @@ import (
 // buffers are reused for reading from pipes.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// stream is one output of a command: a named pipe, so that bash can open it,
-// whose path is removed once bash has.
+// stream is one output of a command. It is a named pipe, whose path is removed
+// when bash has opened it.
 type stream struct {
 	path string
 	r    *os.File
