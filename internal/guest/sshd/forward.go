@@ -75,8 +75,7 @@ func join(ch ssh.Channel, conn net.Conn) {
 	}
 	oneWay := func(dst, src halfCloser) {
 		if _, err := io.Copy(dst, src); err != nil {
-			// One direction failed, so what the other still sends reaches
-			// nobody.
+			// One direction failed, so data of the other has no receiver.
 			_, _ = dst.Close(), src.Close()
 			return
 		}

@@ -16,7 +16,7 @@ type unixForward struct{ Path string }
 
 // listenTCP listens in the machine, on loopback unless the client asks
 // otherwise, and forwards each connection to the client (ssh -R). If the client
-// asked for any port, the answer has the port.
+// requested port 0, the reply contains the port.
 func (c *client) listenTCP(payload []byte) (ok bool, answer []byte) {
 	var at tcpForward
 	if ssh.Unmarshal(payload, &at) != nil || at.Port > 65535 {

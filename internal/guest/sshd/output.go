@@ -59,5 +59,5 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// Close writes what is held back. It does not close the underlying writer.
+// Close writes the delayed output. It does not close the underlying writer.
 func (o *output) Close() error { return o.text.Close() }

@@ -18,7 +18,7 @@ import (
 // starts: "workspace" instead of the user's home.
 const startVariable = "ALOFT_START"
 
-// visit is one ssh session: a shell, a command or a subsystem.
+// visit is one ssh session of a user: a shell, a command or a subsystem.
 type visit struct {
 	c  *client
 	ch ssh.Channel

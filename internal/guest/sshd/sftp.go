@@ -10,8 +10,8 @@ import (
 
 // ServeSFTP serves sftp on a connection until the client disconnects. It should
 // run in a separate process with the client's rights and working directory.
-// Then a file that refers to the serving process, such as a link to
-// /proc/self/mem, reveals nothing.
+// Then a link to the serving process itself, such as /proc/self/mem, reveals
+// nothing.
 func ServeSFTP(conn io.ReadWriteCloser) error {
 	server, err := sftp.NewServer(conn)
 	if err != nil {

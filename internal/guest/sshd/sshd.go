@@ -5,9 +5,9 @@
 // process.
 //
 // It does not authenticate clients. It listens on a unix socket with mode 0600,
-// so only pod-daemon (root) and the agent's own user, who gains nothing by it,
-// can connect. The control plane has checked an API key before it forwards a
-// connection. The server must not be exposed on a TCP port.
+// so only pod-daemon (root) and the agent's own user can connect; that user
+// gains no rights by it. The control plane has checked an API key before it
+// forwards a connection. The server must not be exposed on a TCP port.
 //
 // It uses golang.org/x/crypto/ssh directly. The frameworks on top of it rewrite
 // line ends in terminal output, do not report the signal that ended a command,
@@ -98,8 +98,8 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
-	// The folder is accessible only to this user, so nobody could connect
-	// before.
+	// The folder is accessible only to this user, so no other user could
+	// connect before.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("ssh: %w", err), l.Close())
 	}
