@@ -67,7 +67,7 @@ type entry struct {
 	Code    *int     `json:"code,omitempty"`
 }
 
-// first are the request types that may begin a connection.
+// first lists the request types that may begin a connection.
 var first = map[string]bool{"spawn": true, "attach": true, "terminal": true, "list": true}
 
 // readRequest parses a text message. It rejects unknown fields, since ignoring
