@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"regexp"
 
@@ -36,14 +35,9 @@ var _ artifact.Source = (*Artifacts)(nil)
 // Artifacts returns the machine's folder of artifacts. token is exec-daemon's.
 // The caller must call Close. Secrets in the files are not redacted.
 func (c *Conn) Artifacts(token string) *Artifacts {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
-	}}
+	client := newClient(c.OpenExec)
 	return &Artifacts{c, client, agentv1connect.NewControlServiceClient(client, "http://exec",
-		connect.WithInterceptors(withToken(token)), connect.WithReadMaxBytes(maxArtifactReply), connect.WithAcceptCompression("gzip", nil, nil))}
+		replyOptions(maxArtifactReply, withToken(token)))}
 }
 
 // Close closes the stream to exec-daemon.

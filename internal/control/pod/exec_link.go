@@ -110,22 +110,16 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 	}
 	// Each stream has its own connection, with HTTP/2 over cleartext by prior
 	// knowledge.
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
 	unused := make(chan net.Conn, 1)
 	unused <- conn
-	transport := &http.Transport{
-		Protocols:          &protocols,
-		DisableCompression: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			select {
-			case conn := <-unused:
-				return conn, nil
-			default:
-				return nil, errors.New("the connection was already used")
-			}
-		},
-	}
+	transport := newTransport(func(context.Context, string, string) (net.Conn, error) {
+		select {
+		case conn := <-unused:
+			return conn, nil
+		default:
+			return nil, errors.New("the connection was already used")
+		}
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link{ready: make(chan struct{}, 1), close: func() {
 		cancel()
@@ -133,8 +127,8 @@ func (e *Exec) connect(ctx context.Context) (*link, error) {
 		transport.CloseIdleConnections()
 	}}
 	context.AfterFunc(ctx, l.close)
-	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: joined{transport}}, "http://exec-daemon",
-		connect.WithReadMaxBytes(maxElement), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(heard{e.secrets}))
+	client := agentv1connect.NewExecServiceClient(&http.Client{Transport: joined{bounding{transport}}}, "http://exec-daemon",
+		replyOptions(maxElement, heard{e.secrets}))
 	l.stream = client.ExecStream(ctx)
 	l.stream.RequestHeader().Set("Authorization", "Bearer "+e.token)
 	if e.trace != "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -37,14 +36,9 @@ type Files struct {
 // Files returns the machine's files. token is exec-daemon's. The caller must
 // call Close.
 func (c *Conn) Files(token string) *Files {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
-	}}
+	client := newClient(c.OpenExec)
 	options := []connect.ClientOption{
-		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxFolderReply), connect.WithAcceptCompression("gzip", nil, nil),
+		replyOptions(maxFolderReply, withToken(token), heard{c.secrets}),
 	}
 	return &Files{c, client, token, agentv1connect.NewControlServiceClient(client, "http://exec", options...), agentv1connect.NewFileServiceClient(client, "http://exec", options...)}
 }

@@ -98,14 +98,9 @@ func (c *Conn) Hooks(token string) *Hooks {
 }
 
 func newHooks(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Hooks {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}
+	client := newClient(dial)
 	return &Hooks{lost, client, agentv1connect.NewHookServiceClient(client, "http://exec",
-		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxHookReply), connect.WithAcceptCompression("gzip", nil, nil)), hookPatience}
+		replyOptions(maxHookReply, around...)), hookPatience}
 }
 
 // Close closes the stream to exec-daemon.

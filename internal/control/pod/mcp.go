@@ -21,6 +21,8 @@ import (
 const (
 	maxListings   = 16 << 20
 	maxServerWhy  = 900
+	maxToolsTold  = 20_000
+	depthOfTools  = 3                // arrays and objects around a tool in the reply
 	patienceOfUse = 15 * time.Second // added to the requested wait
 )
 
@@ -38,14 +40,9 @@ func (c *Conn) MCP(token string) *MCP {
 }
 
 func newMCP(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *MCP {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}
+	client := newClient(dial)
 	return &MCP{lost, client, agentv1connect.NewMcpServiceClient(client, "http://exec",
-		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxListings), connect.WithAcceptCompression("gzip", nil, nil))}
+		replyOptions(maxListings, around...))}
 }
 
 // Close closes the stream to exec-daemon.
@@ -73,11 +70,36 @@ func (m *MCP) Use(ctx context.Context, servers []mcp.Server, p *sandbox.Policy, 
 	if err != nil {
 		return nil, fmt.Errorf("run MCP servers: %w", m.lost(err))
 	}
+	if commas(res.Msg.GetListings(), depthOfTools) > maxToolsTold {
+		return nil, fmt.Errorf("run MCP servers: the machine told of more than %d tools", maxToolsTold)
+	}
 	var said []mcp.Listing
 	if err := json.Unmarshal(res.Msg.GetListings(), &said); err != nil {
 		return nil, fmt.Errorf("run MCP servers: invalid reply of the machine: %w", err)
 	}
 	return admitted(servers, said), nil
+}
+
+// commas counts the commas of a JSON text that are in at most depth arrays and
+// objects: the elements that decoding makes.
+func commas(text []byte, depth int) (n int) {
+	at, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			at++
+		case c == ']' || c == '}':
+			at--
+		case c == ',' && at <= depth:
+			n++
+		}
+	}
+	return n
 }
 
 // admitted returns the acceptable part of a machine's report.

@@ -13,7 +13,7 @@ import (
 // SetMetadata replaces the data about the agent and its run that processes can
 // read on the machine's socket CURSOR_AGENT_SOCKET: texts by path.
 func (c *Conn) SetMetadata(ctx context.Context, values map[string]string) error {
-	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", connect.WithReadMaxBytes(maxMessage))
+	client := podv1connect.NewMetadataServiceClient(c.client, "http://pod", replyOptions(maxMessage))
 	if _, err := client.SetMetadata(ctx, connect.NewRequest(&podv1.SetMetadataRequest{Values: values})); err != nil {
 		return fmt.Errorf("set metadata: %w", c.rpcError(err))
 	}

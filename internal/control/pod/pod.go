@@ -18,8 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"aloft/internal/control/machine"
 	"aloft/internal/wire/mux"
 	"aloft/internal/wire/podv1/podv1connect"
@@ -71,17 +69,9 @@ func newConn(raw net.Conn, git http.Handler, o options) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{mux: m, secrets: o.secrets, waits: o.waits}
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	c.client = &http.Client{Transport: &http.Transport{
-		Protocols:          &h2c,
-		DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return c.open(ctx, mux.Pod)
-		},
-	}}
+	c.client = newClient(func(ctx context.Context) (net.Conn, error) { return c.open(ctx, mux.Pod) })
 	c.pod = podv1connect.NewPodServiceClient(c.client, "http://pod",
-		connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(patient{o.waits}, heard{o.secrets}))
+		replyOptions(maxMessage, patient{o.waits}, heard{o.secrets}))
 	c.serve(map[string]http.Handler{mux.Git: git, mux.Token: o.tokens, mux.Telemetry: o.spans}, o.tell)
 	return c, nil
 }

@@ -35,14 +35,9 @@ func (c *Conn) Rules(token string) *Rules {
 }
 
 func newRules(dial func(context.Context) (net.Conn, error), lost func(error) error, around ...connect.Interceptor) *Rules {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-	}}
+	client := newClient(dial)
 	return &Rules{lost, client, agentv1connect.NewRulesServiceClient(client, "http://exec",
-		connect.WithInterceptors(around...), connect.WithReadMaxBytes(maxRulesReply), connect.WithAcceptCompression("gzip", nil, nil))}
+		replyOptions(maxRulesReply, around...))}
 }
 
 // Close closes the stream to exec-daemon.

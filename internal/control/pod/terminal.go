@@ -35,7 +35,7 @@ func (c *Conn) OpenPTY(ctx context.Context) (net.Conn, error) { return c.open(ct
 // connection is made, the end of ctx does not affect it.
 func (c *Conn) DialPTY(ctx context.Context, token string) (*websocket.Conn, error) {
 	transport := &http.Transport{
-		DisableCompression: true, DisableKeepAlives: true,
+		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxReplyHeader,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenPTY(ctx) },
 	}
 	ws, res, err := websocket.Dial(ctx, "ws://exec/v1/pty", &websocket.DialOptions{
@@ -75,14 +75,9 @@ type Terminals struct {
 // Terminals returns the machine's terminals. token is exec-daemon's. The caller
 // must call Close.
 func (c *Conn) Terminals(token string) *Terminals {
-	var h2c http.Protocols
-	h2c.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{
-		Protocols: &h2c, DisableCompression: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.OpenExec(ctx) },
-	}}
+	client := newClient(c.OpenExec)
 	return &Terminals{c, client, agentv1connect.NewTerminalServiceClient(client, "http://exec",
-		connect.WithInterceptors(withToken(token), heard{c.secrets}), connect.WithReadMaxBytes(maxTerminalText+1<<20), connect.WithAcceptCompression("gzip", nil, nil))}
+		replyOptions(maxTerminalText+1<<20, withToken(token), heard{c.secrets}))}
 }
 
 // Close closes the stream to exec-daemon.
