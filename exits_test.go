@@ -59,15 +59,9 @@ var exits = map[string]exit{
 	"internal/control/preview/preview.go client":           {1, toMachine, ""},
 	"cmd/aloft/host_daemon.go client":                      {1, "that the host-daemon serves, to the service manager", ""},
 	"internal/control/hostd/client.go client":              {1, "the server's own orders, to the process of root on this host", ""},
-	"internal/control/pod/artifact.go client":              {2, toMachine, ""},
-	"internal/control/pod/hook.go client":                  {2, toMachine, ""},
-	"internal/control/pod/terminal.go client":              {5, toMachine, ""},
-	"internal/control/pod/mcp.go client":                   {2, toMachine, ""},
-	"internal/control/pod/rules.go client":                 {2, toMachine, ""},
-	"internal/control/pod/exec_link.go client":             {2, toMachine, ""},
-	"internal/control/pod/files.go client":                 {2, toMachine, ""},
-	"internal/control/pod/pod.go client":                   {2, toMachine, ""},
-	"internal/control/pod/environment.go client":           {2, toMachine, ""},
+	"internal/control/pod/decode.go client":                {2, toMachine, ""},
+	"internal/control/pod/terminal.go client":              {3, toMachine, ""},
+	"internal/control/pod/exec_link.go client":             {1, toMachine, ""},
 	"internal/server/found.go client":                      {1, fetched, ""},
 }
 
