@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,11 +28,11 @@ var errAmbiguous = errors.New("an HTTP request whose length can be read in two w
 // readRequest parses a request header that requestHost has accepted.
 func readRequest(line, header string) (request, error) {
 	r := request{connect: strings.HasPrefix(line, "CONNECT ")}
-	lengths, codings := []string{}, []string{}
+	var lengths, codings, upgrades []string
 	for line := range strings.Lines(header) {
 		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-		if !ok {
-			continue
+		if !ok || !isName(strings.TrimRight(name, " \t")) {
+			return r, errStray // some servers ignore such characters, and read another name
 		}
 		value = strings.Trim(value, " \t")
 		switch plain := strings.ToLower(strings.TrimRight(name, " \t")); plain {
@@ -39,7 +41,7 @@ func readRequest(line, header string) (request, error) {
 		case "transfer-encoding":
 			codings = append(codings, value)
 		case "upgrade":
-			r.upgrade = !namesHTTP(value)
+			upgrades = append(upgrades, value)
 			continue
 		default:
 			continue
@@ -48,6 +50,7 @@ func readRequest(line, header string) (request, error) {
 			return r, errAmbiguous
 		}
 	}
+	r.upgrade = len(upgrades) > 0 && !slices.ContainsFunc(upgrades, namesHTTP) // a server may choose from all
 	switch {
 	case len(codings)+len(lengths) == 0:
 		return r, nil
@@ -106,13 +109,14 @@ func readHTTP(s *source) (_ clientHello, err error) {
 		}
 	}
 	line := strings.TrimRight(string(s.buf[start:end]), "\r")
-	if strings.ContainsAny(line, "\r\x00") && strings.Contains(strings.ToUpper(line), "HTTP/") && mayBeRequest([]byte(line)) {
-		return clientHello{}, errStray // some servers end a line at such a character
-	}
-	target, ok := requestTarget(line)
-	if !ok {
+	if !mayBeRequest([]byte(line)) || !strings.Contains(strings.ToUpper(line), "HTTP/") {
 		return clientHello{}, nil
 	}
+	m := requestLine.FindStringSubmatch(line)
+	if m == nil {
+		return clientHello{}, errLine
+	}
+	target := m[1]
 	g := clientHello{protocol: "HTTP"}
 	if !strings.HasSuffix(line, "HTTP/1.1") && !strings.HasSuffix(line, "HTTP/1.0") {
 		// The preface of HTTP/2, whose requests name hosts differently, or an
@@ -140,36 +144,52 @@ func readHTTP(s *source) (_ clientHello, err error) {
 	}
 }
 
-// mayBeRequest reports whether an incomplete line can become the first line of
-// an HTTP request.
+// requestLine matches the first line of an HTTP request: a method, a target and
+// a version, with a space between them.
+var requestLine = regexp.MustCompile(`^[!#$%&'*+.^_|~0-9A-Za-z` + "`" + `-]+ ([^\x00-\x20\x7f]+) HTTP/[0-9.]+$`)
+
+// errLine refuses what a lenient server may take for the first line of a request:
+// one with other blanks, or other characters in its method.
+var errLine = errors.New("the first line of an HTTP request is malformed")
+
+// mayBeRequest reports whether a lenient server may take an incomplete line for
+// the beginning of a request: a word, and a blank after it. Such servers accept
+// blanks before the word, and any word.
 func mayBeRequest(line []byte) bool {
-	const longestMethod = 32
-	for i, c := range line {
-		if c == ' ' || c == '\t' {
-			return i > 0
-		}
-		if i >= longestMethod || !isToken(c) {
+	word := false
+	for _, c := range line {
+		switch {
+		case isBlank(c):
+			if word {
+				return true
+			}
+		case c < 0x20 || c == 0x7f:
 			return false
+		default:
+			word = true
 		}
 	}
 	return true
 }
 
-func isToken(c byte) bool {
-	return c > 0x20 && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, rune(c))
+// isBlank reports whether c is a blank to some server. Python's http.server splits
+// a request line, as Latin-1, at all of these.
+func isBlank(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c == 0x85 || c == 0xa0
 }
 
-// requestTarget returns the target of a request line, if line is one.
-func requestTarget(line string) (target string, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 2 || !mayBeRequest([]byte(line)) {
-		return "", false
+// isName reports whether a header can have this name.
+func isName(name string) bool {
+	for i := range len(name) {
+		if !isToken(name[i]) {
+			return false
+		}
 	}
-	last := strings.ToUpper(fields[len(fields)-1])
-	if !strings.HasPrefix(last, "HTTP/") {
-		return "", false
-	}
-	return fields[1], true
+	return name != ""
+}
+
+func isToken(c byte) bool {
+	return c > 0x20 && c < 0x7f && !strings.ContainsRune(`()<>@,;:\"/[]?={}`, rune(c))
 }
 
 // headerEnd looks for the empty line that ends a header, starting at the line
