@@ -16,6 +16,15 @@ import (
 // each other.
 const maxFetchRequest = 16 << 20
 
+// smallFetch is the size in bytes up to which a fetch request is read without
+// waiting. A larger one names tens of thousands of objects, and checking these
+// takes several times the request's size in memory: a machine has one such
+// request at a time, and the server checks maxLarge at a time.
+const (
+	smallFetch = 1 << 20
+	maxLarge   = 2
+)
+
 // advertiseFetch refreshes the mirror and sends its list of refs.
 func (q *request) advertiseFetch(ctx context.Context) {
 	if _, err := q.access.mirror.Refresh(ctx, q.access.repo); err != nil {
@@ -36,7 +45,17 @@ func (q *request) advertiseFetch(ctx context.Context) {
 
 // fetch handles one git-upload-pack request.
 func (q *request) fetch(ctx context.Context) {
-	in, err := io.ReadAll(io.LimitReader(q.body, maxFetchRequest+1))
+	in, err := io.ReadAll(io.LimitReader(q.body, smallFetch+1))
+	if err == nil && len(in) > smallFetch {
+		if !take(ctx, q.s.large) {
+			sayBusy(q.w)
+			return
+		}
+		defer func() { <-q.s.large }()
+		whole := bytes.NewBuffer(in)
+		_, err = whole.ReadFrom(io.LimitReader(q.body, int64(maxFetchRequest+1-len(in))))
+		in = whole.Bytes()
+	}
 	if err != nil {
 		say(q.w, http.StatusBadRequest, "The request could not be read.", "")
 		return
@@ -65,6 +84,13 @@ var wantLine = regexp.MustCompile(`^want ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`
 // a tag. If not, it sends the error. git itself would serve any object in the
 // mirror.
 func (q *request) mayWant(ctx context.Context, in []byte) bool {
+	if len(in) > smallFetch {
+		if !take(ctx, q.g.large) {
+			sayBusy(q.w)
+			return false
+		}
+		defer func() { <-q.g.large }()
+	}
 	var wants []string
 	for rest := in; len(rest) >= 4; {
 		n, err := strconv.ParseUint(string(rest[:4]), 16, 16)

@@ -71,6 +71,7 @@ type Gateway struct {
 	maxPack     int64
 	maxRequests int
 	serving     sync.WaitGroup // running requests
+	large       chan struct{}  // limits large fetch requests
 
 	mu       sync.Mutex
 	sessions map[[32]byte]*session // by hash of the credential
@@ -81,7 +82,7 @@ type Gateway struct {
 func New(c Config) (*Gateway, error) {
 	g := &Gateway{
 		log: c.Logger, lfs: lfs.New(c.LFSHosts, c.Network), spool: filepath.Join(c.Dir, "quarantine"),
-		maxPack: c.MaxPack, maxRequests: c.MaxRequests, sessions: map[[32]byte]*session{},
+		maxPack: c.MaxPack, maxRequests: c.MaxRequests, large: make(chan struct{}, maxLarge), sessions: map[[32]byte]*session{},
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

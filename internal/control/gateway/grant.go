@@ -49,6 +49,7 @@ type session struct {
 	repos   map[string]access // by mirror.Repo.Key
 	slots   chan struct{}     // limits concurrent requests
 	queue   atomic.Int64      // number of running and waiting requests
+	large   chan struct{}     // held by a large fetch request
 	push    chan struct{}     // held during a push: pushes run one at a time to save disk space
 	ctx     context.Context   // ends when the grant is revoked
 	end     context.CancelFunc
@@ -69,7 +70,7 @@ var credentialPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // are kept in memory only: after a restart the server grants again with the
 // same credential, and running machines do not notice.
 func (g *Gateway) Grant(grant Grant) (credential string, err error) {
-	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), push: make(chan struct{}, 1)}
+	s := &session{grant: grant, repos: map[string]access{}, slots: make(chan struct{}, g.maxRequests), large: make(chan struct{}, 1), push: make(chan struct{}, 1)}
 	s.secrets = redact.New(grant.Secrets)
 	s.grant.Secrets = nil // keep the values out of logs
 	for _, u := range grant.Repos {

@@ -92,8 +92,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	if !s.enter(ctx) {
-		w.Header().Set("Retry-After", "5")
-		say(w, http.StatusServiceUnavailable, "Too many git commands run at once in this machine.", "Wait for some to end.")
+		sayBusy(w)
 		return
 	}
 	defer s.leave()
@@ -140,16 +139,31 @@ func (s *session) enter(ctx context.Context) bool {
 		s.queue.Add(-1)
 		return false
 	}
+	if !take(ctx, s.slots) {
+		s.queue.Add(-1)
+		return false
+	}
+	return true
+}
+
+// take waits up to maxWait for a place in slots. The caller receives from slots to
+// give the place back.
+func take(ctx context.Context, slots chan<- struct{}) bool {
 	wait := time.NewTimer(maxWait)
 	defer wait.Stop()
 	select {
-	case s.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return true
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	s.queue.Add(-1)
 	return false
+}
+
+// sayBusy refuses a request for which no place became free.
+func sayBusy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	say(w, http.StatusServiceUnavailable, "Too many git commands run at once in this machine.", "Wait for some to end.")
 }
 
 func (s *session) leave() {

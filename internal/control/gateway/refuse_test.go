@@ -189,6 +189,59 @@ func TestHostileRequests(t *testing.T) {
 	leftInQuarantine(t, w)
 }
 
+// TestLargeFetchRequests sends two fetch requests that name many objects, of which
+// the first does not end. The second is read and checked after it, since checking
+// such a request takes much memory, and small ones are answered meanwhile.
+func TestLargeFetchRequests(t *testing.T) {
+	w := newWorld(t)
+	url := w.Repo("r", map[string]string{"a.txt": "one\n"})
+	m := w.machine(t, gateway.Grant{Repos: []string{url}})
+	m.git("", "clone", "--quiet", url, "r")
+	repo, err := gateway.PathOf(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var large strings.Builder
+	for i := 0; large.Len() <= 1<<20; i++ {
+		fmt.Fprintf(&large, "0032want %040x\n", i)
+	}
+	rest, end := io.Pipe()
+	first, second := make(chan int, 1), make(chan int, 1)
+	go func() {
+		status, _ := m.do("POST", repo+"/git-upload-pack", "", io.MultiReader(strings.NewReader(large.String()), rest))
+		first <- status
+	}()
+	if _, err := io.WriteString(end, "0000"); err != nil { // has been sent once the rest is read
+		t.Fatal(err)
+	}
+	small := func() {
+		t.Helper()
+		if status, text := m.do("POST", repo+"/git-upload-pack", "", strings.NewReader(large.String()[:50])); status != http.StatusForbidden {
+			t.Fatalf("a small request: %d %s", status, text)
+		}
+	}
+	small() // the server has read the first request meanwhile
+	go func() {
+		status, _ := m.do("POST", repo+"/git-upload-pack", "", strings.NewReader(strings.Repeat("zzzz", 1<<18+1))) // refused once it is read
+		second <- status
+	}()
+	for range 30 {
+		small()
+	}
+	select {
+	case status := <-second:
+		t.Errorf("the second request was answered beside the first: %d", status)
+		second <- status
+	default:
+	}
+	if err := end.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if one, two := <-first, <-second; one != http.StatusForbidden || two != http.StatusBadRequest {
+		t.Errorf("the answers are %d and %d", one, two)
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
