@@ -21,7 +21,7 @@ import (
 
 // Limits of the telemetry that a machine sends, for each kind.
 const (
-	maxRelayed        = 1 << 20 // bytes of a request
+	maxRelayed        = 1 << 19 // bytes of a request
 	maxRelayedSpans   = 2048    // in a request; an exporter sends 512
 	maxRelayedRecords = 512     // in a request, as many as an exporter sends
 	maxRelayedPoints  = 512     // in a request: at most three metrics, by tool or RPC
@@ -78,10 +78,9 @@ type relay struct {
 func take[T any](routes *http.ServeMux, send sender, path string, clean func(context.Context, *T) (*T, error)) {
 	forward := call[T](send, path)
 	limit := rate.NewLimiter(rate.Every(relayEvery), relayBurst)
-	routes.Handle(path, connect.NewUnaryHandler(path, func(ctx context.Context, req *connect.Request[T]) (*connect.Response[ignored], error) {
-		if !limit.Allow() {
-			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it was dropped"))
-		}
+	one := make(chan struct{}, 1)
+	refusal := connect.NewErrorWriter()
+	handler := connect.NewUnaryHandler(path, func(ctx context.Context, req *connect.Request[T]) (*connect.Response[ignored], error) {
 		message, err := clean(ctx, req.Msg)
 		if err != nil {
 			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the trace is unknown"))
@@ -90,8 +89,26 @@ func take[T any](routes *http.ServeMux, send sender, path string, clean func(con
 			_ = forward(ctx, message) // the machine cannot do anything about an unreachable receiver
 		}
 		return connect.NewResponse(&ignored{}), nil
-	}, connect.WithReadMaxBytes(maxRelayed)))
+	}, connect.WithReadMaxBytes(maxRelayed))
+	// A decoded message takes many times its size: check the limits before it is
+	// read, and decode one message at a time.
+	routes.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if !limit.Allow() {
+			_ = refusal.Write(w, r, errTooMuch) // nobody to report the error to
+			return
+		}
+		select {
+		case one <- struct{}{}:
+			defer func() { <-one }()
+			handler.ServeHTTP(w, r)
+		default:
+			_ = refusal.Write(w, r, errTooMuch)
+		}
+	})
 }
+
+// errTooMuch refuses telemetry that comes too fast.
+var errTooMuch = connect.NewError(connect.CodeResourceExhausted, errors.New("too much telemetry: it was dropped"))
 
 // unlessPrivate wraps clean so that it drops everything in privacy mode, or if
 // the mode cannot be determined.

@@ -1,7 +1,11 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -214,4 +218,66 @@ func FuzzRelayedLogsAndMetrics(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRelayReadsOneMessageAtATime sends two messages at once, of which the first
+// does not end, and then many. Those that are refused are not read.
+func TestRelayReadsOneMessageAtATime(t *testing.T) {
+	routes := http.NewServeMux()
+	take(routes, sender{}, tracesPath, func(context.Context, *tracepb.TracesData) (*tracepb.TracesData, error) {
+		return nil, nil
+	})
+	server := httptest.NewUnstartedServer(routes)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	client := server.Client()
+	client.Transport.(*http.Transport).Protocols = server.Config.Protocols
+	post := func(body io.Reader) string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+tracesPath, body)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		req.Header.Set("Content-Type", "application/grpc+proto")
+		req.Header.Set("Te", "trailers")
+		res, err := client.Do(req)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer func() { _ = res.Body.Close() }()
+		if _, err := io.ReadAll(res.Body); err != nil {
+			t.Error(err)
+		}
+		return res.Header.Get("Grpc-Status") + res.Trailer.Get("Grpc-Status")
+	}
+	const accepted, refused = "0", "8"
+	empty := func() io.Reader { return bytes.NewReader(make([]byte, 5)) }
+	if got := post(empty()); got != accepted {
+		t.Fatalf("a message alone: %q", got)
+	}
+	body, rest := io.Pipe()
+	first := make(chan string, 1)
+	go func() { first <- post(body) }()
+	if _, err := rest.Write([]byte{0, 0, 0, 0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	for got := ""; got != refused; { // until the server reads the first
+		if got = post(empty()); got != accepted && got != refused {
+			t.Fatalf("a message beside another: %q", got)
+		}
+	}
+	endless, never := io.Pipe()
+	t.Cleanup(func() { _ = never.Close() })
+	if got := post(endless); got != refused {
+		t.Errorf("an endless message: %q", got)
+	}
+	if err := rest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-first; got == refused || got == accepted {
+		t.Errorf("the first message: %q", got)
+	}
 }
