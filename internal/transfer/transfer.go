@@ -34,7 +34,8 @@ type Report struct {
 func (r *Report) skip(name, why string) { r.Skipped = append(r.Skipped, name+": "+why) }
 
 // Get copies a file or folder from the machine to a path on this computer. If
-// that path is a folder, the copy is put in it under the original name.
+// that path is a folder, the copy is put in it under the last name in remote. The
+// machine is not asked for a name: it could answer with .bashrc.
 func Get(c *sftp.Client, remote, local string) (Report, error) {
 	var r Report
 	info, err := c.Stat(remote)
@@ -42,11 +43,8 @@ func Get(c *sftp.Client, remote, local string) (Report, error) {
 		return r, fmt.Errorf("%s in the machine: %w", remote, err)
 	}
 	if here, err := os.Stat(local); err == nil && here.IsDir() {
-		name, err := c.RealPath(remote)
-		if err != nil {
-			return r, fmt.Errorf("%s in the machine: %w", remote, err)
-		}
-		if name = path.Base(name); !safe(name) {
+		name := path.Base(path.Clean(remote))
+		if !safe(name) {
 			return r, fmt.Errorf("%s in the machine: give the copy a name", remote)
 		}
 		local = filepath.Join(local, name)

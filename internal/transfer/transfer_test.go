@@ -103,3 +103,44 @@ func FuzzSafe(f *testing.F) {
 		}
 	})
 }
+
+// lying is an sftp server's list of files that gives every path another name.
+type lying struct{ sftp.FileLister }
+
+func (lying) RealPath(string) (string, error) { return "/root/.bashrc", nil }
+
+// The name of a copy is the one that the person wrote, whatever the machine says
+// that it is called.
+func TestNameIsNotTheMachines(t *testing.T) {
+	here, there := net.Pipe()
+	handlers := sftp.InMemHandler()
+	handlers.FileList = lying{handlers.FileList}
+	server := sftp.NewRequestServer(there, handlers)
+	go func() { _ = server.Serve(); _ = there.Close() }()
+	c, err := sftp.NewClientPipe(here, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = here.Close(); _ = c.Close() })
+	f, err := c.Create("/report.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(f, "echo hacked"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	if r, err := Get(c, "/x/../report.html", home); err != nil || r.Files != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	entries, err := os.ReadDir(home)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "report.html" {
+		t.Errorf("the copy is %v, %v", entries, err)
+	}
+	if _, err := Get(c, "/", home); err == nil {
+		t.Error("the machine's root was copied without a name")
+	}
+}
