@@ -136,6 +136,17 @@ func newFakeServer() *fakeServer {
 		open := []any{map[string]any{"seq": 0, "network": "tcp", "address": "192.0.2.2:80", "allowed": true}}
 		reply(w, 200, map[string]any{"open": open, "ended": ended})
 	}))
+	mux.HandleFunc("GET /v1/agents/{id}/artifacts", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
+		var items []any
+		for _, name := range []string{"report.txt", "a/b.txt", ".git/config", "c/.bashrc"} {
+			items = append(items, map[string]any{"path": "artifacts/" + name, "sizeBytes": 3, "updatedAt": time.Unix(0, 0)})
+		}
+		reply(w, 200, map[string]any{"items": items})
+	}))
+	mux.HandleFunc("GET /v1/agents/{id}/artifacts/download", s.ofAgent(func(w http.ResponseWriter, r *http.Request) {
+		reply(w, 200, map[string]any{"url": "http://" + r.Host + "/contents"})
+	}))
+	mux.HandleFunc("GET /contents", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "new") })
 	mux.HandleFunc("GET /v1/agents/{id}/diff", s.ofAgent(func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 200, map[string]any{"truncated": false, "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"})
 	}))
@@ -220,7 +231,7 @@ func newFakeServer() *fakeServer {
 		}})
 	})
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+fakeKey {
+		if r.URL.Path != "/contents" && r.Header.Get("Authorization") != "Bearer "+fakeKey {
 			refuse(w, 401, "unauthorized", "the API key is not one of this server")
 			return
 		}

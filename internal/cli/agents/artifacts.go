@@ -26,7 +26,8 @@ gone.
 
 An agent saves screenshots, recordings and reports in /opt/cursor/artifacts.
 --download saves the files with the given PATHs to a folder, or all files if no
-PATH is given.`,
+PATH is given. A hidden file, such as .git/config, is saved only if its PATH is
+given: programs on your computer may obey it.`,
 		Example: `  aloft agent artifacts bc-…
   aloft agent artifacts bc-… --download out
   aloft agent artifacts bc-… --download . artifacts/report.pdf`,
@@ -45,6 +46,9 @@ PATH is given.`,
 				return err
 			}
 			if folder != "" {
+				if len(args) == 1 {
+					list = a.withoutHidden(list)
+				}
 				if err := a.download(cmd.Context(), c, args[0], list, folder); err != nil {
 					return err
 				}
@@ -93,6 +97,21 @@ func chosen(list []client.Artifact, paths []string) ([]client.Artifact, error) {
 
 // artifactName returns an artifact's path below the artifacts folder.
 func artifactName(p string) string { return strings.TrimPrefix(p, "artifacts/") }
+
+// withoutHidden returns the artifacts whose path has no part that begins with a
+// dot, and notes the others. An agent chooses the names, and a .git/config or a
+// .bashrc would make programs of this computer run what it says.
+func (a *app) withoutHidden(list []client.Artifact) []client.Artifact {
+	var seen []client.Artifact
+	for _, f := range list {
+		if strings.Contains("/"+artifactName(f.Path), "/.") {
+			a.Out.Note("Skipped %s: give its path to save it.", cli.Line(f.Path, 0))
+			continue
+		}
+		seen = append(seen, f)
+	}
+	return seen
+}
 
 // download saves artifacts to folder. Their names come from a machine and are not
 // trusted: os.Root keeps every write inside folder.
