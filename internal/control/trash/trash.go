@@ -62,7 +62,7 @@ func (c *Can) work() {
 		entries, err := os.ReadDir(c.dir)
 		if err == nil && len(entries) > 0 {
 			c.mu.Unlock()
-			err = empty(c.dir, entries)
+			err = c.empty(entries)
 			c.mu.Lock()
 		}
 		if err != nil || len(entries) == 0 {
@@ -78,13 +78,20 @@ func (c *Can) work() {
 	}
 }
 
-func empty(dir string, entries []fs.DirEntry) error {
+// empty removes the entries of the can. It goes on after an error, and returns
+// the first.
+func (c *Can) empty(entries []fs.DirEntry) error {
+	can, err := os.Open(c.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = can.Close() }()
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return fmt.Errorf("empty trash: %w", err)
+		if failed := remove(can, can, e.Name(), 0); failed != nil && err == nil {
+			err = fmt.Errorf("empty trash: %s: %w", e.Name(), failed)
 		}
 	}
-	return nil
+	return err
 }
 
 // Wait returns when the can is empty or could not be emptied.

@@ -1,0 +1,76 @@
+package trash
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxOpen is how many nested folders are open at a time. A machine can nest
+// folders until its disk is full: one descriptor for each would use up those of
+// the server, and the path to the innermost is longer than the system accepts.
+const maxOpen = 32
+
+// batch is how many names are read from a folder at a time.
+const batch = 1024
+
+// remove removes the file or folder name in dir with everything in it. It moves
+// folders that are nested too deep into the can, where they are entries of their
+// own. Errors contain no path, which a machine has chosen.
+func remove(can, dir *os.File, name string, depth int) error {
+	err := unix.Unlinkat(int(dir.Fd()), name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	if depth >= maxOpen {
+		return unix.Renameat(int(dir.Fd()), name, int(can.Fd()), "deep-"+rand.Text())
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	folder := os.NewFile(uintptr(fd), "trash")
+	defer func() { _ = folder.Close() }()
+	for {
+		removed, err := removeBatch(can, folder, depth)
+		if err != nil {
+			return err
+		}
+		if !removed {
+			break
+		}
+	}
+	if err := unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// removeBatch removes some entries of an open folder. It returns false if there
+// are none. It tries every entry, and returns the first error.
+func removeBatch(can, folder *os.File, depth int) (removed bool, err error) {
+	// Begin again each time: what was read becomes wrong as entries are removed.
+	if _, err := folder.Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
+	names, err := folder.Readdirnames(batch)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	err = nil
+	for _, name := range names {
+		if failed := remove(can, folder, name, depth+1); failed != nil && err == nil {
+			err = failed
+		}
+	}
+	return len(names) > 0, err
+}

@@ -1,0 +1,83 @@
+package trash
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// nest creates n nested folders in dir, with a file in the innermost.
+func nest(t *testing.T, dir string, n int) {
+	t.Helper()
+	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := unix.Mkdirat(at, "d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(at)
+		at = next
+	}
+	f, err := unix.Openat(at, "file", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(f)
+	_ = unix.Close(at)
+}
+
+// A machine nests folders deeper than there are descriptors, and deeper than a
+// path can be. They are removed, and so is what lies beside them, with few
+// descriptors.
+func TestDeepFolders(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	// A process of tests has fewer than 100 descriptors besides.
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
+	dir, from := t.TempDir(), t.TempDir()
+	nest(t, from, 5000)
+	outside := filepath.Join(t.TempDir(), "kept")
+	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3000 { // more than are read at a time
+		if err := os.Symlink(outside, filepath.Join(from, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Dir(outside), filepath.Join(from, "d/d/out")); err != nil {
+		t.Fatal(err)
+	}
+	beside := filepath.Join(t.TempDir(), "beside")
+	if err := os.MkdirAll(beside+"/a/b", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := Open(dir, slog.New(slog.DiscardHandler))
+	for _, path := range []string{from, beside} {
+		if err := c.Discard(path, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Wait()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%d entries are left: %v", len(entries), err)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("a link was followed: %v", err)
+	}
+}
