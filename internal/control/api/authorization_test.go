@@ -258,8 +258,8 @@ func toKeys(t *testing.T, kind string, rt rest.Route, status map[string]int, str
 		t.Errorf("an admin gets %d", s)
 	}
 	// A sub-token may do what its user may, except manage the user's account
-	// and create other sub-tokens.
-	selfCare := strings.HasPrefix(rt.Path, "/v1/me/") && rt.Method != http.MethodGet
+	// and members, and create other sub-tokens.
+	selfCare := (strings.HasPrefix(rt.Path, "/v1/me/") || strings.HasPrefix(rt.Path, "/v1/members")) && rt.Method != http.MethodGet
 	for sub, of := range map[string]string{"otherSub": "other", "ownerSub": "owner"} {
 		want := status[of]
 		if selfCare || rt.Path == "/v1/sub-tokens" {
@@ -304,6 +304,29 @@ func TestAdminsStayAdmins(t *testing.T) {
 	} {
 		if a := h.callAs(adminsKey, row.method, row.path, row.body); a.status != row.want {
 			t.Errorf("%s %s %s: %d, want %d: %s", row.method, row.path, row.body, a.status, row.want, a.body)
+		}
+	}
+}
+
+// A sub-token cannot outlive its hour: with a sign-in link, a new owner, another
+// e-mail address for the provider, or the kept reply that shows a new key.
+func TestSubTokenDoesNotRenewItself(t *testing.T) {
+	h := newHouse(t)
+	const newKey = `{"name":"ci"}`
+	h.want(h.call("POST", "/v1/me/keys", newKey, "Idempotency-Key", "deploy"), 201)
+	sub := h.subToken(1) // of the owner
+	for _, row := range [][3]string{
+		{"POST", "/v1/members/1/link", ``},
+		{"POST", "/v1/members/2/link", ``},
+		{"POST", "/v1/members", `{"email":"new@example.com","role":"owner"}`},
+		{"PATCH", "/v1/members/1", `{"email":"mine@example.com"}`},
+		{"PATCH", "/v1/members/2", `{"role":"owner"}`},
+		{"POST", "/v1/me/keys", newKey},
+		{"POST", "/v1/session", `{"key":"` + sub + `"}`},
+	} {
+		a := h.callAs(sub, row[0], row[1], row[2], "Idempotency-Key", "deploy")
+		if a.status != 403 && row[1] != "/v1/session" || strings.Contains(string(a.body), "aloft_") || a.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s %s %s: %d %s", row[0], row[1], row[2], a.status, a.body)
 		}
 	}
 }

@@ -39,7 +39,7 @@ var helpCodes = []helpCode{
 	{"api_key_not_found", "You have no API key with that ID.", "List your keys with GET /v1/me/keys."},
 	{rest.CodeRole, "Your role does not allow the request.", "Ask an admin or an owner of the team for another role."},
 	{rest.CodeTeamAdmin, "Only admins of the team may do this.", "Ask an admin to do it. Your own environments, rules and MCP servers do not need an admin."},
-	{"key_not_supported", "A sub-token acts for a user, but cannot change the user's own keys, password or passkeys.", "Use the user's own API key or session."},
+	{"key_not_supported", "A sub-token acts for a user, but cannot change the user's own keys, password or passkeys, nor add or change members.", "Use the user's own API key or session."},
 	{"service_account_required", "Sub-tokens can only be created with an admin's API key, not with a session or another sub-token.", "Create an API key with POST /v1/me/keys and use that."},
 	{"team_membership_required", "The user is not in the team, or is disabled.", "Invite or enable the user with POST or PATCH /v1/members."},
 	{rest.CodeOff, "The feature is not enabled on this server.", "Ask the operator; docs/reference/config.md says which key enables it."},

@@ -57,7 +57,7 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	kept := store.Reply{
-		ID:      sha256.Sum256([]byte(strconv.FormatInt(who.UserID, 10) + "\x00" + r.URL.Path + "\x00" + key)),
+		ID:      sha256.Sum256([]byte(callerOf(who) + "\x00" + r.URL.Path + "\x00" + key)),
 		Request: sha256.Sum256(append([]byte(r.URL.RawQuery+"\x00"), body...)),
 	}
 	done, err := s.answering.enter(r.Context(), kept.ID)
@@ -89,6 +89,17 @@ func (s *server) replay(w *reply, r *http.Request, rt rest.Route, who account.AP
 		s.Logger.Error("cannot store a reply for repeated requests", "route", rt.Path, "error", err)
 	}
 	return false, nil
+}
+
+// callerOf returns the name under which a caller's replies are kept. The
+// replies to a user's keys and sessions are not kept for their sub-tokens, which
+// may do less: the reply may show a new API key.
+func callerOf(who account.APIKey) string {
+	name := strconv.FormatInt(who.UserID, 10)
+	if who.Kind == account.SubToken {
+		return name + " by sub-token"
+	}
+	return name
 }
 
 // copied records a reply while it is written.

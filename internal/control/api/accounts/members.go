@@ -103,9 +103,12 @@ func mayCare(who account.APIKey, role account.Role) error {
 }
 
 func (s *API) inviteMember(w http.ResponseWriter, r *http.Request, who account.APIKey) error {
-	var in inviteRequestJSON
-	err := rest.ReadBody(w, r, &in)
+	err := s.careOfMembers(who)
 	if err != nil {
+		return err
+	}
+	var in inviteRequestJSON
+	if err := rest.ReadBody(w, r, &in); err != nil {
 		return err
 	}
 	u := account.User{Role: account.Member}
@@ -156,8 +159,21 @@ func (s *API) newLink(r *http.Request, userID int64) (linkJSON, error) {
 	return linkJSON{URL: url, ExpiresAt: rest.Stamp(expires)}, err
 }
 
+// careOfMembers rejects sub-tokens: with a new user's or another member's
+// sign-in link, or with another e-mail address for the provider, a token of an
+// hour would become a session that lasts.
+func (s *API) careOfMembers(who account.APIKey) error {
+	if who.Kind == account.SubToken {
+		return fault.Denied("a sub-token cannot add or change members").Named("key_not_supported").Hint("use an admin's own key or session")
+	}
+	return nil
+}
+
 // member returns the user in the request's path, if the caller may change them.
 func (s *API) member(r *http.Request, who account.APIKey) (account.User, error) {
+	if err := s.careOfMembers(who); err != nil {
+		return account.User{}, err
+	}
 	missing := fault.NotFound("no user %s", fault.Quoted(r.PathValue("userId")))
 	id, err := strconv.ParseInt(r.PathValue("userId"), 10, 64)
 	if err != nil {
