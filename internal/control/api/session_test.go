@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -157,6 +158,35 @@ func TestSecureCookie(t *testing.T) {
 	a := h.want(h.callAs("", "POST", "/v1/session", `{"link":"`+strings.TrimPrefix(h.want(h.call("POST", "/v1/members/1/link", ""), 201).text(t, "url"), "http://aloft.test/sign-in#link=")+`"}`), 201)
 	if c := a.header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-aloft=") || !strings.Contains(c, "; Secure") {
 		t.Errorf("cookie %s", c)
+	}
+}
+
+// A page at another host of the domain, such as a preview, can plant a cookie.
+// Under https it cannot plant the state of a sign-in that somebody else has
+// begun: browsers accept the prefix from this host only.
+func TestPlantedVisit(t *testing.T) {
+	h := newHouse(t)
+	h.api.PublicURL = func() string { return "https://aloft.test" }
+	for _, name := range []string{"aloft_visit", "aloft_mcp_visit"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.AddCookie(&http.Cookie{Name: name, Value: "planted"})
+		if got := h.api.VisitState(r, name); got != "" {
+			t.Errorf("the planted %s counts: %q", name, got)
+		}
+		c := h.api.VisitCookie(name, "/v1/x", "own")
+		if c.Name != "__Host-"+name || c.Path != "/" || c.Domain != "" || !c.Secure || !c.HttpOnly {
+			t.Errorf("cookie %s", c)
+		}
+		r.AddCookie(c)
+		if got := h.api.VisitState(r, name); got != "own" {
+			t.Errorf("beside a planted cookie: %q", got)
+		}
+	}
+	// The callbacks remove the cookies by the same name.
+	for _, path := range []string{"/v1/session/provider/callback", "/v1/mcp-sign-in/callback"} {
+		if c := h.want(h.callAs("", "GET", path, ""), 302).header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-aloft_") {
+			t.Errorf("%s: cookie %s", path, c)
+		}
 	}
 }
 

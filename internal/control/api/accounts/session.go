@@ -170,9 +170,7 @@ func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.AP
 	if err != nil {
 		return err
 	}
-	http.SetCookie(w, &http.Cookie{
-		Name: visitCookie, Value: state, Path: signin.CallbackPath, MaxAge: 600, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode,
-	})
+	http.SetCookie(w, s.VisitCookie(visitCookie, signin.CallbackPath, state))
 	http.Redirect(w, r, address, http.StatusFound)
 	return nil
 }
@@ -182,14 +180,10 @@ func (s *API) visitProvider(w http.ResponseWriter, r *http.Request, _ account.AP
 // craft a link that shows their own text.
 func (s *API) providerCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
 	d := s.SignIn
-	kept := ""
-	if c, err := r.Cookie(visitCookie); err == nil {
-		kept = c.Value
-	}
 	q := r.URL.Query()
-	session, err := d.EndVisit(r.Context(), q.Get("code"), q.Get("state"), kept, r.UserAgent())
+	session, err := d.EndVisit(r.Context(), q.Get("code"), q.Get("state"), s.VisitState(r, visitCookie), r.UserAgent())
 	s.auditSignIn(r, session, "", err)
-	http.SetCookie(w, &http.Cookie{Name: visitCookie, Path: signin.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, s.VisitCookie(visitCookie, signin.CallbackPath, ""))
 	to := "/"
 	if err != nil {
 		s.Logger.WarnContext(r.Context(), "sign-in at the provider failed", "error", err)

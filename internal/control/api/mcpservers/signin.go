@@ -42,9 +42,7 @@ func (s *API) sendToSignIn(w http.ResponseWriter, address, state string, err err
 	if err != nil {
 		return err
 	}
-	http.SetCookie(w, &http.Cookie{
-		Name: mcpCookie, Value: state, Path: controlmcp.CallbackPath, MaxAge: 600, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode,
-	})
+	http.SetCookie(w, s.VisitCookie(mcpCookie, controlmcp.CallbackPath, state))
 	return rest.WriteJSON(w, http.StatusOK, beginMCPSignInResponseJSON{Address: address})
 }
 
@@ -63,13 +61,9 @@ func (s *API) endMCPSignIn(w http.ResponseWriter, r *http.Request, who account.A
 // mcpSignInCallback always redirects to the dashboard. An error is passed as
 // its code only, so that nobody can craft a link that shows their own text.
 func (s *API) mcpSignInCallback(w http.ResponseWriter, r *http.Request, _ account.APIKey) error {
-	kept := ""
-	if c, err := r.Cookie(mcpCookie); err == nil {
-		kept = c.Value
-	}
 	q := r.URL.Query()
-	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), kept, q.Get("code"), q.Get("iss"))
-	http.SetCookie(w, &http.Cookie{Name: mcpCookie, Path: controlmcp.CallbackPath, MaxAge: -1, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode})
+	userID, back, err := s.MCP.EndSignIn(r.Context(), q.Get("state"), s.VisitState(r, mcpCookie), q.Get("code"), q.Get("iss"))
+	http.SetCookie(w, s.VisitCookie(mcpCookie, controlmcp.CallbackPath, ""))
 	to, word := "/settings#mcp-servers", "signed-in"
 	if back.AgentID != "" {
 		to = "/agents/" + url.PathEscape(back.AgentID) + "/machine"

@@ -101,13 +101,40 @@ func bearer(r *http.Request) string {
 // Secure reports whether browsers reach the server over https.
 func (s *Shared) Secure() bool { return strings.HasPrefix(s.PublicURL(), "https:") }
 
-// CookieName returns the name of the session cookie. Under https, the __Host-
-// prefix makes browsers accept it from this host only, not from its subdomains.
+// hostPrefix begins the names of cookies under https. It makes browsers accept
+// them from this host only, not from other hosts of its domain, such as a
+// preview.
+const hostPrefix = "__Host-"
+
+// CookieName returns the name of the session cookie.
 func (s *Shared) CookieName() string {
 	if s.Secure() {
-		return "__Host-aloft"
+		return hostPrefix + "aloft"
 	}
 	return "aloft_session"
+}
+
+// VisitCookie returns the cookie in which a browser keeps the state of a sign-in
+// elsewhere, until the provider redirects it to the path. An empty state returns
+// the cookie that removes it.
+func (s *Shared) VisitCookie(name, path, state string) *http.Cookie {
+	c := &http.Cookie{Name: name, Value: state, Path: path, MaxAge: 600, HttpOnly: true, Secure: s.Secure(), SameSite: http.SameSiteLaxMode}
+	if s.Secure() {
+		c.Name, c.Path = hostPrefix+name, "/" // the prefix requires this path
+	}
+	if state == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// VisitState returns the state that the browser kept, or "".
+func (s *Shared) VisitState(r *http.Request, name string) string {
+	c, err := r.Cookie(s.VisitCookie(name, "/", "").Name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
 }
 
 // AddressOf returns the address that a request came from. If that address is a
