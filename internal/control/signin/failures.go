@@ -2,6 +2,7 @@ package signin
 
 import (
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,10 @@ const (
 	forgotten   = 24 * time.Hour
 	maxFailures = 100_000 // number of names that are remembered
 )
+
+// subscriber is the length of the IPv6 prefix that a provider assigns to one
+// network: each host in it can choose from 2^64 addresses.
+const subscriber = 64
 
 // failures counts failed sign-ins by account and by network address. It is safe
 // for concurrent use.
@@ -37,8 +42,15 @@ func newFailures(now func() time.Time) *failures {
 }
 
 // addressName returns the name for a network address, which cannot be the name of an
-// account.
-func addressName(address string) string { return "address " + address }
+// account. All IPv6 addresses of a subscriber have one name.
+func addressName(address string) string {
+	if a, err := netip.ParseAddr(address); err == nil && a.Is6() && !a.Is4In6() {
+		if p, err := a.WithZone("").Prefix(subscriber); err == nil {
+			address = p.String()
+		}
+	}
+	return "address " + address
+}
 
 // fold normalizes an account's name, ignoring case.
 func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
@@ -75,11 +87,7 @@ func (f *failures) add(names ...string) {
 	defer f.mu.Unlock()
 	now := f.now()
 	if len(f.of) >= maxFailures {
-		for name, one := range f.of {
-			if now.Sub(one.last) > longestWait {
-				delete(f.of, name)
-			}
-		}
+		f.makeRoom(now)
 	}
 	for _, name := range names {
 		one := f.of[fold(name)]
@@ -87,6 +95,28 @@ func (f *failures) add(names ...string) {
 			one.count = 0
 		}
 		f.of[fold(name)] = failure{one.count + 1, now}
+	}
+}
+
+// makeRoom forgets an eighth of the names or more, so that a flood of names
+// neither fills the memory nor makes each failure search the map: first those
+// whose waits have ended, then those that need not wait, then any. The caller
+// holds f.mu.
+func (f *failures) makeRoom(now time.Time) {
+	const room = maxFailures / 8
+	for _, mayGo := range []func(failure) bool{
+		func(one failure) bool { return now.Sub(one.last) > longestWait },
+		func(one failure) bool { return one.count < freeTries },
+		func(failure) bool { return true },
+	} {
+		for name, one := range f.of {
+			if len(f.of) <= maxFailures-room {
+				return
+			}
+			if mayGo(one) {
+				delete(f.of, name)
+			}
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type pending[T any] struct {
 	seal cipher.AEAD
 
 	mu    sync.Mutex
-	taken map[string]time.Time // when each of them expires
+	taken map[string]time.Time // by the sealed bytes: when each of them expires
 }
 
 // begun is the content of a name.
@@ -76,11 +76,13 @@ func (p *pending[T]) take(name string) (what T, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, again := p.taken[name]; again {
+	// The encoding of a name is not unique: the decoder skips line breaks.
+	once := string(sealed)
+	if _, again := p.taken[once]; again {
 		return what, false
 	}
 	p.forget(now)
-	p.taken[name] = b.Ends
+	p.taken[once] = b.Ends
 	return b.What, true
 }
 
@@ -89,15 +91,15 @@ func (p *pending[T]) forget(now time.Time) {
 	if len(p.taken) < maxTaken {
 		return
 	}
-	for name, ends := range p.taken {
+	for once, ends := range p.taken {
 		if !now.Before(ends) {
-			delete(p.taken, name)
+			delete(p.taken, once)
 		}
 	}
-	for name := range p.taken { // safe, since a name alone signs nobody in
+	for once := range p.taken { // safe, since a name alone signs nobody in
 		if len(p.taken) < maxTaken {
 			return
 		}
-		delete(p.taken, name)
+		delete(p.taken, once)
 	}
 }

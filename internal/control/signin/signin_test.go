@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -185,6 +186,47 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// A host with an IPv6 network does not get free tries for each of its addresses.
+func TestFailuresOfANetwork(t *testing.T) {
+	f := newFailures(time.Now)
+	for i := range freeTries {
+		f.add(addressName(fmt.Sprintf("2001:db8:1:2::%x", i)))
+	}
+	wantKind(t, "another address of the network", f.wait(addressName("2001:db8:1:2:ffff::1")), fault.KindExhausted)
+	for _, other := range []string{"2001:db8:1:3::1", "192.0.2.1", "::ffff:192.0.2.2", "not an address"} {
+		if err := f.wait(addressName(other)); err != nil {
+			t.Errorf("%s waits: %v", other, err)
+		}
+	}
+	if addressName("::ffff:192.0.2.2") == addressName("::ffff:192.0.2.3") {
+		t.Error("two IPv4 addresses have one name")
+	}
+}
+
+// A flood of names fills no memory, costs no search for each of them, and does
+// not reset those that must wait.
+func TestFloodOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFailures(time.Now)
+		for range freeTries + 8 {
+			f.add("ada")
+		}
+		most, searches, before := 0, 0, 0
+		for i := range maxFailures * 3 {
+			f.add(fmt.Sprintf("address 192.0.2.%d", i))
+			if len(f.of) <= before {
+				searches++
+			}
+			before = len(f.of)
+			most = max(most, before)
+		}
+		if most > maxFailures || searches > 20 {
+			t.Errorf("%d names are kept after %d searches", most, searches)
+		}
+		wantKind(t, "after the flood", f.wait("ada"), fault.KindExhausted)
+	})
+}
+
 // Parallel tries are not treated better than sequential ones.
 func TestTriesAtOnce(t *testing.T) {
 	d, s := newDesk(t, "http://localhost:8080")
@@ -242,6 +284,11 @@ func TestPending(t *testing.T) {
 		}
 		if _, ok := p.take(name); ok {
 			t.Error("it was taken twice")
+		}
+		for _, same := range []string{name + "\n", "\r\n" + name, name[:8] + "\n" + name[8:]} {
+			if _, ok := p.take(same); ok {
+				t.Errorf("it was taken twice, as %q", same)
+			}
 		}
 		time.Sleep(time.Minute)
 		if _, ok := p.take(late); ok {
