@@ -29,6 +29,7 @@ var renames = map[string]struct {
 	"internal/control/backup/target.go":                {1, "a folder onto an empty one; both are synced"},
 	"internal/control/image/prune.go":                  {1, "a folder that is to be removed"},
 	"internal/control/trash/trash.go":                  {1, "a file or folder that is to be removed"},
+	"internal/control/trash/remove.go":                 {1, "a folder that is to be removed"},
 	"internal/control/image/debian/debian.go":          {1, "a blob that is named after its content, in a layout that is not in use yet"},
 	"internal/control/mirror/receive.go":               {1, "packs that git has written and synced"},
 	"internal/cli/agents/artifacts.go":                 {1, "a download of the user's, below an os.Root"},

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	// Parts of it that know nothing of its configuration.
 	"internal/server/database":     {"internal/atomicfile", "internal/fault", "internal/control/store", "internal/control/store/..."},
 	"internal/server/adapter":      {"NOUNS", "internal/environment", "internal/control/..."},
-	"internal/server/unprivileged": {"internal/control/confine"},
+	"internal/server/unprivileged": {"internal/fault", "internal/lockfile", "internal/control/confine"},
 	"internal/server/engine":       {"internal/policy", "internal/control/egress", "internal/control/dockerfile", "internal/control/dockerfile/...", "internal/control/machine/container"},
 	"internal/server/probe":        {"internal/server/unprivileged", "internal/control/gateway", "internal/control/image/...", "internal/control/image", "internal/control/machine/container", "internal/guest/sandbox"},
 

@@ -33,8 +33,11 @@ const (
 	inheritVariable    = "ALOFT_INHERIT"     // set if the process inherits a listener
 )
 
-// firstFile is the descriptor of the first file that a process inherits.
-const firstFile = 3
+// Descriptors that the server's process inherits.
+const (
+	firstFile = 3 // the listener
+	lockFile  = 4 // the lock of the data folder, which the process only keeps open
+)
 
 // hostDaemon returns a host-daemon for the server of the user, and its logger, which the
 // caller must close.
@@ -71,6 +74,13 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error
 	if err := unprivileged.GiveData(c.options.Data, u); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
+	lock, err := unprivileged.Lock(c.options.Data, func() {
+		fmt.Fprintf(c.log, "waiting for another server on %s to end\n", c.options.Data)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }() // the server has its own copy
 	listener, err := server.Listen(ctx, c.options.Listen)
 	if err != nil {
 		return err
@@ -98,7 +108,7 @@ func serveAsUser(ctx context.Context, c serving, u unprivileged.User) (err error
 	serving := exec.Command("/proc/self/exe", os.Args[1:]...)
 	serving.Args[0] = os.Args[0]
 	serving.Env = append(os.Environ(), "HOME="+c.options.Data, hostDaemonVariable+"="+calls.Addr().String(), inheritVariable+"=1")
-	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file}
+	serving.Stdout, serving.Stderr, serving.ExtraFiles = os.Stdout, os.Stderr, []*os.File{file, lock}
 	process := unprivileged.Process{Cmd: serving, User: u, Show: append(config.Scripts(), c.options.Data)}
 	err = process.Run(func() { go passSignals(ctx, running, serving.Process) })
 	stop()

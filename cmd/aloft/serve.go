@@ -104,6 +104,8 @@ type serving struct {
 // is reported, and the server goes on with the one before.
 func serve(ctx context.Context, c serving) (err error) {
 	if c.getenv(inheritVariable) != "" {
+		syscall.CloseOnExec(firstFile)
+		syscall.CloseOnExec(lockFile)
 		if c.options.Listener, err = net.FileListener(os.NewFile(firstFile, "listener")); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package unprivileged
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"aloft/internal/control/confine"
+	"aloft/internal/lockfile"
 	"aloft/internal/need"
 )
 
@@ -204,5 +206,62 @@ func TestFindUser(t *testing.T) {
 	}
 	if u, err := FindUser(""); err != nil || u.ID == 0 {
 		t.Errorf("the default user is %v, %v", u, err)
+	}
+}
+
+// TestLock checks that a data folder is free only once every process that inherited its
+// lock has ended.
+func TestLock(t *testing.T) {
+	need.Root(t)
+	data := t.TempDir()
+	if err := GiveData(data, User{ID: nameless, Group: nameless}); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := Lock(data, func() { t.Error("it waits for nobody") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, hold, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := exec.Command("/bin/sh", "-c", "echo ready; read _")
+	holder.Stdin, holder.ExtraFiles = stop, []*os.File{lock}
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free, waits := make(chan error, 1), make(chan struct{})
+	go func() {
+		f, err := Lock(data, func() { close(waits) })
+		if err == nil {
+			err = f.Close()
+		}
+		free <- err
+	}()
+	<-waits
+	again, err := os.Open(filepath.Join(data, rootsOwn[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := lockfile.Exclusive(again, 0); !errors.Is(err, lockfile.ErrHeld) {
+		t.Errorf("the process that inherited the lock does not hold it: %v", err)
+	}
+	if err := hold.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait() // read has failed
+	if err := <-free; err != nil {
+		t.Errorf("after its end: %v", err)
 	}
 }

@@ -12,10 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"aloft/internal/control/confine"
+	"aloft/internal/fault"
+	"aloft/internal/lockfile"
 )
 
 // UserName is the user that the server runs as if it exists. Packages create it.
@@ -110,6 +113,30 @@ func GiveData(data string, u User) error {
 		return errors.Join(root.Lchown(".", 0, 0), root.Chmod(".", 0o700))
 	}
 	return errors.Join(root.Lchown(".", 0, u.Group), root.Chmod(".", os.ModeSticky|0o770))
+}
+
+// handedOnWithin is how long to wait for the processes of a killed server to end.
+const handedOnWithin = 10 * time.Second
+
+// Lock takes the data folder for the processes that have the returned file: a server that
+// starts right after another one was killed waits until all of its processes have ended.
+// It calls waiting if it has to wait. The folder must have been given to a user.
+func Lock(data string, waiting func()) (*os.File, error) {
+	f, err := os.Open(filepath.Join(data, rootsOwn[0]))
+	if err != nil {
+		return nil, err
+	}
+	if err = lockfile.Exclusive(f, 0); errors.Is(err, lockfile.ErrHeld) {
+		waiting()
+		err = lockfile.Exclusive(f, handedOnWithin)
+	}
+	if errors.Is(err, lockfile.ErrHeld) {
+		err = fault.Conflict("another server is using %s", data).Named("data_in_use").Hint("stop it, or give this server its own data folder")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // give makes the user the owner of an entry of the data folder, and of everything in it
