@@ -131,7 +131,7 @@ type Networked interface {
 var ErrNoNetwork = errors.New("machine has no gateway")
 
 // ErrTooManyFiles is returned, wrapped, by DiskBytes.
-var ErrTooManyFiles = errors.New("its processes hold more open files than can be counted")
+var ErrTooManyFiles = errors.New("it holds more files than can be counted")
 
 // Limits are a machine's maximum and guaranteed sizes. Zero means no limit, and
 // no guarantee.
@@ -194,7 +194,8 @@ type Measured interface {
 	// DiskBytes returns how many bytes the machine uses on the host's disk: its
 	// own files, and deleted files that its processes still hold open. It walks
 	// the machine's whole upper layer. The error wraps [ErrTooManyFiles] if the
-	// processes hold more files than can be inspected.
+	// processes hold more files than can be inspected, or if files are nested so
+	// deep that they cannot be counted.
 	DiskBytes(ctx context.Context) (int64, error)
 	// Stop kills every process of the machine and keeps its disk for Restart.
 	// Stopping a stopped machine is a no-op.

@@ -319,3 +319,14 @@ func TestManyOpenFiles(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestDeepFilesAreCounted hides a file in folders that are nested deeper than a
+// path can be, and than folders are kept open.
+func TestDeepFilesAreCounted(t *testing.T) {
+	r := newRuntime(t, t.TempDir(), engines(t)["runc"])
+	m := create(t, r, machine.Spec{Image: "host"}).(*Machine)
+	ask(t, m, "perl", "-e", `mkdir "/deep" and chdir "/deep" or die; for (1..6000) { mkdir "d" and chdir "d" or die $! } open F, ">", "hidden" or die; for (1..20) { print F "x" x (10 << 20) }`)
+	if n, err := m.DiskBytes(t.Context()); err != nil || n < 200<<20 {
+		t.Errorf("200 MiB in deep folders count as %d bytes, %v", n, err)
+	}
+}

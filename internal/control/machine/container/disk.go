@@ -68,6 +68,8 @@ const blockSize = 512
 type count struct {
 	bytes, files int64
 	seen         map[uint64]bool // inodes already counted: files with several links, or held by several processes
+
+	deep []unix.FileHandle // folders that are still to be walked
 }
 
 func (c *count) add(stat *unix.Stat_t) {
@@ -83,12 +85,39 @@ func (c *count) tree(ctx context.Context, path string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	return c.dir(ctx, os.NewFile(uintptr(root), path))
+	// Names a file system to open handles on.
+	disk, err := unix.FcntlInt(uintptr(root), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(root)
+		return err
+	}
+	defer func() { _ = unix.Close(disk) }()
+	c.deep = nil
+	if err := c.dir(ctx, os.NewFile(uintptr(root), path)); err != nil {
+		return err
+	}
+	for len(c.deep) > 0 {
+		last := len(c.deep) - 1
+		handle := c.deep[last]
+		c.deep = c.deep[:last]
+		fd, err := unix.OpenByHandleAt(disk, handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+		if errors.Is(err, unix.ESTALE) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return fmt.Errorf("%w: open a deep folder: %w", machine.ErrTooManyFiles, err)
+		}
+		if err := c.dir(ctx, os.NewFile(uintptr(fd), path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// maxOpenDirs limits the depth of the walk, since every folder on the way down
-// stays open. Deeper files are not counted; PATH_MAX does not allow such paths.
-const maxOpenDirs = 4096
+// maxOpenDirs limits the depth of one walk, since every folder on the way down
+// stays open. A machine can nest folders until its disk is full, although
+// PATH_MAX allows no path to them: deeper folders are walked later, one by one.
+const maxOpenDirs = 512
 
 func (c *count) dir(ctx context.Context, dir *os.File) error {
 	type level struct {
@@ -129,13 +158,33 @@ func (c *count) dir(ctx context.Context, dir *os.File) error {
 			c.seen[stat.Ino] = true
 		}
 		c.add(&stat)
-		if !folder || len(stack) == maxOpenDirs {
+		if !folder {
+			continue
+		}
+		if len(stack) == maxOpenDirs {
+			if err := c.later(at, name); err != nil {
+				return err
+			}
 			continue
 		}
 		if fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 			stack = append(stack, level{dir: os.NewFile(uintptr(fd), name)})
 		}
 	}
+	return nil
+}
+
+// later notes a folder to be walked later. A machine whose files cannot be counted
+// must not go on.
+func (c *count) later(at int, name string) error {
+	handle, _, err := unix.NameToHandleAt(at, name, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: name a deep folder: %w", machine.ErrTooManyFiles, err)
+	}
+	c.deep = append(c.deep, handle)
 	return nil
 }
 
