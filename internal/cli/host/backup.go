@@ -182,6 +182,9 @@ func (a *app) reportBackup(sum backup.Summary, name string) error {
 	for _, entry := range sum.Unknown {
 		a.Out.Note("Not included, because this version does not know it: %s", entry)
 	}
+	for _, why := range sum.LeftOut {
+		a.Out.Note("Not included: %s", why)
+	}
 	if sum.Machines > 0 {
 		a.Out.Note("Not included: the live disks of machines (%d). After a restore, their agents go on from the saved disk or the pushed branch.", sum.Machines)
 	}

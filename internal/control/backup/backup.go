@@ -58,6 +58,7 @@ type Summary struct {
 	Files    int       `json:"files"`
 	Bytes    int64     `json:"bytes"`             // of the files, before compression
 	Machines int       `json:"machines"`          // whose disks it does not contain
+	LeftOut  []string  `json:"leftOut,omitempty"` // why saved disks are not contained, one text for each
 	Unknown  []string  `json:"unknown,omitempty"` // entries of the data folder that this version does not know and that it does not contain
 }
 
@@ -253,7 +254,19 @@ func (b *creation) layers(ctx context.Context) (err error) {
 		}
 		slices.Reverse(stack)
 		for _, l := range stack {
-			if err == nil && !written[l.ID] {
+			if err != nil || written[l.ID] {
+				continue
+			}
+			if err = s.Archivable(ctx, l.ID); fault.Is(err, fault.KindExhausted) {
+				// One machine's disk must not prevent the backup of all others. The
+				// layers above this one are of no use without it.
+				if words := fault.Of(err).Message; !slices.Contains(b.sum.LeftOut, words) {
+					b.sum.LeftOut = append(b.sum.LeftOut, words)
+				}
+				err = nil
+				break
+			}
+			if err == nil {
 				written[l.ID], err = true, b.layer(ctx, s, l)
 			}
 		}

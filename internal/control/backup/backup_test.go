@@ -283,6 +283,74 @@ func nothing(t *testing.T, to string) {
 	}
 }
 
+// Disks that no archive can hold are left out, with those that are based on them.
+// The others are backed up.
+func TestDisksThatNoArchiveHolds(t *testing.T) {
+	data, k := example(t), key(t)
+	s, err := layer.Open(filepath.Join(data, layersPath), logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze := func(parent string, fill func(dir string)) string {
+		t.Helper()
+		upper := filepath.Join(t.TempDir(), "upper")
+		write(t, filepath.Join(upper, "file"), "x", 0o644)
+		fill(upper)
+		id := layer.NewID(layer.Snapshot)
+		if err := s.Freeze(layer.Layer{ID: id, Parent: parent, Image: "host", Kept: true, Created: time.Now().UTC()}, upper, ""); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	deep := freeze("", func(dir string) {
+		at, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3000 { // a path of 6000 bytes
+			next, err := (*os.Root)(nil), at.Mkdir("d", 0o755)
+			if err == nil {
+				next, err = at.OpenRoot("d")
+			}
+			if err := errors.Join(err, at.Close()); err != nil {
+				t.Fatal(err)
+			}
+			at = next
+		}
+		if err := at.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	above := freeze(deep, func(string) {})
+	sparse := freeze("", func(dir string) {
+		if err := os.Truncate(filepath.Join(dir, "file"), 1<<40); err != nil {
+			t.Fatal(err)
+		}
+	})
+	good := freeze("", func(string) {})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	text, sum := create(t, data, k)
+	if words := strings.Join(sum.LeftOut, "\n"); len(sum.LeftOut) != 2 || !strings.Contains(words, deep) || !strings.Contains(words, sparse) {
+		t.Errorf("left out: %q", sum.LeftOut)
+	}
+	to := filepath.Join(t.TempDir(), "data")
+	if err := restore(t, text, to, k); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = layer.Open(filepath.Join(to, layersPath), logger); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for id, want := range map[string]bool{deep: false, above: false, sparse: false, good: true} {
+		if s.Has(id) != want {
+			t.Errorf("%s is restored: %v", id, !want)
+		}
+	}
+}
+
 func TestDamagedBackups(t *testing.T) {
 	data, k := example(t), key(t)
 	text, _ := create(t, data, k)

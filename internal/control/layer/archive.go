@@ -1,11 +1,17 @@
 package layer
 
 import (
+	"aloft/internal/fault"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Pin returns the layer id and those below it, topmost first. It keeps them from
@@ -19,6 +25,42 @@ func (s *Store) Archive(ctx context.Context, w io.Writer, id string) error {
 		return err
 	}
 	return Pack(ctx, w, s.tree(id))
+}
+
+// Archivable returns nil if Archive can write the layer, and why not otherwise. A
+// machine can save files that no archive can hold. The error is a fault.
+func (s *Store) Archivable(ctx context.Context, id string) error {
+	if _, err := s.Layer(id); err != nil {
+		return err
+	}
+	left, links := int64(maxPacked), map[inode]bool{}
+	err := filepath.WalkDir(s.tree(id), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
+			key := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // narrower on other processors
+			if links[key] {
+				return nil
+			}
+			links[key] = true
+		}
+		if left -= info.Size(); left < 0 {
+			return fault.Exhausted("the files of %s are larger than %d GiB together", id, maxPacked>>30).Named("snapshot_too_large")
+		}
+		return nil
+	})
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return fault.Exhausted("folders of %s are nested deeper than a path can be", id).Named("snapshot_too_large")
+	}
+	return err
 }
 
 // Add adds a layer with the files of an archive of [Store.Archive]. The layer below it
