@@ -55,6 +55,7 @@ var settings = [][2]string{
 	{"fetch.unpackLimit", "1"}, // keep packs instead of unpacking them into many files
 	{"transfer.hideRefs", "refs/aloft"},
 	{"uploadpack.allowFilter", "true"},
+	{"uploadpackfilter.sparse:oid.allow", "false"}, // it would compare paths with the lines of any object in the mirror
 	// Protocol 2 allows any object anyway: callers check requested objects with
 	// [Mirror.Unserved].
 	{"uploadpack.allowAnySHA1InWant", "true"},
