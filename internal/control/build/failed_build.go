@@ -110,12 +110,12 @@ func (b *Builder) raise(ctx context.Context, r environment.Record, w *failedBuil
 		return err
 	}
 	hide := pod.Redact(b.redactorOf(set))
-	conn, err := pod.Dial(ctx, m, b.Gateway, hide)
+	conn, err := pod.Dial(ctx, m, gateway.Of(b.Gateway, r.ID), hide)
 	if errors.Is(err, machine.ErrStopped) {
 		if err := m.Restart(ctx); err != nil {
 			return err
 		}
-		conn, err = pod.Dial(ctx, m, b.Gateway, hide)
+		conn, err = pod.Dial(ctx, m, gateway.Of(b.Gateway, r.ID), hide)
 	}
 	if err != nil {
 		return err

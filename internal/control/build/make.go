@@ -210,7 +210,7 @@ func (b *Builder) work(ctx context.Context, r *environment.Record, p Plan, tell 
 	if !ok {
 		return nil, fault.NotImplemented("this runtime cannot save machines")
 	}
-	conn, err := pod.Dial(ctx, m, b.Gateway, pod.Redact(b.redactorOf(set)))
+	conn, err := pod.Dial(ctx, m, gateway.Of(b.Gateway, r.ID), pod.Redact(b.redactorOf(set)))
 	if err != nil {
 		return nil, err
 	}

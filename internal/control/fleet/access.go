@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"aloft/internal/agent"
+	"aloft/internal/control/gateway"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
 	"aloft/internal/control/store"
@@ -114,7 +115,7 @@ func (f *Fleet) awake(ctx context.Context, l *Connection, m machine.Machine, sta
 	if err := f.know(ctx, state.Agent); err != nil {
 		return nil, "", err
 	}
-	conn, err := l.Dial(ctx, m, f.Gateway, f.connection(state, m.ID())...)
+	conn, err := l.Dial(ctx, m, gateway.Of(f.Gateway, state.Agent.ID), f.connection(state, m.ID())...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/loop/remote"
 	"aloft/internal/control/machine"
@@ -175,7 +176,7 @@ func (f *Fleet) withRunningMachine(ctx context.Context, state *agent.State, do f
 	l := f.machines.Use(m.ID())
 	defer f.machines.Leave(m.ID(), l)
 	l.Lock()
-	conn, err := l.DialRunning(ctx, m, f.Gateway, f.redact(state, m.ID()), f.connection(state, m.ID())...)
+	conn, err := l.DialRunning(ctx, m, gateway.Of(f.Gateway, state.Agent.ID), f.redact(state, m.ID()), f.connection(state, m.ID())...)
 	l.Unlock()
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"aloft/internal/agent"
 	"aloft/internal/control/build"
+	"aloft/internal/control/gateway"
 	"aloft/internal/control/loop/journal"
 	"aloft/internal/control/machine"
 	"aloft/internal/control/pod"
@@ -119,7 +120,7 @@ func (u *startup) connect(ctx context.Context, m machine.Machine) error {
 func (u *startup) bootOver(ctx context.Context, l *Connection, m machine.Machine) error {
 	l.Lock()
 	defer l.Unlock()
-	conn, err := l.Dial(ctx, m, u.fleet.Gateway, u.fleet.connection(u.state, m.ID())...)
+	conn, err := l.Dial(ctx, m, gateway.Of(u.fleet.Gateway, u.state.Agent.ID), u.fleet.connection(u.state, m.ID())...)
 	if unstarted, ok := errors.AsType[UnstartedError](err); ok {
 		return u.unstartable(ctx, m, u.state, unstarted.Cause)
 	}

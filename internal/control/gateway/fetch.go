@@ -78,7 +78,8 @@ func (q *request) fetch(ctx context.Context) {
 	}
 }
 
-var wantLine = regexp.MustCompile(`^want ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`)
+// wantLine matches a line that requests an object, or its size (object-info).
+var wantLine = regexp.MustCompile(`^(?:want|oid) ([0-9a-f]{40}|[0-9a-f]{64})(?:[ \n]|$)`)
 
 // mayWant reports whether every requested object is reachable from a branch or
 // a tag. If not, it sends the error. git itself would serve any object in the
@@ -100,7 +101,7 @@ func (q *request) mayWant(ctx context.Context, in []byte) bool {
 		}
 		line := rest[min(4, len(rest)):max(4, int(n))]
 		rest = rest[max(4, int(n)):] // lengths 0 to 2 mark special packets of four bytes
-		if !bytes.HasPrefix(line, []byte("want ")) {
+		if !bytes.HasPrefix(line, []byte("want ")) && !bytes.HasPrefix(line, []byte("oid ")) {
 			continue
 		}
 		m := wantLine.FindSubmatch(line)

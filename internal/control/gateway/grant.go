@@ -147,10 +147,23 @@ func (g *Gateway) session(r *http.Request) *session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.sessions[sha256.Sum256([]byte(credential))]
-	if s != nil {
-		g.serving.Add(1)
+	if of, ok := r.Context().Value(machineOf{}).(string); s == nil || ok && of != s.grant.AgentID {
+		return nil
 	}
+	g.serving.Add(1)
 	return s
+}
+
+// machineOf is the context key of the agent or build whose machine sends a
+// request.
+type machineOf struct{}
+
+// Of returns a handler for the machine of one agent or build. It accepts no
+// credential that was granted to another, which a log or a transcript may show.
+func Of(gateway http.Handler, agentID string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		gateway.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), machineOf{}, agentID)))
+	})
 }
 
 // access returns what a session may do with a repository. The protocol does not

@@ -2,6 +2,10 @@ package gateway_test
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -77,6 +81,21 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", secret})
 		other.fails("r", []string{"-c", "protocol.version=" + version, "fetch", "origin", hidden})
 	}
+	// Neither does the machine learn an object's size, nor compare its lines with
+	// names of files.
+	fetch := pkt("command=fetch\n") + "0001" + pkt("want "+id+"\n")
+	for request, want := range map[string]string{
+		pkt("command=object-info\n") + "0001" + pkt("size\n") + pkt("oid "+hidden+"\n") + "0000":          hidden,
+		fetch + pkt("filter sparse:oid="+hidden+"\n") + pkt("done\n") + "0000":                            "filter",
+		fetch + pkt("filter combine:sparse%3aoid%3d"+hidden+"+blob:limit%3d1\n") + pkt("done\n") + "0000": "filter",
+	} {
+		if got := other.post(t, url, request); !strings.Contains(got, want) || strings.Contains(got, "PACK") || strings.Contains(got, hidden+" 7") {
+			t.Errorf("%q: %q", request, got)
+		}
+	}
+	if got := other.post(t, url, pkt("command=object-info\n")+"0001"+pkt("size\n")+pkt("oid "+blob+"\n")+"0000"); !strings.Contains(got, blob+" 4") {
+		t.Errorf("the size of a file on a branch: %q", got)
+	}
 	for _, have := range []string{id, blob} { // objects on a branch can also be fetched by id
 		other.git("", "init", "--quiet", "x"+have[:4])
 		other.git("x"+have[:4], "fetch", "--quiet", url, have)
@@ -102,5 +121,48 @@ func TestMirrorsCarryNothingBetweenMachines(t *testing.T) {
 	commit = gittest.Git(t, other.dir+"/r", "commit-tree", "-p", id, "-m", "again", again)
 	if got := other.rawPush(t, url, id, commit, commit, again); !strings.Contains(got, "unpack ok") || w.Branch("r", branch) != commit {
 		t.Errorf("a push of what is there: %q", got)
+	}
+}
+
+func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
+
+// post sends a fetch request of protocol 2 and returns the reply.
+func (m *machine) post(t *testing.T, url, request string) string {
+	t.Helper()
+	path, err := gateway.PathOf(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, m.addr+path+"/git-upload-pack", strings.NewReader(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+m.credential)
+	req.Header.Set("Git-Protocol", "version=2")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A credential that somebody has read in a transcript is useless in a machine of
+// another agent.
+func TestCredentialOfAnotherAgent(t *testing.T) {
+	w := newWorld(t)
+	m, url := checkedOut(t, w)
+	for agentID, want := range map[string]bool{"bc-1": true, "bc-2": false, "": false} {
+		server := httptest.NewServer(gateway.Of(w.gw, agentID))
+		t.Cleanup(server.Close)
+		here := &machine{t, t.TempDir(), m.credential, server.URL}
+		out, err := here.try("", "ls-remote", url)
+		if ok := err == nil; ok != want || !ok && !strings.Contains(out, "Authentication failed") && !strings.Contains(out, "could not read Username") {
+			t.Errorf("in a machine of %q: %v\n%s", agentID, err, out)
+		}
 	}
 }
