@@ -31,11 +31,11 @@ func find(text, handle string) (rest string, ok bool) {
 		trimmed := strings.TrimSpace(line)
 		switch {
 		case fence != "":
-			if strings.HasPrefix(trimmed, fence) {
+			if closes(trimmed, fence) {
 				fence = ""
 			}
 		case strings.HasPrefix(trimmed, "```"), strings.HasPrefix(trimmed, "~~~"):
-			fence = trimmed[:3]
+			fence = trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, trimmed[:1]))]
 		case strings.HasPrefix(trimmed, ">"):
 		default:
 			if end := mentioned(line, handle); end >= 0 {
@@ -45,6 +45,13 @@ func find(text, handle string) (rest string, ok bool) {
 		at += len(line) + 1
 	}
 	return "", false
+}
+
+// closes reports whether a line ends the code that the fence began: a fence of
+// the same character that is at least as long, with nothing after it. A shorter
+// fence is part of the code, such as that of a quoted comment.
+func closes(line, fence string) bool {
+	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
 }
 
 // codeSpan matches code within a line.

@@ -17,6 +17,9 @@ func TestFind(t *testing.T) {
 		"`@aloft` is not, @aloft is":         " is",
 		"> @aloft quoted\n@aloft mine":       " mine",
 		"```\n@aloft in code\n```\n@aloft x": " x",
+		// A quoted comment whose own fences do not end the code around it.
+		"````\n```\n@aloft quoted\n```\n@aloft still\n````\n@aloft x":  " x",
+		"```\n```go\n@aloft quoted\n~~~\n@aloft still\n````\n@aloft x": " x",
 	} {
 		if got, ok := find(text, "aloft"); !ok || got != want {
 			t.Errorf("find(%q) = %q, %v", text, got, ok)
