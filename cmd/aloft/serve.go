@@ -99,9 +99,9 @@ type serving struct {
 	out, log     io.Writer
 }
 
-// serve runs a server until ctx is done. After a reload, and after SIGHUP, it opens the
-// server again with the configuration as it is then. A configuration that is not valid
-// is reported, and the server goes on with the one before.
+// serve runs a server until ctx is done. After a reload, and after SIGHUP, it
+// opens the server again with the current configuration. If that is invalid, it
+// reports the error, and the server continues with the previous one.
 func serve(ctx context.Context, c serving) (err error) {
 	if c.getenv(inheritVariable) != "" {
 		syscall.CloseOnExec(firstFile)
@@ -128,7 +128,8 @@ func serve(ctx context.Context, c serving) (err error) {
 	if err != nil {
 		return err
 	}
-	// One write, so that whoever waits for the first line has all of them.
+	// Use one write, so that a program that waits for the first line gets all
+	// lines.
 	text := fmt.Sprintf("Aloft %s listens at %s\nThe admin API key is in %s\n", version, s.URL, s.KeyFile)
 	if link := s.FirstLink(ctx); link != "" {
 		text += c.options.SignInText(link, c.getenv("JOURNAL_STREAM") != "")
@@ -179,8 +180,8 @@ func (c serving) loadFromHostDaemon(ctx context.Context) (server.Config, error) 
 	return config, err
 }
 
-// load reads the configuration. found is a message about a model that was found without
-// one.
+// load reads the configuration. found is a message about a model that was found
+// without a configuration.
 func (c serving) load(ctx context.Context) (config server.Config, found string, err error) {
 	if c.hostDaemonAt != "" {
 		config, err = c.loadFromHostDaemon(ctx)
