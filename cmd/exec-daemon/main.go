@@ -80,8 +80,8 @@ type variables struct {
 
 // agentPrefix marks variables that are meant for the agent's commands and not
 // for exec-daemon, so that a variable set by a branch or a secret does not
-// affect what exec-daemon itself runs. If there are none, the agent's commands
-// get this process's environment.
+// affect programs that exec-daemon itself runs. If there are none, the agent's
+// commands get this process's environment.
 const agentPrefix = "ALOFT_AGENT_ENV_"
 
 // takeOut removes exec-daemon's own and the agent's variables from the

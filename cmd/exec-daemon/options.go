@@ -16,8 +16,8 @@ import (
 	"aloft/internal/guest/shell"
 )
 
-// An option is a flag of serve. docs/reference/exec-daemon.md is made from the
-// table of them, and a test holds each row against the running daemon.
+// An option is a flag of serve. docs/reference/exec-daemon.md is generated from
+// their table, and a test compares each row with the running daemon.
 type option struct {
 	name     string
 	kind     kind
@@ -28,7 +28,7 @@ type option struct {
 	at       func(*config) any // *int, *string, *bool or *slog.Level
 }
 
-// kind is what an option's value looks like.
+// kind is the type of an option's value.
 type kind string
 
 const (
@@ -152,7 +152,7 @@ func (o option) add(flags *flag.FlagSet, c *config) {
 	}
 }
 
-// check finds what is wrong with the value.
+// check validates the value.
 func (o option) check(c *config) error {
 	switch at := o.at(c).(type) {
 	case *bool:
@@ -179,7 +179,8 @@ func (o option) check(c *config) error {
 	return nil
 }
 
-// joinBools lets a switch's value be an argument of its own: --ghost-mode false.
+// joinBools allows the value of a switch as a separate argument: --ghost-mode
+// false.
 func joinBools(args []string, flags *flag.FlagSet) []string {
 	var joined []string
 	for i := 0; i < len(args); i++ {

@@ -67,9 +67,8 @@ func display(cfg config) string {
 	return os.Getenv("DISPLAY")
 }
 
-// sandboxOf returns the sandbox that the flags configure. It masks what would
-// lead out of it: the sockets of this daemon's terminals, and the daemon's
-// state.
+// sandboxOf returns the sandbox that the flags configure. It masks the ways out
+// of it: the sockets of this daemon's terminals, and the daemon's state.
 func sandboxOf(cfg config) *guard.Sandbox {
 	if !cfg.Sandbox {
 		return nil
