@@ -45,8 +45,9 @@ func start() int {
 	return 1
 }
 
-// oomScore makes the kernel kill processes of a machine before those of its host. In
-// machines that may run Docker, the OCI runtime leaves setting it to this process.
+// oomScore makes the kernel kill processes of a machine before those of its
+// host. In machines that may run Docker, the OCI runtime leaves it to this
+// process to set the score.
 const oomScore = 500
 
 // raiseOOMScore raises the score of this process and its descendants to oomScore.

@@ -1,6 +1,6 @@
-// Command exec-daemon stands in for the real one where a test is of
-// pod-daemon: it listens on the port that it is given and runs each line that
-// it reads as a shell command, answering with the quoted output.
+// Command exec-daemon replaces the real one in tests of pod-daemon: it listens
+// on the given port and runs each line that it reads as a shell command,
+// answering with the quoted output.
 package main
 
 import (
@@ -14,7 +14,8 @@ import (
 	"syscall"
 )
 
-// agentPrefix begins the names under which pod-daemon tells the agent's variables.
+// agentPrefix is the prefix of the variables in which pod-daemon passes the
+// agent's environment.
 const agentPrefix = "ALOFT_AGENT_ENV_"
 
 func main() {
@@ -60,8 +61,8 @@ func main() {
 	}
 }
 
-// note writes down in the workspace which signals come, and heeds the one that
-// asks for the end.
+// note records received signals in a file of the workspace, and ends the
+// process on SIGTERM.
 func note() {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM)
