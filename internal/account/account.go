@@ -71,5 +71,5 @@ func NewKey() string {
 }
 
 // HashKey returns the stored hash of a key. Since keys are random, a fast hash
-// is as good as a slow one.
+// is as secure as a slow one.
 func HashKey(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
