@@ -51,7 +51,7 @@ type Options struct {
 	Pull                PullRequestOptions
 }
 
-// Source is what an agent's work starts from.
+// Source is the starting point of an agent's work.
 type Source struct {
 	ForkedFrom string // the agent that this one was forked from, or ""
 	Layer      string // the saved disk for the first machine; "" once it has started
@@ -64,7 +64,7 @@ type Source struct {
 	RulesAt string
 }
 
-// Pending is what waits for a person or for the end of the run.
+// Pending holds the items that wait for a person or for the end of the run.
 type Pending struct {
 	Approvals []Approval // open requests, oldest first
 	Queue     []Waiting  // prompts for the next runs, in order
@@ -73,7 +73,7 @@ type Pending struct {
 // DefaultModel is the name of the configuration's default model.
 const DefaultModel = "default"
 
-// MachineState is the state of an agent's machine, as far as the journal knows.
+// MachineState is the state of an agent's machine, according to the journal.
 type MachineState string
 
 // Machine states.

@@ -26,7 +26,7 @@ type Approval struct {
 	Why     string   `json:"why"` // which rule requires approval
 	Entries []string `json:"entries,omitempty"`
 	Change  string   `json:"change,omitempty"` // for a file change: the new content; for a pull request: its description; for a plan: the whole plan as Markdown
-	// Questions are what the agent asks; nil for a call or a plan.
+	// Questions are the agent's questions; nil for a call or a plan.
 	Questions []Question `json:"questions,omitempty"`
 	AskedAt   time.Time  `json:"askedAt"`
 	// Until is when the request expires and counts as denied; zero means never.
@@ -68,7 +68,7 @@ type (
 		Treatment string `json:"treatment"`
 		By        string `json:"by"` // policy, classifier, hook or person
 		Why       string `json:"why,omitempty"`
-		// Message is what the model is told about a refused call.
+		// Message is the text for the model about a refused call.
 		Message string `json:"message,omitempty"`
 		// Args are the call's arguments if a hook has changed them.
 		Args json.RawMessage `json:"args,omitempty"`

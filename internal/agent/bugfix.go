@@ -6,7 +6,7 @@ import (
 	"aloft/internal/text"
 )
 
-// BugfixTool is the tool with which an agent reports what became of bugs.
+// BugfixTool is the tool with which an agent reports the outcome of bug fixes.
 const BugfixTool = "ReportBugfixResults"
 
 // Limits of a report about bugs.
@@ -16,7 +16,7 @@ const (
 	maxExplanation = 2_000 // bytes of an explanation that are kept
 )
 
-// Bugfix is what an agent reports about one bug. Nobody has verified it.
+// Bugfix is an agent's report about one bug. It is not verified.
 type Bugfix struct {
 	ID          string `json:"id"` // as in the task
 	Title       string `json:"title,omitempty"`

@@ -97,8 +97,8 @@ type (
 		// previous ones. They are stored encrypted under the run's id.
 		MCP  bool   `json:"mcp,omitempty"`
 		Mode string `json:"mode,omitempty"` // from now on; "" means unchanged
-		// Model is the agent's model from now on. "default" is the default
-		// model; "" means unchanged.
+		// Model is the agent's model for this run and later ones. "default" is
+		// the default model; "" means unchanged.
 		Model string `json:"model,omitempty"`
 		// Limit is the owner's limit for this run and later ones; nil means
 		// unchanged.
@@ -202,7 +202,7 @@ type (
 		At        time.Time `json:"at"`
 	}
 	// MachineExpired records that the machine was removed with its disk because
-	// it was unused for too long. What was pushed remains.
+	// it was unused for too long. Pushed work remains.
 	MachineExpired struct {
 		MachineID string `json:"machineId"`
 	}
@@ -250,11 +250,12 @@ type (
 		CallID string `json:"callId"`
 		BootID string `json:"bootId,omitempty"`
 		// Unhooked says that no hooks were run for the call, because none were
-		// known. The machine does not start such a call if it has hooks.
+		// known. If the machine has hooks, it refuses to start such a call.
 		Unhooked bool `json:"unhooked,omitempty"`
 	}
 	// CallReturned says that the machine did not start a call that was sent
-	// without hooks, because it has hooks now. The call is decided about again.
+	// without hooks, because it has hooks now. The server decides again about
+	// the call.
 	CallReturned struct {
 		CallID string `json:"callId"`
 	}
@@ -266,8 +267,8 @@ type (
 		Upto   uint64 `json:"upto,omitempty"` // exec-daemon's number of the last delta in it
 	}
 	// CallDone is the result of a call. Text is stored exactly as the model got
-	// it, so that a newer version of the server does not change what the model
-	// was told.
+	// it, so that a newer version of the server does not change the
+	// conversation.
 	CallDone struct {
 		CallID     string               `json:"callId"`
 		Text       string               `json:"text"`
@@ -358,7 +359,8 @@ const CodeBaseMissing = "base_missing"
 // which the agent was created is not available any more.
 const CodeEnvironmentGone = "environment_gone"
 
-// CodeMCP is the code of the notice that lists what the MCP servers offer.
+// CodeMCP is the code of the notice that lists the tools and resources of the
+// MCP servers.
 const CodeMCP = "mcp_servers"
 
 // Kind returns the name of the event type in the journal. Names are never

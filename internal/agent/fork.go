@@ -72,7 +72,7 @@ func (s *State) forked(b *Forked) {
 	}
 }
 
-// What a fork is told about processes: that they are gone, or that they
+// Texts for a fork about its processes: that they have ended, or that they
 // continue.
 const (
 	ForkedWithout = "Processes, background commands, terminals and the shell's variables and working directory are gone."

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MachineRecord is what a journal says about the agent's machine.
+// MachineRecord is the part of an agent's journal about its machine.
 type MachineRecord struct {
 	Egress     Egress // the machine's network restriction
 	MachineID  string // "" if there is none
@@ -27,12 +27,12 @@ type MachineRecord struct {
 	Kills int
 }
 
-// Sleep is what a journal says about the hibernation of the agent's machine.
+// Sleep is the part of a journal about the hibernation of the agent's machine.
 type Sleep struct {
 	Hibernated bool      // the machine sleeps
 	SleptAt    time.Time // since when it sleeps
-	// Slept is how long the machine has slept, with its processes, since the
-	// agent was last told.
+	// Slept is how long the machine has slept with its processes, since the
+	// last notice about that to the agent.
 	Slept time.Duration
 }
 

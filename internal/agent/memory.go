@@ -10,9 +10,9 @@ import (
 	"aloft/internal/rule"
 )
 
-// Memory holds what a conversation must not lose when it is compacted, besides
-// its prompts and todo list. It is folded from the journal, so it does not
-// depend on the model's summary.
+// Memory holds the facts that a conversation keeps when it is compacted,
+// besides its prompts and todo list. It is folded from the journal, so it does
+// not depend on the model's summary.
 type Memory struct {
 	// Files are the paths that the conversation's tools have changed, the most
 	// recent last, at most 200.

@@ -5,37 +5,36 @@ import (
 	"time"
 )
 
-// Outcome says what a run has achieved. It is derived from facts: the checks,
+// Outcome is the typed result of a run. It is derived from facts: the checks,
 // the goal's verdict, limits and failures, not from the model's words alone.
 type Outcome string
 
 // Outcomes of a run. A cancelled run has none.
 const (
 	// Done means that the agent has ended its turn, its work is delivered, and
-	// all checks passed. Without checks or a goal, nothing was verified.
+	// all checks passed. Without checks and a goal, the work is not verified.
 	Done Outcome = "done"
 	// Partly means that the work is delivered, but the last round of checks
-	// failed, or was about another commit than the one that was pushed, or the
-	// goal is not met.
+	// failed, or ran on another commit than the pushed one, or the goal is not
+	// met.
 	Partly Outcome = "partly"
 	// Blocked means that something besides the agent prevented the work or its
 	// proof: an error, a check that was not allowed to run, or a goal that could
 	// not be judged.
 	Blocked Outcome = "blocked"
-	// GaveUp means that the agent made no progress: checks or a verdict on the
-	// goal sent it back to work and it changed nothing, or it repeated a call.
+	// GaveUp means that the agent made no progress: it changed nothing after
+	// failed checks or an unmet goal, or it repeated a call.
 	GaveUp Outcome = "gave_up"
 	// AtLimit means that the run has reached one of its limits.
 	AtLimit Outcome = "limit"
 )
 
-// Evidence is what the outcome of a run is based on.
+// Evidence lists the facts from which the outcome of a run is derived.
 type Evidence struct {
 	Checks  []CheckResult   `json:"checks,omitempty"`  // of the last round
 	Commits []CheckedCommit `json:"commits,omitempty"` // on which the checks ran
 	Rounds  int             `json:"rounds,omitempty"`  // how many rounds of checks there were
-	// Stale says that the pushed commit is another one than that on which the
-	// checks ran.
+	// Stale says that the checks ran on another commit than the pushed one.
 	Stale bool `json:"stale,omitempty"`
 	// Goal is the verdict on the run's goal; nil if there is none.
 	Goal *GoalVerdict `json:"goal,omitempty"`

@@ -14,8 +14,8 @@ type PullRequestOptions struct {
 	AsApp         bool `json:"asApp,omitempty"`         // open it as the configured GitHub App
 }
 
-// PullRequest is the pull request of one of an agent's branches, as far as the
-// journal knows.
+// PullRequest is the pull request of one of an agent's branches, according to
+// the journal.
 type PullRequest struct {
 	RepoURL string `json:"repoUrl"` // as in the agent's list of repositories
 	Branch  string `json:"branch"`
@@ -89,9 +89,9 @@ type (
 		By      string  `json:"by"`
 		Failure Failure `json:"failure"`
 	}
-	// PullRequestSaid is journaled before a forge is asked to add a comment that
-	// the model wrote. Key is a part of the comment, by which a repeat after a
-	// crash finds it.
+	// PullRequestSaid is journaled before a forge is asked to add a comment
+	// that the model wrote. Key is a part of the comment, by which a repeated
+	// attempt after a crash finds it.
 	PullRequestSaid struct {
 		CallID   string `json:"callId"`
 		URL      string `json:"url"`                // of the pull request
@@ -116,9 +116,10 @@ type (
 		Title string `json:"title"`
 		Draft bool   `json:"draft,omitempty"`
 	}
-	// PullRequestHeard records what the server has read of the agent's pull
-	// request and acted on, so that it never acts on the same thing twice. If it
-	// has a run, it is appended together with the run's first event.
+	// PullRequestHeard records which comments and checks of the agent's pull
+	// request the server has acted on, so that it never acts on one twice. If
+	// they start a run, the event is appended together with the run's first
+	// event.
 	PullRequestHeard struct {
 		URL string `json:"url"`
 		// Comments are the ids of the comments that the run's prompt contains.
@@ -146,8 +147,8 @@ type (
 	}
 )
 
-// ByPullRequest is the value of [RunCreated.By] for a follow-up on what was said
-// or checked at the agent's pull request.
+// ByPullRequest is the value of [RunCreated.By] for a follow-up on comments or
+// checks of the agent's pull request.
 const ByPullRequest = "pull_request"
 
 var _ = register(&PullRequestFound{}, &PullRequestAsked{}, &PullRequestOpened{}, &PullRequestFailed{}, &PullRequestSeen{}, &PullRequestSaid{}, &PullRequestAwaited{}, &PullRequestHeard{})
@@ -243,7 +244,8 @@ func (a *Agent) putPull(p PullRequest) {
 	a.PullRequests = all
 }
 
-// proposed folds one event into the proposals of the run's end.
+// proposed folds one event into the pull requests that the end of the run
+// requests.
 func (s *State) proposed(e Event) {
 	switch b := e.Body.(type) {
 	case *RunCreated:
@@ -272,5 +274,6 @@ func (s *State) propose(repoURL string, p Proposal) {
 	s.proposals = all
 }
 
-// Proposal returns what the end of this run requested for a repository.
+// Proposal returns the pull request that the end of this run requested for a
+// repository.
 func (s *State) Proposal(repoURL string) Proposal { return s.proposals[repoURL] }

@@ -2,8 +2,8 @@ package agent
 
 import "slices"
 
-// ReviewTool is the tool with which an agent reports what it has found in the
-// change that it reviews.
+// ReviewTool is the tool with which an agent reports its findings in the change
+// that it reviews.
 const ReviewTool = "ReportFindings"
 
 // MaxFindings is the maximum number of findings of one agent.

@@ -10,8 +10,8 @@ import (
 )
 
 // Rewound records that the conversation continues from before an earlier event,
-// a [RunCreated] or a [TurnReplied]. What was said since is no longer part of
-// it. The journal keeps those events, and the machine is not changed.
+// a [RunCreated] or a [TurnReplied]. Later messages are no longer part of it,
+// although the journal keeps their events. The machine is not changed.
 type Rewound struct {
 	To     int64 `json:"to"`   // number of the earlier event
 	Turn   int   `json:"turn"` // first replaced turn, as replies of the model are counted, from 1; one more than the last if none is replaced
@@ -59,8 +59,8 @@ func (s *State) rewound(to int64) {
 	s.before = &m
 }
 
-// markRun marks the beginning of a run. If the conversation was rewound for it,
-// the mark is before the notice of that.
+// markRun marks the beginning of a run. If the conversation was rewound for the
+// run, the mark is before the notice about the rewinding.
 func (s *State) markRun() {
 	m := s.mark()
 	if s.before != nil {
@@ -71,7 +71,7 @@ func (s *State) markRun() {
 	s.marks = append(s.marks, m)
 }
 
-// A RewindPoint is a point of a conversation from which it can continue anew.
+// A RewindPoint is a point of a conversation from which it can be continued.
 type RewindPoint struct {
 	To       int64  // as in [Rewound]
 	Turn     int    // as in [Rewound]

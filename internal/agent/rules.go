@@ -18,7 +18,7 @@ type (
 	// RulesGiven records a message to the model with rules that apply to its
 	// work.
 	RulesGiven struct {
-		// Set is what the message contains. The text of a rule that is only
+		// Set holds the rules in the message. The text of a rule that is only
 		// offered is "".
 		rule.Set
 		// Text is the message, exactly as the model gets it.
@@ -34,7 +34,7 @@ func (*RulesFound) Kind() string { return "rules.found" }
 // Kind implements [Body].
 func (*RulesGiven) Kind() string { return "rules.given" }
 
-// maxFound is how many rules are kept of an agent.
+// maxFound is how many rules of an agent are kept.
 const maxFound = rule.MaxRules + 100
 
 // fold does not modify slices that copies of the state share.

@@ -63,7 +63,7 @@ type Ending struct {
 	Evidence *Evidence // what Outcome is based on; nil if there is nothing
 }
 
-// Consumption is what a run has used so far, and how much it may use.
+// Consumption is the usage of a run so far, and its limit.
 type Consumption struct {
 	Usage conversation.Usage
 	Turns int

@@ -6,8 +6,8 @@ import (
 )
 
 type (
-	// MachineOutOfMemory records that the kernel killed processes of the machine
-	// because a memory limit was reached. The run goes on.
+	// MachineOutOfMemory records that the kernel killed processes of the
+	// machine because a memory limit was reached. The run continues.
 	MachineOutOfMemory struct {
 		MachineID string `json:"machineId"`
 		// Kills is the number of killed processes since the last such event.
@@ -25,8 +25,9 @@ type (
 		CallID    string `json:"callId,omitempty"` // the call whose result tells the model; "" if a notice does
 		Message   string `json:"message"`          // Text, as the model gets it
 	}
-	// MachineDiskFull records that the machine was stopped because it exceeded its
-	// disk limit. It is restarted with some room, and the run goes on.
+	// MachineDiskFull records that the machine was stopped because it exceeded
+	// its disk limit. It is restarted with some free space, and the run
+	// continues.
 	MachineDiskFull struct {
 		MachineID  string `json:"machineId"`
 		UsedBytes  int64  `json:"usedBytes"`
@@ -57,7 +58,7 @@ func (*MachineOutOfMemory) Kind() string { return "machine.out_of_memory" }
 // Kind returns the name of the event type in the journal.
 func (*MachineDiskFull) Kind() string { return "machine.disk_full" }
 
-// Text says for the model and for people what happened.
+// Text describes the shortage for the model and for people.
 func (o *MachineOutOfMemory) Text() string {
 	var b strings.Builder
 	b.WriteString("killed: ")
@@ -86,7 +87,7 @@ func (o *MachineOutOfMemory) Text() string {
 	return b.String()
 }
 
-// Text says for the model and for people what happened.
+// Text describes the shortage for the model and for people.
 func (d *MachineDiskFull) Text() string {
 	return fmt.Sprintf("the machine was stopped because its files take %s and its disk limit is %s; it starts again with a little room: "+
 		"remove what is not needed before you write more", bytesText(d.UsedBytes), bytesText(d.LimitBytes))

@@ -9,8 +9,8 @@ import (
 	"aloft/internal/subagent"
 )
 
-// State is what an agent's journal folds to: everything that a loop needs to
-// continue the agent's work.
+// State is the result of folding an agent's journal. It contains everything
+// that a loop needs to continue the agent's work.
 type State struct {
 	Agent         Agent
 	Run           Run // the latest run
@@ -32,7 +32,7 @@ type State struct {
 	EnvironmentGone bool
 }
 
-// Instructions are what an agent was told to do.
+// Instructions are the rules and texts that an agent was given.
 type Instructions struct {
 	Found rule.Set // the rules for the agent's work
 	Asked []string // the user's prompts
@@ -44,7 +44,7 @@ type Reviewing struct {
 	Findings []Finding   // of the review, in the order in which they were reported
 }
 
-// RunRecord is what the agent's state says about the latest run, in addition to [Run].
+// RunRecord is the state of the latest run, in addition to [Run].
 type RunRecord struct {
 	By        string // [RunCreated.By]
 	Trace     string // traceparent of the request for the run
@@ -61,7 +61,7 @@ type Delegates struct {
 	Subagents []Subagent            // working ones, and those that can be resumed, the most recent last
 }
 
-// Permissions are what an agent was allowed and refused.
+// Permissions are the calls that an agent was allowed and refused.
 type Permissions struct {
 	Mode    string        // [ModePlan], or "" for [ModeAgent]
 	Granted []Grant       // what a person has permanently allowed the agent

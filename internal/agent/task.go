@@ -231,8 +231,8 @@ func (s *State) tasks(e Event) {
 }
 
 // noticed passes a notice to the conversations. A notice about the machine also
-// goes to working subagents. While one works in the background, any of the
-// models may already have been asked, so the notice comes after the reply.
+// goes to working subagents. While a subagent works in the background, a model
+// request may be in progress, so the notice is placed after its reply.
 func (s *State) noticed(b *Notice) {
 	tell := (*Thread).notice
 	if len(s.Background()) > 0 && b.ofMachine() {

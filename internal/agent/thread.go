@@ -148,8 +148,8 @@ func (t *Thread) notice(text string) {
 	t.say(conversation.User, conversation.Block{Text: text})
 }
 
-// queueText adds a message after the pending reply, if there is one: the model may
-// already have been asked without it.
+// queueText adds a message. If a model request may be in progress, the message
+// is placed after its reply.
 func (t *Thread) queueText(text string) {
 	if n := len(t.Messages); n > 0 && t.Messages[n-1].Role == conversation.User {
 		t.notices = append(slices.Clip(t.notices), text)
@@ -204,7 +204,7 @@ func (t *Thread) done(b *CallDone) {
 }
 
 // answer adds the results of all calls, in the order of the calls, and then the
-// messages that waited for them.
+// queued messages.
 func (t *Thread) answer() {
 	var blocks []conversation.Block
 	for _, c := range t.Calls {
@@ -238,7 +238,7 @@ func (t *Thread) compacted(b *Compacted) {
 	}
 }
 
-// ended closes what is open when the run ends.
+// ended closes unfinished calls and messages when the run ends.
 func (t *Thread) ended(why string) {
 	t.Shown, t.Thought = "", ""
 	for i := range t.Calls { // providers reject a conversation with a call that has no result

@@ -2,7 +2,8 @@ package agent
 
 import "cmp"
 
-// WorkRecord is what a journal says about the agent's repositories and branches.
+// WorkRecord is the part of a journal about the agent's repositories and
+// branches.
 type WorkRecord struct {
 	Branch     string     // to push; "" before the machine was ready if Created named none
 	BaseCommit string     // where the branch starts, as the machine reports

@@ -52,9 +52,9 @@ func At(id string, events []agent.Event, turn int) (Point, error) {
 }
 
 // Events returns the first events for the journal of an agent that continues
-// from p, with the given branch. layer is its disk unless it is empty;
-// bootID is the boot whose processes continue, unless it is empty. What belongs
-// to the original alone is left out: permissions, secrets, and the machine.
+// from p, with the given branch. layer is its disk unless it is empty; bootID
+// is the boot whose processes continue, unless it is empty. They do not include
+// the original's permissions, secrets and machine.
 func Events(p Point, name, branch, layer, bootID string) []agent.Event {
 	created := p.Created
 	created.Name, created.Branch, created.WorkOnCurrentBranch = name, branch, false

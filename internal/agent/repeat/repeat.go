@@ -20,7 +20,7 @@ type Call struct {
 }
 
 // A Tracker counts repeated failures of a conversation. A call that may have
-// changed something starts the count anew.
+// changed something resets the count.
 type Tracker struct {
 	all    []Call // at most maxRepeats, the most recent last
 	Warned bool   // the model was told, and nothing has changed since
@@ -90,8 +90,8 @@ func (r *Tracker) Record(a Attempt) {
 	r.all = append(slices.Delete(slices.Clone(r.all), i, i+1), one)
 }
 
-// SetWarned records that the model was told. The count starts anew, but a change
-// is still needed before it may be told again.
+// SetWarned records that the model was warned. It resets the count, but the
+// model is not warned again before something has changed.
 func (r *Tracker) SetWarned() {
 	all := slices.Clone(r.all)
 	for i := range all {
