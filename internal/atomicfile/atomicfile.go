@@ -1,5 +1,5 @@
-// Package atomicfile replaces files in one step: a reader, and a process that
-// starts after a crash, finds the old contents or the new, never a part.
+// Package atomicfile replaces files atomically: a reader, also after a crash,
+// finds either the old contents or the new, never a part.
 //
 // It is for files that Aloft keeps for itself. The tools that edit a user's
 // files have rules of their own about modes, links and concurrent changes.
@@ -49,9 +49,9 @@ type File struct {
 	closed bool
 }
 
-// Create begins a new version of the file at path with the given mode,
-// whatever the umask. [File.Commit] puts it in place, [File.Close] drops it.
-// One that a crash leaves behind is told by [Unfinished].
+// Create begins a new version of the file at path with the given mode, whatever
+// the umask. [File.Commit] puts it in place, [File.Close] drops it.
+// [Unfinished] recognizes the leftovers of a crash.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+unfinished+"*")
 	if err != nil {
@@ -74,7 +74,7 @@ func Unfinished(name string) bool {
 }
 
 // Commit syncs the file, puts it at its path and syncs the folder. After an
-// error the old file is in place, unless the error is that of the last sync.
+// error the old file is still in place, unless only the last sync failed.
 func (f *File) Commit() error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (f *File) Close() error {
 	return errors.Join(f.File.Close(), os.Remove(f.Name()))
 }
 
-// Rename renames a file or folder and syncs both parent folders. What is below
-// a folder is not synced.
+// Rename renames a file or folder and syncs both parent folders. The contents
+// of a folder are not synced.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
