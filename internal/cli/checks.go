@@ -63,7 +63,7 @@ func (o *Output) Goal(g client.GoalVerdict) {
 	o.Line("  %s goal %s", o.Style(style, mark), Line(what, 0))
 }
 
-// Bugfix prints what an agent reports about a bug.
+// Bugfix prints an agent's report about a bug.
 func (o *Output) Bugfix(b client.Bugfix) {
 	style, mark, what := Red, "x", "not fixed"
 	switch b.Verdict {

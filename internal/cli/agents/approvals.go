@@ -67,7 +67,7 @@ func (a *app) listApprovals(ctx context.Context) error {
 	return nil
 }
 
-// showQuestion prints a request. It never truncates the action: whoever approves
+// showQuestion prints a request. It never truncates the action: the approver
 // must see all of it.
 func (a *app) showQuestion(q client.Approval) {
 	if q.Hidden {

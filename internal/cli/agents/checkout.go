@@ -59,7 +59,8 @@ func (a *app) readCheckout(ctx context.Context) (checkout, error) {
 	return c, nil
 }
 
-// unseen says what the checkout has that the remote does not, "" if nothing.
+// unseen describes the commits and changes of the checkout that the remote
+// lacks; "" if there are none.
 func (c checkout) unseen(ctx context.Context) string {
 	var parts []string
 	args := []string{"rev-list", "--count", "HEAD", "--not", "--remotes"}
@@ -86,8 +87,9 @@ func counted(n, one, several string) string {
 	return n + " " + several
 }
 
-// remoteURL returns a remote's URL as a server can use it: without a user's
-// name and password, unless it is an ssh URL, and with a scheme if it is a path.
+// remoteURL returns a remote's URL in a form that a server can use: without a
+// user's name and password, unless it is an ssh URL, and with a scheme if it is
+// a path.
 func remoteURL(raw string) string {
 	if filepath.IsAbs(raw) {
 		return (&url.URL{Scheme: "file", Path: raw}).String()
@@ -120,9 +122,9 @@ func (c checkout) whole(ctx context.Context, args ...string) (string, error) {
 var errNoRepo = errors.New("missing --repo: the URL of the repository to work on")
 
 // usualRepo returns the repository of the current checkout, or else the team's
-// default repository. It says on standard error which one it is, starting at
-// ref if that is not "", and what the agent will not see of the checkout. The
-// error wraps [errNoRepo] if there is neither.
+// default repository. It prints the choice to standard error, with ref if that
+// is not "", and which parts of the checkout the agent will not see. The error
+// wraps [errNoRepo] if there is neither.
 func (a *app) usualRepo(ctx context.Context, ref string) (client.Repo, error) {
 	here, err := a.readCheckout(ctx)
 	repo, unseen := here.repo, ""

@@ -90,7 +90,7 @@ PROMPT is "-", it is read from standard input.`,
 	return cmd
 }
 
-// showFork prints the new agents and what their machines start from.
+// showFork prints the new agents and the bases of their machines.
 func (a *app) showFork(made client.Fork) {
 	if a.Out.JSON() {
 		return

@@ -188,7 +188,7 @@ func (a *app) showAgent(agent client.Agent, journal client.Journal) {
 	}
 }
 
-// showOutcome prints what a run achieved and the results of its checks.
+// showOutcome prints the outcome of a run and the results of its checks.
 func (a *app) showOutcome(run client.Run) {
 	if run.Outcome == "" {
 		return

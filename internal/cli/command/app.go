@@ -1,5 +1,6 @@
-// Package command has what the packages of commands share: their configuration, the
-// connection to the server, lists, watching a run, and terminals.
+// Package command holds the code that the packages of commands share:
+// configuration, the connection to the server, lists, watching a run, and
+// terminals.
 package command
 
 import (

@@ -12,8 +12,8 @@ import (
 	"aloft/internal/client"
 )
 
-// An asker asks the person at the terminal what a watched agent wants to know. Its
-// methods are safe for concurrent use. A nil asker asks nobody.
+// An asker shows the questions of a watched agent to the person at the
+// terminal. Its methods are safe for concurrent use. A nil asker asks nobody.
 type asker struct {
 	a       *App
 	client  *client.Client

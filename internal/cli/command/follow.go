@@ -19,7 +19,8 @@ func (a *App) ShowIDs(agentID, runID string) {
 	a.Out.Line("%s   %s", a.Out.Style(cli.Bold, "run:"), cli.Line(runID, 80))
 }
 
-// AddOutputFlag adds the flag --output to a command that prints what an agent does.
+// AddOutputFlag adds the flag --output to a command that prints an agent's
+// work.
 func (a *App) AddOutputFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.Output, "output", false, "also print the results of tool calls, such as the output of commands")
 }
@@ -65,7 +66,7 @@ func (a *App) endHints(agentID string, t *cli.Transcript) {
 	a.printHints(agentID, append(rows, [2]string{"send a follow-up", "follow-up"})...)
 }
 
-// printHints prints what each command of `aloft agent` does.
+// printHints prints the purpose of each command of `aloft agent`.
 func (a *App) printHints(agentID string, rows ...[2]string) {
 	for _, row := range rows {
 		line := "aloft agent " + row[1] + " " + cli.Line(agentID, 80)

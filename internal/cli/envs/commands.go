@@ -1,4 +1,5 @@
-// Package envs has the commands for environments: what agents' machines start from.
+// Package envs has the commands for environments, from which agents' machines
+// start.
 package envs
 
 import (

@@ -96,7 +96,7 @@ func setUpName(repo client.Repo) string {
 	return "Set up " + cli.Line(repo.URL[strings.LastIndexByte(repo.URL, '/')+1:], 60)
 }
 
-// begin creates a machine.
+// begin creates an agent with a machine to set up.
 func (s *setUp) begin(ctx context.Context, repo client.Repo, image string) error {
 	made, run, err := s.c.CreateAgent(ctx, client.NewAgent{
 		Prompt: client.Prompt{Text: "Set up a machine."}, Name: setUpName(repo), Repos: []client.Repo{repo},
@@ -136,7 +136,8 @@ func (s *setUp) find(ctx context.Context) error {
 	return &cli.Problem{Exit: cli.Failure, Code: "not_found", Message: "no machine to resume", Hint: "start with `aloft env setup REPO`"}
 }
 
-// work opens the shell and then asks what to do next, until the person leaves.
+// work opens the shell and then asks what to do next, until the person ends the
+// session.
 func (s *setUp) work(ctx context.Context) error {
 	if s.Out.JSON() {
 		return s.Out.Value(map[string]string{"agentId": s.agent.ID})

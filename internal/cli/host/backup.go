@@ -172,7 +172,8 @@ func (a *app) openBackup(name, data string) (backupFile, error) {
 	return atomicfile.Create(file, 0o600)
 }
 
-// stdout is standard output as a backup file. What is written stays.
+// stdout is standard output as a backup file. Written data cannot be removed
+// again.
 type stdout struct{ io.Writer }
 
 func (stdout) Commit() error { return nil }

@@ -21,8 +21,8 @@ import (
 // demoPrompt is the task of the demo agent.
 const demoPrompt = "The tests of this project fail. Find out why, fix slug.sh, and run `make test` to see that they pass."
 
-// demoPackages and demoDocker are the follow-up: what a machine can do for a project
-// that needs more than its image has.
+// demoPackages and demoDocker are the parts of the demo's follow-up, for
+// projects that need more than the image contains.
 const (
 	demoPackages = "Now install the package hello with apt, and run it."
 	demoDocker   = " Then start Docker, and run it in a container."
@@ -132,7 +132,7 @@ func deleteAgents(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// demoAgent runs the agent and prints what it did.
+// demoAgent runs the agent and prints its work.
 func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, dir string) error {
 	a.Out.Line("%s aloft run --repo %s --check %q %q\n", a.Out.Style(cli.Bold, "$"), repo.URL, demoCheck, demoPrompt)
 	agent, run, err := c.CreateAgent(ctx, client.NewAgent{
@@ -175,7 +175,8 @@ func (a *app) demoAgent(ctx context.Context, c *client.Client, repo *demoRepo, d
 	return nil
 }
 
-// demoHas is what the demo agent's machine has, of the event machine.ready.
+// demoHas is the part of the event machine.ready that lists the facilities of
+// the demo agent's machine.
 type demoHas struct {
 	Facilities struct {
 		PackageManager, Docker string

@@ -12,9 +12,9 @@ import (
 	"aloft/internal/guest/sandbox/front"
 )
 
-// newSandboxCommand returns the command that runs the machines' sandbox without a
-// server. Package front parses its flags, because it knows where the sandboxed
-// command's own begin.
+// newSandboxCommand returns the command that runs the machines' sandbox without
+// a server. Package front parses its flags, because it knows where the flags of
+// the sandboxed command begin.
 func newSandboxCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sandbox [run | explain | probe] [FLAG]... [-- COMMAND [ARGUMENT]...]",

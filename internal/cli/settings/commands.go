@@ -1,6 +1,6 @@
-// Package settings has the commands for what a team has configured and used: settings,
-// rules, models, MCP servers, repository access, received events, usage and the audit
-// log.
+// Package settings has the commands for a team's configuration and usage:
+// settings, rules, models, MCP servers, repository access, received events,
+// usage and the audit log.
 package settings
 
 import (

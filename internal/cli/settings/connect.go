@@ -177,7 +177,7 @@ func newDisconnectCommand(a *app) *cobra.Command {
 	}
 }
 
-// connected prints what was done.
+// connected prints the result of a connection.
 func (a *app) connected(done client.Connected, message string) error {
 	if a.Out.JSON() {
 		return a.Out.Value(done)
