@@ -101,7 +101,7 @@ type Review struct {
 	Patch string `json:"patch"` // as git diff prints it, against the starting ref
 }
 
-// Finding is what a review has found at lines of a change.
+// Finding is a finding of a review at lines of a change.
 type Finding struct {
 	ID         string `json:"id"`
 	Path       string `json:"path"`
@@ -114,7 +114,7 @@ type Finding struct {
 	Suggestion string `json:"suggestion,omitempty"` // replaces the lines
 }
 
-// Findings returns what an agent has found in the change that it reviews.
+// Findings returns an agent's findings in the change that it reviews.
 func (c *Client) Findings(ctx context.Context, id string) ([]Finding, error) {
 	var out struct {
 		Findings []Finding `json:"findings"`

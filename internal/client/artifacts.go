@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Artifact is a file of an agent that is kept after its machine is gone.
+// Artifact is a file of an agent that is kept after its machine is removed.
 type Artifact struct {
 	Path      string    `json:"path"`
 	SizeBytes int64     `json:"sizeBytes"`

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Context is what an agent's model was given besides the prompts.
+// Context is the context of an agent's model besides the prompts.
 type Context struct {
 	Tokens  int           `json:"tokens"` // of the rules that it has
 	Rules   []AgentRule   `json:"rules"`
@@ -32,7 +32,7 @@ type LeftOutRule struct {
 	Why    string `json:"why"`
 }
 
-// Context returns what an agent's model was given besides the prompts.
+// Context returns the context of an agent's model besides the prompts.
 func (c *Client) Context(ctx context.Context, agentID string) (Context, error) {
 	var out Context
 	return out, c.call(ctx, http.MethodGet, agentPath(agentID)+"/context", nil, &out)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Amount is either the limits of a run, where 0 is no limit, or what it has used.
+// Amount is either the limits of a run, where 0 is no limit, or its usage.
 type Amount struct {
 	Turns   int64   `json:"turns,omitempty"`
 	Tokens  int64   `json:"tokens,omitempty"`

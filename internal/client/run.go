@@ -23,7 +23,7 @@ type Run struct {
 	Evidence   *Evidence `json:"evidence,omitempty"`
 }
 
-// Evidence is what the outcome of a run is based on.
+// Evidence lists the facts from which the outcome of a run is derived.
 type Evidence struct {
 	Checks []CheckResult `json:"checks"`         // of the last round
 	Goal   *GoalVerdict  `json:"goal,omitempty"` // nil if the run had no goal
@@ -33,7 +33,7 @@ type Evidence struct {
 	Bugfixes []Bugfix `json:"bugfixes,omitempty"`
 }
 
-// Bugfix is what an agent reports about one bug.
+// Bugfix is an agent's report about one bug.
 type Bugfix struct {
 	ID          string `json:"id"`
 	Title       string `json:"title,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Server describes what the server uses.
+// Server describes the models, forges and other parts that the server uses.
 type Server struct {
 	Models     []ServerModel `json:"models"` // the first is the default
 	GitServers []GitServer   `json:"gitServers"`
@@ -53,7 +53,7 @@ type NewGitServer struct {
 	Token    string `json:"token"`
 }
 
-// Connected is what was connected.
+// Connected is the result of a connection.
 type Connected struct {
 	ID    string   `json:"id"`
 	Login string   `json:"login,omitempty"`

@@ -16,7 +16,7 @@ const (
 	PresetHelper = "vmSetupHelper"
 )
 
-// Env is what an agent's machine starts from.
+// Env is the environment from which an agent's machine starts.
 type Env struct {
 	Type   string `json:"type"`           // "cloud"
 	Name   string `json:"name,omitempty"` // of a saved environment

@@ -178,8 +178,9 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// resume calls connect until it is done, returns a permanent error, or fails too often in
-// a row without news. connect must call alive whenever it receives data.
+// resume calls connect until it is done, returns a permanent error, or fails
+// too often in a row without receiving data. connect must call alive whenever
+// it receives data.
 func (c *Client) resume(ctx context.Context, connect func(ctx context.Context, alive func()) (news bool, err error)) error {
 	for tries := 0; ; {
 		once, cancel := context.WithCancelCause(ctx)
