@@ -59,14 +59,14 @@ type ToolCall struct {
 	// of the call sets it.
 	Guarded bool `json:"-"`
 	// Unhooked says that no hooks were run for the call, because none were
-	// known. The machine does not start it if it has hooks. The sender of the
-	// call sets it.
+	// known. If the machine has hooks, it refuses to start the call. The sender
+	// of the call sets it.
 	Unhooked bool `json:"-"`
-	// Guard says what the machine checks before a shell command that an allow
-	// list allows runs outside of the sandbox; nil means nothing. The sender of
+	// Guard lists the machine's checks before a shell command that an allow
+	// list allows runs outside of the sandbox; nil means none. The sender of
 	// the call sets it.
 	Guard *Guard `json:"-"`
-	// Payload is what the server provides for the call beside the arguments,
+	// Payload is data that the server adds to the call besides the arguments,
 	// such as a generated image. The sender of the call sets it.
 	Payload []byte `json:"-"`
 }
@@ -125,7 +125,7 @@ type Usage struct {
 	Output     int64 `json:"output"`
 	CacheRead  int64 `json:"cacheRead"`
 	CacheWrite int64 `json:"cacheWrite"`
-	// Cost is what Priced of the tokens cost, in billionths of a US dollar, at
+	// Cost is the cost of the Priced tokens, in billionths of a US dollar, at
 	// the prices when they were used. The cost of the other tokens is not
 	// known.
 	Cost   int64 `json:"cost,omitempty"`
